@@ -10,9 +10,13 @@
 //
 // Where programs have more to do along one axis (kiln_gpu_uneven) that order would give some blocks the
 // longer ones every time (causal attention by 132 blocks, 32 programs a head: 12 % more than the mean).
-// There, of TOGETHER neighbours along the other axes, which share what the cache holds, the longest come
-// first in one group and the shortest in the next, so that a block which has had longer ones gets shorter
-// ones; in the last group the longest come first, so that all end together.
+// There some TOGETHER neighbours along the other axes, which share what the cache holds, are a group: the
+// longest come first in one group and the shortest in the next, and in the last group the longest, so that
+// all end together. A round is what all blocks take at a time; in every other round the last block takes what
+// the first one would, so that within a group a block that has had a longer program gets a shorter one.
+// Groups are as large as an even number of rounds, as nearly as whole neighbours allow: else the same blocks
+// could get the longest of group after group. Over 240 grids the busiest of 132 blocks has 6 % more than the
+// mean; handing out the longest first, each to the block that has least, would leave 2 %.
 #include "compiler/gpu/gpu.h"
 
 typedef struct persisting {
@@ -21,6 +25,11 @@ typedef struct persisting {
 } persisting;
 
 enum { TOGETHER = 16 };
+
+/// Of the loop over programs.
+typedef struct bounds_of_programs {
+  ir_value *block, *total, *blocks;
+} bounds_of_programs;
 
 static void replace_pid(ir_op *op, void *context) {
   persisting *p = context;
@@ -56,14 +65,47 @@ static ir_value *parted(ir_builder *b, ir_opcode code, ir_value *x, ir_value *y)
   return ir_binary(b, code, IR_UNSIGNED, x, y);
 }
 
-/// Program ids where programs differ along an axis: `others` programs are of the same place on it.
-static void take_evenly(persisting *p, ir_builder *b, ir_value *t, ir_value *const *extent,
-                        kiln_uneven uneven) {
-  ir_value *others = NULL, *one = ir_const_int(b, KILN_I32, 1), *most = ir_const_int(b, KILN_I32, TOGETHER);
+static ir_value *half_of(ir_builder *b, ir_value *x) {
+  return parted(b, IR_DIV, x, ir_const_int(b, KILN_I32, 2));
+}
+
+/// How many of `others` programs of the same place are a group, where a place has `extent` values. It stands
+/// before the loop, so a grid may be empty here.
+static ir_value *group_height(ir_builder *b, ir_value *others, ir_value *extent, ir_value *blocks) {
+  ir_value *one = ir_const_int(b, KILN_I32, 1), *wanted = ir_const_int(b, KILN_I32, TOGETHER);
+  others = parted(b, IR_MAX, others, one), extent = parted(b, IR_MAX, extent, one);
+  ir_value *programs = ir_binary(b, IR_MUL, 0, parted(b, IR_MIN, others, wanted), extent);
+  ir_value *twice = ir_binary(b, IR_MUL, 0, blocks, ir_const_int(b, KILN_I32, 2));
+  ir_value *pairs =
+      parted(b, IR_MAX, one, parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, programs, blocks), twice));
+  ir_value *near = ir_binary(b, IR_ADD, 0, ir_binary(b, IR_MUL, 0, pairs, twice), half_of(b, extent));
+  ir_value *height = parted(b, IR_MIN, others, parted(b, IR_MAX, one, parted(b, IR_DIV, near, extent)));
+  ir_value *groups = parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, others, half_of(b, height)), height);
+  ir_value *above = ir_binary(b, IR_ADD, 0, others, ir_binary(b, IR_SUB, 0, groups, one));
+  return parted(b, IR_DIV, above, groups); // the last is not much smaller
+}
+
+/// The number of the program that a block takes in place of `t`: in every other round the last block the
+/// first.
+static ir_value *turned_number(ir_builder *b, ir_value *t, const bounds_of_programs *all) {
+  ir_value *one = ir_const_int(b, KILN_I32, 1);
+  ir_value *round = parted(b, IR_DIV, t, all->blocks), *first = ir_binary(b, IR_SUB, 0, t, all->block);
+  ir_value *width = parted(b, IR_MIN, all->blocks, ir_binary(b, IR_SUB, 0, all->total, first));
+  ir_value *last = ir_binary(b, IR_SUB, 0, ir_binary(b, IR_ADD, 0, first, width), one);
+  ir_value *is_odd = ir_compare(b, IR_EQ, IR_UNSIGNED, ir_binary(b, IR_AND, 0, round, one), one);
+  return ir_ternary(b, IR_SELECT, 0, is_odd, ir_binary(b, IR_SUB, 0, last, all->block), t);
+}
+
+/// Program ids where programs differ along an axis, from the number `t`; `outer` builds before the loop.
+static void take_evenly(persisting *p, ir_builder *outer, ir_builder *b, ir_value *t, ir_value *const *extent,
+                        kiln_uneven uneven, const bounds_of_programs *all) {
+  ir_value *others = NULL, *one = ir_const_int(b, KILN_I32, 1);
   for (unsigned axis = 0; axis < 3; axis++)
-    if (axis != uneven.axis) others = others ? ir_binary(b, IR_MUL, 0, others, extent[axis]) : extent[axis];
-  ir_value *together = parted(b, IR_MIN, others, most);
-  ir_value *size = ir_binary(b, IR_MUL, 0, together, extent[uneven.axis]); // no more than all programs
+    if (axis != uneven.axis)
+      others = others ? ir_binary(outer, IR_MUL, 0, others, extent[axis]) : extent[axis];
+  ir_value *together = group_height(outer, others, extent[uneven.axis], all->blocks);
+  ir_value *size = ir_binary(outer, IR_MUL, 0, together, extent[uneven.axis]); // no more than all programs
+  t = turned_number(b, t, all);
   ir_value *group = parted(b, IR_DIV, t, size), *first = ir_binary(b, IR_MUL, 0, group, together);
   ir_value *left = ir_binary(b, IR_SUB, 0, others, first), *height = parted(b, IR_MIN, left, together);
   ir_value *in_group = parted(b, IR_REM, t, size);
@@ -91,13 +133,14 @@ kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err) {
     extent[axis] = scalar_of(&b, IR_NPID, axis);
     total = total ? ir_binary(&b, IR_MUL, 0, total, extent[axis]) : extent[axis];
   }
-  ir_value *bounds[3] = {scalar_of(&b, IR_BLOCK, 0), total, scalar_of(&b, IR_BLOCK, 1)};
+  const bounds_of_programs all = {scalar_of(&b, IR_BLOCK, 0), total, scalar_of(&b, IR_BLOCK, 1)};
   ir_builder first = {.arena = kernel->arena, .block = inner, .before = inner->first};
-  if (uneven.is) take_evenly(&p, &first, t, extent, uneven);
+  if (uneven.is) take_evenly(&p, &b, &first, t, extent, uneven, &all);
   else take_apart(&p, &first, t, extent, 3);
   ir_walk(inner, replace_pid, &p);
   first.before = NULL;
   ir_yield(&first, NULL, 0);
+  ir_value *bounds[3] = {all.block, all.total, all.blocks};
   ir_emit(&b, IR_FOR, NULL, bounds, 3, NULL, &inner, 1);
   kiln_error *failed = b.error.status != KILN_OK       ? &b.error
                        : first.error.status != KILN_OK ? &first.error

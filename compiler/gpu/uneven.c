@@ -5,9 +5,10 @@
 #include "compiler/gpu/gpu.h"
 
 enum { DEEPEST = 24 }; // operations between a bound and pid
+enum { WHOLE = 4096 };  // parts of one, in which slopes are counted
 
-/// How a scalar moves with pid: by `by` for each program along `axis`, where no least or greatest value cuts
-/// it. by 0: not at all.
+/// How a scalar moves with pid: by `by` parts for each program along `axis`, where no least or greatest value
+/// cuts it. by 0: not at all.
 typedef struct slope {
   int64_t by;
   uint8_t axis;
@@ -44,7 +45,7 @@ static slope slope_of(const ir_value *v, unsigned depth) {
   if (!op) return (slope){0}; // a parameter: what loops carry does not reach their bounds here
   if (!depth || op->region_count) return UNKNOWN;
   switch (op->code) {
-  case IR_PID: return (slope){.by = 1, .axis = op->attrs.axis};
+  case IR_PID: return (slope){.by = WHOLE, .axis = op->attrs.axis};
   case IR_CAST: return slope_of(op->operands[0], depth - 1);
   case IR_ADD:
   case IR_SUB:
@@ -74,7 +75,7 @@ kiln_uneven kiln_gpu_uneven(ir_kernel *kernel) {
     const slope lower = slope_of(ir_for_lower(op), DEEPEST), upper = slope_of(ir_for_upper(op), DEEPEST);
     if (lower.is_unknown || upper.is_unknown || !lower.by == !upper.by) continue;
     const slope moves = lower.by ? lower : upper;
-    if (moves.by < step) continue; // not an iteration more with each program
+    if (moves.by < step * (WHOLE / 2)) continue; // not an iteration more with every other program
     const kiln_uneven here = {.is = true, .falls = lower.by != 0, .axis = moves.axis};
     if (found.is && (found.falls != here.falls || found.axis != here.axis)) return (kiln_uneven){0};
     found = here;

@@ -28,6 +28,7 @@ typedef struct machine_sim_result {
   bool is_good;
   char text[300];  ///< what went wrong
   uint64_t events; ///< copies, products, staged stores, fetches
+  uint64_t most;   ///< of one block, or of one cluster
 } machine_sim_result;
 
 /// Runs a kernel whose body is `alloc`s and one `roles`, or one without roles, whose blocks are programs.

@@ -214,11 +214,15 @@ static void check_attention(const char *type, unsigned depth, bool causal, const
   free(text);
 }
 
-/// tests/passes/uneven.kiln: every program of the grid runs, whichever blocks take them and in which order.
+/// tests/passes/uneven.kiln: every program of the grid runs, whichever blocks take them and in which order,
+/// and where there are several for each block, all have about as much to do.
 TEST(gpu_machine, programs_that_differ) {
   static const struct {
     unsigned rows, heads, groups, blocks;
-  } grids[] = {{1, 1, 1, 1}, {5, 3, 2, 4}, {3, 17, 1, 5}, {2, 1, 33, 7}, {9, 2, 1, 64}, {0, 2, 2, 3}};
+    double busiest;
+  } grids[] = {{1, 1, 1, 1, 0},     {5, 3, 2, 4, 0},     {3, 17, 1, 5, 1.2},
+               {2, 1, 33, 7, 1.2},  {9, 2, 1, 64, 0},    {0, 2, 2, 3, 0},
+               {2, 64, 1, 64, 1.1}, {16, 4, 1, 16, 1.1}, {6, 5, 4, 12, 1.2}};
   char *text = kiln_test_read("tests/passes/uneven.kiln", NULL), name[NAME];
   if (!text) FAIL("tests/passes/uneven.kiln cannot be read");
   for (unsigned i = 0; i < sizeof grids / sizeof *grids; i++) {
@@ -231,6 +235,7 @@ TEST(gpu_machine, programs_that_differ) {
                   .grid = {grids[i].heads, grids[i].rows, grids[i].groups},
                   .schedules = 2,
                   .blocks = grids[i].blocks,
+                  .busiest = grids[i].busiest,
                   .sparse = 4};
     if (!check_case(&c, i)) FAIL("%s does not take the GPU form", name);
   }
