@@ -5,7 +5,7 @@
 #include "compiler/gpu/gpu.h"
 
 enum { DEEPEST = 24 }; // operations between a bound and pid
-enum { WHOLE = 4096 };  // parts of one, in which slopes are counted
+enum { WHOLE = 4096 }; // parts of one, in which slopes are counted
 
 /// How a scalar moves with pid: by `by` parts for each program along `axis`, where no least or greatest value
 /// cuts it. by 0: not at all.
@@ -27,16 +27,19 @@ static slope slope_of_one(const ir_op *op, unsigned depth) {
   return right.by && op->code == IR_SUB ? UNKNOWN : right;
 }
 
-/// Of a multiple, or of a part, by a constant.
+/// Of a multiple, or of a part, by a constant; shifts stand for those of powers of two.
 static slope slope_of_scaled(const ir_op *op, unsigned depth) {
   int64_t constant;
   slope left = slope_of(op->operands[0], depth);
   const slope right = slope_of(op->operands[1], depth);
   if (left.is_unknown || right.is_unknown) return UNKNOWN;
   if (!left.by && !right.by) return left;
-  if (right.by || !ir_constant_int(op->operands[1], &constant) || constant <= 0 || constant > INT32_MAX)
-    return UNKNOWN;
-  left.by = op->code == IR_DIV ? left.by / constant : left.by <= INT32_MAX ? left.by * constant : left.by;
+  if (right.by || !ir_constant_int(op->operands[1], &constant)) return UNKNOWN;
+  const bool is_part = op->code == IR_DIV || op->code == IR_SHR;
+  if (op->code == IR_SHL || op->code == IR_SHR)
+    constant = constant >= 0 && constant < 31 ? INT64_C(1) << constant : 0;
+  if (constant <= 0 || constant > INT32_MAX) return UNKNOWN;
+  left.by = is_part ? left.by / constant : left.by <= INT32_MAX ? left.by * constant : left.by;
   return left.by ? left : UNKNOWN;
 }
 
@@ -52,7 +55,9 @@ static slope slope_of(const ir_value *v, unsigned depth) {
   case IR_MIN:
   case IR_MAX: return slope_of_one(op, depth - 1);
   case IR_MUL:
-  case IR_DIV: return slope_of_scaled(op, depth - 1);
+  case IR_DIV:
+  case IR_SHL:
+  case IR_SHR: return slope_of_scaled(op, depth - 1);
   default: break;
   }
   for (uint32_t i = 0; i < op->operand_count; i++) {
