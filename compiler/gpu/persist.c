@@ -10,13 +10,16 @@
 //
 // Where programs have more to do along one axis (kiln_gpu_uneven) that order would give some blocks the
 // longer ones every time (causal attention by 132 blocks, 32 programs a head: 12 % more than the mean).
-// There some TOGETHER neighbours along the other axes, which share what the cache holds, are a group: the
-// longest come first in one group and the shortest in the next, and in the last group the longest, so that
-// all end together. A round is what all blocks take at a time; in every other round, counted from the last,
-// the last block takes what the first one would, so that within a group a block that has had a longer program
-// gets a shorter one. Groups are as large as an even number of rounds, as nearly as whole neighbours allow:
-// else the same blocks could get the longest of group after group. Over 580 grids the busiest of 132 blocks
-// has 3 % more than the mean; handing out the longest first, each to the block that has least, leaves 2 %.
+// There neighbours along the other axes, which share what the cache holds, are a group: the longest come
+// first in one group and the shortest in the next, and in the last group the longest, so that all end
+// together. A round is what all blocks take at a time; in every other round, counted from the last, the last
+// block takes what the first one would, so that within a group a block that has had a longer program gets a
+// shorter one. A group fills ROUNDS of them, as nearly as whole neighbours allow: else the same blocks could
+// get the longest of group after group. Over 580 grids the busiest of 132 blocks has 3 % more than the mean;
+// handing out the longest first, each to the block that has least, leaves 2 %.
+//
+// What is computed before the loop is kept while all programs run: with a few values more ptxas has no
+// uniform registers left for the slots of attention's loop, which then takes 6 % longer.
 #include "compiler/gpu/gpu.h"
 
 typedef struct persisting {
@@ -24,7 +27,7 @@ typedef struct persisting {
   ir_value *pid[3];
 } persisting;
 
-enum { TOGETHER = 16 };
+enum { ROUNDS = 4 }; // of a group: with heads of 128, keys and values of 34 MB on an H200
 
 /// Of the loop over programs.
 typedef struct bounds_of_programs {
@@ -72,51 +75,52 @@ static ir_value *half_of(ir_builder *b, ir_value *x) {
 /// How many of `others` programs of the same place are a group, where a place has `extent` values. It stands
 /// before the loop, so a grid may be empty here.
 static ir_value *group_height(ir_builder *b, ir_value *others, ir_value *extent, ir_value *blocks) {
-  ir_value *one = ir_const_int(b, KILN_I32, 1), *wanted = ir_const_int(b, KILN_I32, TOGETHER);
+  ir_value *one = ir_const_int(b, KILN_I32, 1);
   others = parted(b, IR_MAX, others, one), extent = parted(b, IR_MAX, extent, one);
-  ir_value *programs = ir_binary(b, IR_MUL, 0, parted(b, IR_MIN, others, wanted), extent);
-  ir_value *twice = ir_binary(b, IR_MUL, 0, blocks, ir_const_int(b, KILN_I32, 2));
-  ir_value *pairs =
-      parted(b, IR_MAX, one, parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, programs, blocks), twice));
-  ir_value *near = ir_binary(b, IR_ADD, 0, ir_binary(b, IR_MUL, 0, pairs, twice), half_of(b, extent));
-  ir_value *height = parted(b, IR_MIN, others, parted(b, IR_MAX, one, parted(b, IR_DIV, near, extent)));
+  ir_value *wanted = ir_binary(b, IR_MUL, 0, blocks, ir_const_int(b, KILN_I32, ROUNDS));
+  ir_value *near = parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, wanted, half_of(b, extent)), extent);
+  ir_value *height = parted(b, IR_MIN, others, parted(b, IR_MAX, one, near));
   ir_value *groups = parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, others, half_of(b, height)), height);
   ir_value *above = ir_binary(b, IR_ADD, 0, others, ir_binary(b, IR_SUB, 0, groups, one));
   return parted(b, IR_DIV, above, groups); // the last is not much smaller
 }
 
+static ir_value *is_odd(ir_builder *b, ir_value *x) {
+  ir_value *one = ir_const_int(b, KILN_I32, 1);
+  return ir_compare(b, IR_EQ, IR_UNSIGNED, ir_binary(b, IR_AND, 0, x, one), one);
+}
+
 /// The number of the program that a block takes in place of `t`: in every other round the last block the
-/// first.
+/// first. The last round, which may be short, is as it was.
 static ir_value *turned_number(ir_builder *outer, ir_builder *b, ir_value *t, const bounds_of_programs *all) {
   ir_value *one = ir_const_int(outer, KILN_I32, 1), *end = ir_binary(outer, IR_SUB, 0, all->total, one);
   ir_value *rounds = parted(outer, IR_DIV, end, all->blocks), *round = parted(b, IR_DIV, t, all->blocks);
-  ir_value *first = ir_binary(b, IR_SUB, 0, t, all->block);
-  ir_value *width = parted(b, IR_MIN, all->blocks, ir_binary(b, IR_SUB, 0, all->total, first));
-  ir_value *last = ir_binary(b, IR_SUB, 0, ir_binary(b, IR_ADD, 0, first, width), one);
-  ir_value *ahead = ir_binary(b, IR_AND, 0, ir_binary(b, IR_SUB, 0, rounds, round), one);
-  ir_value *is_odd = ir_compare(b, IR_EQ, IR_UNSIGNED, ahead, one);
-  return ir_ternary(b, IR_SELECT, 0, is_odd, ir_binary(b, IR_SUB, 0, last, all->block), t);
+  ir_value *across =
+      ir_binary(outer, IR_SUB, 0, all->blocks, one); // from a block's place to its mirrored one
+  for (unsigned i = 0; i < 2; i++) across = ir_binary(outer, IR_SUB, 0, across, all->block);
+  ir_value *turned = ir_binary(b, IR_ADD, 0, t, across);
+  return ir_ternary(b, IR_SELECT, 0, is_odd(b, ir_binary(b, IR_SUB, 0, rounds, round)), turned, t);
 }
 
 /// Program ids where programs differ along an axis, from the number `t`; `outer` builds before the loop.
 static void take_evenly(persisting *p, ir_builder *outer, ir_builder *b, ir_value *t, ir_value *const *extent,
                         kiln_uneven uneven, const bounds_of_programs *all) {
-  ir_value *others = NULL, *one = ir_const_int(b, KILN_I32, 1);
+  ir_value *others = NULL, *one = ir_const_int(outer, KILN_I32, 1);
   for (unsigned axis = 0; axis < 3; axis++)
     if (axis != uneven.axis)
       others = others ? ir_binary(outer, IR_MUL, 0, others, extent[axis]) : extent[axis];
   ir_value *together = group_height(outer, others, extent[uneven.axis], all->blocks);
   ir_value *size = ir_binary(outer, IR_MUL, 0, together, extent[uneven.axis]); // no more than all programs
+  ir_value *before =
+      parted(outer, IR_DIV, ir_binary(outer, IR_SUB, 0, others, one), together); // the last group
   t = turned_number(outer, b, t, all);
   ir_value *group = parted(b, IR_DIV, t, size), *first = ir_binary(b, IR_MUL, 0, group, together);
-  ir_value *left = ir_binary(b, IR_SUB, 0, others, first), *height = parted(b, IR_MIN, left, together);
+  ir_value *height = parted(b, IR_MIN, ir_binary(b, IR_SUB, 0, others, first), together);
   ir_value *in_group = parted(b, IR_REM, t, size);
   ir_value *place = parted(b, IR_DIV, in_group, height);
   ir_value *turned = ir_binary(b, IR_SUB, 0, ir_binary(b, IR_SUB, 0, extent[uneven.axis], one), place);
-  ir_value *behind = parted(b, IR_DIV, ir_binary(b, IR_SUB, 0, left, one), together); // groups
-  ir_value *is_odd = ir_compare(b, IR_EQ, IR_UNSIGNED, ir_binary(b, IR_AND, 0, behind, one), one);
-  p->pid[uneven.axis] =
-      ir_ternary(b, IR_SELECT, 0, is_odd, uneven.falls ? turned : place, uneven.falls ? place : turned);
+  p->pid[uneven.axis] = ir_ternary(b, IR_SELECT, 0, is_odd(b, ir_binary(b, IR_SUB, 0, before, group)),
+                                   uneven.falls ? turned : place, uneven.falls ? place : turned);
   take_apart(p, b, ir_binary(b, IR_ADD, 0, first, parted(b, IR_REM, in_group, height)), extent, uneven.axis);
 }
 
