@@ -14,10 +14,10 @@
 // first in one group and the shortest in the next, and in the last group the longest, so that all end
 // together. A round is what all blocks take at a time; in every other round, counted from the last, the last
 // block takes what the first one would, so that within a group a block that has had a longer program gets a
-// shorter one. A group has about TOGETHER neighbours or more and fills an even number of rounds, as nearly as
-// whole neighbours allow: else the same blocks could get the longest of group after group. Over 580 grids the
-// busiest of 132 blocks has 3 % more than the mean; handing out the longest first, each to the block that has
-// least, leaves 2 %.
+// shorter one. A group fills ROUNDS of them, as nearly as whole neighbours allow: else the same blocks could
+// get the longest of group after group. Of long ones, whose groups are many rounds, it has TOGETHER. Over 580
+// grids the busiest of 132 blocks has 3 % more than the mean; handing out the longest first, each to the
+// block that has least, leaves 2 %.
 //
 // What is computed before the loop is kept while all programs run: with a few values more ptxas has no
 // uniform registers left for the slots of attention's loop, which then takes 6 % longer.
@@ -28,7 +28,10 @@ typedef struct persisting {
   ir_value *pid[3];
 } persisting;
 
-enum { TOGETHER = 8 }; // fewer heads of 12,634 at a time are 9 % slower on an H200
+enum {
+  TOGETHER = 8, // fewer heads of 12,634 rows at a time are up to 9 % slower on an H200
+  ROUNDS = 2    // with heads of 128, keys and values of 17 MB there
+};
 
 /// Of the loop over programs.
 typedef struct bounds_of_programs {
@@ -76,15 +79,11 @@ static ir_value *half_of(ir_builder *b, ir_value *x) {
 /// How many of `others` programs of the same place are a group, where a place has `extent` values. It stands
 /// before the loop, so a grid may be empty here.
 static ir_value *group_height(ir_builder *b, ir_value *others, ir_value *extent, ir_value *blocks) {
-  ir_value *one = ir_const_int(b, KILN_I32, 1);
+  ir_value *one = ir_const_int(b, KILN_I32, 1), *least = ir_const_int(b, KILN_I32, TOGETHER);
   others = parted(b, IR_MAX, others, one), extent = parted(b, IR_MAX, extent, one);
-  ir_value *wanted =
-      ir_binary(b, IR_MUL, 0, parted(b, IR_MIN, others, ir_const_int(b, KILN_I32, TOGETHER)), extent);
-  ir_value *twice = ir_binary(b, IR_MUL, 0, blocks, ir_const_int(b, KILN_I32, 2));
-  ir_value *pairs = parted(b, IR_MAX, one, parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, wanted, blocks), twice));
-  ir_value *near = ir_binary(b, IR_ADD, 0, ir_binary(b, IR_MUL, 0, pairs, twice), half_of(b, extent));
-  near = parted(b, IR_DIV, near, extent);
-  ir_value *height = parted(b, IR_MIN, others, parted(b, IR_MAX, one, near));
+  ir_value *wanted = ir_binary(b, IR_MUL, 0, blocks, ir_const_int(b, KILN_I32, ROUNDS));
+  ir_value *near = parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, wanted, half_of(b, extent)), extent);
+  ir_value *height = parted(b, IR_MIN, others, parted(b, IR_MAX, least, near));
   ir_value *groups = parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, others, half_of(b, height)), height);
   ir_value *above = ir_binary(b, IR_ADD, 0, others, ir_binary(b, IR_SUB, 0, groups, one));
   return parted(b, IR_DIV, above, groups); // the last is not much smaller
