@@ -156,10 +156,27 @@ kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *do
 
 // ------------------------------------------------------------------------- uploads
 
+struct round {
+  kiln_remote_server *server;
+  unsigned stored, refused,
+      failed; ///< ERRORS_BEFORE_TRIP failures end a round: one may be about its body only
+  unsigned errors[KILN_REMOTE_LEVELS]; ///< failures of each level, one after another
+};
+
+/// The same for uploads. Only bodies of one round count, which differ: one at which a server always fails is
+/// tried again in every round, and is no reason to leave the others here.
+static void judge_upload(struct round *r, unsigned level, bool failed) {
+  if (!failed) {
+    r->errors[level] = 0;
+    judge(r->server, level, false, false);
+  } else if (++r->errors[level] >= ERRORS_BEFORE_TRIP)
+    kiln_breaker_trip(&r->server->store, r->server->levels[level].breaker, KILN_BREAKER_MS);
+}
+
 /// FOUND when all levels have it, REFUSED when all that lack it will never take it, FAILED when a later try
 /// may do better.
-static kiln_remote_state upload_bytes(kiln_remote_server *s, const kiln_entry_view *view,
-                                      const kiln_blob *file) {
+static kiln_remote_state upload_bytes(struct round *r, const kiln_entry_view *view, const kiln_blob *file) {
+  kiln_remote_server *s = r->server;
   char hex[KILN_DIGEST_HEX + 1], domain[KILN_NAME_SIZE] = "";
   const kiln_bytes *label = &view->labels[KILN_LABEL_DOMAIN];
   kiln_remote_state worst = s->level_count ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
@@ -168,11 +185,11 @@ static kiln_remote_state upload_bytes(kiln_remote_server *s, const kiln_entry_vi
   kiln_digest_hex(&view->key, hex);
   for (unsigned i = 0; i < s->level_count; i++) {
     kiln_level *l = &s->levels[i];
-    kiln_remote_state state =
-        kiln_breaker_open(&s->store, l->breaker)
-            ? KILN_REMOTE_FAILED
-            : l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_wire_now() + UPLOAD_MS);
-    judge(s, i, state == KILN_REMOTE_FAILED, false);
+    kiln_remote_state state = KILN_REMOTE_FAILED;
+    if (!kiln_breaker_open(&s->store, l->breaker)) {
+      state = l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_wire_now() + UPLOAD_MS);
+      judge_upload(r, i, state == KILN_REMOTE_FAILED);
+    }
     if (state != KILN_REMOTE_FOUND && worst != KILN_REMOTE_FAILED) worst = state;
   }
   if (s->leases) kiln_leases_drop(s->leases, domain, hex); // it is there, or does not come from here
@@ -195,12 +212,6 @@ static kiln_blob *read_spooled(kiln_remote_server *s, int folder, const char *na
   return file;
 }
 
-struct round {
-  kiln_remote_server *server;
-  unsigned stored, refused,
-      failed; ///< ERRORS_BEFORE_TRIP failures end a round: one may be about its body only
-};
-
 static void count_upload(kiln_remote_server *s, kiln_outcome outcome, const kiln_digest *key, uint64_t size) {
   uint8_t record[KILN_STATS_RECORD];
   kiln_stats_record stats = {
@@ -217,7 +228,7 @@ static void upload_one(void *context, int folder, const char *name) {
   int64_t start = kiln_wire_now();
   kiln_blob *file = read_spooled(r->server, folder, name);
   bool good = file && !kiln_entry_parse(file->bytes, file->size, r->server->max_bytes, &view, NULL);
-  kiln_remote_state state = good ? upload_bytes(r->server, &view, file) : KILN_REMOTE_REFUSED;
+  kiln_remote_state state = good ? upload_bytes(r, &view, file) : KILN_REMOTE_REFUSED;
   if (state != KILN_REMOTE_FAILED) kiln_fs_unlink(folder, name); // stored, or nothing that could be
   else r->failed += kiln_wire_now() - start < UPLOAD_MS / 4 ? 1 : ERRORS_BEFORE_TRIP;
   if (good && state != KILN_REMOTE_FAILED) {

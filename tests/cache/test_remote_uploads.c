@@ -201,6 +201,27 @@ TEST(remote, a_body_at_which_the_server_fails_does_not_stop_the_others) {
   }
 }
 
+/// However often it is tried, with nothing else to be uploaded in between.
+TEST(remote, a_body_at_which_the_server_fails_is_one_failure) {
+  enum { TRIES = 8, PATIENCE_MS = 20000 };
+  static const char rare[] = "a body that it does not like";
+  const char *folder = kiln_test_folder();
+  char url[64];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", start_picky(rare));
+  kiln_cache *writer = open_remote_within(folder, "writer", url, true, PATIENCE_MS);
+  for (unsigned i = 0; i <= TRIES; i++) {
+    kiln_key key = key_number(i == TRIES);
+    const char *body = i == TRIES ? "fine" : rare;
+    kiln_cache_content content = {.payload = {(const uint8_t *)body, strlen(body)}};
+    CHECK_INT(kiln_cache_put(writer, &key, &content, NULL), KILN_OK);
+    kiln_key_deinit(&key);
+    pause_ms(100); // a round of its own
+  }
+  wait_uploaded(writer, 1);
+  kiln_cache_close(writer);
+  stop();
+}
+
 /// What was listed weeks ago goes, however often its entry was used since; a wrong clock's listings go, too.
 TEST(remote, uploads_expire_by_the_week_of_their_listing) {
   const char *folder = kiln_test_folder();
