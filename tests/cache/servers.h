@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -40,6 +41,15 @@ static inline void stop(void) {
     waitpid(server, NULL, 0);
   }
   server = 0;
+}
+
+/// Starts the test's server, 0 in it. It ends with the test's process, however that ends: who reads the
+/// test's output would wait for a server that is left.
+static inline pid_t fork_server(void) {
+  pid_t parent = getpid();
+  server = fork();
+  if (!server && (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)) _exit(127);
+  return server;
 }
 
 static inline void pause_ms(unsigned ms) {
@@ -79,15 +89,13 @@ static inline bool answers(int port) {
 }
 
 static inline void start(int port, char *const argv[]) {
-  server = fork();
-  if (!server) {
+  if (!fork_server()) {
     int null = open("/dev/null", O_RDWR);
     dup2(null, 1);
     dup2(null, 2);
     execvp(argv[0], argv);
     _exit(127);
   }
-  atexit(stop);
   for (unsigned n = 0; !answers(port); n++) {
     int status;
     if (n > 500 || waitpid(server, &status, WNOHANG) == server) FAIL("%s does not start", argv[0]);

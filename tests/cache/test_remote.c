@@ -175,8 +175,7 @@ static void misbehave(int fd, enum bad how) {
 
 static int start_bad(enum bad how) {
   int port, listening = listen_any(&port);
-  server = fork();
-  if (!server) {
+  if (!fork_server()) {
     signal(SIGCHLD, SIG_IGN);
     for (;;) {
       int fd = accept(listening, NULL, NULL);
@@ -189,7 +188,6 @@ static int start_bad(enum bad how) {
     }
   }
   close(listening);
-  atexit(stop);
   return port;
 }
 
@@ -415,8 +413,7 @@ static void answer_from_afar(int fd, const char *folder) {
 
 static int start_far(const char *folder) {
   int port, listening = listen_any(&port);
-  server = fork();
-  if (server) {
+  if (fork_server()) {
     close(listening);
     return port;
   }

@@ -148,8 +148,7 @@ TEST(remote, push_says_what_is_refused) {
 /// Answers uploads: 500 where the body has RARE, 201 else, and forgets them.
 static int start_picky(const char *rare) {
   int port, listening = listen_any(&port);
-  server = fork();
-  if (server) {
+  if (fork_server()) {
     close(listening);
     return port;
   }
