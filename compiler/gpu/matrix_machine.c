@@ -239,6 +239,7 @@ typedef struct spreading {
   const kiln_matrix_machine *machine;
   ir_kernel *kernel;
   unsigned blocks, columns; ///< columns: of blocks, 0: no product has said
+  unsigned made, stored;    ///< columns of products, of stores; 0: none seen
   bool has_product, is_possible;
 } spreading;
 
@@ -260,6 +261,19 @@ static bool has_pieces(spreading *s, const ir_op *dot, const kiln_product *p) {
   return s->blocks == 2 || (rows <= MOST_SPREAD * of_block && p->columns % (s->blocks * PATTERN_ROWS) == 0);
 }
 
+/// All have as many columns: `count` is one more.
+static void note_columns(spreading *s, unsigned *seen, unsigned count) {
+  s->is_possible &= !*seen || *seen == count;
+  *seen = count;
+}
+
+static void note_store(spreading *s, const ir_op *op) {
+  const ir_value *value = ir_resolve(op->operands[op->operand_count - 1]);
+  unsigned axis = is_turned_once(value) ? 0 : 1;
+  bool is_part = op->attrs.first && op->attrs.axis == axis;
+  note_columns(s, &s->stored, is_part ? (unsigned)op->attrs.first : 1u << value->type.log2[axis]);
+}
+
 /// Each block has its part of every tile, and no way to those of the others.
 static void note_op(ir_op *op, void *context) {
   spreading *s = context;
@@ -271,6 +285,7 @@ static void note_op(ir_op *op, void *context) {
                 p.left->block == op->block && p.right->block == op->block && has_pieces(s, op, &p) &&
                 p.left->results[0].uses == 1 && p.right->results[0].uses == 1;
     s->is_possible &= fits;
+    if (fits) note_columns(s, &s->made, p.columns);
     s->has_product = true;
     return;
   }
@@ -279,6 +294,7 @@ static void note_op(ir_op *op, void *context) {
   bool is_local = ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_TRANS ||
                   op->code == IR_FOR || op->code == IR_IF || is_sum;
   bool is_write = ir_ops[op->code].effect == IR_WRITE && !is_sum;
+  if (op->code == IR_VIEW_STORE && is_mapped) note_store(s, op);
   if (is_access || is_write) s->is_possible &= is_access && is_mapped;
   else if (is_tile_op(op)) s->is_possible &= is_local;
 }
@@ -289,6 +305,9 @@ kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *
   s.blocks = kernel->warps / (GROUPS_OF_BLOCK * m->group_warps);
   if (s.blocks < 2 || s.blocks > MOST_SPREAD) return one;
   ir_walk(kernel->body, note_op, &s);
+  // Blocks side by side have each its part of the columns that count, which only a store of as many puts
+  // there.
+  if (s.columns > 1 && s.stored && s.stored != s.made) return one;
   return s.is_possible && s.has_product ? (kiln_spread){s.blocks, s.columns} : one;
 }
 

@@ -530,6 +530,43 @@ TEST(nvptx_source, blocks_of_a_cluster_meet_late) {
   }
 }
 
+/// Two blocks side by side have 96 of the 192 columns each, and put them 96 apart. A store of all 256 would
+/// be 128 apart, so such a kernel's blocks do not share a program.
+TEST(nvptx_source, columns_are_stored_where_they_were_made) {
+  static const char product[] =
+      "kiln 1\n"
+      "kernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32 @div(8), "
+      "N: i32 @div(8), K: i32 @div(8))\n"
+      "  @grid(cdiv(M, 128), cdiv(N, 192)) @config(warps = 16, stages = 4)\n"
+      "{\n"
+      "  let X = view(a, [M, K], [K, 1], [128, 64])\n"
+      "  let Y = view(b, [N, K], [K, 1], [256, 64])\n"
+      "  let C = view(c, [%s], [%s], [%s])\n"
+      "  let m = pid(0) * 128\n"
+      "  let n = pid(1) * 192\n"
+      "  var acc = zeros(f32[128, 256])\n"
+      "  for k in 0 .. K step 64 { acc = dot(load(X, [m, k]), trans(load(Y, [n, k], first = 192, axis = 0)), "
+      "acc) }\n"
+      "  store(C, [%s], %s%s)\n"
+      "}\n";
+  static const struct {
+    bool is_turned, is_shared;
+    const char *first;
+  } rows[] = {{false, true, ", first = 192, axis = 1"},  {false, false, ""},
+              {false, false, ", first = 176, axis = 1"}, {false, false, ", first = 64, axis = 0"},
+              {true, true, ", first = 192, axis = 0"},   {true, false, ""}};
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char source[1000];
+    bool t = rows[i].is_turned;
+    snprintf(source, sizeof source, product, t ? "N, M" : "M, N", t ? "M, 1" : "N, 1",
+             t ? "256, 128" : "128, 256", t ? "n, m" : "m, n", t ? "trans(acc as bf16)" : "acc as bf16",
+             rows[i].first);
+    char *text = ptx(source, "sm_90a", NULL);
+    if (!strstr(text, "m64n96k16") == rows[i].is_shared) FAIL("%s\n%s", source, text);
+    free(text);
+  }
+}
+
 // What all threads of a group do together stands once in the code: a copy for the one that sends, made where
 // LLVM threads its branches, would wait for the others for ever. (Seen on a GPU: 64 x 64 tiles hung.)
 TEST(nvptx_source, staged_stores_are_not_split) {
