@@ -36,7 +36,7 @@ typedef struct followed {
   kiln_code_info info;
   content memory[SHARED];
   unsigned loads, products;
-  uint32_t thread;
+  uint32_t thread, block;
 } followed;
 
 // ------------------------------------------------------------------------------------- evaluation
@@ -54,6 +54,7 @@ static uint64_t value_of(const followed *f, LLVMValueRef v, unsigned depth) {
     size_t size;
     const char *name = LLVMGetValueName2(LLVMGetCalledValue(v), &size);
     if (strstr(name, "sreg.tid.x")) return f->thread;
+    if (strstr(name, "sreg.ctaid.x")) return f->block;
     return strstr(name, "shfl.sync.idx") ? value_of(f, LLVMGetOperand(v, 1), depth + 1) : 0;
   }
   for (int i = 0; i < LLVMGetNumOperands(v) && i < 2 && code != LLVMPHI; i++)
@@ -206,8 +207,8 @@ static void visit(followed *f, LLVMValueRef function, bool reads) {
     }
 }
 
-static void follow(followed *f, const kiln_artifact *artifact) {
-  LLVMContextRef context = LLVMContextCreate();
+/// Of the kernel's LLVM IR, which the context owns from here on.
+static LLVMValueRef function_of(LLVMContextRef context, const kiln_artifact *artifact) {
   LLVMModuleRef module = NULL;
   char *message = NULL;
   LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy((const char *)artifact->code.bytes,
@@ -216,6 +217,12 @@ static void follow(followed *f, const kiln_artifact *artifact) {
   LLVMValueRef function = LLVMGetFirstFunction(module);
   while (function && !LLVMCountBasicBlocks(function)) function = LLVMGetNextFunction(function);
   CHECK(function != NULL);
+  return function;
+}
+
+static void follow(followed *f, const kiln_artifact *artifact) {
+  LLVMContextRef context = LLVMContextCreate();
+  LLVMValueRef function = function_of(context, artifact);
   visit(f, function, false);
   CHECK(f->loads > 1);
   for (f->thread = 0; f->thread < f->s.warps * 32; f->thread += GROUP) {
@@ -223,7 +230,7 @@ static void follow(followed *f, const kiln_artifact *artifact) {
     visit(f, function, true);
     CHECK(f->products > 0);
   }
-  LLVMDisposeModule(module);
+  LLVMDisposeModule(LLVMGetGlobalParent(function));
   LLVMContextDispose(context);
 }
 
@@ -360,4 +367,160 @@ TEST(nvptx_descriptors, staged_stores) {
                                  {128, 128, 8, 96, 32}, {128, 256, 8, 208, 16}, {128, 128, 8, 112, 16}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int is_turned = 0; is_turned < 2; is_turned++) check_staged(&cases[i], is_turned);
+}
+
+// ------------------------------------------------------------------------------------ shared programs
+
+enum { MOST_BLOCKS = 4, MOST_PIECES = 4, MOST_SIDE = 512 };
+
+/// Blocks that share a program: its tile, warps, rows and columns that count (0: all).
+typedef struct shared {
+  unsigned m, n, warps, rows, columns;
+  bool is_turned;
+} shared;
+
+/// Where a group's piece of the result, 64 rows and some columns, comes from: the first of each.
+typedef struct piece {
+  unsigned row, column, columns;
+} piece;
+
+/// Rows of an operand's tile that lie in each block's memory: that of the first byte of each row in memory.
+typedef struct cluster {
+  followed at;
+  const shared *s;
+  int row[MOST_BLOCKS][SHARED / 128]; ///< by its 128 bytes; -1: none
+  uint8_t operand[MOST_BLOCKS][SHARED / 128];
+  piece pieces[MOST_PIECES];
+  unsigned piece_count, sent;
+  uint8_t stored[MOST_SIDE][MOST_SIDE];
+} cluster;
+
+static void copy_rows(cluster *c, LLVMValueRef call, const char *text, unsigned first_map) {
+  LLVMValueRef param = LLVMGetOperand(call, 1),
+               function = LLVMGetBasicBlockParent(LLVMGetInstructionParent(call));
+  unsigned number = 0;
+  while (LLVMGetParam(function, first_map + number) != param) number++;
+  const uint8_t *map = map_of(&c->at, number);
+  uint32_t to = (uint32_t)operand(&c->at, call, 0), row = (uint32_t)operand(&c->at, call, 4),
+           blocks = strstr(text, ".multicast") ? (uint32_t)operand(&c->at, call, 5) : 1u << c->at.block;
+  CHECK(blocks && blocks < 1u << MOST_BLOCKS);
+  for (unsigned b = 0; b < MOST_BLOCKS; b++)
+    for (unsigned i = 0; blocks >> b & 1 && i < box_extent(map, 1); i++) {
+      unsigned at = (to - WINDOW) / 128 + i;
+      CHECK(c->operand[b][at] == 0);
+      c->operand[b][at] = (uint8_t)(1 + map[5]), c->row[b][at] = (int)(row + i);
+    }
+}
+
+/// The rows of operand `which` that begin at a descriptor are one after another; the first of them.
+static unsigned rows_at(const cluster *c, uint64_t descriptor, unsigned which, unsigned count) {
+  unsigned at = (((uint32_t)descriptor & 0x3fff) * 16 - WINDOW) / 128;
+  CHECK_INT(descriptor >> 62, 1); // rows of 128 bytes
+  for (unsigned i = 0; i < count; i++) {
+    CHECK_INT(c->operand[c->at.block][at + i], which);
+    CHECK_INT(c->row[c->at.block][at + i], c->row[c->at.block][at] + (int)i);
+  }
+  return (unsigned)c->row[c->at.block][at];
+}
+
+static void note_piece(cluster *c, LLVMValueRef call, const char *text) {
+  piece p = {.columns = (unsigned)atoi(strstr(text, ".m64n") + 5)};
+  p.row = rows_at(c, operand(&c->at, call, 1), 1, ROWS);
+  p.column = rows_at(c, operand(&c->at, call, 2), 2, p.columns);
+  CHECK(c->piece_count < MOST_PIECES);
+  c->pieces[c->piece_count++] = p;
+}
+
+/// A group sends its pieces in order, each in boxes from its first column on.
+static void note_sent(cluster *c, LLVMValueRef call) {
+  const uint8_t *map = map_of(&c->at, 2);
+  bool t = c->s->is_turned;
+  unsigned row = (unsigned)operand(&c->at, call, t ? 2 : 3),
+           column = (unsigned)operand(&c->at, call, t ? 3 : 2);
+  unsigned columns = box_extent(map, t), boxes = c->pieces[0].columns / columns;
+  const piece *p = &c->pieces[c->sent / boxes];
+  CHECK_INT(box_extent(map, !t), ROWS);
+  CHECK(c->sent / boxes < c->piece_count);
+  CHECK_INT(row, p->row);
+  CHECK_INT(column, p->column + c->sent++ % boxes * columns);
+  for (unsigned i = 0; i < ROWS; i++)
+    for (unsigned j = 0; j < columns; j++) c->stored[row + i][column + j]++;
+}
+
+static void visit_cluster(cluster *c, LLVMValueRef function, bool reads) {
+  unsigned first_map = LLVMCountParams(function) - *(const uint8_t *)c->at.info.maps.bytes;
+  for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(function); b; b = LLVMGetNextBasicBlock(b))
+    for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) {
+      if (LLVMGetInstructionOpcode(i) != LLVMCall || !LLVMIsAInlineAsm(LLVMGetCalledValue(i))) continue;
+      size_t size;
+      const char *text = LLVMGetInlineAsmAsmString(LLVMGetCalledValue(i), &size);
+      bool is_copy = strstr(text, "cp.async.bulk.tensor"), is_load = is_copy && strstr(text, "mbarrier");
+      if (!reads && is_load) copy_rows(c, i, text, first_map);
+      if (reads && strstr(text, "wgmma.mma_async")) note_piece(c, i, text);
+      if (reads && is_copy && !is_load) note_sent(c, i);
+    }
+}
+
+static void follow_cluster(cluster *c, LLVMValueRef function) {
+  const shared *s = c->s;
+  unsigned blocks = s->warps / 8, rows = s->rows ? s->rows : s->m, columns = s->columns ? s->columns : s->n;
+  for (c->at.block = 0; c->at.block < blocks; c->at.block++) visit_cluster(c, function, false);
+  for (c->at.block = 0; c->at.block < blocks; c->at.block++)
+    for (unsigned group = 0; group < 2; group++) {
+      c->at.thread = group * GROUP;
+      c->piece_count = c->sent = 0;
+      visit_cluster(c, function, true);
+      CHECK(c->piece_count && c->sent);
+    }
+  for (unsigned i = 0; i < MOST_SIDE; i++)
+    for (unsigned j = 0; j < MOST_SIDE; j++) CHECK_INT(c->stored[i][j], i < rows && j < columns);
+}
+
+static void part_text(char out[48], unsigned count, unsigned axis) {
+  snprintf(out, 48, count ? ", first = %u, axis = %u" : "", count, axis);
+}
+
+static void check_shared(const shared *s) {
+  char text[1000], x[48], y[48], z[48];
+  kiln_artifact artifact = {0};
+  cluster *c = calloc(1, sizeof *c);
+  CHECK(c != NULL);
+  c->s = s, c->at.s.bytes = 2;
+  part_text(x, s->rows, 0), part_text(y, s->columns, 0), part_text(z, s->columns, !s->is_turned);
+  snprintf(text, sizeof text,
+           "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), n: i32 "
+           "@div(8))\n"
+           "  @grid(1) @config(warps = %u, stages = 2)\n{\n"
+           "  let A = view(a, [n, n], [n, 1], [%u, 64])\n  let B = view(b, [n, n], [n, 1], [%u, 64])\n"
+           "  var acc = zeros(f32[%u, %u])\n"
+           "  for k in 0 .. n step 64 { acc = dot(load(A, [0, k]%s), trans(load(B, [0, k]%s)), acc) }\n"
+           "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], %s%s)\n}\n",
+           s->warps, s->m, s->n, s->m, s->n, x, y, s->is_turned ? s->n : s->m, s->is_turned ? s->m : s->n,
+           s->is_turned ? "trans(acc as bf16)" : "acc as bf16", z);
+  compile(text, &artifact);
+  c->at.info = artifact.info;
+  if (!c->at.info.maps.size) FAIL("no tensor maps in\n%s", text);
+  LLVMContextRef context = LLVMContextCreate();
+  LLVMValueRef function = function_of(context, &artifact);
+  follow_cluster(c, function);
+  LLVMDisposeModule(LLVMGetGlobalParent(function));
+  LLVMContextDispose(context);
+  free(c);
+  kiln_artifact_deinit(&artifact);
+}
+
+/// Each block's groups read the rows and columns whose sums they store, and all together store each element
+/// that counts once.
+TEST(nvptx_descriptors, shared_programs) {
+  static const shared cases[] = {{256, 64, 16},          {256, 256, 16},        {256, 256, 32},
+                                 {512, 128, 16},         {512, 64, 32},         {128, 256, 16},
+                                 {128, 128, 16},         {256, 128, 32},        {256, 256, 16, 0, 192},
+                                 {256, 256, 32, 0, 160}, {512, 256, 16, 0, 96}, {128, 256, 16, 0, 192},
+                                 {128, 512, 16, 0, 288}, {128, 256, 16, 0, 160}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int is_turned = 0; is_turned < 2; is_turned++) {
+      shared s = cases[i];
+      s.is_turned = is_turned;
+      check_shared(&s);
+    }
 }
