@@ -65,12 +65,36 @@ static ir_value *wide(kiln_elab *e, const kiln_node *n, const char *what) {
   return kiln_elab_result(e, n->place, ir_cast(&e->b, ir, KILN_I64, 0, IR_ROUND_NEAREST)).ir;
 }
 
+// first = [m, n]: how many along each axis of the tile; less than all along two at most, one of them the
+// last.
+static bool first_of_axes(kiln_elab *e, const kiln_node *first, ir_type tile, ir_attrs *attrs) {
+  int64_t counts[IR_MAX_RANK];
+  unsigned parts = 0;
+  if (first->list.count != tile.rank)
+    return kiln_elab_error(e, first->place, "'first': the view's tile has rank %u, found %u counts",
+                           tile.rank, first->list.count),
+           false;
+  for (unsigned i = 0; i < tile.rank; i++) {
+    if (!kiln_elab_integer(e, first->list.items[i], 1, (int64_t)1 << tile.log2[i], "first", &counts[i]))
+      return false;
+    if (counts[i] == (int64_t)1 << tile.log2[i]) continue;
+    if (parts == 1 && i + 1 == tile.rank) attrs->across = counts[i];
+    else if (!parts) attrs->first = counts[i], attrs->axis = (uint8_t)i;
+    else
+      return kiln_elab_error(e, first->place, "'first': expected parts along the last axis and one other"),
+             false;
+    parts++;
+  }
+  return true;
+}
+
 // first = n, axis = a: only the first n elements along an axis of the tile; all of them is the same as
 // nothing said.
 static bool first_attributes(kiln_elab *e, const kiln_call *c, ir_type tile, ir_attrs *attrs) {
   const kiln_node *first = kiln_call_named(c, "first"), *along = kiln_call_named(c, "axis");
   int64_t count, axis;
   if (!first && !along) return true;
+  if (first && !along && first->kind == KILN_NODE_LIST) return first_of_axes(e, first, tile, attrs);
   if (!first || !along)
     return kiln_elab_error(e, (first ? first : along)->place, "'first' and 'axis' go together"), false;
   if (!tile.rank) return kiln_elab_error(e, first->place, "'first': the view's tile has no axis"), false;

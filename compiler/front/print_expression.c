@@ -229,6 +229,19 @@ static void put_view(kiln_printer *p, const ir_op *op) {
   kiln_buffer_u8(p->out, ')');
 }
 
+/// Of an access to a part of the tile along two axes: one count for each.
+static void put_counts(kiln_printer *p, const ir_op *op) {
+  ir_type view = op->operands[0]->type;
+  const char *before = "[";
+  kiln_buffer_format(p->out, ", first = ");
+  for (unsigned i = 0; i < view.rank; i++) {
+    if (view.log2[i] == IR_DROPPED) continue;
+    kiln_buffer_format(p->out, "%s%" PRId64, before, ir_view_count(op, i));
+    before = ", ";
+  }
+  kiln_buffer_format(p->out, "]");
+}
+
 static void put_view_access(kiln_printer *p, const ir_op *op) {
   uint32_t rank = op->operands[0]->type.rank;
   if (op->code == IR_VIEW_ATOMIC) kiln_buffer_format(p->out, "atomic.%s(", combine_name(&op->attrs));
@@ -240,7 +253,8 @@ static void put_view_access(kiln_printer *p, const ir_op *op) {
     kiln_buffer_format(p->out, ", ");
     kiln_put_value(p, ir_view_indices(op)[rank]);
   }
-  if (op->attrs.first)
+  if (op->attrs.across) put_counts(p, op);
+  else if (op->attrs.first)
     kiln_buffer_format(p->out, ", first = %" PRId64 ", axis = %u", op->attrs.first, op->attrs.axis);
   op->code == IR_VIEW_ATOMIC ? put_order(p->out, &op->attrs) : put_access(p->out, &op->attrs);
   kiln_buffer_u8(p->out, ')');

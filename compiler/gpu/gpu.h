@@ -84,11 +84,19 @@ unsigned kiln_start_registers(const kiln_matrix_machine *machine, unsigned group
 /// Blocks of `bytes` of shared memory that a processor has room for.
 unsigned kiln_blocks_within(const kiln_matrix_machine *machine, const kiln_target *target, uint32_t bytes);
 
+/// How many elements along an axis of its tile an access of a view is about; 0: all.
+static inline unsigned kiln_part_of(const ir_op *access, unsigned axis) {
+  const ir_attrs *a = &access->attrs;
+  if (a->first && a->axis == axis) return (unsigned)a->first;
+  return axis + 1u == ir_view_tile(access->operands[0]->type).rank ? (unsigned)a->across : 0;
+}
+
 /// How one product is done.
 typedef struct kiln_product {
   ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers, or put
   ir_op *put;             ///< transposition of a computed left operand, which goes through shared memory
-  unsigned columns;       ///< of the result that the right operand has elements for: the others stay
+  unsigned rows, columns; ///< of the result that the operands have elements for: the others stay
+  bool is_beside;         ///< of a left operand without some of its rows each group has all
   bool is_divided;        ///< of an operand without some of its columns two groups have some each
   bool left_mn, right_mn; ///< contiguous along rows, columns instead of the reduced index
   bool is_partial; ///< the unit keeps fewer bits than the accumulator has: sums of one product each are added
@@ -218,6 +226,8 @@ uint32_t kiln_memory_bytes(ir_type tile, int64_t first);
 /// Columns of a group of warps of a store by the copy engine; bytes of a row while they are staged, of which
 /// they are a multiple; rows of a box. Those of a turned store are the tile's rows.
 unsigned kiln_stage_columns(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+/// Rows of the products' tile that a staged store writes.
+unsigned kiln_stage_rows(const ir_op *op);
 unsigned kiln_stage_row(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 unsigned kiln_stage_box_rows(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 

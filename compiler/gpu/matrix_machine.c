@@ -56,12 +56,24 @@ uint32_t kiln_memory_bytes(ir_type tile, int64_t first) {
   return kiln_memory_rows(tile, first) * ((uint32_t)kiln_scalars[tile.scalar].bytes << columns);
 }
 
+/// Rows or columns of the products' tile that are stored, which the stored one may have the other way round;
+/// 0: all.
+static unsigned part_of_stage(const ir_op *op, unsigned axis) {
+  if (op->attrs.flags & IR_TURNED) axis = 1 - axis;
+  return kiln_part_of(op, axis);
+}
+
 unsigned kiln_stage_columns(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
   ir_type tile = ir_staged_type(op);
   unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps),
-           down = tile.log2[0] - m->log2_rows;
-  unsigned beside = groups > down ? groups - down : 0;
-  return (op->attrs.first ? (unsigned)op->attrs.first : 1u << tile.log2[1]) >> beside;
+           down = kernel->groups_beside ? 0 : tile.log2[0] - m->log2_rows;
+  unsigned beside = groups > down ? groups - down : 0, columns = part_of_stage(op, 1);
+  return (columns ? columns : 1u << tile.log2[1]) >> beside;
+}
+
+unsigned kiln_stage_rows(const ir_op *op) {
+  unsigned rows = part_of_stage(op, 0);
+  return rows ? rows : 1u << ir_staged_type(op).log2[0];
 }
 
 unsigned kiln_stage_at_a_time(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
@@ -157,14 +169,14 @@ static bool has_type(const ir_op *dot) {
 }
 
 /// What the unit has against the shape of a product: `groups` of warps, of which 2^`*out_down` are below each
-/// other (logarithms).
+/// other (logarithms), none where only some rows of the left operand count.
 static kiln_report_reason judge_shape(const kiln_matrix_machine *m, const ir_op *dot, unsigned groups,
-                                      unsigned *out_down) {
+                                      bool is_beside, unsigned *out_down) {
   ir_type c = dot->operands[2]->type, a = dot->operands[0]->type;
   if (c.rank != 2) return KILN_REASON_AXES;
   if (!has_type(dot)) return KILN_REASON_NO_WGMMA;
   if (c.log2[0] < m->log2_rows) return KILN_REASON_ROWS;
-  unsigned down = c.log2[0] - m->log2_rows;
+  unsigned down = is_beside ? 0 : c.log2[0] - m->log2_rows;
   *out_down = down < groups ? down : groups;
   unsigned beside = groups - *out_down, n = c.log2[1] - beside;
   if (beside > c.log2[1] || n < m->least_n || n > m->most_n) return KILN_REASON_COLUMNS;
@@ -176,7 +188,8 @@ static kiln_report_reason judge_shape(const kiln_matrix_machine *m, const ir_op 
 static kiln_report_reason judge_part(const kiln_matrix_machine *m, unsigned groups, unsigned down,
                                      kiln_product *p) {
   p->columns = (unsigned)p->right->attrs.first;
-  bool is_free = !p->right_mn && p->right->attrs.axis == 0 && groups <= down + 1 && !p->is_partial;
+  bool is_free =
+      !p->right_mn && p->right->attrs.axis == 0 && (groups <= down + 1 || p->is_beside) && !p->is_partial;
   p->is_divided = groups > down;
   return is_free && p->columns % (m->part_columns << (groups - down)) == 0 ? KILN_REASON_NONE
                                                                            : KILN_REASON_PARTS;
@@ -185,6 +198,11 @@ static kiln_report_reason judge_part(const kiln_matrix_machine *m, unsigned grou
 static bool is_of_pointers(const ir_value *value) {
   while (value->def && value->def->code == IR_TRANS) value = value->def->operands[0];
   return value->def && value->def->code == IR_LOAD;
+}
+
+/// Of the left operand only some rows count, of which the unit takes whole pieces.
+static bool has_whole_rows(const kiln_matrix_machine *m, const kiln_product *p) {
+  return !p->left_mn && !p->is_partial && p->left->attrs.axis == 0 && p->rows % (1u << m->log2_rows) == 0;
 }
 
 /// Where the operands come from.
@@ -198,7 +216,6 @@ static kiln_report_reason judge_operands(const kiln_matrix_machine *m, const ir_
   if (out->put) out->left_mn = true;
   out->right = load_behind(kernel, dot->operands[1], &transposed);
   out->right_mn = !transposed;
-  if (out->left && out->left->attrs.first) return KILN_REASON_PARTS;
   if (!out->right) return is_of_pointers(dot->operands[1]) ? KILN_REASON_POINTERS : KILN_REASON_COMPUTED;
   if (bytes != 2 && (out->right_mn || out->left_mn)) return KILN_REASON_ACROSS;
   if (out->left || bytes == 2) return KILN_REASON_NONE;
@@ -209,13 +226,17 @@ static kiln_report_reason judge(const kiln_matrix_machine *m, const ir_kernel *k
                                 kiln_product *out) {
   ir_type c = dot->operands[2]->type, a = dot->operands[0]->type;
   unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps), down = 0;
-  kiln_report_reason why = judge_shape(m, dot, groups, &down);
+  bool transposed;
+  const ir_op *left = load_behind(kernel, dot->operands[0], &transposed);
+  out->is_beside = left && left->attrs.first;
+  kiln_report_reason why = judge_shape(m, dot, groups, out->is_beside, &down);
   if (why) return why;
   bool is_fp8 = a.scalar == KILN_E4M3 || a.scalar == KILN_E5M2;
   out->is_partial = is_fp8 && dot->attrs.precision != IR_PREC_FAST;
   if (out->is_partial && 1u << a.log2[1] > m->most_partial) return KILN_REASON_PARTIAL;
-  out->columns = 1u << c.log2[1];
+  out->columns = 1u << c.log2[1], out->rows = out->is_beside ? (unsigned)left->attrs.first : 1u << c.log2[0];
   why = judge_operands(m, kernel, dot, groups, out);
+  if (!why && out->is_beside && !has_whole_rows(m, out)) why = KILN_REASON_PARTS;
   return !why && out->right->attrs.first ? judge_part(m, groups, down, out) : why;
 }
 
@@ -254,9 +275,10 @@ static bool is_tile_op(const ir_op *op) {
 static bool has_pieces(spreading *s, const ir_op *dot, const kiln_product *p) {
   enum { PATTERN_ROWS = 8 };
   unsigned rows = 1u << dot->results[0].type.log2[0], of_block = GROUPS_OF_BLOCK << s->machine->log2_rows;
-  unsigned columns = rows < s->blocks * of_block ? 2 : 1;
+  unsigned columns = rows < s->blocks * of_block || p->is_beside ? 2 : 1;
   if (s->columns && s->columns != columns) return false;
   s->columns = columns;
+  if (p->is_beside) return s->blocks == 2 && !p->right_mn && p->rows % (2 * PATTERN_ROWS) == 0;
   if (columns > 1 && (rows != s->blocks / columns * of_block || p->right_mn)) return false;
   return s->blocks == 2 || (rows <= MOST_SPREAD * of_block && p->columns % (s->blocks * PATTERN_ROWS) == 0);
 }
@@ -270,8 +292,8 @@ static void note_columns(spreading *s, unsigned *seen, unsigned count) {
 static void note_store(spreading *s, const ir_op *op) {
   const ir_value *value = ir_resolve(op->operands[op->operand_count - 1]);
   unsigned axis = is_turned_once(value) ? 0 : 1;
-  bool is_part = op->attrs.first && op->attrs.axis == axis;
-  note_columns(s, &s->stored, is_part ? (unsigned)op->attrs.first : 1u << value->type.log2[axis]);
+  unsigned part = kiln_part_of(op, axis);
+  note_columns(s, &s->stored, part ? part : 1u << value->type.log2[axis]);
 }
 
 /// Each block has its part of every tile, and no way to those of the others.
@@ -314,6 +336,7 @@ kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how) {
   unsigned sums = 1u << (ir_log2_elements(dot->results[0].type) - 5 - (unsigned)__builtin_ctz(kernel->warps));
   sums = sums * how->columns >> dot->results[0].type.log2[1];
+  sums = sums * how->rows >> dot->results[0].type.log2[0];
   unsigned part = 1u << (KILN_PARTIAL_COLUMNS - 1);
   return how->is_partial ? sums + (sums < part ? sums : part) : sums;
 }

@@ -263,6 +263,8 @@ static void visit_dot(ir_op *op, void *context) {
   }
   ir_type c = op->results[0].type;
   p->is_divided |= product.is_divided;
+  if (p->loads && p->kernel->groups_beside != product.is_beside) p->refused = KILN_REASON_PARTS;
+  p->kernel->groups_beside = product.is_beside;
   p->has_rows &= c.log2[0] > p->machine->log2_rows;
   mark(p, product.left, op, true);
   mark(p, product.right, op, false);
@@ -302,7 +304,9 @@ static void visit_store(ir_op *op, void *context) {
   ir_type value = (is_turned ? behind->operands[0] : op->operands[op->operand_count - 1])->type;
   unsigned columns = is_turned ? 0 : 1; // their axis in the tile
   if (kiln_scalars[value.scalar].bytes != 2 || ir_type_class(value) != KILN_CLASS_FLOAT) return;
-  if (op->attrs.first && (op->attrs.axis != columns || op->attrs.first % p->machine->part_columns)) return;
+  unsigned across = kiln_part_of(op, columns), down = kiln_part_of(op, 1 - columns);
+  if (across % p->machine->part_columns || down % (1u << p->machine->log2_rows)) return;
+  if (down && !p->kernel->groups_beside) return;
   if (has_shape_of_sums(p, value)) op->attrs.flags |= IR_MAPPED | (is_turned ? IR_TURNED : 0u);
 }
 
@@ -336,8 +340,8 @@ static kiln_report_reason judge_room(const promoting *p) {
   unsigned groups = p->kernel->warps / p->machine->group_warps / spread.blocks,
            rows = kiln_rows_of_blocks(spread);
   uint64_t slot = (p->loop_bytes - p->left_bytes) / spread.columns + p->left_bytes / rows;
-  if ((p->is_tall[0] && rows < 2) || ((p->is_tall[1] || p->is_divided) && spread.columns < 2))
-    return KILN_REASON_MAP_TILE;
+  if (p->is_divided && spread.columns < 2) return KILN_REASON_PARTS;
+  if ((p->is_tall[0] && rows < 2) || (p->is_tall[1] && spread.columns < 2)) return KILN_REASON_MAP_TILE;
   if (!p->loads || !p->loop_bytes) return KILN_REASON_NO_LOOP;
   if ((groups + 1) * p->machine->group_warps * 32u > p->machine->threads) return KILN_REASON_WARPS;
   if (p->registers + KILN_SPARE_REGISTERS > kiln_consumer_registers(p->machine, groups, 1))
@@ -387,6 +391,7 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refus
   if (why) {
     kiln_refuse_others(refusals, why);
     ir_walk(kernel->body, unmark, NULL);
+    kernel->groups_beside = false;
     p.loads = 0;
   }
   *out = demand_of(&p);

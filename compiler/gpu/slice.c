@@ -135,7 +135,8 @@ int64_t kiln_gpu_stored_columns(const ir_op *first, const ir_op *end) {
     if (value->type.rank != 2) return 0;
     unsigned axis = is_turned(value) ? 0 : 1;
     int64_t stored = op->attrs.first ? op->attrs.first : (int64_t)1 << value->type.log2[axis];
-    if ((op->attrs.first && op->attrs.axis != axis) || (columns && columns != stored)) return 0;
+    if ((op->attrs.first && op->attrs.axis != axis) || op->attrs.across || (columns && columns != stored))
+      return 0;
     columns = stored;
   }
   return columns;

@@ -85,7 +85,7 @@ static const struct {
     {offsetof(ir_attrs, split), 255},
 };
 enum { BYTE_FIELDS = sizeof byte_fields / sizeof *byte_fields, ALL_FLAGS = IR_IN_ORDER * 2 - 1 };
-enum { HAS_FIRST = FIRST_BYTE << BYTE_FIELDS };
+enum { HAS_FIRST = FIRST_BYTE << BYTE_FIELDS, HAS_ACROSS = HAS_FIRST << 1 };
 
 static unsigned perm_length(const ir_attrs *a) {
   unsigned length = IR_MAX_RANK;
@@ -98,7 +98,7 @@ static void put_attrs(kiln_buffer *out, const ir_attrs *a) {
   uint32_t mask = (a->bits ? HAS_BITS : 0) | (a->divisible ? HAS_DIVISIBLE : 0) |
                   (a->contiguous ? HAS_CONTIGUOUS : 0) | (a->text ? HAS_TEXT : 0) |
                   (a->constraints ? HAS_CONSTRAINTS : 0) | (a->flags ? HAS_FLAGS : 0) |
-                  (perm ? HAS_PERM : 0) | (a->first ? HAS_FIRST : 0);
+                  (perm ? HAS_PERM : 0) | (a->first ? HAS_FIRST : 0) | (a->across ? HAS_ACROSS : 0);
   for (unsigned i = 0; i < BYTE_FIELDS; i++)
     if (((const uint8_t *)a)[byte_fields[i].offset]) mask |= (uint32_t)FIRST_BYTE << i;
   kiln_buffer_varint(out, mask);
@@ -112,6 +112,7 @@ static void put_attrs(kiln_buffer *out, const ir_attrs *a) {
   for (unsigned i = 0; i < BYTE_FIELDS; i++)
     if (mask & (uint32_t)FIRST_BYTE << i) kiln_buffer_u8(out, ((const uint8_t *)a)[byte_fields[i].offset]);
   if (mask & HAS_FIRST) kiln_buffer_varint(out, (uint64_t)a->first);
+  if (mask & HAS_ACROSS) kiln_buffer_varint(out, (uint64_t)a->across);
 }
 
 static void put_block(encoder *e, const ir_block *block, bool with_args);
@@ -208,7 +209,7 @@ static const char *get_text(decoder *d) {
 static bool get_attrs(decoder *d, ir_attrs *a) {
   size_t perm;
   *a = (ir_attrs){0};
-  uint32_t mask = (uint32_t)kiln_read_count(&d->r, HAS_FIRST * 2 - 1);
+  uint32_t mask = (uint32_t)kiln_read_count(&d->r, HAS_ACROSS * 2 - 1);
   if (mask & HAS_BITS) a->bits = kiln_read_varint(&d->r);
   if (mask & HAS_DIVISIBLE) a->divisible = kiln_read_svarint(&d->r);
   if (mask & HAS_CONTIGUOUS) a->contiguous = kiln_read_svarint(&d->r);
@@ -227,6 +228,7 @@ static bool get_attrs(decoder *d, ir_attrs *a) {
     ((uint8_t *)a)[byte_fields[i].offset] = v;
   }
   if (mask & HAS_FIRST) a->first = (int64_t)kiln_read_count(&d->r, 1u << IR_MAX_LOG2_ELEMENTS);
+  if (mask & HAS_ACROSS) a->across = (int64_t)kiln_read_count(&d->r, 1u << IR_MAX_LOG2_ELEMENTS);
   return !d->r.failed;
 }
 

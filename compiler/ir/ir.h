@@ -273,12 +273,12 @@ typedef struct ir_attrs {
   int64_t contiguous; ///< hint
   int64_t first;    ///< accesses of views, what the copy engine makes of them and its memory: elements of the
                     ///< tile along an axis, those behind read as masked off and are not written; 0: all
+  int64_t across;   ///< with `first` along an axis before the last: the same along the last; 0: all
   const char *text; ///< asm template, assert message
   const char *constraints;
   uint32_t flags;
   uint8_t kind; ///< ir_predicate, ir_combine
-  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather; with `first`: that of the tile (of copy,
-                ///< alloc 0; of stage the staged columns); copy: 0 of a left operand, 1 of a right one
+  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather; of `first`; copy: 0 left, 1 right operand
   uint8_t round, cache, evict, order, scope, precision;
   uint8_t pack;           ///< asm: elements an instance; alloc: bytes left free behind each row along `axis`
   uint8_t stages, unroll; ///< for, while; 0: not said
@@ -473,8 +473,8 @@ typedef struct ir_kernel {
   uint16_t max_registers; ///< 0: no limit
   bool fp_strict;         ///< no contraction
   bool fp_flush;          ///< denormals are flushed
-  int64_t grid_limit[3];  ///< largest grid extent an axis can have, when the launch expressions show one; 0:
-                          ///< unknown
+  bool groups_beside;     ///< set by promotion: groups of warps share columns, each has all rows
+  int64_t grid_limit[3];  ///< largest grid extent an axis can have, if launch expressions show it; 0: unknown
   struct kiln_layouts *layouts; ///< set by the pass `layouts`, kept by `conversions` (gpu/layouts/layouts.h)
 } ir_kernel;
 

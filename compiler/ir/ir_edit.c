@@ -101,12 +101,12 @@ static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a,
 
 bool ir_attrs_equal(const ir_attrs *a, const ir_attrs *b) {
   return a->bits == b->bits && a->divisible == b->divisible && a->contiguous == b->contiguous &&
-         a->first == b->first && same_text(a->text, b->text) && same_text(a->constraints, b->constraints) &&
-         a->flags == b->flags && a->kind == b->kind && a->axis == b->axis && a->round == b->round &&
-         a->cache == b->cache && a->evict == b->evict && a->order == b->order && a->scope == b->scope &&
-         a->precision == b->precision && a->pack == b->pack && a->stages == b->stages &&
-         a->unroll == b->unroll && a->stride == b->stride && a->split == b->split && a->spread == b->spread &&
-         !memcmp(a->perm, b->perm, sizeof a->perm);
+         a->first == b->first && a->across == b->across && same_text(a->text, b->text) &&
+         same_text(a->constraints, b->constraints) && a->flags == b->flags && a->kind == b->kind &&
+         a->axis == b->axis && a->round == b->round && a->cache == b->cache && a->evict == b->evict &&
+         a->order == b->order && a->scope == b->scope && a->precision == b->precision && a->pack == b->pack &&
+         a->stages == b->stages && a->unroll == b->unroll && a->stride == b->stride && a->split == b->split &&
+         a->spread == b->spread && !memcmp(a->perm, b->perm, sizeof a->perm);
 }
 
 bool ir_constant_bits(const ir_value *v, uint64_t *out_bits) {

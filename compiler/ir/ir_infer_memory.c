@@ -70,16 +70,25 @@ kiln_status ir_rule_view(ir_typing *t) {
   return yield_type(t, view);
 }
 
+static kiln_status check_count(const ir_typing *t, ir_type tile, unsigned axis, int64_t count) {
+  int64_t extent = (int64_t)1 << tile.log2[axis];
+  if (count > 0 && count < extent) return KILN_OK;
+  return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected 'first' between 1 and %lld, found %lld", name(t),
+                   (long long)extent - 1, (long long)count);
+}
+
 static kiln_status check_first(const ir_typing *t, ir_type tile) {
   const ir_attrs *a = &t->op->attrs;
-  if (!a->first) return KILN_OK;
+  if (!a->first && !a->across) return KILN_OK;
   if (a->axis >= tile.rank)
     return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected an axis below %u, found %u", name(t),
                      tile.rank, a->axis);
-  int64_t extent = (int64_t)1 << tile.log2[a->axis];
-  if (a->first > 0 && a->first < extent) return KILN_OK;
-  return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected 'first' between 1 and %lld, found %lld", name(t),
-                   (long long)extent - 1, (long long)a->first);
+  KILN_TRY(check_count(t, tile, a->axis, a->first));
+  if (!a->across) return KILN_OK;
+  if (a->axis + 1u == tile.rank)
+    return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected 'first' along two axes, found %u twice",
+                     name(t), a->axis);
+  return check_count(t, tile, tile.rank - 1u, a->across);
 }
 
 static kiln_status check_view_access(const ir_typing *t, uint32_t extra) {

@@ -116,6 +116,7 @@ static void put_attributes(kiln_buffer *out, const ir_op *op) {
   if (a->contiguous) kiln_buffer_format(out, " contig=%" PRId64, a->contiguous);
   if (a->first) kiln_buffer_format(out, " first=%" PRId64, a->first);
   if (a->first && is_view_access(op->code)) kiln_buffer_format(out, " axis=%u", a->axis);
+  if (a->across) kiln_buffer_format(out, " across=%" PRId64, a->across);
   for (unsigned i = 0; op->code == IR_TRANS && i < op->operands[0]->type.rank; i++)
     kiln_buffer_format(out, "%s%u%s", i ? ", " : " [", a->perm[i],
                        i + 1 == op->operands[0]->type.rank ? "]" : "");

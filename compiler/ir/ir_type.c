@@ -95,8 +95,9 @@ int64_t ir_view_count(const ir_op *access, unsigned axis) {
   unsigned at = 0;
   if (view.log2[axis] == IR_DROPPED) return 1;
   for (unsigned i = 0; i < axis; i++) at += view.log2[i] != IR_DROPPED;
-  return access->attrs.first && access->attrs.axis == at ? access->attrs.first
-                                                         : (int64_t)1 << view.log2[axis];
+  if (access->attrs.first && access->attrs.axis == at) return access->attrs.first;
+  if (access->attrs.across && at + 1u == ir_view_tile(view).rank) return access->attrs.across;
+  return (int64_t)1 << view.log2[axis];
 }
 
 ir_type ir_memory_type(ir_type tile, unsigned slots) {

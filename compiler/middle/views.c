@@ -253,7 +253,7 @@ static ir_op *lower_access(viewing *v, ir_op *op, const ir_op *view) {
     operands[count++] = tile.rank ? ir_splat(&v->b, value, tile) : value;
   ir_attrs attrs = op->attrs;
   attrs.flags &= ~(uint32_t)IR_HAS_OTHER;
-  attrs.first = attrs.axis = 0;
+  attrs.first = attrs.across = attrs.axis = 0;
   ir_opcode code = op->code == IR_VIEW_LOAD ? IR_LOAD : op->code == IR_VIEW_STORE ? IR_STORE : IR_ATOMIC;
   return ir_emit(&v->b, code, &attrs, operands, count, NULL, NULL, 0);
 }

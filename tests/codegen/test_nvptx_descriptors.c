@@ -480,13 +480,18 @@ static void part_text(char out[48], unsigned count, unsigned axis) {
   snprintf(out, 48, count ? ", first = %u, axis = %u" : "", count, axis);
 }
 
+static void part_of_store(char out[48], const shared *s) {
+  unsigned rows = s->rows ? s->rows : s->m, columns = s->columns ? s->columns : s->n;
+  snprintf(out, 48, ", first = [%u, %u]", s->is_turned ? columns : rows, s->is_turned ? rows : columns);
+}
+
 static void check_shared(const shared *s) {
   char text[1000], x[48], y[48], z[48];
   kiln_artifact artifact = {0};
   cluster *c = calloc(1, sizeof *c);
   CHECK(c != NULL);
   c->s = s, c->at.s.bytes = 2;
-  part_text(x, s->rows, 0), part_text(y, s->columns, 0), part_text(z, s->columns, !s->is_turned);
+  part_text(x, s->rows, 0), part_text(y, s->columns, 0), part_of_store(z, s);
   snprintf(text, sizeof text,
            "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), n: i32 "
            "@div(8))\n"
@@ -512,11 +517,12 @@ static void check_shared(const shared *s) {
 /// Each block's groups read the rows and columns whose sums they store, and all together store each element
 /// that counts once.
 TEST(nvptx_descriptors, shared_programs) {
-  static const shared cases[] = {{256, 64, 16},          {256, 256, 16},        {256, 256, 32},
-                                 {512, 128, 16},         {512, 64, 32},         {128, 256, 16},
-                                 {128, 128, 16},         {256, 128, 32},        {256, 256, 16, 0, 192},
-                                 {256, 256, 32, 0, 160}, {512, 256, 16, 0, 96}, {128, 256, 16, 0, 192},
-                                 {128, 512, 16, 0, 288}, {128, 256, 16, 0, 160}};
+  static const shared cases[] = {
+      {256, 64, 16},           {256, 256, 16},           {256, 256, 32},           {512, 128, 16},
+      {512, 64, 32},           {128, 256, 16},           {128, 128, 16},           {256, 128, 32},
+      {256, 256, 16, 0, 192},  {256, 256, 32, 0, 160},   {512, 256, 16, 0, 96},    {128, 256, 16, 0, 192},
+      {128, 512, 16, 0, 288},  {128, 256, 16, 0, 160},   {256, 512, 16, 192, 384}, {256, 256, 16, 192, 0},
+      {128, 256, 16, 64, 192}, {256, 512, 16, 192, 320}, {256, 512, 16, 128, 448}, {256, 128, 16, 192, 64}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int is_turned = 0; is_turned < 2; is_turned++) {
       shared s = cases[i];

@@ -163,8 +163,8 @@ static inline ir_value *pointers(kernelgen_generator *g, ir_value *base, ir_valu
   return binary(g, IR_PTRADD, spread(g, base, type), offsets);
 }
 
-/// Some accesses take only the first elements along an axis. Drawn beside the other numbers, so that kernels
-/// of a seed are otherwise what they were.
+/// Some accesses take only the first elements along an axis, or along two. Drawn beside the other numbers, so
+/// that kernels of a seed are otherwise what they were.
 static inline void draw_first(const kernelgen_generator *g, ir_type view, ir_attrs *attrs) {
   uint64_t beside = g->random ^ 0x6669727374;
   ir_type tile = ir_view_tile(view);
@@ -175,6 +175,8 @@ static inline void draw_first(const kernelgen_generator *g, ir_type view, ir_att
   if (extent < 2) return;
   attrs->axis = axis;
   attrs->first = 1 + drawn / 64 % (extent - 1);
+  uint32_t last = 1u << tile.log2[tile.rank - 1];
+  if (axis + 1u < tile.rank && last > 1 && drawn >> 31) attrs->across = 1 + (drawn >> 20) % (last - 1);
 }
 
 // -------------------------------------------------------------------------------------- statements

@@ -177,40 +177,6 @@ static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBl
   g->region = g->region->parent;
 }
 
-/// Where the block stands in its cluster: blocks that share iterations come after those that share a program.
-static LLVMValueRef find_share(gpu *g) {
-  LLVMBuilderRef b = g->builder;
-  LLVMValueRef block = call(g, KL_kl_pid_0, NULL, 0);
-  unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
-  g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
-  g->share = LLVMBuildURem(b, g->share, gpu_i32(g, split), "");
-  return LLVMBuildAnd(b, block, gpu_i32(g, spread - 1), "");
-}
-
-LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place) {
-  return add(g, scale(g, g->share, g->spread ? g->spread : 1), place);
-}
-
-LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
-  LLVMValueRef number = gpu_i32(g, share * (g->spread ? g->spread : 1));
-  if (!g->spread) return number;
-  LLVMValueRef row = scale(g, g->block_row, g->spread_columns);
-  return add(g, number, add(g, row, g->block_column));
-}
-
-/// The block's place among those that share the program, and this thread's and its group's numbers among all
-/// of theirs: groups side by side come one after another (kiln_mma_split_of).
-static void find_place(gpu *g, LLVMValueRef place, unsigned groups) {
-  LLVMBuilderRef b = g->builder;
-  unsigned columns = g->spread_columns;
-  g->block_row = LLVMBuildLShr(b, place, gpu_i32(g, (uint32_t)__builtin_ctz(columns)), "");
-  g->block_column = LLVMBuildAnd(b, place, gpu_i32(g, columns - 1), "");
-  g->program_group =
-      add(g, g->block_column, scale(g, add(g, g->group, scale(g, g->block_row, groups)), columns));
-  g->thread = add(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), ""),
-                  scale(g, g->program_group, GROUP_THREADS));
-}
-
 /// Consumers are the threads whose numbers the kernel's tiles know; the producer's group stands behind them,
 /// and one thread of it copies.
 static void lower_roles(gpu *g, ir_op *op) {
@@ -223,8 +189,7 @@ static void lower_roles(gpu *g, ir_op *op) {
   open_barriers(g, is_cluster);
   LLVMValueRef warp = uniform(g, LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), ""));
   g->group = g->program_group = LLVMBuildLShr(g->builder, warp, gpu_i32(g, 2), "");
-  LLVMValueRef place = find_share(g);
-  if (g->spread) find_place(g, place, groups);
+  nvptx_find_place(g, groups);
   LLVMValueRef is_producer = LLVMBuildICmp(g->builder, LLVMIntEQ, g->group, gpu_i32(g, groups), "");
   branch_unless(g, is_producer, consumer, "producer");
   set_registers(g, (uint32_t)op->attrs.bits, false);
@@ -534,7 +499,8 @@ static void lower_stage(gpu *g, ir_op *op) {
   void (*write)(gpu *, const staging *, uint32_t, unsigned) = op->attrs.flags & IR_TURNED ? write_turned
                                                               : op->attrs.flags & IR_ADDS ? write_sums
                                                                                           : write_part;
-  for (unsigned block = 0; block < 1u << split.blocks; block++)
+  unsigned blocks = g->kernel->groups_beside ? kiln_stage_rows(op) / 64 : 1u << split.blocks;
+  for (unsigned block = 0; block < blocks; block++)
     for (unsigned at = 0; at < all; at += s.columns, number++) {
       unsigned columns = all - at < s.columns ? all - at : s.columns,
                first = (block << (split.columns - 1)) + at / 2;

@@ -18,6 +18,9 @@ static inline unsigned nvptx_parts(const ir_op *op) { return op->attrs.spread ? 
 static inline unsigned nvptx_cluster(const ir_attrs *roles) {
   return (roles->split ? roles->split : 1) * (roles->spread ? roles->spread : 1);
 }
+/// Finds the block's place among those that share the program and its iterations, and this thread's and its
+/// group's numbers among all of the program's. `groups`: of a block.
+void nvptx_find_place(gpu *g, unsigned groups);
 /// Number, in the cluster, of the block that has place `place` among those that share this block's program
 /// and its iterations; and of the block with this block's place among those with the iterations of number
 /// `share`.

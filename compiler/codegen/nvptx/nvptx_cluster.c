@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sums over the blocks of a cluster. Each block but the first copies its accumulators to the shared memory of
-// the first, whose barrier counts their bytes; the first adds them in the order of the ranks and tells the
-// others that their places are empty: they have been copied then, too. Group of warps by group: the same
-// thread of each block has the same elements. Sources: PTX ISA, "cp.async.bulk", "mapa", "mbarrier".
+// Where blocks stand in their cluster, and sums over these. Each block but the first copies its accumulators
+// to the shared memory of the first, whose barrier counts their bytes; the first adds them in the order of
+// the ranks and tells the others that their places are empty: they have been copied then, too. Group of warps
+// by group: the same thread of each block has the same elements. Sources: PTX ISA, "cp.async.bulk", "mapa",
+// "mbarrier".
 //
 // Or each block has the sums of a part of the columns: every thread stores each part of its accumulators into
 // the memory of the block that adds it ("st.async": data and count arrive together), its own part too, so
@@ -33,6 +34,51 @@ static LLVMValueRef call(gpu *g, kl_function f, const LLVMValueRef *arguments, u
 }
 
 static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
+
+static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
+  return LLVMBuildMul(g->builder, a, gpu_i32(g, factor), "");
+}
+
+// ------------------------------------------------------------------------------------------ places
+
+/// Where the block stands in its cluster: blocks that share iterations come after those that share a program.
+static LLVMValueRef find_share(gpu *g) {
+  LLVMBuilderRef b = g->builder;
+  LLVMValueRef block = call(g, KL_kl_pid_0, NULL, 0);
+  unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
+  g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
+  g->share = LLVMBuildURem(b, g->share, gpu_i32(g, split), "");
+  return LLVMBuildAnd(b, block, gpu_i32(g, spread - 1), "");
+}
+
+LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place) {
+  return add(g, scale(g, g->share, g->spread ? g->spread : 1), place);
+}
+
+LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
+  LLVMValueRef number = gpu_i32(g, share * (g->spread ? g->spread : 1));
+  if (!g->spread) return number;
+  LLVMValueRef row = scale(g, g->block_row, g->spread_columns);
+  return add(g, number, add(g, row, g->block_column));
+}
+
+/// Groups side by side come one after another (kiln_mma_split_of).
+void nvptx_find_place(gpu *g, unsigned groups) {
+  LLVMBuilderRef b = g->builder;
+  LLVMValueRef place = find_share(g);
+  if (!g->spread) return;
+  unsigned columns = g->spread_columns;
+  g->block_row = LLVMBuildLShr(b, place, gpu_i32(g, (uint32_t)__builtin_ctz(columns)), "");
+  g->block_column = LLVMBuildAnd(b, place, gpu_i32(g, columns - 1), "");
+  g->program_group =
+      g->kernel->groups_beside
+          ? add(g, g->group, scale(g, place, groups))
+          : add(g, g->block_column, scale(g, add(g, g->group, scale(g, g->block_row, groups)), columns));
+  g->thread = add(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), ""),
+                  scale(g, g->program_group, GROUP_THREADS));
+}
+
+// -------------------------------------------------------------------------------------------- sums
 
 /// Pieces of a thread lie 128 pieces apart, so that those of a warp are neighbours.
 static LLVMValueRef piece_at(gpu *g, LLVMValueRef start, unsigned i) {

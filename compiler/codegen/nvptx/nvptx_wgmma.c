@@ -31,7 +31,8 @@ static LLVMValueRef stored_row(gpu *g, const kiln_mma_split *s) {
   return group_part(g, g->group, g->spread ? 0 : s->groups_n, s->groups_m, 64u << s->blocks);
 }
 
-static LLVMValueRef stored_column(gpu *g, const kiln_mma_split *s) {
+static LLVMValueRef stored_column(gpu *g, const kiln_mma_split *s, unsigned columns) {
+  if (g->kernel->groups_beside) return LLVMBuildMul(g->builder, g->group, gpu_i32(g, columns), "");
   return g->spread ? gpu_i32(g, 0) : nvptx_group_column(g, s, 1u << s->columns);
 }
 
@@ -236,16 +237,21 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   product p = {.op = op, .a = a->type, .b = b->type, .c = acc->type};
   p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);
-  operand right =
-      describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.flags & IR_B_MN, stored_column(g, &s));
+  operand right = describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.flags & IR_B_MN,
+                           stored_column(g, &s, columns));
   // An accumulator that always starts from zero is not written first, which would have to wait for the unit.
   uint64_t bits;
   bool is_fresh = op->attrs.flags & IR_QUEUED && ir_constant_bits(op->operands[1], &bits) && !bits;
   LLVMValueRef keep = is_fresh ? NULL : LLVMBuildZExt(g->builder, gpu_scalar(g, op->operands[1]), g->i32, "");
+  unsigned rows = in_memory && a->def->attrs.first ? (unsigned)a->def->attrs.first : 64u << s.blocks;
   for (unsigned block = 0; block < 1u << s.blocks; block++) {
     const LLVMValueRef *before = initial.regs + (size_t)block * sums;
     LLVMValueRef *after = out.regs + (size_t)block * sums;
     operand from = {0};
+    bool counts = 64 * block < rows || !g->kernel->groups_beside;
+    for (unsigned i = 0; !counts && i < sums; i++)
+      after[i] = before[i]; // behind them are rows without products
+    if (!counts) continue;
     if (in_memory) {
       LLVMValueRef row = LLVMBuildAdd(g->builder, stored_row(g, &s), gpu_i32(g, 64 * block), "");
       from = describe(g, a, op->operands[3], op->attrs.flags & IR_A_MN, row);

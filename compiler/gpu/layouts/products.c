@@ -225,7 +225,7 @@ enum { ROWS = 6 }; // of a group, logarithm
 
 kiln_mma_split kiln_mma_split_of(const kiln_layouts *c, ir_type accumulator) {
   unsigned groups = c->warps - 2, down = accumulator.log2[0] - ROWS;
-  kiln_mma_split s = {.groups_m = down < groups ? down : groups};
+  kiln_mma_split s = {.groups_m = c->kernel->groups_beside ? 0 : down < groups ? down : groups};
   s.groups_n = groups - s.groups_m;
   s.blocks = down - s.groups_m;
   s.columns = accumulator.log2[1] - s.groups_n;

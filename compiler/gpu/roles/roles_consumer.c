@@ -113,7 +113,10 @@ void roles_stage(splitting *s, ir_op *op) {
   operands[count++] = roles_staging(s, op);
   operands[count++] = kiln_staged_value(op);
   roles_before(s, op);
-  ir_attrs attrs = {.first = op->attrs.first, .flags = op->attrs.flags & IR_TURNED};
+  ir_attrs attrs = {.first = op->attrs.first,
+                    .across = op->attrs.across,
+                    .axis = op->attrs.axis,
+                    .flags = op->attrs.flags & IR_TURNED};
   if (op->code == IR_VIEW_ATOMIC) attrs.flags |= IR_ADDS;
   ir_emit(&s->b, IR_STAGE, &attrs, operands, count, NULL, NULL, 0);
   ir_remove(op);
