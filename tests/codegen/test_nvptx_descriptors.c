@@ -324,6 +324,29 @@ TEST(nvptx_descriptors, two_products) {
   }
 }
 
+// ------------------------------------------------------------------------------------ parts of tiles
+
+enum { TEXT = 1000 };
+
+typedef struct tile {
+  unsigned m, n, warps;
+  bool is_turned; ///< as it is stored
+} tile;
+
+/// One product; of A, B and the result the parts that the texts say.
+static void product_text(char out[TEXT], const tile *t, const char *a, const char *b, const char *c) {
+  snprintf(out, TEXT,
+           "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), n: i32 "
+           "@div(8))\n"
+           "  @grid(1) @config(warps = %u, stages = 2)\n{\n"
+           "  let A = view(a, [n, n], [n, 1], [%u, 64])\n  let B = view(b, [n, n], [n, 1], [%u, 64])\n"
+           "  var acc = zeros(f32[%u, %u])\n"
+           "  for k in 0 .. n step 64 { acc = dot(load(A, [0, k]%s), trans(load(B, [0, k]%s)), acc) }\n"
+           "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], %s%s)\n}\n",
+           t->warps, t->m, t->n, t->m, t->n, a, b, t->is_turned ? t->n : t->m, t->is_turned ? t->m : t->n,
+           t->is_turned ? "trans(acc as bf16)" : "acc as bf16", c);
+}
+
 // ------------------------------------------------------------------------------------- staged stores
 
 /// A store by the copy engine: its tile, warps, columns that count (0: all), and what its box must have: the
@@ -333,21 +356,12 @@ typedef struct staged {
 } staged;
 
 static void check_staged(const staged *s, bool is_turned) {
-  char text[900], first[2][48] = {"", ""};
+  char text[TEXT], first[2][48] = {"", ""};
   kiln_artifact artifact = {0};
   followed f = {.s = {.bytes = 2}};
   for (int i = 0; s->first && i < 2; i++)
     snprintf(first[i], sizeof first[i], ", first = %u, axis = %d", s->first, is_turned ? 0 : i);
-  snprintf(text, sizeof text,
-           "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), n: i32 "
-           "@div(8))\n"
-           "  @grid(1) @config(warps = %u, stages = 2)\n{\n"
-           "  let A = view(a, [n, n], [n, 1], [%u, 64])\n  let B = view(b, [n, n], [n, 1], [%u, 64])\n"
-           "  var acc = zeros(f32[%u, %u])\n"
-           "  for k in 0 .. n step 64 { acc = dot(load(A, [0, k]), trans(load(B, [0, k]%s)), acc) }\n"
-           "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], %s%s)\n}\n",
-           s->warps, s->m, s->n, s->m, s->n, first[0], is_turned ? s->n : s->m, is_turned ? s->m : s->n,
-           is_turned ? "trans(acc as bf16)" : "acc as bf16", first[1]);
+  product_text(text, &(tile){s->m, s->n, s->warps, is_turned}, "", first[0], first[1]);
   compile(text, &artifact);
   f.info = artifact.info;
   CHECK_INT(*(const uint8_t *)f.info.maps.bytes, 3);
@@ -486,22 +500,13 @@ static void part_of_store(char out[48], const shared *s) {
 }
 
 static void check_shared(const shared *s) {
-  char text[1000], x[48], y[48], z[48];
+  char text[TEXT], x[48], y[48], z[48];
   kiln_artifact artifact = {0};
   cluster *c = calloc(1, sizeof *c);
   CHECK(c != NULL);
   c->s = s, c->at.s.bytes = 2;
   part_text(x, s->rows, 0), part_text(y, s->columns, 0), part_of_store(z, s);
-  snprintf(text, sizeof text,
-           "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), n: i32 "
-           "@div(8))\n"
-           "  @grid(1) @config(warps = %u, stages = 2)\n{\n"
-           "  let A = view(a, [n, n], [n, 1], [%u, 64])\n  let B = view(b, [n, n], [n, 1], [%u, 64])\n"
-           "  var acc = zeros(f32[%u, %u])\n"
-           "  for k in 0 .. n step 64 { acc = dot(load(A, [0, k]%s), trans(load(B, [0, k]%s)), acc) }\n"
-           "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], %s%s)\n}\n",
-           s->warps, s->m, s->n, s->m, s->n, x, y, s->is_turned ? s->n : s->m, s->is_turned ? s->m : s->n,
-           s->is_turned ? "trans(acc as bf16)" : "acc as bf16", z);
+  product_text(text, &(tile){s->m, s->n, s->warps, s->is_turned}, x, y, z);
   compile(text, &artifact);
   c->at.info = artifact.info;
   if (!c->at.info.maps.size) FAIL("no tensor maps in\n%s", text);
