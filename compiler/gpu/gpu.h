@@ -179,10 +179,15 @@ typedef struct kiln_slice {
   ir_value *first;     ///< first column of the part, i32
   int64_t columns;     ///< that a part has, where the stores are of a part of the tile; 0: all
   unsigned log2_parts; ///< of the columns of tiles by those of the part's
+  unsigned apart; ///< 0, or parts that groups side by side have: each has its own part of its own columns
 } kiln_slice;
 
-/// Columns that each of the stores from `first` up to `end` has; 0: they differ, or are of other tiles.
-int64_t kiln_gpu_stored_columns(const ir_op *first, const ir_op *end);
+/// What each of the stores from `first` up to `end` has of its tile.
+typedef struct kiln_stored {
+  int64_t rows;    ///< 0: all
+  int64_t columns; ///< 0: they differ, or are of other tiles
+} kiln_stored;
+kiln_stored kiln_gpu_stored(const ir_op *first, const ir_op *end);
 /// Emits with `b` what the operations from `first` up to `end` store of the part. False: it can't be; what
 /// was emitted up to then is of no use.
 bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end);

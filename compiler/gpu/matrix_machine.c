@@ -293,7 +293,8 @@ static void note_store(spreading *s, const ir_op *op) {
   const ir_value *value = ir_resolve(op->operands[op->operand_count - 1]);
   unsigned axis = is_turned_once(value) ? 0 : 1;
   unsigned part = kiln_part_of(op, axis);
-  note_columns(s, &s->stored, part ? part : 1u << value->type.log2[axis]);
+  unsigned shares = op->attrs.split ? op->attrs.split : 1; // each stores as many
+  note_columns(s, &s->stored, (part ? part : 1u << value->type.log2[axis]) * shares);
 }
 
 /// Each block has its part of every tile, and no way to those of the others.

@@ -4,7 +4,8 @@
 //
 // Values are made anew from the stores backwards, with tiles of fewer columns:
 //
-//   iota n                      iota n / parts + first column
+//   iota n                      iota n / parts + first column; not where groups stand side by side: each has
+//                               a part of its own columns, which are no neighbours
 //   sums of the loop            what the block has of them after the exchange
 //   splat, broadcast, expand, elementwise operations, loads through pointers      the same, smaller
 //   trans                       the same, of the other axis
@@ -74,7 +75,7 @@ static ir_value *make(slicing *s, ir_value *v, unsigned axis) {
   const ir_op *op = v->def;
   if (!op || v->type.log2[axis] < s->how->log2_parts) return NULL;
   if (op == s->how->loop) return axis == 1 ? s->how->sums[v->index] : NULL;
-  if (op->code == IR_IOTA) return slice_iota(s, op);
+  if (op->code == IR_IOTA) return s->how->apart ? NULL : slice_iota(s, op);
   if (op->code == IR_TRANS) return slice_turned(s, op, axis);
   if (op->code == IR_BROADCAST || op->code == IR_EXPAND) return slice_renamed(s, op, axis);
   bool is_load = op->code == IR_LOAD && op->block == s->block;
@@ -98,6 +99,19 @@ static bool is_turned(const ir_value *value) {
   return value->def && value->def->code == IR_TRANS && value->type.rank == 2 && value->def->attrs.perm[0];
 }
 
+/// Of the rows as many as before, of the columns those of the part.
+static ir_attrs attrs_of_part(const slicing *s, const ir_op *op, unsigned columns_axis) {
+  int64_t parts[2] = {kiln_part_of(op, 0), kiln_part_of(op, 1)};
+  ir_attrs attrs = op->attrs;
+  parts[columns_axis] = s->how->columns;
+  attrs.axis = parts[0] ? 0 : 1;
+  attrs.first = parts[attrs.axis];
+  attrs.across = parts[0] ? parts[1] : 0;
+  if (!attrs.first) attrs.axis = 0;
+  attrs.split = (uint8_t)s->how->apart;
+  return attrs;
+}
+
 static bool slice_view_store(slicing *s, const ir_op *op) {
   const ir_op *view = op->operands[0]->def;
   ir_value *operands[IR_MAX_RANK + 2], *value = op->operands[op->operand_count - 1];
@@ -115,8 +129,7 @@ static bool slice_view_store(slicing *s, const ir_op *op) {
   ir_value *first = ir_cast(s->b, s->how->first, KILN_I64, 0, IR_ROUND_NEAREST);
   operands[1 + axis] = ir_binary(s->b, IR_ADD, 0, operands[1 + axis], first);
   operands[1 + rank] = sliced;
-  ir_attrs attrs = op->attrs;
-  attrs.first = s->how->columns;
+  ir_attrs attrs = attrs_of_part(s, op, turned ? 0 : 1);
   return ir_emit(s->b, IR_VIEW_STORE, &attrs, operands, 2 + rank, NULL, NULL, 0) != NULL;
 }
 
@@ -127,19 +140,19 @@ static bool slice_store(slicing *s, const ir_op *op) {
   return ir_emit(s->b, IR_STORE, &op->attrs, operands, op->operand_count, NULL, NULL, 0) != NULL;
 }
 
-int64_t kiln_gpu_stored_columns(const ir_op *first, const ir_op *end) {
-  int64_t columns = 0;
+kiln_stored kiln_gpu_stored(const ir_op *first, const ir_op *end) {
+  kiln_stored all = {0};
   for (const ir_op *op = first; op != end; op = op->next) {
     if (op->code != IR_VIEW_STORE && op->code != IR_STORE) continue;
     const ir_value *value = op->operands[op->operand_count - 1];
-    if (value->type.rank != 2) return 0;
-    unsigned axis = is_turned(value) ? 0 : 1;
-    int64_t stored = op->attrs.first ? op->attrs.first : (int64_t)1 << value->type.log2[axis];
-    if ((op->attrs.first && op->attrs.axis != axis) || op->attrs.across || (columns && columns != stored))
-      return 0;
-    columns = stored;
+    if (value->type.rank != 2) return (kiln_stored){0};
+    unsigned axis = is_turned(value) ? 0 : 1, part = kiln_part_of(op, axis);
+    kiln_stored one = {.rows = kiln_part_of(op, 1 - axis),
+                       .columns = part ? part : (int64_t)1 << value->type.log2[axis]};
+    if (all.columns && (all.columns != one.columns || all.rows != one.rows)) return (kiln_stored){0};
+    all = one;
   }
-  return columns;
+  return all;
 }
 
 bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end) {

@@ -159,34 +159,44 @@ static void end_in_first(sharing *s, ir_value *is_first) {
   ir_emit(&b, IR_IF, NULL, &is_first, 1, NULL, regions, 2);
 }
 
-/// Parts of the columns are parts of each thread's accumulators: no group has other columns than the next.
-/// `out_columns`: of a part.
-static bool has_slices(const sharing *s, const kiln_matrix_machine *machine, int64_t *out_columns) {
+/// What a block has of the sums.
+typedef struct slice {
+  int64_t rows, columns; ///< 0: all
+  unsigned beside;       ///< groups of warps side by side, each with its own columns of the tile
+} slice;
+
+/// Parts of the columns are parts of each thread's accumulators: each group has a part of its own columns.
+static bool has_slices(const sharing *s, const kiln_matrix_machine *machine, slice *out) {
   const ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_type sums = loop->results[0].type;
-  unsigned groups = s->kernel->warps / machine->group_warps, rows = 1u << sums.log2[0];
-  bool is_possible =
-      loop->result_count == 1 && sums.rank == 2 && s->columns == 1 && rows >> machine->log2_rows >= groups;
-  int64_t stored = is_possible ? kiln_gpu_stored_columns(loop->next, end) : 0;
-  *out_columns = stored / s->blocks;
-  return stored && stored % (s->blocks * machine->part_columns) == 0;
+  if (loop->result_count != 1 || sums.rank != 2) return false;
+  kiln_stored stored = kiln_gpu_stored(loop->next, end);
+  unsigned groups = s->kernel->warps / machine->group_warps,
+           below = s->kernel->groups_beside ? 1 : (1u << sums.log2[0]) >> machine->log2_rows;
+  *out = (slice){.rows = stored.rows,
+                 .columns = stored.columns / s->blocks,
+                 .beside = groups > below ? groups / below : 1};
+  // Rows that do not count are those of which the products have none.
+  if ((stored.rows != 0) != s->kernel->groups_beside) return false;
+  return stored.columns && stored.columns % (s->blocks * machine->part_columns * out->beside) == 0;
 }
 
 /// Each block has its part of the sums and does with it what stands behind the loop.
-static bool end_in_all(sharing *s, ir_value *rank, int64_t columns) {
+static bool end_in_all(sharing *s, ir_value *rank, const slice *own) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_block *made = ir_block_create(s->kernel->arena);
   ir_builder b = {.arena = s->kernel->arena, .block = made, .place = loop->place, .machine = true};
   ir_value *operands[2] = {&loop->results[0], parity(s)};
-  bool is_whole = columns * s->blocks == (int64_t)1 << loop->results[0].type.log2[1];
-  ir_attrs attrs = {.split = (uint8_t)s->blocks, .first = is_whole ? 0 : columns};
+  bool is_whole = own->columns * s->blocks == (int64_t)1 << loop->results[0].type.log2[1];
+  ir_attrs attrs = {.split = (uint8_t)s->blocks, .first = is_whole ? 0 : own->columns, .across = own->rows};
   ir_op *part = ir_emit(&b, IR_CLUSTER_SCATTER, &attrs, operands, 2, NULL, NULL, 0);
   if (!part) return false;
   ir_value *sum = &part->results[0];
   kiln_slice how = {.loop = loop, .sums = &sum};
-  how.columns = columns < (int64_t)1 << sum->type.log2[1] ? columns : 0;
+  how.columns = own->columns < (int64_t)1 << sum->type.log2[1] ? own->columns : 0;
+  how.apart = own->beside > 1 ? s->blocks : 0;
   how.log2_parts = loop->results[0].type.log2[1] - sum->type.log2[1];
-  how.first = ir_binary(&b, IR_MUL, 0, rank, ir_const_int(&b, KILN_I32, columns));
+  how.first = ir_binary(&b, IR_MUL, 0, rank, ir_const_int(&b, KILN_I32, own->columns / own->beside));
   if (!kiln_gpu_slice(&b, &how, loop->next, end)) return false;
   for (ir_op *op = loop->next, *next; op != end; op = next) {
     next = op->next;
@@ -211,9 +221,9 @@ kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_er
   ir_value *rank = group_blocks(&s, &outer);
   ir_value *is_first = ir_compare(&outer, IR_EQ, 0, rank, ir_const_int(&outer, KILN_I32, 0));
   if (is_shared) take_turns(&s, &inner, rank, is_first);
-  int64_t columns = 0;
+  slice own;
   bool is_sliced =
-      is_shared && has_slices(&s, kiln_matrix_machine_of(target), &columns) && end_in_all(&s, rank, columns);
+      is_shared && has_slices(&s, kiln_matrix_machine_of(target), &own) && end_in_all(&s, rank, &own);
   if (is_shared && !is_sliced) end_in_first(&s, is_first);
   if (outer.error.status == KILN_OK && inner.error.status == KILN_OK) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s%s", outer.error.text, inner.error.text);

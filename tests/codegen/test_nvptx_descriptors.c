@@ -66,11 +66,14 @@ static uint64_t value_of(const followed *f, LLVMValueRef v, unsigned depth) {
   case LLVMAdd: return (x[0] + x[1]) & mask;
   case LLVMSub: return (x[0] - x[1]) & mask;
   case LLVMMul: return x[0] * x[1] & mask;
+  case LLVMUDiv: return x[1] ? x[0] / x[1] : 0;
+  case LLVMURem: return x[1] ? x[0] % x[1] : 0;
   case LLVMShl: return x[0] << x[1] & mask;
   case LLVMLShr: return x[0] >> x[1];
   case LLVMAnd: return x[0] & x[1];
   case LLVMOr: return x[0] | x[1];
   case LLVMXor: return x[0] ^ x[1];
+  case LLVMSExt: return (uint64_t)(int64_t)(int32_t)x[0] & mask;
   case LLVMZExt:
   case LLVMTrunc:
   case LLVMPtrToInt: return x[0] & mask;
@@ -334,17 +337,19 @@ typedef struct tile {
 } tile;
 
 /// One product; of A, B and the result the parts that the texts say.
-static void product_text(char out[TEXT], const tile *t, const char *a, const char *b, const char *c) {
-  snprintf(out, TEXT,
-           "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), n: i32 "
-           "@div(8))\n"
-           "  @grid(1) @config(warps = %u, stages = 2)\n{\n"
-           "  let A = view(a, [n, n], [n, 1], [%u, 64])\n  let B = view(b, [n, n], [n, 1], [%u, 64])\n"
-           "  var acc = zeros(f32[%u, %u])\n"
-           "  for k in 0 .. n step 64 { acc = dot(load(A, [0, k]%s), trans(load(B, [0, k]%s)), acc) }\n"
-           "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], %s%s)\n}\n",
-           t->warps, t->m, t->n, t->m, t->n, a, b, t->is_turned ? t->n : t->m, t->is_turned ? t->m : t->n,
-           t->is_turned ? "trans(acc as bf16)" : "acc as bf16", c);
+static void product_text(char out[TEXT], const tile *t, unsigned shares, const char *a, const char *b,
+                         const char *c) {
+  snprintf(
+      out, TEXT,
+      "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), n: i32 "
+      "@div(8))\n"
+      "  @grid(1) @config(warps = %u, stages = %u)\n{\n"
+      "  let A = view(a, [n, n], [n, 1], [%u, 64])\n  let B = view(b, [n, n], [n, 1], [%u, 64])\n"
+      "  var acc = zeros(f32[%u, %u])\n"
+      "  for k in 0 .. n step 64 @split(%u) { acc = dot(load(A, [0, k]%s), trans(load(B, [0, k]%s)), acc) }\n"
+      "  store(view(c, [n, n], [n, 1], [%u, %u]), [0, 0], %s%s)\n}\n",
+      t->warps, shares > 1 ? 3 : 2, t->m, t->n, t->m, t->n, shares, a, b, t->is_turned ? t->n : t->m,
+      t->is_turned ? t->m : t->n, t->is_turned ? "trans(acc as bf16)" : "acc as bf16", c);
 }
 
 // ------------------------------------------------------------------------------------- staged stores
@@ -361,7 +366,7 @@ static void check_staged(const staged *s, bool is_turned) {
   followed f = {.s = {.bytes = 2}};
   for (int i = 0; s->first && i < 2; i++)
     snprintf(first[i], sizeof first[i], ", first = %u, axis = %d", s->first, is_turned ? 0 : i);
-  product_text(text, &(tile){s->m, s->n, s->warps, is_turned}, "", first[0], first[1]);
+  product_text(text, &(tile){s->m, s->n, s->warps, is_turned}, 1, "", first[0], first[1]);
   compile(text, &artifact);
   f.info = artifact.info;
   CHECK_INT(*(const uint8_t *)f.info.maps.bytes, 3);
@@ -387,9 +392,10 @@ TEST(nvptx_descriptors, staged_stores) {
 
 enum { MOST_BLOCKS = 4, MOST_PIECES = 4, MOST_SIDE = 512 };
 
-/// Blocks that share a program: its tile, warps, rows and columns that count (0: all).
+/// Blocks that share a program: its tile, warps, rows and columns that count (0: all); as many blocks times
+/// `shares` share its steps, too.
 typedef struct shared {
-  unsigned m, n, warps, rows, columns;
+  unsigned m, n, warps, rows, columns, shares;
   bool is_turned;
 } shared;
 
@@ -405,9 +411,13 @@ typedef struct cluster {
   int row[MOST_BLOCKS][SHARED / 128]; ///< by its 128 bytes; -1: none
   uint8_t operand[MOST_BLOCKS][SHARED / 128];
   piece pieces[MOST_PIECES];
-  unsigned piece_count, sent;
+  unsigned piece_count, sent, share;
   uint8_t stored[MOST_SIDE][MOST_SIDE];
 } cluster;
+
+/// Number of the block among those that have its share of the steps, or of all blocks in a mask.
+static unsigned in_share(const cluster *c, unsigned block) { return block - c->share * (c->s->warps / 8); }
+static uint32_t of_share(const cluster *c, uint32_t mask) { return mask >> c->share * (c->s->warps / 8); }
 
 static void copy_rows(cluster *c, LLVMValueRef call, const char *text, unsigned first_map) {
   LLVMValueRef param = LLVMGetOperand(call, 1),
@@ -416,7 +426,8 @@ static void copy_rows(cluster *c, LLVMValueRef call, const char *text, unsigned 
   while (LLVMGetParam(function, first_map + number) != param) number++;
   const uint8_t *map = map_of(&c->at, number);
   uint32_t to = (uint32_t)operand(&c->at, call, 0), row = (uint32_t)operand(&c->at, call, 4),
-           blocks = strstr(text, ".multicast") ? (uint32_t)operand(&c->at, call, 5) : 1u << c->at.block;
+           mask = strstr(text, ".multicast") ? (uint32_t)operand(&c->at, call, 5) : 1u << c->at.block,
+           blocks = of_share(c, mask);
   CHECK(blocks && blocks < 1u << MOST_BLOCKS);
   for (unsigned b = 0; b < MOST_BLOCKS; b++)
     for (unsigned i = 0; blocks >> b & 1 && i < box_extent(map, 1); i++) {
@@ -429,12 +440,13 @@ static void copy_rows(cluster *c, LLVMValueRef call, const char *text, unsigned 
 /// The rows of operand `which` that begin at a descriptor are one after another; the first of them.
 static unsigned rows_at(const cluster *c, uint64_t descriptor, unsigned which, unsigned count) {
   unsigned at = (((uint32_t)descriptor & 0x3fff) * 16 - WINDOW) / 128;
+  unsigned block = in_share(c, c->at.block);
   CHECK_INT(descriptor >> 62, 1); // rows of 128 bytes
   for (unsigned i = 0; i < count; i++) {
-    CHECK_INT(c->operand[c->at.block][at + i], which);
-    CHECK_INT(c->row[c->at.block][at + i], c->row[c->at.block][at] + (int)i);
+    CHECK_INT(c->operand[block][at + i], which);
+    CHECK_INT(c->row[block][at + i], c->row[block][at] + (int)i);
   }
-  return (unsigned)c->row[c->at.block][at];
+  return (unsigned)c->row[block][at];
 }
 
 static void note_piece(cluster *c, LLVMValueRef call, const char *text) {
@@ -445,18 +457,18 @@ static void note_piece(cluster *c, LLVMValueRef call, const char *text) {
   c->pieces[c->piece_count++] = p;
 }
 
-/// A group sends its pieces in order, each in boxes from its first column on.
+/// A group sends its pieces in order, of each its share of the columns, in boxes from the first on.
 static void note_sent(cluster *c, LLVMValueRef call) {
   const uint8_t *map = map_of(&c->at, 2);
   bool t = c->s->is_turned;
   unsigned row = (unsigned)operand(&c->at, call, t ? 2 : 3),
            column = (unsigned)operand(&c->at, call, t ? 3 : 2);
-  unsigned columns = box_extent(map, t), boxes = c->pieces[0].columns / columns;
+  unsigned own = c->pieces[0].columns / c->s->shares, columns = box_extent(map, t), boxes = own / columns;
   const piece *p = &c->pieces[c->sent / boxes];
   CHECK_INT(box_extent(map, !t), ROWS);
   CHECK(c->sent / boxes < c->piece_count);
   CHECK_INT(row, p->row);
-  CHECK_INT(column, p->column + c->sent++ % boxes * columns);
+  CHECK_INT(column, p->column + c->share * own + c->sent++ % boxes * columns);
   for (unsigned i = 0; i < ROWS; i++)
     for (unsigned j = 0; j < columns; j++) c->stored[row + i][column + j]++;
 }
@@ -475,17 +487,23 @@ static void visit_cluster(cluster *c, LLVMValueRef function, bool reads) {
     }
 }
 
-static void follow_cluster(cluster *c, LLVMValueRef function) {
-  const shared *s = c->s;
-  unsigned blocks = s->warps / 8, rows = s->rows ? s->rows : s->m, columns = s->columns ? s->columns : s->n;
-  for (c->at.block = 0; c->at.block < blocks; c->at.block++) visit_cluster(c, function, false);
-  for (c->at.block = 0; c->at.block < blocks; c->at.block++)
+static void follow_share(cluster *c, LLVMValueRef function) {
+  unsigned blocks = c->s->warps / 8, first = c->share * blocks;
+  memset(c->operand, 0, sizeof c->operand);
+  for (c->at.block = first; c->at.block < first + blocks; c->at.block++) visit_cluster(c, function, false);
+  for (c->at.block = first; c->at.block < first + blocks; c->at.block++)
     for (unsigned group = 0; group < 2; group++) {
       c->at.thread = group * GROUP;
       c->piece_count = c->sent = 0;
       visit_cluster(c, function, true);
       CHECK(c->piece_count && c->sent);
     }
+}
+
+static void follow_cluster(cluster *c, LLVMValueRef function) {
+  const shared *s = c->s;
+  unsigned rows = s->rows ? s->rows : s->m, columns = s->columns ? s->columns : s->n;
+  for (c->share = 0; c->share < s->shares; c->share++) follow_share(c, function);
   for (unsigned i = 0; i < MOST_SIDE; i++)
     for (unsigned j = 0; j < MOST_SIDE; j++) CHECK_INT(c->stored[i][j], i < rows && j < columns);
 }
@@ -506,7 +524,7 @@ static void check_shared(const shared *s) {
   CHECK(c != NULL);
   c->s = s, c->at.s.bytes = 2;
   part_text(x, s->rows, 0), part_text(y, s->columns, 0), part_of_store(z, s);
-  product_text(text, &(tile){s->m, s->n, s->warps, s->is_turned}, x, y, z);
+  product_text(text, &(tile){s->m, s->n, s->warps, s->is_turned}, s->shares, x, y, z);
   compile(text, &artifact);
   c->at.info = artifact.info;
   if (!c->at.info.maps.size) FAIL("no tensor maps in\n%s", text);
@@ -519,19 +537,44 @@ static void check_shared(const shared *s) {
   kiln_artifact_deinit(&artifact);
 }
 
-/// Each block's groups read the rows and columns whose sums they store, and all together store each element
-/// that counts once.
+/// Each block's groups read the rows and columns whose sums they store, or their share of them, and all
+/// together store each element that counts once.
 TEST(nvptx_descriptors, shared_programs) {
-  static const shared cases[] = {
-      {256, 64, 16},           {256, 256, 16},           {256, 256, 32},           {512, 128, 16},
-      {512, 64, 32},           {128, 256, 16},           {128, 128, 16},           {256, 128, 32},
-      {256, 256, 16, 0, 192},  {256, 256, 32, 0, 160},   {512, 256, 16, 0, 96},    {128, 256, 16, 0, 192},
-      {128, 512, 16, 0, 288},  {128, 256, 16, 0, 160},   {256, 512, 16, 192, 384}, {256, 256, 16, 192, 0},
-      {128, 256, 16, 64, 192}, {256, 512, 16, 192, 320}, {256, 512, 16, 128, 448}, {256, 128, 16, 192, 64}};
+  static const shared cases[] = {{256, 64, 16},
+                                 {256, 256, 16},
+                                 {256, 256, 32},
+                                 {512, 128, 16},
+                                 {512, 64, 32},
+                                 {128, 256, 16},
+                                 {128, 128, 16},
+                                 {256, 128, 32},
+                                 {256, 256, 16, 0, 192},
+                                 {256, 256, 32, 0, 160},
+                                 {512, 256, 16, 0, 96},
+                                 {128, 256, 16, 0, 192},
+                                 {128, 512, 16, 0, 288},
+                                 {128, 256, 16, 0, 160},
+                                 {256, 512, 16, 192, 384},
+                                 {256, 256, 16, 192, 0},
+                                 {128, 256, 16, 64, 192},
+                                 {256, 512, 16, 192, 320},
+                                 {256, 512, 16, 128, 448},
+                                 {256, 128, 16, 192, 64},
+                                 {256, 256, 16, 0, 0, 2},
+                                 {256, 256, 16, 0, 192, 3},
+                                 {512, 128, 32, 0, 0, 2},
+                                 {128, 256, 16, 0, 0, 2},
+                                 {128, 256, 16, 0, 0, 4},
+                                 {128, 256, 16, 0, 192, 3},
+                                 {128, 512, 16, 0, 320, 2},
+                                 {256, 256, 32, 0, 192, 2},
+                                 {256, 256, 16, 192, 0, 2},
+                                 {256, 256, 16, 192, 0, 4}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int is_turned = 0; is_turned < 2; is_turned++) {
       shared s = cases[i];
       s.is_turned = is_turned;
+      if (!s.shares) s.shares = 1;
       check_shared(&s);
     }
 }

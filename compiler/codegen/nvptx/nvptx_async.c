@@ -492,6 +492,8 @@ static void lower_stage(gpu *g, ir_op *op) {
   kiln_mma_split split = kiln_mma_split_of(g->layouts, op->operands[op->operand_count - 1]->type);
   unsigned all = kiln_stage_columns(machine, g->kernel, op), number = 0,
            slots = kiln_stage_slots(machine, g->kernel, op);
+  // Of a group's columns, which lie between it and the next; this is one of them.
+  unsigned shares = op->attrs.split ? op->attrs.split : 1;
   staging s = open_staging(g, op, slots);
   if (g->status != KILN_OK) return;
   LLVMValueRef leader = is_leader(g), memory = s.memory;
@@ -513,7 +515,7 @@ static void lower_stage(gpu *g, ir_op *op) {
       LLVMBuildCondBr(g->builder, leader, send, after);
       LLVMPositionBuilderAtEnd(g->builder, send);
       LLVMValueRef row = add(g, nvptx_group_row(g, &split), gpu_i32(g, 64 * block));
-      LLVMValueRef column = add(g, nvptx_group_column(g, &split, all), gpu_i32(g, at));
+      LLVMValueRef column = add(g, nvptx_group_column(g, &split, all * shares), gpu_i32(g, at));
       send_part(g, op, &s, columns, row, column);
       LLVMBuildBr(g->builder, after);
       LLVMPositionBuilderAtEnd(g->builder, after);

@@ -136,6 +136,9 @@ static void add_from(gpu *g, const exchange *x, unsigned rank, LLVMValueRef *sum
 static void gather(gpu *g, const exchange *x, LLVMValueRef *sums) {
   uint32_t bytes = (x->blocks - 1) * x->pieces * PIECE * 4 * GROUP_THREADS;
   LLVMValueRef expected = LLVMBuildMul(g->builder, x->is_leader, gpu_i32(g, bytes), "");
+  LLVMValueRef before = LLVMBuildXor(g->builder, x->phase, gpu_i32(g, 1), "");
+  // It has told itself, too: no barrier goes on without somebody who waits.
+  call(g, KL_kl_mbar_wait, (LLVMValueRef[2]){x->empty, before}, 2);
   call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x->full, expected, x->is_leader}, 3);
   call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->full, x->phase}, 2);
   for (unsigned rank = 1; rank < x->blocks; rank++) add_from(g, x, rank, sums);
@@ -191,16 +194,21 @@ void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
 
 // ---------------------------------------------------------------------------------- parts for everybody
 
-/// A part of the columns in registers of a thread: `width` of each 64 rows of the group.
+/// A part of the columns in registers of a thread: `width` of each 64 rows of the group, `blocks` times.
 typedef struct part_registers {
   unsigned width, whole, part; ///< of the part that counts; of 64 rows of the tile, of the result
+  unsigned blocks;
 } part_registers;
 
 static part_registers registers_of_part(const gpu *g, const ir_op *op) {
-  unsigned whole = kiln_mma_split_of(g->layouts, op->operands[0]->type).columns,
-           part = kiln_mma_split_of(g->layouts, op->results[0].type).columns;
-  unsigned columns = op->attrs.first ? (unsigned)op->attrs.first : 1u << part;
-  return (part_registers){.width = columns / 2, .whole = 1u << (whole - 1), .part = 1u << (part - 1)};
+  kiln_mma_split whole = kiln_mma_split_of(g->layouts, op->operands[0]->type),
+                 part = kiln_mma_split_of(g->layouts, op->results[0].type);
+  unsigned columns = op->attrs.first ? (unsigned)op->attrs.first >> part.groups_n : 1u << part.columns,
+           rows = (unsigned)op->attrs.across; // of all groups, which stand side by side then
+  return (part_registers){.width = columns / 2,
+                          .whole = 1u << (whole.columns - 1),
+                          .part = 1u << (part.columns - 1),
+                          .blocks = rows ? rows / 64 : 1u << part.blocks};
 }
 
 /// Over slots, a group of each block is told by all groups of all blocks that they have read theirs.
@@ -254,7 +262,7 @@ void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   part_registers r = registers_of_part(g, op);
   gpu_tile tile = gpu_operand(g, op, 0), out = gpu_tile_new(g, &part);
   if (g->status != KILN_OK) return;
-  uint32_t count = 1u << part.registers, own = count / r.part * r.width;
+  uint32_t count = 1u << part.registers, own = r.blocks * r.width;
   exchange x = open_exchange(g, op, tile, own * op->attrs.split);
   uint32_t bytes = x.pieces * PIECE * 4 * GROUP_THREADS;
   x.tile_bytes = bytes / x.blocks; // a group's parts lie one after another

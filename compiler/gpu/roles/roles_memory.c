@@ -51,6 +51,7 @@ static uint32_t exchanged_bytes(const splitting *s, const ir_op *op) {
   unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.split - 1u;
   ir_type tile = op->operands[0]->type;
   uint32_t bytes = tiles * bytes_of(tile) / s->spread;
+  if (op->attrs.across) bytes = (bytes >> tile.log2[0]) * (uint32_t)op->attrs.across;
   return op->attrs.first ? (bytes >> tile.log2[1]) * (uint32_t)op->attrs.first * op->attrs.split : bytes;
 }
 
