@@ -179,7 +179,8 @@ typedef struct kiln_slice {
   ir_value *first;     ///< first column of the part, i32
   int64_t columns;     ///< that a part has, where the stores are of a part of the tile; 0: all
   unsigned log2_parts; ///< of the columns of tiles by those of the part's
-  unsigned apart; ///< 0, or parts that groups side by side have: each has its own part of its own columns
+  unsigned beside;     ///< groups of warps side by side, each with a part of its own columns
+  unsigned shares;     ///< parts
 } kiln_slice;
 
 /// What each of the stores from `first` up to `end` has of its tile.

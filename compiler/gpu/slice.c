@@ -75,7 +75,7 @@ static ir_value *make(slicing *s, ir_value *v, unsigned axis) {
   const ir_op *op = v->def;
   if (!op || v->type.log2[axis] < s->how->log2_parts) return NULL;
   if (op == s->how->loop) return axis == 1 ? s->how->sums[v->index] : NULL;
-  if (op->code == IR_IOTA) return s->how->apart ? NULL : slice_iota(s, op);
+  if (op->code == IR_IOTA) return s->how->beside > 1 ? NULL : slice_iota(s, op);
   if (op->code == IR_TRANS) return slice_turned(s, op, axis);
   if (op->code == IR_BROADCAST || op->code == IR_EXPAND) return slice_renamed(s, op, axis);
   bool is_load = op->code == IR_LOAD && op->block == s->block;
@@ -108,7 +108,7 @@ static ir_attrs attrs_of_part(const slicing *s, const ir_op *op, unsigned column
   attrs.first = parts[attrs.axis];
   attrs.across = parts[0] ? parts[1] : 0;
   if (!attrs.first) attrs.axis = 0;
-  attrs.split = (uint8_t)s->how->apart;
+  if (s->how->beside > 1) attrs.split = (uint8_t)s->how->shares, attrs.spread = (uint8_t)s->how->beside;
   return attrs;
 }
 

@@ -189,12 +189,13 @@ static bool end_in_all(sharing *s, ir_value *rank, const slice *own) {
   ir_value *operands[2] = {&loop->results[0], parity(s)};
   bool is_whole = own->columns * s->blocks == (int64_t)1 << loop->results[0].type.log2[1];
   ir_attrs attrs = {.split = (uint8_t)s->blocks, .first = is_whole ? 0 : own->columns, .across = own->rows};
+  if (own->beside > 1) attrs.spread = (uint8_t)own->beside;
   ir_op *part = ir_emit(&b, IR_CLUSTER_SCATTER, &attrs, operands, 2, NULL, NULL, 0);
   if (!part) return false;
   ir_value *sum = &part->results[0];
   kiln_slice how = {.loop = loop, .sums = &sum};
   how.columns = own->columns < (int64_t)1 << sum->type.log2[1] ? own->columns : 0;
-  how.apart = own->beside > 1 ? s->blocks : 0;
+  how.beside = own->beside, how.shares = s->blocks;
   how.log2_parts = loop->results[0].type.log2[1] - sum->type.log2[1];
   how.first = ir_binary(&b, IR_MUL, 0, rank, ir_const_int(&b, KILN_I32, own->columns / own->beside));
   if (!kiln_gpu_slice(&b, &how, loop->next, end)) return false;

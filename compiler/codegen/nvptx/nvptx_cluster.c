@@ -203,6 +203,7 @@ typedef struct part_registers {
 static part_registers registers_of_part(const gpu *g, const ir_op *op) {
   kiln_mma_split whole = kiln_mma_split_of(g->layouts, op->operands[0]->type),
                  part = kiln_mma_split_of(g->layouts, op->results[0].type);
+  KILN_ASSERT(op->attrs.spread ? op->attrs.spread == 1u << part.groups_n : !part.groups_n);
   unsigned columns = op->attrs.first ? (unsigned)op->attrs.first >> part.groups_n : 1u << part.columns,
            rows = (unsigned)op->attrs.across; // of all groups, which stand side by side then
   return (part_registers){.width = columns / 2,

@@ -117,6 +117,7 @@ void roles_stage(splitting *s, ir_op *op) {
                     .across = op->attrs.across,
                     .axis = op->attrs.axis,
                     .split = op->attrs.split,
+                    .spread = op->attrs.spread,
                     .flags = op->attrs.flags & IR_TURNED};
   if (op->code == IR_VIEW_ATOMIC) attrs.flags |= IR_ADDS;
   ir_emit(&s->b, IR_STAGE, &attrs, operands, count, NULL, NULL, 0);
