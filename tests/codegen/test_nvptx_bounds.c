@@ -49,7 +49,7 @@ static void note_form(wanted *w, const kiln_code_info *info) {
   CHECK(info->blocks * (info->shared_bytes + 1024) <= 228 * 1024);
   CHECK(info->maps.size > 0);
   w->cluster = info->cluster;
-  if (info->cluster && w->threads == 512) w->threads /= info->cluster; // they share the program's rows
+  if (info->cluster && w->threads > 256) w->threads = 256; // each has two groups of the program's warps
   w->threads += 128;
   w->extras = 3 + info->maps.bytes[0];
 }
