@@ -283,7 +283,7 @@ typedef struct ir_attrs {
   uint8_t pack;           ///< asm: elements an instance; alloc: bytes left free behind each row along `axis`
   uint8_t stages, unroll; ///< for, while; 0: not said
   uint32_t stride; ///< alloc: bytes from a slot to the next, by which slots are named then; 0: by numbers
-  uint8_t split;   ///< for, cluster_sum, roles: blocks that may share the iterations of a loop, or do
+  uint8_t split;   ///< for, cluster_sum, roles, stores: blocks that may share a loop's iterations, or do
   uint8_t spread; ///< machine operations: blocks that share a program, or among which this is divided; 0: one
   uint8_t perm[IR_MAX_RANK];
 } ir_attrs;
