@@ -49,8 +49,9 @@ enum { KILN_MOST_WARPS = 64, KILN_MOST_STAGES = 8 };
 typedef struct kiln_front_options {
   const char *const *instances; ///< extra "softmax[T=f16]"; may be NULL
   size_t instance_count;
-  bool all_configs; ///< every config, not only those that launch rules can reach
-  bool with_ranges; ///< the configs of @space too, behind those of the source
+  bool all_configs;  ///< every config, not only those that launch rules can reach
+  bool all_variants; ///< every variant of a config, not only those that some call takes
+  bool with_ranges;  ///< the configs of @space too, behind those of the source
   // Launch facts of a .ttir file (Triton's metadata); 0: from the JSON text beside it, or the default (4
   // warps, 3 stages).
   uint32_t warps, stages;

@@ -90,19 +90,25 @@ void kiln_make_variants(kiln_maker *m) {
   f->variant_count = count + 1;
 }
 
-/// Every call that fulfils the config's requirements fits the variant.
-static bool always_fits(const kiln_native_config *c, const kiln_native_variant *v) {
-  for (uint32_t i = 0; i < v->count; i++) {
-    uint32_t j = 0;
-    while (j < c->require_count && !kiln_launch_implies(c->require[j], v->conditions[i])) j++;
-    if (j == c->require_count) return false;
-  }
+static bool implies(const kiln_launch_expr **known, uint32_t count, const kiln_launch_expr *wanted) {
+  for (uint32_t i = 0; i < count; i++)
+    if (kiln_launch_implies(known[i], wanted)) return true;
+  return false;
+}
+
+/// Every call that fulfils the config's requirements and fits `v` fits `earlier`, which comes first.
+static bool always_fits(const kiln_native_config *c, const kiln_native_variant *v,
+                        const kiln_native_variant *earlier) {
+  for (uint32_t i = 0; i < earlier->count; i++)
+    if (!implies(c->require, c->require_count, earlier->conditions[i]) &&
+        !implies(v->conditions, v->count, earlier->conditions[i]))
+      return false;
   return true;
 }
 
 bool kiln_native_has_variant(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
                              uint32_t variant) {
-  for (uint32_t i = 0; !unit->all_configs && i < variant; i++)
-    if (always_fits(&in->configs[config], &in->variants[i])) return false;
+  for (uint32_t i = 0; !unit->all_variants && i < variant; i++)
+    if (always_fits(&in->configs[config], &in->variants[variant], &in->variants[i])) return false;
   return true;
 }

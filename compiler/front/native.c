@@ -168,6 +168,7 @@ kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char
   u->module = kiln_parse(arena, file, text, size, d);
   u->unit = (kiln_unit){.methods = &methods, .arena = arena, .file = u->module->file};
   u->all_configs = options->all_configs;
+  u->all_variants = options->all_variants;
   u->with_ranges = options->with_ranges;
   check_names(u->module, d);
   if (options->tuning_key)

@@ -42,7 +42,7 @@ typedef struct kiln_native_unit {
   kiln_unit unit;
   kiln_module *module;
   kiln_module *library;
-  bool all_configs, with_ranges;
+  bool all_configs, all_variants, with_ranges;
   kiln_native_instance *instances;
   uint32_t count, capacity;
 } kiln_native_unit;

@@ -92,6 +92,11 @@ static inline unsigned kiln_part_of(const ir_op *access, unsigned axis) {
 }
 
 /// How one product is done.
+/// A transposed matrix that nothing else takes.
+static inline bool kiln_is_turned_once(const ir_value *value) {
+  return value->def && value->def->code == IR_TRANS && value->type.rank == 2 && value->uses == 1;
+}
+
 typedef struct kiln_product {
   ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers, or put
   ir_op *put;             ///< transposition of a computed left operand, which goes through shared memory
@@ -111,13 +116,17 @@ bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel
                      kiln_product *out);
 
 /// Blocks of a cluster that share a program, each with some of its rows and columns: 2 where sixteen warps
-/// compute, 4 where 32 do, and nothing has to pass between the blocks; else 1. Wants mapped accesses. They
-/// stand below each other where there are rows for all, else two side by side: with `columns` side by side,
-/// block r is in row r / columns, column r % columns.
+/// compute, 4 where 32 do, and nothing has to pass between the blocks; else 1. Wants mapped accesses and the
+/// uses of values. They stand below each other where there are rows for all, else two side by side: with
+/// `columns` side by side, block r is in row r / columns, column r % columns.
 typedef struct kiln_spread {
   unsigned blocks, columns;
 } kiln_spread;
 kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *machine, ir_kernel *kernel);
+/// Visits each load of one axis whose elements are spread by `broadcast` over a tile of two, as they are or
+/// computed with element by element; `expand` says along which axis. A load may be visited several times.
+void kiln_gpu_visit_lines(const ir_op *broadcast,
+                          void (*visit)(ir_op *load, const ir_op *expand, void *context), void *context);
 static inline unsigned kiln_rows_of_blocks(kiln_spread spread) { return spread.blocks / spread.columns; }
 
 /// Accumulators of a thread that the product needs at a time.

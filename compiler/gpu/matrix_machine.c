@@ -109,15 +109,11 @@ typedef struct usage {
   uint32_t deeper, beside; ///< products in blocks inside the load's, in the same one
 } usage;
 
-static bool is_turned_once(const ir_value *value) {
-  return value->def && value->def->code == IR_TRANS && value->type.rank == 2 && value->uses == 1;
-}
-
 static void count_product(ir_op *op, void *context) {
   usage *u = context;
   for (unsigned i = 0; i < 2 && op->code == IR_DOT; i++) {
     const ir_value *from = op->operands[i];
-    if (is_turned_once(from)) from = from->def->operands[0];
+    if (kiln_is_turned_once(from)) from = from->def->operands[0];
     if (from == u->value) ++*(op->block == from->def->block ? &u->beside : &u->deeper);
   }
 }
@@ -146,7 +142,8 @@ static ir_op *load_behind(const ir_kernel *kernel, const ir_value *value, bool *
 /// way. Each group writes whole rows of it.
 static ir_op *put_behind(const kiln_matrix_machine *m, const ir_op *dot, unsigned groups) {
   const ir_value *left = dot->operands[0];
-  if (!is_turned_once(left) || left->def->block != dot->block || kiln_scalars[left->type.scalar].bytes != 2)
+  if (!kiln_is_turned_once(left) || left->def->block != dot->block ||
+      kiln_scalars[left->type.scalar].bytes != 2)
     return NULL;
   const ir_value *from = left->def->operands[0];
   bool is_computed = from->def && from->def->code != IR_VIEW_LOAD && from->def->code != IR_TRANS;
@@ -250,88 +247,6 @@ kiln_report_reason kiln_judge_product(const kiln_matrix_machine *m, const ir_ker
 bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
                      kiln_product *out) {
   return dot->code == IR_DOT && !kiln_judge_product(m, kernel, dot, out);
-}
-
-// ----------------------------------------------------------------------------------------- clusters
-
-enum { GROUPS_OF_BLOCK = 2, MOST_SPREAD = 4 };
-
-typedef struct spreading {
-  const kiln_matrix_machine *machine;
-  ir_kernel *kernel;
-  unsigned blocks, columns; ///< columns: of blocks, 0: no product has said
-  unsigned made, stored;    ///< columns of products, of stores; 0: none seen
-  bool has_product, is_possible;
-} spreading;
-
-static bool is_tile_op(const ir_op *op) {
-  for (uint32_t i = 0; i < op->result_count; i++)
-    if (op->results[i].type.rank && !op->results[i].type.is_view) return true;
-  return false;
-}
-
-/// Each block has one piece of the result, 64 rows and more for each of its groups, and copies whole patterns
-/// of eight rows for those that share an operand with it.
-static bool has_pieces(spreading *s, const ir_op *dot, const kiln_product *p) {
-  enum { PATTERN_ROWS = 8 };
-  unsigned rows = 1u << dot->results[0].type.log2[0], of_block = GROUPS_OF_BLOCK << s->machine->log2_rows;
-  unsigned columns = rows < s->blocks * of_block || p->is_beside ? 2 : 1;
-  if (s->columns && s->columns != columns) return false;
-  s->columns = columns;
-  if (p->is_beside) return s->blocks == 2 && !p->right_mn && p->rows % (2 * PATTERN_ROWS) == 0;
-  if (columns > 1 && (rows != s->blocks / columns * of_block || p->right_mn)) return false;
-  return s->blocks == 2 || (rows <= MOST_SPREAD * of_block && p->columns % (s->blocks * PATTERN_ROWS) == 0);
-}
-
-/// All have as many columns: `count` is one more.
-static void note_columns(spreading *s, unsigned *seen, unsigned count) {
-  s->is_possible &= !*seen || *seen == count;
-  *seen = count;
-}
-
-static void note_store(spreading *s, const ir_op *op) {
-  const ir_value *value = ir_resolve(op->operands[op->operand_count - 1]);
-  unsigned axis = is_turned_once(value) ? 0 : 1;
-  unsigned part = kiln_part_of(op, axis);
-  unsigned shares = op->attrs.split ? op->attrs.split : 1; // each stores as many
-  note_columns(s, &s->stored, (part ? part : 1u << value->type.log2[axis]) * shares);
-}
-
-/// Each block has its part of every tile, and no way to those of the others.
-static void note_op(ir_op *op, void *context) {
-  spreading *s = context;
-  kiln_product p;
-  bool is_mapped = op->attrs.flags & IR_MAPPED;
-  if (op->code == IR_DOT) {
-    bool fits = kiln_product_of(s->machine, s->kernel, op, &p) && p.left && p.right && !p.left_mn &&
-                p.left->attrs.flags & IR_MAPPED && p.right->attrs.flags & IR_MAPPED &&
-                p.left->block == op->block && p.right->block == op->block && has_pieces(s, op, &p) &&
-                p.left->results[0].uses == 1 && p.right->results[0].uses == 1;
-    s->is_possible &= fits;
-    if (fits) note_columns(s, &s->made, p.columns);
-    s->has_product = true;
-    return;
-  }
-  bool is_access = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE;
-  bool is_sum = op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER;
-  bool is_local = ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_TRANS ||
-                  op->code == IR_FOR || op->code == IR_IF || is_sum;
-  bool is_write = ir_ops[op->code].effect == IR_WRITE && !is_sum;
-  if (op->code == IR_VIEW_STORE && is_mapped) note_store(s, op);
-  if (is_access || is_write) s->is_possible &= is_access && is_mapped;
-  else if (is_tile_op(op)) s->is_possible &= is_local;
-}
-
-kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *kernel) {
-  static const kiln_spread one = {1, 1};
-  spreading s = {.machine = m, .kernel = kernel, .is_possible = true};
-  s.blocks = kernel->warps / (GROUPS_OF_BLOCK * m->group_warps);
-  if (s.blocks < 2 || s.blocks > MOST_SPREAD) return one;
-  ir_walk(kernel->body, note_op, &s);
-  // Blocks side by side have each its part of the columns that count, which only a store of as many puts
-  // there.
-  if (s.columns > 1 && s.stored && s.stored != s.made) return one;
-  return s.is_possible && s.has_product ? (kiln_spread){s.blocks, s.columns} : one;
 }
 
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how) {

@@ -345,7 +345,7 @@ static kiln_report_reason judge_room(const promoting *p) {
   if (!p->loads || !p->loop_bytes) return KILN_REASON_NO_LOOP;
   if ((groups + 1) * p->machine->group_warps * 32u > p->machine->threads) return KILN_REASON_WARPS;
   if (p->registers + KILN_SPARE_REGISTERS > kiln_consumer_registers(p->machine, groups, 1))
-    return KILN_REASON_REGISTERS;
+    return spread.blocks == 1 && groups > 2 ? KILN_REASON_SHARED : KILN_REASON_REGISTERS;
   return p->fixed_bytes + least_slots(p) * slot + SPARE > room ? KILN_REASON_SLOTS : KILN_REASON_NONE;
 }
 

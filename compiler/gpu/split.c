@@ -23,6 +23,7 @@
 
 #include "base/check.h"
 #include "compiler/gpu/gpu.h"
+#include "compiler/simplify/simplify.h"
 
 enum { MOST_OF_CLUSTER = 8 }; // blocks (PTX ISA, ".reqnctapercluster")
 
@@ -226,6 +227,7 @@ kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_er
   bool is_sliced =
       is_shared && has_slices(&s, kiln_matrix_machine_of(target), &own) && end_in_all(&s, rank, &own);
   if (is_shared && !is_sliced) end_in_first(&s, is_first);
+  if (is_sliced) kiln_dce(kernel); // what was made anew: who looks for what a program does finds it once
   if (outer.error.status == KILN_OK && inner.error.status == KILN_OK) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s%s", outer.error.text, inner.error.text);
 }

@@ -246,15 +246,17 @@ TEST(heads, configs_of_another_kernel) {
 // A variant behind one whose conditions the config requires is not compiled: no launch comes to it.
 TEST(heads, variants_that_are_reached) {
   static const char text[] =
-      "kiln 1\nkernel k[B: tune = 1](x: out *i32, n: i32) @variant(n % 8 == 0)\n"
-      "  @require(B == 2 | n % 16 == 0) @config(B = 1) @config(B = 2) { store(x, B) }\n";
-  static const bool wanted[2][2][2] = {{{true, false}, {true, true}}, {{true, true}, {true, true}}};
+      "kiln 1\nkernel k[B: tune = 1](x: out *i32, n: i32, m: i32) @variant(n % 8 == 0, m % 4 == 0)\n"
+      "  @variant(m % 4 == 0) @require(B == 2 | n % 16 == 0, B == 1 | m % 8 == 0)\n"
+      "  @config(B = 1) @config(B = 2) { store(x, B) }\n";
+  static const bool wanted[2][2][3] = {{{true, false, true}, {true, true, false}},
+                                       {{true, true, true}, {true, true, true}}};
   for (unsigned all = 0; all < 2; all++) {
-    kiln_front_options options = {.all_configs = all};
+    kiln_front_options options = {.all_configs = true, .all_variants = all};
     opened o = open_text("k.kiln", text, sizeof text - 1, &options);
     if (!o.unit) fail_with(&o, text, sizeof text - 1);
     for (uint32_t config = 0; config < 2; config++)
-      for (uint32_t variant = 0; variant < 2; variant++)
+      for (uint32_t variant = 0; variant < 3; variant++)
         CHECK_INT(kiln_unit_has_variant(o.unit, 0, config, variant), wanted[all][config][variant]);
     kiln_arena_destroy(o.arena);
   }

@@ -115,6 +115,7 @@ kiln_status session_lower(session *s, kiln_error *err) {
   kiln_front_options front = {.instances = s->instances.items,
                               .instance_count = s->instances.count,
                               .all_configs = s->all_configs || s->for_tuning || p->tuned,
+                              .all_variants = s->all_configs,
                               .with_ranges = s->for_tuning || p->tuned,
                               .warps = (uint32_t)s->warps,
                               .stages = (uint32_t)s->stages,

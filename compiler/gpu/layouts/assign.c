@@ -60,6 +60,7 @@ static void want(kiln_layouts *c, ir_value *value, const kiln_layout *layout, un
 
 typedef struct spreading {
   kiln_layouts *c;
+  bool is_shared;   ///< blocks share the program
   ir_type sums[16]; ///< shapes of accumulators
   unsigned count;
 } spreading;
@@ -72,23 +73,37 @@ static bool has_shape_of_sums(const spreading *s, ir_type type) {
 
 static void note_sums(ir_op *op, void *context) {
   spreading *s = context;
-  if (op->code != IR_MMA || has_shape_of_sums(s, op->results[0].type)) return;
+  s->is_shared |= op->code == IR_ROLES && op->attrs.spread > 1;
+  if (op->code != IR_MMA && op->code != IR_CLUSTER_SCATTER) return;
+  if (has_shape_of_sums(s, op->results[0].type)) return;
   if (s->count < sizeof s->sums / sizeof *s->sums) s->sums[s->count++] = op->results[0].type;
 }
 
+/// A line, and what it is spread over.
+typedef struct line_of {
+  kiln_layouts *c;
+  kiln_layout row; ///< the accumulators' without the other axis
+  bool is_shared;
+} line_of;
+
+static void want_line(ir_op *load, const ir_op *expand, void *context) {
+  const line_of *line = context;
+  if (!line->is_shared && expand->operands[0]->def != load) return;
+  kiln_layout_notes *v = kiln_notes_of(line->c, &load->results[0]);
+  if (!v->is_wanted) v->wanted = layout_backward(expand, &line->row);
+  v->is_wanted = true;
+}
+
 /// A load of one axis that is spread over a tile of the shape of accumulators: each thread loads what its own
-/// elements meet, instead of an exchange through shared memory in which all threads wait for one another.
+/// elements meet, instead of an exchange through shared memory in which all threads wait for one another. Of
+/// what is computed from loads (a bias of 16 bits, which is cast) the exchange is a little faster; where
+/// blocks share the program it can't be.
 static void note_spread(ir_op *op, void *context) {
   spreading *s = context;
-  const ir_op *expand = op->code == IR_BROADCAST ? op->operands[0]->def : NULL;
-  if (!expand || expand->code != IR_EXPAND || !has_shape_of_sums(s, op->results[0].type)) return;
-  ir_value *value = expand->operands[0];
-  if (!value->def || value->def->code != IR_LOAD || value->type.rank != 1) return;
+  if (op->code != IR_BROADCAST || !has_shape_of_sums(s, op->results[0].type)) return;
   kiln_layout whole = kiln_layout_of_accumulator(s->c, op->results[0].type);
-  kiln_layout line = layout_backward(op, &whole);
-  kiln_layout_notes *v = kiln_notes_of(s->c, value);
-  v->wanted = layout_backward(expand, &line);
-  v->is_wanted = true;
+  line_of line = {.c = s->c, .row = layout_backward(op, &whole), .is_shared = s->is_shared};
+  kiln_gpu_visit_lines(op, want_line, &line);
 }
 
 static void assign_memory(kiln_layouts *c, ir_op *op) {
