@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which programs two or four blocks of a cluster share, and how the blocks stand.
 //
-// A thread of any of the blocks has the elements that the layout of the whole program gives it. So blocks share
-// what each thread does with its own elements: products whose operands the copy engine brings, elementwise
-// operations, loads of one element for each row or column (a bias, a scale), stores by the copy engine.
-// What passes elements from thread to thread (a reduction, another layout) might cross blocks, and is refused.
+// A thread of any of the blocks has the elements that the layout of the whole program gives it. So blocks
+// share what each thread does with its own elements: products whose operands the copy engine brings,
+// elementwise operations, loads of one element for each row or column (a bias, a scale), stores by the copy
+// engine. What passes elements from thread to thread (a reduction, another layout) might cross blocks, and is
+// refused.
 #include "compiler/gpu/gpu.h"
 
 enum { GROUPS_OF_BLOCK = 2, MOST_SPREAD = 4, MOST_LINES = 16, MOST_DEPTH = 8 };
@@ -134,7 +135,8 @@ static void note_product(spreading *s, const ir_op *dot) {
 /// Each block has its part of every tile, and no way to those of the others.
 static void note_op(ir_op *op, void *context) {
   spreading *s = context;
-  bool is_mapped = op->attrs.flags & IR_MAPPED, is_line = op->code == IR_LOAD && op->results[0].type.rank == 1;
+  bool is_mapped = op->attrs.flags & IR_MAPPED,
+       is_line = op->code == IR_LOAD && op->results[0].type.rank == 1;
   bool is_access = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE;
   bool is_sum = op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER;
   bool is_place = op->code == IR_IOTA || op->code == IR_EXPAND || op->code == IR_BROADCAST || is_line;
@@ -172,4 +174,3 @@ kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *
   if (s.columns > 1 && s.is_part && depends_on_column(&s)) return one;
   return s.is_possible && s.has_product && has_lines_of_sums(&s) ? (kiln_spread){s.blocks, s.columns} : one;
 }
-
