@@ -11,15 +11,13 @@ typedef struct format {
   bool infinity;              // e4m3 has none: its largest pattern is NaN
 } format;
 
-static format format_of(kiln_scalar scalar) {
-  switch (scalar) {
-  case KILN_F16: return (format){5, 10, true};
-  case KILN_BF16: return (format){8, 7, true};
-  case KILN_E4M3: return (format){4, 3, false};
-  case KILN_E5M2: return (format){5, 2, true};
-  default: return (format){8, 23, true};
-  }
-}
+// By scalar; f32 and f64 are the machine's own.
+static const format formats[KILN_SCALAR_COUNT] = {
+    [KILN_F16] = {5, 10, true},
+    [KILN_BF16] = {8, 7, true},
+    [KILN_E4M3] = {4, 3, false},
+    [KILN_E5M2] = {5, 2, true},
+};
 
 static uint64_t nan_bits(format f) {
   uint64_t exponent = ((1u << f.exponent) - 1u) << f.mantissa;
@@ -77,20 +75,22 @@ uint64_t ir_float_to_bits(kiln_scalar scalar, double value, bool saturate) {
     return bits;
   }
   bool fp8 = kiln_scalars[scalar].type_class == KILN_CLASS_FP8;
-  return encode(format_of(scalar), value, fp8 && saturate);
+  return encode(formats[scalar], value, fp8 && saturate);
 }
 
+// A normal number is put into a double's fields; of the rest a denormal is so many units of the last place.
 static double decode(format f, uint64_t bits) {
-  uint64_t mantissa = bits & ((1u << f.mantissa) - 1u),
-           exponent = bits >> f.mantissa & ((1u << f.exponent) - 1u);
-  double sign = bits >> (f.exponent + f.mantissa) & 1 ? -1 : 1;
-  int bias = (1 << (f.exponent - 1)) - 1;
-  bool top = exponent == (1u << f.exponent) - 1u;
-  if (top && f.infinity) return mantissa ? NAN : sign * INFINITY;
-  if (top && mantissa == (1u << f.mantissa) - 1u) return NAN;
-  if (exponent) mantissa |= 1u << f.mantissa;
-  else exponent = 1;
-  return sign * ldexp((double)mantissa, (int)exponent - bias - f.mantissa);
+  uint64_t sign = bits >> (f.exponent + f.mantissa) & 1, top = (UINT64_C(1) << f.exponent) - 1,
+           bias = top >> 1, exponent = bits >> f.mantissa & top, all = (UINT64_C(1) << f.mantissa) - 1,
+           mantissa = bits & all;
+  if (exponent == top && f.infinity) return mantissa ? NAN : sign ? -INFINITY : INFINITY;
+  if (exponent == top && mantissa == all) return NAN;
+  uint64_t unit = 1023 - bias + 1 - f.mantissa; // the exponent of a denormal's last place, as a double has it
+  uint64_t number = exponent ? sign << 63 | (exponent + 1023 - bias) << 52 | mantissa << (52 - f.mantissa)
+                             : sign << 63 | unit << 52;
+  double out;
+  memcpy(&out, &number, sizeof out);
+  return exponent ? out : out * (double)mantissa;
 }
 
 double ir_bits_to_float(kiln_scalar scalar, uint64_t bits) {
@@ -105,5 +105,5 @@ double ir_bits_to_float(kiln_scalar scalar, uint64_t bits) {
     memcpy(&v, &narrow, sizeof v);
     return v;
   }
-  return decode(format_of(scalar), bits);
+  return decode(formats[scalar], bits);
 }
