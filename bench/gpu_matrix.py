@@ -4,7 +4,7 @@
 
 bench/gpu_matrix.py BUNDLE [--libkiln FILE] [--only PART,...] [--reps N] [--seed N] [--check | --repeat N]
 
-Parts: gemm, fp8, int8, fused, batched, ragged, thin, attention, random; transposed (all transposes, C as input), experts (one product each, sizes on the
+Parts: gemm, fp8, int8, f32 (and tf32), fused, batched, ragged, thin, attention, random; transposed (all transposes, C as input), experts (one product each, sizes on the
 device), forms (attention with shared heads, windows, unequal lengths, packed sequences), backward (gradients of attention). Each job is launched in turn with the peers', L2 flushed before it, then again
 with L2 as the job's own earlier run left it ("hot"); medians of device time, TFLOP/s (GB/s for thin products) and the ratio ours / peer. Every result is
 checked against the peer's in higher precision first. --check runs odd shapes instead and times nothing. --repeat runs each job of ours N times beside copies on
@@ -56,6 +56,24 @@ def fp8(kiln, n, kernel, fast, reps):
     check(title, c, wanted, 3e-2 if fast else 3e-3)
     print("  %s: error %.2g, cuBLASLt's %.2g" % (title, error_of(c, wanted), error_of(library(), wanted)))
     report(title, 2 * n**3, "TFLOP/s", {"cublaslt": library, "kiln": ours}, reps)
+
+
+def f32(kiln, M, N, K, reps):
+    """Exactly, and with operands that the unit takes as tf32, each beside the peer in the same mode."""
+    a, b = (torch.randn(r, K, device="cuda") for r in (M, N))
+    sizes = (I32(M), I32(N), I32(K), I64(K), I64(K), I64(N))
+    wanted = a.double() @ b.double().t()
+    for name, bound, kernel, operands in (("f32", 1e-6, "gemm[T=f32,ACT=0,BIAS=false]", (a, b, torch.zeros(N, device="cuda"))), ("tf32", 1e-3, "gemm_tf32", (a, b))):
+        c = torch.full((M, N), float("nan"), device="cuda")
+        call = kiln.kernel(kernel)
+        ours = lambda: call(*operands, c, *sizes)
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+        ours(), torch.cuda.synchronize()
+        title = "gemm %s %dx%dx%d" % (name, M, N, K)
+        check(title, c, wanted, bound)
+        print("  %s: error %.2g, cuBLAS' %.2g" % (title, error_of(c, wanted), error_of(torch.matmul(a, b.t()), wanted)))
+        report(title, 2 * M * N * K, "TFLOP/s", {"cublas": lambda: torch.matmul(a, b.t()), "kiln": ours}, reps)
+    torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def int8(kiln, n, reps):
@@ -392,6 +410,9 @@ def main():
     if "int8" in only:
         for n in (4096, 8192):
             int8(kiln, n, o.reps)
+    if "f32" in only:
+        for M, N, K in ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (64, 4096, 4096), (4096, 1024, 8192)):
+            f32(kiln, M, N, K, o.reps)
     if "fused" in only:
         fused(kiln, 4096, 14336, 4096, o.reps)
     if "batched" in only:

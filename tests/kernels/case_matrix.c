@@ -139,6 +139,32 @@ static void fp8_products(run *r) {
   }
 }
 
+/// f32 values with as few bits as f16 has, which tf32 keeps.
+static array *short_input(run *r, size_t count) {
+  const array *x = input(r, KILN_F16, count, -1, 1);
+  return given(r, KILN_F32, count, x->v);
+}
+
+/// The rows of every operand are `pad` elements longer than they must be.
+static void tf32_product(run *r, int M, int N, int K, int pad) {
+  const int ld = K + pad, ldc = N + pad;
+  array *a = short_input(r, (size_t)M * ld), *b = short_input(r, (size_t)N * ld),
+        *c = input(r, KILN_F32, (size_t)M * ldc, -1, 1);
+  double *want = calloc((size_t)M * ldc, sizeof *want);
+  CALL(r, "gemm_tf32", A(a), A(b), A(c), I(M), I(N), I(K), L(ld), L(ld), L(ldc));
+  for (int i = 0; i < M * ldc; i++)
+    want[i] = i % ldc < N ? inner(a->v + i / ldc * ld, b->v + i % ldc * ld, K) : c->v[i];
+  expect(r, c, want, K * 1e-6, tolerance(KILN_F32));
+  free(want);
+}
+
+static void tf32_products(run *r) {
+  static const int shapes[][4] = {{64, 64, 32, 0},     {70, 72, 176, 0},  {1, 512, 256, 4},
+                                  {33, 50, 45, 0},     {100, 72, 0, 4},   {1150, 1288, 40, 0},
+                                  {1160, 2599, 72, 1}, {300, 500, 500, 8}};
+  for (int i = 0; i < 8; i++) tf32_product(r, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
+}
+
 static void vectors(run *r) {
   static const int shapes[][2] = {{64, 64}, {1, 1000}, {37, 2056}, {130, 4096}};
   for (int t = 0; t < 3; t++)
@@ -168,9 +194,15 @@ static void transposes(run *r) {
 }
 
 const kernel_case matrix_cases[] = {
-    {"gemm", products},         {"gemm_large", large_products},
-    {"gemm_gelu", activated},   {"gemm_batched", batches},
-    {"gemm_split_k", splits},   {"gemm_i8", integers},
-    {"gemm_fp8", fp8_products}, {"gemv", vectors},
-    {"transpose", transposes},  {NULL, NULL},
+    {"gemm", products},
+    {"gemm_large", large_products},
+    {"gemm_gelu", activated},
+    {"gemm_batched", batches},
+    {"gemm_split_k", splits},
+    {"gemm_i8", integers},
+    {"gemm_fp8", fp8_products},
+    {"gemm_tf32", tf32_products},
+    {"gemv", vectors},
+    {"transpose", transposes},
+    {NULL, NULL},
 };
