@@ -121,6 +121,10 @@ typedef enum kiln_format {
 /// "cubin"; "auto" for 0, "?" for numbers of others.
 const char *kiln_format_name(unsigned format);
 
+/// Element of a tensor map besides those of base/types.def: f32, of which tf32 is left, rounded to the
+/// nearest.
+enum { KILN_MAP_TF32 = 31 };
+
 typedef struct kiln_code_info {
   uint8_t format;     ///< kiln_format
   const char *target; ///< canonical target name

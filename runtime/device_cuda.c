@@ -258,9 +258,9 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
 }
 
 // CUtensorMapDataType of each element type; 8-bit floats and i1 move as bytes.
-static const int map_types[KILN_SCALAR_COUNT] = {
+static const uint8_t map_types[KILN_MAP_TF32 + 1] = {
     [KILN_I1] = 0,  [KILN_I8] = 0,  [KILN_E4M3] = 0, [KILN_E5M2] = 0, [KILN_I16] = 1,  [KILN_I32] = 3,
-    [KILN_I64] = 5, [KILN_F16] = 6, [KILN_F32] = 7,  [KILN_F64] = 8,  [KILN_BF16] = 9,
+    [KILN_I64] = 5, [KILN_F16] = 6, [KILN_F32] = 7,  [KILN_F64] = 8,  [KILN_BF16] = 9, [KILN_MAP_TF32] = 11,
 };
 
 static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, void *out, kiln_error *err) {

@@ -81,8 +81,8 @@ static bool take_map(const kiln_interface *in, kiln_reader *r, kiln_tensor_map *
   m->interleave = kiln_read_u8(r);
   m->fill = kiln_read_u8(r);
   m->param = kiln_read_u8(r);
-  if (m->element >= KILN_SCALAR_COUNT || !m->rank || m->rank > KILN_MAP_RANK || m->swizzle > 3 ||
-      m->interleave > 2 || m->fill > 1)
+  if ((m->element >= KILN_SCALAR_COUNT && m->element != KILN_MAP_TF32) || !m->rank ||
+      m->rank > KILN_MAP_RANK || m->swizzle > 3 || m->interleave > 2 || m->fill > 1)
     return false;
   if (m->param >= word_count(in)) return false;
   word base = word_at(in, m->param);

@@ -20,7 +20,7 @@ typedef struct kiln_block_words {
 enum { KILN_MAP_BYTES = 128, KILN_MAP_ALIGNMENT = 64, KILN_MAP_RANK = 5, KILN_MOST_MAPS = 16 };
 
 typedef struct kiln_tensor_map {
-  uint8_t element;    ///< kiln_scalar
+  uint8_t element;    ///< kiln_scalar, or KILN_MAP_TF32
   uint8_t rank;       ///< 1 to 5, innermost dimension first
   uint8_t swizzle;    ///< 0 none, 1 32, 2 64, 3 128 bytes
   uint8_t interleave; ///< 0 none, 1 16, 2 32 bytes

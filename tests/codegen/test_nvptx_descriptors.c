@@ -255,6 +255,16 @@ static void compile(const char *text, kiln_artifact *out) {
   kiln_arena_destroy(arena);
 }
 
+/// The unit cuts f32 operands off where tf32 ends: they are rounded on their way to shared memory. (The map
+/// behind those of the operands, if there is one, is the result's.)
+static void check_elements(const followed *f) {
+  for (unsigned i = 0; i < 2; i++) {
+    unsigned element = *map_of(f, i);
+    if ((f->s.bytes == 4) != (element == KILN_MAP_TF32))
+      FAIL("map %u of %s has element %u", i, f->s.type, element);
+  }
+}
+
 static void check_shape(const shape *s) {
   char text[1200], a[40], b[40];
   kiln_artifact artifact = {0};
@@ -283,6 +293,7 @@ static void check_shape(const shape *s) {
   f->s = *s;
   f->info = artifact.info;
   if (!f->info.maps.size) FAIL("no tensor maps in\n%s", text);
+  check_elements(f);
   follow(f, &artifact);
   free(f);
   kiln_artifact_deinit(&artifact);

@@ -158,11 +158,24 @@ static void tf32_product(run *r, int M, int N, int K, int pad) {
   free(want);
 }
 
+/// Of operands with all bits: cut off where tf32 ends, sums of what has one sign would be too small by a
+/// 1,500th; rounded to the nearest their errors cancel.
+static void tf32_sums(run *r) {
+  enum { M = 130, N = 132, K = 512 };
+  array *a = input(r, KILN_F32, M * K, 0.5, 1), *b = input(r, KILN_F32, N * K, 0.5, 1),
+        *c = output(r, KILN_F32, M * N);
+  static double want[M * N];
+  CALL(r, "gemm_tf32", A(a), A(b), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
+  for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K);
+  expect(r, c, want, 0, 1e-4);
+}
+
 static void tf32_products(run *r) {
   static const int shapes[][4] = {{64, 64, 32, 0},     {70, 72, 176, 0},  {1, 512, 256, 4},
                                   {33, 50, 45, 0},     {100, 72, 0, 4},   {1150, 1288, 40, 0},
                                   {1160, 2599, 72, 1}, {300, 500, 500, 8}};
   for (int i = 0; i < 8; i++) tf32_product(r, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
+  tf32_sums(r);
 }
 
 static void vectors(run *r) {

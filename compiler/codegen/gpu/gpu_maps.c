@@ -14,6 +14,12 @@ static void put_expression(kiln_buffer *out, const kiln_buffer *code) {
 /// Swizzles by row width: 0 none, 1 32, 2 64, 3 128 bytes.
 static unsigned swizzle_of(unsigned row) { return row >= 128 ? 3 : row >= 64 ? 2 : row >= 32 ? 1 : 0; }
 
+/// What is copied feeds products: of f32 the unit takes tf32, and would leave the rest of a fraction out,
+/// where the copy engine rounds.
+static unsigned element_of(const ir_op *op, ir_type view) {
+  return op->code == IR_COPY && view.scalar == KILN_F32 ? KILN_MAP_TF32 : view.scalar;
+}
+
 static unsigned row_of(const gpu *g, const ir_op *op) {
   const kiln_matrix_machine *m = kiln_matrix_machine_of(g->target);
   return op->code == IR_STAGE ? kiln_stage_row(m, g->kernel, op)
@@ -70,7 +76,7 @@ static void add_map(ir_op *op, void *context) {
              ir_operation(op));
     return;
   }
-  kiln_buffer_u8(&map, type.scalar);
+  kiln_buffer_u8(&map, (uint8_t)element_of(op, type));
   kiln_buffer_u8(&map, type.rank);
   kiln_buffer_u8(&map, (uint8_t)swizzle_of(row_of(g, op)));
   kiln_buffer_u8(&map, 0); // not interleaved
