@@ -63,7 +63,7 @@ def f32(kiln, M, N, K, reps):
     a, b = (torch.randn(r, K, device="cuda") for r in (M, N))
     sizes = (I32(M), I32(N), I32(K), I64(K), I64(K), I64(N))
     wanted = a.double() @ b.double().t()
-    for name, bound, kernel, operands in (("f32", 1e-6, "gemm[T=f32,ACT=0,BIAS=false]", (a, b, torch.zeros(N, device="cuda"))), ("tf32", 1e-3, "gemm_tf32", (a, b))):
+    for name, bound, kernel, operands in (("f32", 5e-6, "gemm[T=f32,ACT=0,BIAS=false]", (a, b, torch.zeros(N, device="cuda"))), ("tf32", 1e-3, "gemm_tf32", (a, b))):
         c = torch.full((M, N), float("nan"), device="cuda")
         call = kiln.kernel(kernel)
         ours = lambda: call(*operands, c, *sizes)

@@ -55,6 +55,7 @@ static void large_products(run *r) {
     product(r, "gemm[T=bf16,ACT=0,BIAS=true]", KILN_BF16, shapes[i][0], shapes[i][1], shapes[i][2],
             (epilogue){.has_bias = true});
   product(r, "gemm[T=f32,ACT=0,BIAS=false]", KILN_F32, 300, 500, 500, (epilogue){0});
+  product(r, "gemm[T=f32,ACT=0,BIAS=true]", KILN_F32, 1290, 1251, 45, (epilogue){.has_bias = true});
 }
 
 static void activated(run *r) {
