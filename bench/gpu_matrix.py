@@ -7,7 +7,7 @@ bench/gpu_matrix.py BUNDLE [--libkiln FILE] [--only PART,...] [--reps N] [--seed
 Parts: gemm, fp8, int8, f32 (and tf32), fused, batched, ragged, thin, attention, random; transposed (all transposes, C as input), experts (one product each, sizes on the
 device), forms (attention with shared heads, windows, unequal lengths, packed sequences), backward (gradients of attention). Each job is launched in turn with the peers', L2 flushed before it, then again
 with L2 as the job's own earlier run left it ("hot"); medians of device time, TFLOP/s (GB/s for thin products) and the ratio ours / peer. Every result is
-checked against the peer's in higher precision first. --check runs odd shapes instead and times nothing. --repeat runs each job of ours N times beside copies on
+checked against the peer's in higher precision first. --check runs odd shapes, and tensors of more than 2^31 elements, instead and times nothing. --repeat runs each job of ours N times beside copies on
 other streams, compares every result and times nothing; a launch that does not end within a minute ends the program. Needs PyTorch.
 """
 import argparse
@@ -42,6 +42,15 @@ def gemm(kiln, dtype, M, N, K, reps):
     print("  %s: equal to cuBLAS: %s" % (title, torch.equal(c, wanted)))
     if reps:
         report(title, 2 * M * N * K, "TFLOP/s", {"cublas": lambda: torch.matmul(a, b.t()), "kiln": ours}, reps)
+
+
+def huge(kiln, M, N, K):
+    """More than 2^31 elements in one of the tensors; the first and the last rows are compared."""
+    a, b = (torch.randn(r, K, device="cuda", dtype=torch.bfloat16) for r in (M, N))
+    bias, c = torch.zeros(N, device="cuda", dtype=torch.bfloat16), torch.full((M, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+    gemm_call(kiln, torch.bfloat16, a, b, bias, c, M, N, K)(), torch.cuda.synchronize()
+    for rows in slice(0, 300), slice(M - 300, M):
+        check("gemm bf16 %dx%dx%d, rows from %d" % (M, N, K, rows.start), c[rows], torch.matmul(a[rows], b.t()), 2e-3)
 
 
 def fp8(kiln, n, kernel, fast, reps):
@@ -389,6 +398,8 @@ def main():
             for M, N, K in ((1, 8, 8), (64, 64, 64), (63, 72, 40), (65, 8, 72), (128, 256, 64), (129, 264, 72), (1000, 520, 200), (127, 2048, 8), (513, 1032, 1032),
                             (256, 256, 0)):
                 gemm(kiln, dtype, M, N, K, 0)
+        for M, N, K in ((131080, 264, 16392), (131080, 16392, 72), (264, 131080, 16392)):
+            huge(kiln, M, N, K)
         for D in (64, 128):
             for causal in (False, True):
                 for S in (1, 7, 64, 127, 128, 129, 333, 1000):
