@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Sorting and the largest elements of rows on an NVIDIA GPU, through kiln_launch, beside PyTorch and Triton.
 
-bench/gpu_sort.py BUNDLE [--libkiln FILE] [--rows N] [--reps N]
+bench/gpu_sort.py BUNDLE [--libkiln FILE] [--only TYPE,...] [--rows N] [--reps N]
 
 BUNDLE holds kernels/sort.kiln. 16,384 rows of 64 to 4,096 elements, f32, bf16, i32: values alone (peer: the better of torch.sort and tl.sort's
 best of five warp counts), values with columns (torch.sort), the 8 and 64 largest with columns (torch.topk, and tl.topk, which gives values
@@ -98,12 +98,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bundle")
     parser.add_argument("--libkiln", default="libkiln.so.0")
+    parser.add_argument("--only", default="bf16,f32,i32")
     parser.add_argument("--rows", type=int, default=16384)
     parser.add_argument("--reps", type=int, default=20)
     o = parser.parse_args()
     kiln = Kiln(o.libkiln, o.bundle)
     print(torch.cuda.get_device_name(0), "PyTorch", torch.__version__, "Triton", triton.__version__, flush=True)
-    for dtype in NAMES:
+    for dtype in (d for d in NAMES if NAMES[d] in o.only.split(",")):
         for cols in (1 << i for i in range(6, 13)):
             sorts(kiln, dtype, o.rows, cols, o.reps)
             for k in 8, 64:
