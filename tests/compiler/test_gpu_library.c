@@ -187,5 +187,6 @@ TEST(gpu_library, every_kernel) {
   }
   free(entries);
   printf("%u configs and variants of the library took the GPU form\n", taken);
-  CHECK(taken >= (kiln_test_full() ? 10 : 15)); // a piece of all may be asked for
+  const bool is_piece = getenv("KILN_TEST_PART") != NULL;
+  CHECK(taken >= (is_piece ? 1 : kiln_test_full() ? 60 : 15));
 }
