@@ -87,6 +87,11 @@ enum { NO = KILN_NO_BIT, END = KILN_FRAGMENT_END };
 #define TYPES(t, c) PAIR(t, t, c)
 #define MFMA(n, u, ...) \
   { .name = "llvm.amdgcn.mfma." n, .units = u, .lanes = 64, .emission = KILN_EMIT_MFMA, __VA_ARGS__ }
+#define MFMA_XF32(n, ...)                                                                             \
+  {                                                                                                   \
+    .name = "llvm.amdgcn.mfma.f32." n ".xf32", .units = UNIT(MFMA_942), .lanes = 64, TYPES(F32, F32), \
+    .emission = KILN_EMIT_MFMA_XF32, .precision = IR_PREC_TF32, __VA_ARGS__                           \
+  }
 #define MFMA_950(n, ...)                                                                                 \
   {                                                                                                      \
     .name = "llvm.amdgcn.mfma." n, .units = UNIT(MFMA_950), .lanes = 64, .emission = KILN_EMIT_MFMA_950, \
@@ -198,10 +203,8 @@ const kiln_matrix_form kiln_matrix_forms[] = {
          OPERANDS_16(LIST(K(0), K(1), END), K(2), K(3)), SUMS_16),
     // tf32 is what xf32 is called here; where there is none, and for three-fold tf32, f32 itself is exact
     // enough.
-    MFMA("f32.32x32x4.xf32", UNIT(MFMA_942), TYPES(F32, F32), .precision = IR_PREC_TF32, MKN(5, 5, 2),
-         OPERANDS_32(LIST(K(0), END), K(1))),
-    MFMA("f32.16x16x8.xf32", UNIT(MFMA_942), TYPES(F32, F32), .precision = IR_PREC_TF32, MKN(4, 4, 3),
-         OPERANDS_16(LIST(K(0), END), K(1), K(2)), SUMS_16),
+    MFMA_XF32("32x32x4", MKN(5, 5, 2), OPERANDS_32(LIST(K(0), END), K(1))),
+    MFMA_XF32("16x16x8", MKN(4, 4, 3), OPERANDS_16(LIST(K(0), END), K(1), K(2)), SUMS_16),
     MFMA_F32(MFMA_ALL, IR_PREC_IEEE),
     MFMA_F32(NO_XF32, IR_PREC_TF32),
     MFMA_F32(MFMA_ALL, IR_PREC_TF32X3),

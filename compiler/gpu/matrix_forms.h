@@ -34,6 +34,7 @@ typedef enum kiln_matrix_emission {
   KILN_EMIT_E5M2_E4M3,
   KILN_EMIT_E5M2_E5M2,
   KILN_EMIT_MFMA, ///< AMD's, by the intrinsics' signatures
+  KILN_EMIT_MFMA_XF32,
   KILN_EMIT_MFMA_950,
   KILN_EMIT_MFMA_FP8,
   KILN_EMIT_WMMA,

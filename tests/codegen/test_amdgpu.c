@@ -151,6 +151,9 @@ TEST(amdgpu, products_use_the_matrix_unit) {
       {"gfx942", "gemm[T=f32,ACT=0,BIAS=true]", "v_mfma_f32_32x32x2_f32"},
       {"gfx1100", "gemm[T=f16,ACT=0,BIAS=true]", "v_wmma_f32_16x16x16_f16"},
       {"gfx1201", "gemm[T=bf16,ACT=0,BIAS=true]", "v_wmma_f32_16x16x16_bf16"},
+      {"gfx942", "gemm_tf32", "v_mfma_f32_32x32x4_xf32"},
+      {"gfx942", "gemm_tf32", "0xffffe000"}, // operands are rounded: the unit cuts them off
+      {"gfx950", "gemm_tf32", "v_mfma_f32_32x32x2_f32"},
       {"gfx1100", "gemm_i8", "v_wmma_i32_16x16x16_iu8"},
       {"gfx942", "gemm_i8", "v_mfma_i32_32x32x16_i8"},
       {"gfx9-4-generic", "gemm_i8", "v_mfma_i32_32x32x16_i8"},

@@ -34,6 +34,7 @@ typedef struct matrix_call {
   const char *arguments, *overloads;
   bool has_whole_bytes; ///< bytes are one integer, else a vector of words
   bool has_bfloat;      ///< bf16 is called so, else 16-bit integers
+  bool rounds;          ///< f32 operands to tf32 first, where the unit would leave the rest out
   /// Where LLVM has no form of the instruction whose sums begin with the constant 0: what stands behind its
   /// operands, in assembly.
   const char *flags;
@@ -44,6 +45,7 @@ static const matrix_call calls[KILN_EMISSIONS] = {
     // e5m2)
     // and selections and scales: constant zeros for both scales mean the instruction without.
     [KILN_EMIT_MFMA] = {"ABC000", "", .has_whole_bytes = true},
+    [KILN_EMIT_MFMA_XF32] = {"ABC000", "", .rounds = true},
     [KILN_EMIT_MFMA_950] = {"ABC000", "", .has_bfloat = true},
     [KILN_EMIT_MFMA_FP8] = {"ABCab0000", "AB"},
     // Before an operand of integers: it is signed; behind their sums: they do not saturate.
@@ -60,10 +62,31 @@ static const matrix_call calls[KILN_EMISSIONS] = {
 
 enum { MOST_ARGUMENTS = 9, MOST_OVERLOADS = 2 };
 
+static LLVMValueRef splat(gpu *g, uint32_t bits, unsigned count) {
+  LLVMValueRef all[16];
+  assert(count <= sizeof all / sizeof *all);
+  for (unsigned i = 0; i < count; i++) all[i] = gpu_i32(g, bits);
+  return LLVMConstVector(all, count);
+}
+
+/// To ten bits of the fraction, ties away from zero, as cvt.rna.tf32 does; a NaN is the quiet one, of whose
+/// payload nothing is lost. gfx942 leaves the lower bits out (ROCm's rocm-libraries, pull request 9176), and
+/// NaNs whose payload lies there become infinities.
+static LLVMValueRef round_to_tf32(gpu *g, LLVMValueRef floats, unsigned count) {
+  LLVMBuilderRef b = g->builder;
+  LLVMTypeRef type = LLVMTypeOf(floats);
+  LLVMValueRef bits = LLVMBuildBitCast(b, floats, LLVMVectorType(g->i32, count), ""),
+               raised = LLVMBuildAdd(b, bits, splat(g, 0x1000, count), ""),
+               rounded = LLVMBuildAnd(b, raised, splat(g, 0xffffe000, count), ""),
+               is_nan = LLVMBuildFCmp(b, LLVMRealUNO, floats, floats, "");
+  return LLVMBuildBitCast(b, LLVMBuildSelect(b, is_nan, splat(g, 0x7fc00000, count), rounded, ""), type, "");
+}
+
 static LLVMValueRef gather_operand(gpu *g, const matrix_call *c, const LLVMValueRef *elements, unsigned count,
                                    kiln_scalar scalar) {
   LLVMValueRef v = gather(g, elements, count, scalar);
   LLVMTypeRef type = LLVMTypeOf(v);
+  if (c->rounds) return round_to_tf32(g, v, count);
   if (kiln_scalars[scalar].bytes == 1)
     type =
         c->has_whole_bytes ? LLVMIntTypeInContext(g->context, 8 * count) : LLVMVectorType(g->i32, count / 4);
