@@ -85,7 +85,7 @@ $(B)/lib/lib%.a:
 	$(Q)$(AR) rcsD $@ $^
 
 # libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size.
-COLD := $(filter-out runtime/launch.c runtime/decision.c runtime/launch_extras.c runtime/prepared.c runtime/bundle_reader.c runtime/device_null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest_name.c
+COLD := $(filter-out runtime/launch.c runtime/decision.c runtime/launch_extras.c runtime/prepared.c runtime/bundle_reader.c runtime/device_null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest_name.c base/plain.c base/output.c base/fs.c
 ifeq ($(CONFIG),release)
 # Without jump threading our part is 400 bytes smaller; clang knows no such flag.
 UNTHREADED := $(shell $(CC) -fno-tree-dominator-opts -E -x c /dev/null >/dev/null 2>&1 && echo -fno-tree-dominator-opts)

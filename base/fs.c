@@ -3,13 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/stream.h"
 
 static kiln_fs_hook *hook;
 static void *hook_context;
@@ -26,14 +27,18 @@ static int before(kiln_fs_call call, const char *path, size_t *size) {
 /// What a call that returns -1 on failure comes to.
 static int result(int got) { return got < 0 ? -errno : got; }
 
+// struct open_how and its flags stand in a header of the kernel's, which not every libc comes with.
+enum { RESOLVE_NO_SYMLINKS = 4, RESOLVE_BENEATH = 8 };
+
 /// Below a folder's descriptor no link is followed in any part. Kernels and sandboxes without openat2 get the
 /// weaker openat.
 static int open_beneath(int folder, const char *path, int flags, mode_t mode) {
   static atomic_bool missing;
   if (!atomic_load_explicit(&missing, memory_order_relaxed)) {
-    struct open_how how = {
-        .flags = (uint64_t)flags, .mode = mode, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-    if (!(flags & (O_CREAT | __O_TMPFILE))) how.mode = 0;
+    struct {
+      uint64_t flags, mode, resolve;
+    } how = {(uint64_t)flags, mode, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
+    if (!(flags & O_CREAT) && (flags & O_TMPFILE) != O_TMPFILE) how.mode = 0;
     long fd = syscall(SYS_openat2, folder, path, &how, sizeof how);
     if (fd >= 0) return (int)fd;
     if (errno != ENOSYS && errno != EPERM) return -errno;
@@ -49,6 +54,7 @@ int kiln_fs_open(int folder, const char *path, int flags, mode_t mode) {
     if (!e)
       e = folder == AT_FDCWD ? result(openat(folder, path, flags, mode))
                              : open_beneath(folder, path, flags | O_NONBLOCK, mode);
+    if (e >= 0) e = result(kiln_stream_aside(e));
     if (e != -EINTR) return e;
   }
 }

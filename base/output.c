@@ -1,20 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "base/output.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdbool.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "base/fs.h"
+#include "base/stream.h"
 
-enum { ATTEMPTS = 1000 };
+enum { ATTEMPTS = 100, COPY = 1 << 16, MARK = sizeof ".kiln-0123456789ab-" };
+
+static kiln_status failed(kiln_error *err, const char *verb, const char *path, int e) {
+  return kiln_fail(err, kiln_status_of_errno(-e), "cannot %s %s: %s", verb, path, strerror(-e));
+}
+
+static bool is_complete;
+
+void kiln_output_complete(bool complete) { is_complete = complete; }
+
+// ------------------------------------------------------------------------------------------- names
+
+static void folder_of(const char *path, char out[PATH_MAX]) {
+  const char *slash = strrchr(path, '/');
+  snprintf(out, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+}
+
+/// ".kiln-HASH-": how the names of what is written for `path` begin.
+static void mark_of(const char *path, char out[MARK]) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  kiln_check check = kiln_check_of(name, strlen(name));
+  const uint8_t *b = check.bytes;
+  snprintf(out, MARK, ".kiln-%02x%02x%02x%02x%02x%02x-", b[0], b[1], b[2], b[3], b[4], b[5]);
+}
+
+/// A name beside `path` that nobody can guess. False: too long.
+static bool name_temporary(const char *path, char out[PATH_MAX]) {
+  uint64_t random[2];
+  char mark[MARK];
+  const char *slash = strrchr(path, '/');
+  if (getrandom(random, sizeof random, 0) != sizeof random) {
+    // A kernel or sandbox without it. A name that was guessed is still refused: it must be new.
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    random[0] = (uint64_t)now.tv_nsec << 32 | (uint32_t)getpid(), random[1] = (uintptr_t)random;
+  }
+  mark_of(path, mark);
+  return snprintf(out, PATH_MAX, "%.*s%s%016llx%016llx.tmp", slash ? (int)(slash + 1 - path) : 0, path, mark,
+                  (unsigned long long)random[0], (unsigned long long)random[1]) < PATH_MAX;
+}
+
+static bool is_left_over(const char *name, const char *mark) {
+  size_t length = strlen(mark);
+  return !strncmp(name, mark, length) && strspn(name + length, "0123456789abcdef") == 32 &&
+         !strcmp(name + length + 32, ".tmp");
+}
+
+/// A writer that lives has it locked. Without locks nothing is taken away.
+static void take_away(int folder, const char *name) {
+  int fd = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (!kiln_fs_lock(fd, 0, 1)) kiln_fs_unlink(folder, name);
+  close(fd);
+}
+
+void kiln_output_clean(const char *path) {
+  char folder[PATH_MAX], mark[MARK];
+  folder_of(path, folder);
+  mark_of(path, mark);
+  DIR *all = opendir(folder);
+  for (struct dirent *e; all && (e = readdir(all));)
+    if (is_left_over(e->d_name, mark)) take_away(dirfd(all), e->d_name);
+  if (all) closedir(all);
+}
+
+// --------------------------------------------------------------------------------------- what is there
 
 /// Reads until `wanted` bytes or more are there: asking once more, only to be told that the file ends, would
 /// cost each hit a system call.
@@ -31,8 +100,7 @@ static size_t read_enough(int fd, uint8_t *bytes, size_t capacity, size_t wanted
 /// One byte more than expected is asked for, so that a longer file shows without asking for its size.
 static bool is_same(const char *path, const void *bytes, size_t size) {
   kiln_buffer old = {0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC |
-                          O_NONBLOCK); // a link as output is followed, a pipe does not hold us up
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
   size_t got = kiln_buffer_reserve(&old, size + 1) ? read_enough(fd, old.bytes, size + 1, size) : size + 1;
   kiln_fs_close(fd);
@@ -41,35 +109,57 @@ static bool is_same(const char *path, const void *bytes, size_t size) {
   return same;
 }
 
-static void folder_of(const char *path, char out[PATH_MAX]) {
-  const char *slash = strrchr(path, '/');
-  snprintf(out, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-}
-
-bool kiln_output_temporary(const char *path, long writer, char out[PATH_MAX]) {
+/// The descriptor of this process that writes what the link `path` leads to, which is `there`: /dev/stdout,
+/// /dev/fd/N. -1: none.
+static int own_descriptor(const char *path, const struct stat *there) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  kiln_check check = kiln_check_of(name, strlen(name));
-  char mark[24] = "";
-  if (writer) snprintf(mark, sizeof mark, ".%ld", writer);
-  return snprintf(out, PATH_MAX, "%.*s.kiln-%02x%02x%02x%02x%02x%02x%s.tmp", (int)(name - path), path,
-                  check.bytes[0], check.bytes[1], check.bytes[2], check.bytes[3], check.bytes[4],
-                  check.bytes[5], mark) < PATH_MAX;
+  int candidates[] = {STDOUT_FILENO, STDERR_FILENO, *name >= '0' && *name <= '9' ? atoi(name) : -1};
+  struct stat own;
+  for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
+    if (candidates[i] > 0 && !fstat(candidates[i], &own) && own.st_dev == there->st_dev &&
+        own.st_ino == there->st_ino && (fcntl(candidates[i], F_GETFL) & O_ACCMODE) != O_RDONLY)
+      return candidates[i];
+  return -1;
 }
 
-static kiln_status failed(kiln_error *err, const char *verb, const char *path, int e) {
-  return kiln_fail(err, kiln_status_of_errno(-e), "cannot %s %s: %s", verb, path, strerror(-e));
+typedef enum place { PLACE_FREE, PLACE_FILE, PLACE_THROUGH } place;
+
+/// What `path` is. `out_fd`: the own descriptor that it stands for, or -1.
+static place look(const char *path, int *out_fd) {
+  struct stat link, there;
+  *out_fd = -1;
+  if (lstat(path, &link)) return PLACE_FREE;
+  if (S_ISREG(link.st_mode)) return PLACE_FILE;
+  if (stat(path, &there)) return PLACE_FILE; // a link to nothing
+  if (!S_ISREG(there.st_mode)) return PLACE_THROUGH;
+  *out_fd = own_descriptor(path, &there);
+  return *out_fd >= 0 ? PLACE_THROUGH : PLACE_FILE;
 }
 
-static bool is_complete;
+// ----------------------------------------------------------------------------------------- writing
 
-void kiln_output_complete(bool complete) { is_complete = complete; }
+/// Writes without the signals that may come with it: an application has not asked for any.
+static int write_quietly(int fd, const void *bytes, size_t size) {
+  sigset_t ours, before;
+  sigemptyset(&ours);
+  sigaddset(&ours, SIGXFSZ);
+  sigaddset(&ours, SIGPIPE);
+  bool is_blocked = !pthread_sigmask(SIG_BLOCK, &ours, &before);
+  int e = kiln_fs_write(fd, bytes, size);
+  if (!is_blocked) return e;
+  int signal = e == -EFBIG ? SIGXFSZ : e == -EPIPE ? SIGPIPE : 0;
+  if (signal && !sigismember(&before, signal)) {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    sigtimedwait(&one, NULL, &(struct timespec){0});
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return e;
+}
 
 /// A journal may keep the name and lose what it names: the content goes to the disk before the name is made.
-static int write_and_settle(int fd, const void *bytes, size_t size) {
-  int e = kiln_fs_write(fd, bytes, size);
-  if (e) return e;
-  return is_complete ? kiln_fs_sync(fd) : kiln_fs_flush(fd);
-}
+static int settle(int fd) { return is_complete ? kiln_fs_sync(fd) : kiln_fs_flush(fd); }
 
 /// On request the name is on the disk, too, before we say that it is.
 static int settle_name(const char *path) {
@@ -82,113 +172,122 @@ static int settle_name(const char *path) {
   return e ? e : closed;
 }
 
-static bool lacks_nameless(int e) { return e == -EOPNOTSUPP || e == -EISDIR || e == -EINVAL || e == -ENOSYS; }
-
-/// Whether `path` is the open file: another writer may have renamed ours into place.
-static bool is_ours(int fd, const char *path) {
-  struct stat ours, there;
-  return !fstat(fd, &ours) && !stat(path, &there) && ours.st_dev == there.st_dev &&
-         ours.st_ino == there.st_ino;
+static int create_named(const char *path, char temporary[PATH_MAX]) {
+  int fd = -EEXIST;
+  for (unsigned i = 0; i < ATTEMPTS && fd == -EEXIST; i++) {
+    if (!name_temporary(path, temporary)) return -ENAMETOOLONG;
+    fd = kiln_fs_open(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  }
+  if (fd >= 0) (void)kiln_fs_lock(fd, 0, 1); // where there are no locks, nobody takes it away either
+  return fd;
 }
 
-/// Replaces an existing file. -EAGAIN: another writer of the same path was in between.
-static int replace(int fd, const char *path, const char *temporary) {
-  int e = kiln_fs_link_open(fd, AT_FDCWD, temporary);
-  if (e == -EEXIST) {
-    e = kiln_fs_unlink(AT_FDCWD, temporary);
-    return e && e != -ENOENT ? e : -EAGAIN;
+static bool lacks_nameless(int e) {
+  return e == -EOPNOTSUPP || e == -EISDIR || e == -EINVAL || e == -ENOSYS || e == -EXDEV || e == -EPERM ||
+         e == -ENOENT;
+}
+
+static int create(kiln_output *out) {
+  char folder[PATH_MAX];
+  folder_of(out->path, folder);
+  out->temporary[0] = 0;
+  int fd = kiln_stream_aside(open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666)); // the folder may be a link
+  if (fd < 0) fd = lacks_nameless(-errno) ? create_named(out->path, out->temporary) : -errno;
+  return fd;
+}
+
+kiln_status kiln_output_open(kiln_output *out, const char *path, kiln_error *err) {
+  int own;
+  out->path = path, out->fd = -1, out->temporary[0] = 0;
+  if (strlen(path) >= PATH_MAX)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "the path %.200s... is too long", path);
+  out->is_through = look(path, &own) == PLACE_THROUGH;
+  if (own >= 0) out->fd = fcntl(own, F_DUPFD_CLOEXEC, 3);
+  else if (out->is_through) out->fd = kiln_stream_aside(open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  else out->fd = create(out);
+  if (out->fd >= 0) return KILN_OK;
+  int e = out->is_through ? -errno : out->fd;
+  out->fd = -1;
+  return failed(err, out->is_through ? "write" : "create", path, e);
+}
+
+// ------------------------------------------------------------------------------------------- closing
+
+/// Gives what has no name one of its own, in order to replace what is at `path`.
+static int name_it(kiln_output *out) {
+  int e = -EEXIST;
+  (void)kiln_fs_lock(out->fd, 0, 1);
+  for (unsigned i = 0; i < ATTEMPTS && e == -EEXIST; i++) {
+    if (!name_temporary(out->path, out->temporary)) return -ENAMETOOLONG;
+    e = kiln_fs_link_open(out->fd, AT_FDCWD, out->temporary);
   }
-  if (e) return e;
-  e = kiln_fs_rename(AT_FDCWD, temporary, AT_FDCWD, path);
-  if (e == -ENOENT) return is_ours(fd, path) ? 0 : -EAGAIN;
-  if (e) kiln_fs_unlink(AT_FDCWD, temporary);
+  if (e) out->temporary[0] = 0;
   return e;
 }
 
-/// -ESTALE: another writer took our name away, and a file whose last name is gone never gets one again
-/// (ENOENT of linkat).
-static int publish(int fd, const char *path, const char *temporary) {
-  int e = -EAGAIN;
-  for (unsigned i = 0; i < ATTEMPTS && e == -EAGAIN; i++) {
-    e = kiln_fs_link_open(fd, AT_FDCWD, path);
-    if (e == -EEXIST) e = replace(fd, path, temporary);
+/// A file system or sandbox that makes nameless files and gives them no name: its bytes go into one with a
+/// name.
+static int copy_to_named(kiln_output *out) {
+  static const size_t piece = COPY;
+  size_t got = 0;
+  uint8_t *bytes = malloc(piece);
+  int fd = bytes ? create_named(out->path, out->temporary) : -ENOMEM;
+  int e = fd < 0 ? fd : lseek(out->fd, 0, SEEK_SET) < 0 ? -errno : 0;
+  while (!e && !(e = kiln_fs_read(out->fd, bytes, piece, &got)) && got) e = write_quietly(fd, bytes, got);
+  if (!e) e = settle(fd);
+  free(bytes);
+  if (fd < 0) return fd;
+  kiln_fs_close(out->fd);
+  out->fd = fd;
+  return e;
+}
+
+static int publish(kiln_output *out) {
+  int e = settle(out->fd);
+  bool is_named = out->temporary[0];
+  if (!e && !is_named) {
+    e = kiln_fs_link_open(out->fd, AT_FDCWD, out->path);
+    if (!e) return 0;
+    if (e == -EEXIST) e = name_it(out);
+    if (e && lacks_nameless(e)) e = copy_to_named(out);
   }
-  return e == -ENOENT && !access("/proc/self/fd", X_OK) ? -ESTALE : e;
+  if (!e) e = kiln_fs_rename(AT_FDCWD, out->temporary, AT_FDCWD, out->path);
+  if (e && out->temporary[0]) kiln_fs_unlink(AT_FDCWD, out->temporary);
+  if (!e) kiln_output_clean(out->path);
+  return e;
 }
 
-/// 0, -EOPNOTSUPP when the file system or sandbox cannot, -ESTALE to begin again, or another -errno. Leaves
-/// nothing behind.
-static int write_nameless(const char *path, const char *temporary, const void *bytes, size_t size) {
-  char folder[PATH_MAX];
-  folder_of(path, folder);
-  int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666); // the folder may be a link
-  if (fd < 0) return lacks_nameless(-errno) ? -EOPNOTSUPP : -errno;
-  int e = write_and_settle(fd, bytes, size);
-  if (!e) e = publish(fd, path, temporary);
-  if (e == -EXDEV || e == -EPERM || e == -ENOENT) e = -EOPNOTSUPP;
-  int closed = kiln_fs_close(fd);
-  return e ? e : closed;
-}
-
-/// Opens the file that writers of `path` have in common, when no other one is at it: what a dead one left in
-/// it goes. Else, or without locks, one of our own.
-static int open_named(const char *path, char temporary[PATH_MAX]) {
-  for (unsigned i = 0; i < ATTEMPTS; i++) {
-    int fd = kiln_fs_open(AT_FDCWD, temporary, O_WRONLY | O_CREAT, 0666);
-    if (fd < 0) return fd;
-    int e = kiln_fs_lock(fd, 0, 1);
-    if (!e && is_ours(fd, temporary)) {
-      if (!ftruncate(fd, 0)) return fd;
-      e = -errno;
-    }
-    kiln_fs_close(fd);
-    if (e) break;
-  }
-  return kiln_output_temporary(path, (long)getpid(), temporary)
-             ? kiln_fs_open(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666)
-             : -ENAMETOOLONG;
-}
-
-static kiln_status write_named(const char *path, char temporary[PATH_MAX], const void *bytes, size_t size,
-                               kiln_error *err) {
-  int fd = open_named(path, temporary);
-  if (fd < 0) return failed(err, "create", temporary, fd);
-  int e = write_and_settle(fd, bytes, size);
-  if (!e) e = kiln_fs_rename(AT_FDCWD, temporary, AT_FDCWD, path);
-  if (e) kiln_fs_unlink(AT_FDCWD, temporary);
-  int closed = kiln_fs_close(fd); // with the lock, which nobody else may have before the name is gone
+kiln_status kiln_output_close(kiln_output *out, kiln_status status, kiln_error *err) {
+  if (out->fd < 0) return status;
+  int e = 0;
+  if (status != KILN_OK && out->temporary[0]) kiln_fs_unlink(AT_FDCWD, out->temporary);
+  if (status == KILN_OK && !out->is_through) e = publish(out);
+  int closed = kiln_fs_close(out->fd); // with the lock, which nobody else may have before the name is gone
+  out->fd = -1;
+  if (status != KILN_OK) return status;
   if (!e) e = closed;
-  if (!e) e = settle_name(path);
-  return e ? failed(err, "write", path, e) : KILN_OK;
-}
-
-/// Pipes and devices are written as they are.
-static kiln_status write_through(const char *path, const void *bytes, size_t size, kiln_error *err) {
-  int fd = open(path, O_WRONLY | O_CLOEXEC);
-  int e = fd < 0 ? -errno : kiln_fs_write(fd, bytes, size), closed = fd < 0 ? 0 : kiln_fs_close(fd);
-  e = e ? e : closed;
-  return e ? failed(err, "write", path, e) : KILN_OK;
+  if (!e && !out->is_through) e = settle_name(out->path);
+  return e ? failed(err, "write", out->path, e) : KILN_OK;
 }
 
 kiln_status kiln_output_write(const char *path, const void *bytes, size_t size, kiln_error *err) {
-  char temporary[PATH_MAX];
-  struct stat st;
-  if (is_same(path, bytes, size)) return KILN_OK;
-  if (!kiln_output_temporary(path, 0, temporary))
-    return kiln_fail(err, KILN_STATUS_LIMIT, "the path %.200s... is too long", path);
-  if (!stat(path, &st) && !S_ISREG(st.st_mode)) return write_through(path, bytes, size, err);
-  int e = -ESTALE;
-  for (unsigned i = 0; i < ATTEMPTS && e == -ESTALE; i++) e = write_nameless(path, temporary, bytes, size);
-  if (e == -EOPNOTSUPP) return write_named(path, temporary, bytes, size, err);
-  if (!e) e = settle_name(path);
-  return e ? failed(err, "write", path, e) : KILN_OK;
+  kiln_output out;
+  int own;
+  if (look(path, &own) == PLACE_FILE && is_same(path, bytes, size)) return KILN_OK;
+  KILN_TRY(kiln_output_open(&out, path, err));
+  int e = write_quietly(out.fd, bytes, size);
+  kiln_status status = e ? failed(err, "write", path, e) : KILN_OK;
+  return kiln_output_close(&out, status, err);
 }
 
-void kiln_output_clean(const char *path) {
-  char temporary[PATH_MAX];
-  if (!kiln_output_temporary(path, 0, temporary)) return;
-  int fd = kiln_fs_open(AT_FDCWD, temporary, O_WRONLY, 0);
-  if (fd < 0) return;
-  if (kiln_fs_lock(fd, 0, 1) != -EAGAIN) kiln_fs_unlink(AT_FDCWD, temporary);
-  kiln_fs_close(fd);
+kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes, size_t size,
+                               kiln_error *err) {
+  int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, mode);
+  if (fd < 0) return failed(err, "create", path, fd);
+  int e = write_quietly(fd, bytes, size);
+  if (!e) e = kiln_fs_sync(fd);
+  int closed = kiln_fs_close(fd);
+  if (!e) e = closed;
+  if (e) kiln_fs_unlink(AT_FDCWD, path);
+  return e ? failed(err, "write", path, e) : KILN_OK;
 }

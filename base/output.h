@@ -1,31 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Files that a program makes for its user: whole or not at all, whoever dies when, and untouched when nothing
-// changed.
+// changed. All that Kiln writes for a user goes through here.
 #ifndef KILN_BASE_OUTPUT_H
 #define KILN_BASE_OUTPUT_H
 
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 
 /// Makes `path` hold exactly `bytes`. A file that does already keeps its time, so that what depends on it is
 /// not built again. Readers see the former content or the new one; after a loss of power, too, since the
 /// content is on its way through the disk before it gets a name. The new content has no name (O_TMPFILE)
-/// until it is complete; a former file is replaced by way of a name that is ours alone
-/// (kiln_output_temporary), which a writer that dies between two calls leaves behind for the next one to take
-/// away. Writers of one path at the same time do not disturb each other: the last one stays.
+/// until it is complete. A former file is replaced by way of a name beside it that nobody can guess and that
+/// must be new (O_EXCL, no link is followed); what a writer that died left of these, the next writer of the
+/// same path takes away. Writers of one path at the same time do not disturb each other: the last one stays.
+///
+/// What is no file (a device, a FIFO, or a link to one) is written as it is and never replaced, and so is a
+/// link to what one of this process's own descriptors writes, such as /dev/stdout. A link to anything else is
+/// replaced; what it leads to stays as it was.
+///
+/// A limit on the size of files (ulimit -f) and a reader that goes away are errors, not signals.
 kiln_status kiln_output_write(const char *path, const void *bytes, size_t size, kiln_error *err);
+
+/// The same for what does not lie in memory as a whole: open, write to `fd`, close.
+typedef struct kiln_output {
+  const char *path;         ///< borrowed
+  int fd;                   ///< above 2; -1: not open
+  bool is_through;          ///< written as it is: a device, or a descriptor that was open already
+  char temporary[PATH_MAX]; ///< the name that the new file has; "": none yet
+} kiln_output;
+kiln_status kiln_output_open(kiln_output *out, const char *path, kiln_error *err);
+/// Closes it. With `status` KILN_OK the file gets its name, else it goes; returns `status`, or what failed.
+kiln_status kiln_output_close(kiln_output *out, kiln_status status, kiln_error *err);
+
+/// Makes a file that must not be there yet, nor a link in its place: EXISTS. For keys.
+kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes, size_t size,
+                               kiln_error *err);
+
 /// Takes away what a writer of `path` that died may have left.
 void kiln_output_clean(const char *path);
 
 /// From now on content and name are on the disk when kiln_output_write returns: a file is there even when the
 /// power goes that moment. Costs some milliseconds a file. Process-wide.
 void kiln_output_complete(bool complete);
-
-/// The name beside `path`, ".kiln-HASH.tmp", of what is written for it. `writer`: with a number of the
-/// writer's (0: none). False when the path is too long.
-bool kiln_output_temporary(const char *path, long writer, char out[PATH_MAX]);
 
 #endif

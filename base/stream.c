@@ -2,6 +2,7 @@
 #include "base/stream.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 bool kiln_stream_write(int fd, const void *bytes, size_t size) {
@@ -23,4 +24,12 @@ size_t kiln_stream_read(int fd, void *bytes, size_t size) {
     got += (size_t)n;
   }
   return got;
+}
+
+int kiln_stream_aside(int fd) {
+  if (fd < 0 || fd > 2) return fd;
+  int other = fcntl(fd, F_DUPFD_CLOEXEC, 3), number = errno;
+  close(fd);
+  errno = number;
+  return other;
 }

@@ -12,5 +12,9 @@
 bool kiln_stream_write(int fd, const void *bytes, size_t size);
 /// How many of `size` bytes came before the end or an error (errno).
 size_t kiln_stream_read(int fd, void *bytes, size_t size);
+/// `fd`, or in place of one of the three standard descriptors another one for the same file: where these are
+/// closed, what the program prints must not end up in a file of ours. -1 stays, with errno; so it does when
+/// there is no other.
+int kiln_stream_aside(int fd);
 
 #endif

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/shape_record.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/output.h"
 #include "runtime/launch.h"
 
 enum { PROBES = 64 };
@@ -196,27 +193,6 @@ static void add_line(lines *l, const kiln_recorder *r, const uint8_t *block) {
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-// By way of a name of this process's own: readers see the former file or the new one.
-static kiln_status replace(const char *path, const kiln_buffer *text, kiln_error *err) {
-  char fresh[PATH_MAX];
-  size_t done = 0;
-  int length = snprintf(fresh, sizeof fresh, "%s.%ld.tmp", path, (long)getpid());
-  int fd = length < (int)sizeof fresh ? open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
-  bool good = fd >= 0;
-  while (good && done < text->size) {
-    ssize_t n = write(fd, text->bytes + done, text->size - done);
-    good = n > 0 || (n < 0 && errno == EINTR);
-    done += n > 0 ? (size_t)n : 0;
-  }
-  good = good && !rename(fresh, path);
-  int number = errno;
-  if (fd >= 0) close(fd);
-  if (fd >= 0 && !good) unlink(fresh);
-  return good ? KILN_OK
-              : kiln_fail(err, KILN_STATUS_IO, "%s: %s", path,
-                          length < (int)sizeof fresh ? strerror(number) : "the path is too long");
-}
-
 static kiln_status write_lines(const lines *l, unsigned lost, const char *path, kiln_error *err) {
   kiln_buffer text = {0};
   kiln_buffer_format(&text, "# kiln shapes: met without a tuned choice; for `kiln tune --record`\n");
@@ -225,7 +201,7 @@ static kiln_status write_lines(const lines *l, unsigned lost, const char *path, 
     if (!i || strcmp(l->all[i], l->all[i - 1])) kiln_buffer_format(&text, "%s", l->all[i]);
   kiln_status status = text.failed || l->failed
                            ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", path)
-                           : replace(path, &text, err);
+                           : kiln_output_write(path, text.bytes, text.size, err);
   kiln_buffer_deinit(&text);
   return status;
 }

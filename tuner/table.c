@@ -143,14 +143,15 @@ static int lock_folder(const char *path) {
   return fd;
 }
 
-// A file that is not there is an empty table.
+// A file that is not there is an empty table, and so is a device or a FIFO.
 static kiln_status add_file(const char *path, kiln_tuner_table *table, kiln_error *err) {
   struct stat about;
   size_t got = 0;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 && errno == ENOENT) return KILN_OK;
   if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", path, strerror(errno));
   int failed = kiln_fs_stat(fd, &about);
+  if (!failed && !S_ISREG(about.st_mode)) return close(fd), KILN_OK;
   char *text = failed || about.st_size > MOST_BYTES ? NULL : malloc((size_t)about.st_size + 1);
   if (text) failed = kiln_fs_read(fd, text, (size_t)about.st_size, &got);
   close(fd);

@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,7 +127,7 @@ static void sweep(int error) {
 }
 
 TEST(output, every_call_fails_once) {
-  static const int errors[] = {ENOSPC, EIO, EROFS, EACCES, EDQUOT, EPERM, EOPNOTSUPP};
+  static const int errors[] = {ENOSPC, EIO, EROFS, EACCES, EDQUOT, EPERM, EOPNOTSUPP, EXDEV, ENOENT};
   for (unsigned i = 0; i < sizeof errors / sizeof *errors; i++) sweep(errors[i]);
 }
 
@@ -142,17 +145,96 @@ TEST(output, short_writes_are_completed) {
   free(bytes);
 }
 
+static int die_at_rename(void *context, kiln_fs_call call, const char *name, size_t *size) {
+  (void)context, (void)name, (void)size;
+  if (call == KILN_FS_RENAME) _exit(9);
+  return 0;
+}
+
+static int no_links(void *context, kiln_fs_call call, const char *name, size_t *size) {
+  if (call == KILN_FS_LINK) return EPERM;
+  return die_at_rename(context, call, name, size);
+}
+
+static void die_while_writing(kiln_fs_hook *hook) {
+  int status;
+  pid_t child = fork();
+  if (!child) {
+    kiln_fs_install(hook, NULL);
+    put('x');
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+  CHECK_INT(WEXITSTATUS(status), 9);
+}
+
 TEST(output, what_a_dead_writer_left_is_taken_away) {
-  char stale[PATH_MAX];
-  CHECK(kiln_output_temporary(path(), 0, stale));
-  put('a');
-  kiln_test_write(stale, "half", 4);
-  put('b'); // has to go by that name
-  CHECK_INT(letter(), 'b');
-  CHECK_INT(files(), 1);
-  kiln_test_write(stale, "half", 4);
-  kiln_output_clean(path());
-  CHECK_INT(files(), 1);
+  kiln_fs_hook *const ways[] = {die_at_rename, no_links};
+  for (unsigned i = 0; i < 2; i++) {
+    put('a');
+    die_while_writing(ways[i]);
+    CHECK_INT(letter(), 'a');
+    CHECK_INT(files(), 2);
+    put('b');
+    CHECK_INT(letter(), 'b');
+    CHECK_INT(files(), 1);
+    die_while_writing(ways[i]);
+    CHECK_INT(files(), 2);
+    kiln_output_clean(path());
+    CHECK_INT(files(), 1);
+  }
+}
+
+// A name that an attacker might know beforehand: each one that is asked for is a link to a file of somebody
+// else by then. `refuse` makes links between files impossible, so that files get their names when they are
+// made.
+typedef struct planter {
+  const char *victim;
+  bool refuse;
+  unsigned planted;
+  char names[16][PATH_MAX];
+} planter;
+
+static int plant(void *context, kiln_fs_call call, const char *name, size_t *size) {
+  planter *p = context;
+  (void)size;
+  if (call == KILN_FS_LINK && p->refuse) return EPERM;
+  bool is_new = name && strstr(name, ".kiln-") && (call == KILN_FS_LINK || call == KILN_FS_OPEN);
+  if (is_new && p->planted < 3) {
+    CHECK(!symlink(p->victim, name));
+    snprintf(p->names[p->planted++], PATH_MAX, "%s", name);
+  }
+  return 0;
+}
+
+TEST(output, names_are_new_and_nobody_knows_them) {
+  for (unsigned refuse = 0; refuse < 2; refuse++) {
+    static planter p;
+    char victim[300];
+    p = (planter){.refuse = refuse};
+    snprintf(victim, sizeof victim, "%s/victim", kiln_test_folder());
+    kiln_test_write(victim, "mine", 4);
+    p.victim = victim;
+    put('a');
+    kiln_fs_install(plant, &p);
+    put('b');
+    kiln_fs_install(NULL, NULL);
+    CHECK_INT(letter(), 'b');
+    CHECK_INT(p.planted, 3);
+    char *text = kiln_test_read(victim, NULL);
+    CHECK_TEXT(text, "mine");
+    free(text);
+    for (unsigned i = 0; i < 3; i++) {
+      // Not its number, not the time, not one name for all: 128 bits that differ.
+      const char *mark = strrchr(p.names[i], '-') + 1, *other = strrchr(p.names[(i + 1) % 3], '-') + 1;
+      CHECK_INT(strspn(mark, "0123456789abcdef"), 32);
+      unsigned same = 0;
+      for (unsigned d = 0; d < 32; d++) same += mark[d] == other[d];
+      if (same > 16) FAIL("%s and %s have %u digits in common", mark, other, same);
+      unlink(p.names[i]);
+    }
+    unlink(victim);
+  }
 }
 
 /// Names like ours are the user's own.
@@ -221,6 +303,141 @@ TEST(output, writers_at_the_same_time_leave_one_of_theirs) {
   }
   letter();
   CHECK_INT(files(), 1);
+}
+
+// Runs `body` in a child, whose exit code it gives; a signal is 128 and its number.
+static int in_child(void (*body)(void)) {
+  int status;
+  path();
+  pid_t child = fork();
+  if (!child) {
+    body();
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static kiln_status put_status(const char *to, char fill) {
+  kiln_error err = {0};
+  char *bytes = content(fill);
+  kiln_status status = kiln_output_write(to, bytes, SIZE, &err);
+  free(bytes);
+  return status;
+}
+
+static int say_something(void *context, kiln_fs_call call, const char *name, size_t *size) {
+  (void)context, (void)call, (void)name, (void)size;
+  for (int fd = 0; fd < 3; fd++) (void)!write(fd, "this is no content", 18);
+  return 0;
+}
+
+static void write_with_closed_descriptors(void) {
+  for (int fd = 0; fd < 3; fd++) close(fd);
+  kiln_fs_install(say_something, NULL);
+  for (unsigned i = 0; i < 3; i++)
+    if (put_status(path(), (char)('c' + i)) != KILN_OK) _exit(1);
+}
+
+TEST(output, nothing_that_is_printed_lands_in_it) {
+  put('a');
+  CHECK_INT(in_child(write_with_closed_descriptors), 0);
+  CHECK_INT(letter(), 'e');
+}
+
+static void write_beyond_the_limit(void) {
+  setrlimit(RLIMIT_FSIZE, &(struct rlimit){SIZE / 2, SIZE / 2});
+  if (put_status(path(), 'n') != KILN_STATUS_NO_SPACE) _exit(1);
+  sigset_t pending;
+  if (sigpending(&pending) || sigismember(&pending, SIGXFSZ)) _exit(2);
+}
+
+TEST(output, a_limit_on_files_is_an_error) {
+  put('a');
+  CHECK_INT(in_child(write_beyond_the_limit), 0);
+  CHECK_INT(letter(), 'a');
+  CHECK_INT(files(), 1);
+}
+
+static void write_to_nobody(void) {
+  char fifo[300];
+  snprintf(fifo, sizeof fifo, "%s.fifo", path());
+  if (mkfifo(fifo, 0600)) _exit(1);
+  pid_t reader = fork();
+  if (!reader) _exit(open(fifo, O_RDONLY) < 0); // and goes
+  if (put_status(fifo, 'a') != KILN_STATUS_IO) _exit(2);
+  unlink(fifo);
+}
+
+TEST(output, a_reader_that_goes_is_an_error) { CHECK_INT(in_child(write_to_nobody), 0); }
+
+static void write_to_own(void) {
+  char to[300];
+  snprintf(to, sizeof to, "%s.own", path());
+  int fd = open(to, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (write(fd, "before ", 7) != 7 || dup2(fd, 1) != 1) _exit(1);
+  if (kiln_output_write("/dev/stdout", "within ", 7, NULL) != KILN_OK) _exit(2);
+  snprintf(to, sizeof to, "/dev/fd/%d", fd);
+  if (kiln_output_write(to, "within ", 7, NULL) != KILN_OK || write(1, "after", 5) != 5) _exit(3);
+}
+
+TEST(output, links_to_own_descriptors_are_these) {
+  struct stat st;
+  char name[300];
+  if (lstat("/dev/stdout", &st) || !S_ISLNK(st.st_mode)) SKIP("/dev/stdout is no link here");
+  CHECK_INT(in_child(write_to_own), 0);
+  snprintf(name, sizeof name, "%s.own", path());
+  char *text = kiln_test_read(name, NULL);
+  CHECK_TEXT(text, "before within within after");
+  free(text);
+  CHECK(!lstat("/dev/stdout", &st) && S_ISLNK(st.st_mode));
+}
+
+TEST(output, a_link_is_replaced_and_its_end_stays) {
+  char victim[300], *text;
+  struct stat st;
+  snprintf(victim, sizeof victim, "%s/victim", kiln_test_folder());
+  kiln_test_write(victim, "mine", 4);
+  CHECK(!symlink(victim, path()));
+  put('a');
+  CHECK_INT(letter(), 'a');
+  CHECK(!lstat(path(), &st) && S_ISREG(st.st_mode));
+  CHECK_TEXT(text = kiln_test_read(victim, NULL), "mine");
+  free(text);
+}
+
+// As root every device could be replaced by a file.
+TEST(output, devices_and_links_to_them_stay) {
+  struct stat st;
+  char device[300], link[300];
+  snprintf(device, sizeof device, "%s/null", kiln_test_folder());
+  snprintf(link, sizeof link, "%s/link", kiln_test_folder());
+  if (mknod(device, S_IFCHR | 0600, makedev(1, 3))) SKIP("no device can be made here: %s", strerror(errno));
+  int probe = open(device, O_WRONLY);
+  if (probe < 0) SKIP("a device of one's own cannot be opened here: %s", strerror(errno));
+  close(probe);
+  CHECK(!symlink(device, link));
+  CHECK_INT(put_status(device, 'a'), KILN_OK);
+  CHECK_INT(put_status(link, 'a'), KILN_OK);
+  CHECK(!lstat(device, &st) && S_ISCHR(st.st_mode));
+  CHECK(!lstat(link, &st) && S_ISLNK(st.st_mode));
+  CHECK_INT(files(), 2);
+}
+
+TEST(output, keys_are_new_files) {
+  kiln_error err;
+  struct stat st;
+  char victim[300], *text;
+  snprintf(victim, sizeof victim, "%s/victim", kiln_test_folder());
+  CHECK_OK(kiln_output_create(victim, 0600, "key", 3, &err), err);
+  CHECK(!stat(victim, &st));
+  CHECK_INT(st.st_mode & 0777, 0600);
+  CHECK_INT(kiln_output_create(victim, 0600, "other", 5, &err), KILN_STATUS_EXISTS);
+  CHECK_TEXT(text = kiln_test_read(victim, NULL), "key");
+  free(text);
+  CHECK(!symlink("nothing", path()));
+  CHECK_INT(kiln_output_create(path(), 0600, "other", 5, &err), KILN_STATUS_EXISTS);
+  CHECK(access("nothing", F_OK));
 }
 
 TEST(output, pipes_and_devices_stay_what_they_are) {

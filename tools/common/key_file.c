@@ -2,13 +2,12 @@
 #include "tools/common/key_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/fs.h"
+#include "base/output.h"
 #include "tools/common/cli.h"
 
 enum { MOST_BYTES = 4096 };
@@ -49,15 +48,6 @@ kiln_status key_file_public(const char *path, uint8_t out[KEY_FILE_PUBLIC], kiln
   return read_key(path, "kiln-public-key", out, KEY_FILE_PUBLIC, err);
 }
 
-static kiln_status write_new(const char *path, mode_t mode, const char *text, kiln_error *err) {
-  int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, mode);
-  int e = fd < 0 ? fd : kiln_fs_write(fd, text, strlen(text));
-  if (fd >= 0 && !e) e = kiln_fs_sync(fd);
-  int closed = fd < 0 ? 0 : kiln_fs_close(fd);
-  e = e ? e : closed;
-  return e ? kiln_fail(err, kiln_status_of_errno(-e), "%s: %s", path, strerror(-e)) : KILN_OK;
-}
-
 kiln_status key_file_make(const char *path, const char *name, kiln_error *err) {
   uint8_t public_key[KEY_FILE_PUBLIC], secret_key[KEY_FILE_SECRET];
   char digits[2 * KEY_FILE_SECRET + 1], text[sizeof digits + KEY_FILE_NAME + 32], public_path[4096];
@@ -72,11 +62,11 @@ kiln_status key_file_make(const char *path, const char *name, kiln_error *err) {
   crypto_sign_ed25519_keypair(public_key, secret_key);
   snprintf(text, sizeof text, "kiln-secret-key %s %s\n", name,
            sodium_bin2hex(digits, sizeof digits, secret_key, sizeof secret_key));
-  kiln_status status = write_new(path, 0600, text, err);
+  kiln_status status = kiln_output_create(path, 0600, text, strlen(text), err);
   snprintf(text, sizeof text, "kiln-public-key %s %s\n", name,
            sodium_bin2hex(digits, sizeof digits, public_key, sizeof public_key));
   snprintf(public_path, sizeof public_path, "%s.pub", path);
-  if (!status) status = write_new(public_path, 0644, text, err);
+  if (!status) status = kiln_output_create(public_path, 0644, text, strlen(text), err);
   sodium_memzero(secret_key, sizeof secret_key);
   return status;
 }

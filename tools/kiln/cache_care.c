@@ -206,20 +206,9 @@ int cache_command_export(int argc, char **argv) {
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};
   kiln_move_report report = {0};
-  char path[PATH_MAX];
-  kiln_status status = KILN_OK;
-  const char *name = tool.words.items[0];
-  if (!kiln_output_temporary(name, 0, path))
-    return cache_tool_end(&tool, cli_usage(&page, "the path is too long"));
-  int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (fd < 0) status = kiln_fail(&err, kiln_status_of_errno(-fd), "%s: %s", path, strerror(-fd));
-  else status = kiln_export(tool.store, fd, &report, &err);
-  int e = fd < 0 ? 0 : kiln_fs_sync(fd);
-  int closed = fd < 0 ? 0 : kiln_fs_close(fd);
-  e = e ? e : closed;
-  if (!status && !e) e = kiln_fs_rename(AT_FDCWD, path, AT_FDCWD, name);
-  if (!status && e) status = kiln_fail(&err, kiln_status_of_errno(-e), "%s: %s", name, strerror(-e));
-  if (status && fd >= 0) kiln_fs_unlink(AT_FDCWD, path);
+  kiln_output file;
+  kiln_status status = kiln_output_open(&file, tool.words.items[0], &err);
+  if (!status) status = kiln_output_close(&file, kiln_export(tool.store, file.fd, &report, &err), &err);
   return cache_tool_end(&tool, report_move(&tool, "exported", &report, status, &err));
 }
 
