@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plain.h"
+
 struct row {
   kiln_status status;
   const char *name, *text, *advice;
@@ -24,11 +26,20 @@ static const struct row *find(kiln_status status) {
   return &unknown;
 }
 
+// What a message quotes may come from a file or a server: it must not drive the terminal that shows it.
+static void show_controls(kiln_error *err) {
+  char raw[KILN_ERROR_TEXT];
+  if (kiln_is_plain(err->text)) return;
+  memcpy(raw, err->text, sizeof raw);
+  kiln_show_controls(raw, false, err->text, sizeof err->text);
+}
+
 static void set(kiln_error *err, kiln_status status, uint32_t operation, const char *format, va_list args) {
   if (!err) return;
   err->status = status;
   err->operation = operation;
   vsnprintf(err->text, sizeof err->text, format, args);
+  show_controls(err);
 }
 
 kiln_status kiln_fail(kiln_error *err, kiln_status status, const char *format, ...) {
@@ -58,6 +69,7 @@ kiln_status kiln_context(kiln_error *err, kiln_status status, const char *format
     if (used >= 0 && (size_t)used < sizeof err->text)
       snprintf(err->text + used, sizeof err->text - (size_t)used, ": %.*s", KILN_ERROR_TEXT - used, old);
     err->status = status;
+    show_controls(err);
   }
   return status;
 }

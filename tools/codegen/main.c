@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/program.h"
 #include "base/stream.h"
 #include "tools/codegen/request.h"
 
@@ -125,6 +126,7 @@ static int say_help(void) {
 }
 
 int main(int argc, char **argv) {
+  kiln_program_begin();
   if (argc == 2 && !strncmp(argv[1], assembler_option, sizeof assembler_option - 1))
     setting.assembler_fd = atoi(argv[1] + sizeof assembler_option - 1);
   if (argc < 2 || setting.assembler_fd > 2) return serve();

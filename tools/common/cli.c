@@ -16,6 +16,7 @@
 
 #include "base/nearest.h"
 #include "base/output.h"
+#include "base/plain.h"
 #include "base/stream.h"
 
 void cli_list_add(cli_list *list, const char *text) {
@@ -225,8 +226,12 @@ int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what,
 
 int cli_report(kiln_status status, const kiln_error *err) {
   const char *advice = kiln_status_advice(status);
-  fprintf(stderr, "kiln: error: %s [KILN-E%04d]\n",
-          err && err->text[0] ? err->text : kiln_status_text(status), (int)status);
+  const char *text = err && err->text[0] ? err->text : kiln_status_text(status);
+  fprintf(stderr, "kiln: error: ");
+  // What follows a line end is indented: a text that is quoted cannot begin a line of its own.
+  for (size_t length; text[length = strcspn(text, "\n")]; text += length + 1)
+    fprintf(stderr, "%.*s\n    ", (int)length, text);
+  fprintf(stderr, "%s [KILN-E%04d]\n", text, (int)status);
   if (*advice) fprintf(stderr, "kiln: note: %s\n", advice);
   return status == KILN_STATUS_INTERNAL ? CLI_INTERNAL : CLI_FAILED;
 }
@@ -327,6 +332,18 @@ int cli_open_program(const char *name, char *out, size_t capacity) {
   return fd;
 }
 
+const char *cli_name(const char *name) {
+  static char *kept[8]; // owned
+  static unsigned next;
+  if (kiln_is_plain(name)) return name;
+  size_t room = 4 * strlen(name) + 1;
+  char **shown = &kept[next++ % 8], *bigger = realloc(*shown, room);
+  if (!bigger) return "?";
+  *shown = bigger;
+  kiln_show_controls(name, true, bigger, room);
+  return bigger;
+}
+
 unsigned cli_utf8(const char *s, uint32_t *out_code) {
   static const struct {
     uint8_t mask, lead, size;
@@ -353,7 +370,7 @@ void cli_json_text(kiln_buffer *out, const char *text) {
     unsigned size = cli_utf8(text, &code);
     if (!size) kiln_buffer_format(out, "\\ufffd");
     else if (code == '"' || code == '\\') kiln_buffer_format(out, "\\%c", *text);
-    else if (code < 0x20) kiln_buffer_format(out, "\\u%04x", code);
+    else if (kiln_control_size(text, size)) kiln_buffer_format(out, "\\u%04x", code);
     else kiln_buffer_bytes(out, text, size);
     text += size ? size : 1;
   }

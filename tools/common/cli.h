@@ -86,6 +86,10 @@ bool cli_find_program(const char *name, char *out, size_t capacity);
 /// Opens it for reading; -1 when it is in neither place. One system call fewer than finding it first.
 int cli_open_program(const char *name, char *out, size_t capacity);
 
+/// A name from a file as it can stand in a line of a terminal: control characters, line ends too, as \x1b.
+/// `name` itself where it has none, else good until seven others were asked for. Not for several threads.
+const char *cli_name(const char *name);
+
 /// Bytes of the UTF-8 character at `s` and its number; 0 bytes when it is none. `s` ends in a NUL.
 unsigned cli_utf8(const char *s, uint32_t *out_code);
 /// Appends `text` as a JSON string with quotes; what is not UTF-8 becomes U+FFFD.

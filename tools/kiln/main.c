@@ -9,6 +9,7 @@
 
 #include "base/nearest.h"
 #include "base/output.h"
+#include "base/program.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/cache_environment.h"
 #include "tools/kiln/commands.h"
@@ -73,6 +74,7 @@ static int hand_over(char **argv) {
 }
 
 int main(int argc, char **argv) {
+  kiln_program_begin();
   mallopt(M_TOP_PAD, 1 << 20); // one growth of the heap instead of many, and no shrinking: a hit is a handful
                                // of system calls
   mallopt(M_TRIM_THRESHOLD, 64 << 20);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/program.h"
 #include "compiler/options.h"
 #include "tools/common/worker_client.h"
 #include "tools/kiln/ir_difference.h"
@@ -209,7 +210,8 @@ static void show(crew *c) {
     const plan_job *job = &c->p->jobs[i];
     if (job->since_ns && (!oldest || job->since_ns < oldest->since_ns)) oldest = job;
   }
-  fprintf(stderr, "\r\033[K[%zu/%zu]", c->done, c->p->job_count);
+  kiln_program_clear_line();
+  fprintf(stderr, "[%zu/%zu]", c->done, c->p->job_count);
   if (oldest)
     fprintf(stderr, " %.60s (%.0f s)", plan_job_title(c->p, oldest, title, sizeof title),
             (double)(now - oldest->since_ns) / 1e9);
@@ -229,7 +231,7 @@ static void *watch(void *context) {
     pthread_cond_timedwait(&c->changed, &c->lock, &until);
   }
   pthread_mutex_unlock(&c->lock);
-  fputs("\r\033[K", stderr);
+  kiln_program_clear_line();
   return NULL;
 }
 

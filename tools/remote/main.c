@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/program.h"
 #include "cache/remote/board.h"
 #include "cache/remote/server.h"
 
@@ -96,6 +97,7 @@ static void print_check(void *context, const char *url, bool good, const char *t
 }
 
 int main(int argc, char **argv) {
+  kiln_program_begin();
   request asked = {0};
   kiln_remote_server *server;
   kiln_error err = {0};

@@ -36,8 +36,8 @@ static void print_code(diff_sums *sums, const char *sign, const view_kernel *k, 
   json_code(&sums->out, c);
   kiln_buffer_format(&sums->out, "}");
   if (!sums->json)
-    printf("%s %s  %s config %u variant %u (%u bytes)\n", sign, k->name, c->target, c->entry.config,
-           c->entry.variant, c->blob.raw);
+    printf("%s %s  %s config %u variant %u (%u bytes)\n", sign, cli_name(k->name), cli_name(c->target),
+           c->entry.config, c->entry.variant, c->blob.raw);
 }
 
 static void diff_codes(const view_kernel *a, const view_kernel *b, diff_sums *sums) {
@@ -64,8 +64,8 @@ static void diff_codes(const view_kernel *a, const view_kernel *b, diff_sums *su
       if (!sums->json)
         printf("! %s  %s config %u variant %u: %u -> %u bytes, %u -> %u registers, %u -> %u spilled, %u -> "
                "%u shared\n",
-               a->name, x->target, x->entry.config, x->entry.variant, x->blob.raw, y->blob.raw,
-               x->info.registers, y->info.registers, x->info.spill_bytes, y->info.spill_bytes,
+               cli_name(a->name), cli_name(x->target), x->entry.config, x->entry.variant, x->blob.raw,
+               y->blob.raw, x->info.registers, y->info.registers, x->info.spill_bytes, y->info.spill_bytes,
                x->info.shared_bytes, y->info.shared_bytes);
     }
   }
@@ -85,7 +85,7 @@ static void diff_kernels(const bundle_view *a, const bundle_view *b, diff_sums *
                          (unsigned long long)kiln_interface_abi(&x->interface),
                          (unsigned long long)kiln_interface_abi(&y->interface));
       if (!sums->json)
-        printf("! %s: interface, abi %016llx -> %016llx\n", x->name,
+        printf("! %s: interface, abi %016llx -> %016llx\n", cli_name(x->name),
                (unsigned long long)kiln_interface_abi(&x->interface),
                (unsigned long long)kiln_interface_abi(&y->interface));
     }
@@ -105,7 +105,7 @@ static void diff_notes(const bundle_view *a, const bundle_view *b, diff_sums *su
       json_member(&sums->out, false, "first", left);
       json_member(&sums->out, false, "second", right);
       kiln_buffer_format(&sums->out, "}");
-      if (!sums->json) printf("! note %s: %s -> %s\n", key, left, right);
+      if (!sums->json) printf("! note %s: %s -> %s\n", cli_name(key), cli_name(left), cli_name(right));
     }
     i += order <= 0;
     j += order >= 0;

@@ -27,10 +27,10 @@ static kiln_status explain_kernel(kiln_device *d, const char *name, bool all, ki
   kiln_report *report;
   kiln_candidate c;
   KILN_TRY(kiln_explain(d, name, &report, err));
-  printf("%s\n", kiln_report_text(report));
+  printf("%s\n", cli_name(kiln_report_text(report)));
   for (size_t i = 0; all && kiln_report_at(report, i, &c) == KILN_OK; i++)
-    printf("  %-24s %-30s '%s'  %s%s%s\n", c.target, c.config, c.variant, rank_text(c.rank),
-           *c.rule ? ": " : "", c.rule);
+    printf("  %-24s %-30s '%s'  %s%s%s\n", cli_name(c.target), cli_name(c.config), cli_name(c.variant),
+           rank_text(c.rank), *c.rule ? ": " : "", c.rule);
   kiln_report_free(report);
   return KILN_OK;
 }
@@ -192,7 +192,7 @@ static kiln_status print_code(const bundle_view *v, const view_code *c, kiln_err
                                                                                             cuobjdump, NULL};
   kiln_bytes bytes;
   KILN_TRY(kiln_bundle_load(v->bundle, c->entry.blob, &bytes, err));
-  printf("// %s config %u variant %u\n", c->target, c->entry.config, c->entry.variant);
+  printf("// %s config %u variant %u\n", cli_name(c->target), c->entry.config, c->entry.variant);
   kiln_status status = KILN_OK;
   if (c->info.format == KILN_FORMAT_PTX) fwrite(bytes.bytes, 1, bytes.size, stdout);
   else status = run_over(c->info.format == KILN_FORMAT_CUBIN ? nvidia : llvm, &bytes, err);

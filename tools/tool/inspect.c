@@ -35,7 +35,7 @@ typedef struct inspect_settings {
 static void print_param(const kiln_param_record *p) {
   static const char *const accesses[] = {"", " in", " out", " inout", " accum"};
   const char *scalar = kiln_scalars[p->scalar].spelling;
-  printf("    %s: %s%s%s", p->name,
+  printf("    %s: %s%s%s", cli_name(p->name),
          p->view_rank      ? "view "
          : p->pointer == 2 ? "**"
          : p->pointer      ? "*"
@@ -53,12 +53,12 @@ static void print_interface(const bundle_view *v, const kiln_interface *in) {
   const char **names = KILN_NEW_ARRAY(v->arena, const char *, in->param_count + 1);
   char text[400];
   for (uint32_t i = 0; i < in->param_count; i++) names[i] = in->params[i].name;
-  printf("  symbol %s, abi %016llx, block of %u bytes\n", in->symbol, (ull)kiln_interface_abi(in),
+  printf("  symbol %s, abi %016llx, block of %u bytes\n", cli_name(in->symbol), (ull)kiln_interface_abi(in),
          in->block_bytes);
   for (uint32_t i = 0; i < in->param_count; i++) print_param(&in->params[i]);
   for (uint32_t c = 0; c < in->config_count; c++) {
     const kiln_config_record *config = &in->configs[c];
-    printf("  config %u: %s  grid ", c, config->text);
+    printf("  config %u: %s  grid ", c, cli_name(config->text));
     if (!config->grid[0].size && !config->grid[1].size && !config->grid[2].size) {
       printf("given by the caller\n");
       continue;
@@ -78,15 +78,24 @@ static void print_interface(const bundle_view *v, const kiln_interface *in) {
     printf("\n");
   }
   for (uint32_t i = 0; i < in->variant_count; i++)
-    printf("  variant %u: %s\n", i, *in->variants[i].text ? in->variants[i].text : "generic");
+    printf("  variant %u: %s\n", i, *in->variants[i].text ? cli_name(in->variants[i].text) : "generic");
+}
+
+// What follows a line end is indented, so that no line of a note looks like one of ours.
+static void print_note(const view_note *note) {
+  const char *text = note->value;
+  printf("note %s: ", cli_name(note->key));
+  for (size_t length; text[length = strcspn(text, "\n")]; text += length + 1)
+    printf("%.*s\n    ", (int)length, text);
+  printf("%s\n", text);
 }
 
 static void print_code(const view_code *c) {
   printf("  %-24s %-5s config %u variant %u  %u -> %u bytes  %u threads, %u registers, %u spilled, %u shared "
          " %s\n",
-         c->target, kiln_format_name(c->info.format), c->entry.config, c->entry.variant, c->blob.raw,
-         c->blob.stored, c->info.block_threads, c->info.registers, c->info.spill_bytes, c->info.shared_bytes,
-         c->info.producer);
+         cli_name(c->target), kiln_format_name(c->info.format), c->entry.config, c->entry.variant,
+         c->blob.raw, c->blob.stored, c->info.block_threads, c->info.registers, c->info.spill_bytes,
+         c->info.shared_bytes, cli_name(c->info.producer));
 }
 
 static bool is_shown(const inspect_settings *s, const view_kernel *k) {
@@ -147,12 +156,12 @@ static int show_inspect(const bundle_view *v, void *context) {
   printf("signature: %s\n",
          kiln_le32(v->bundle->header + KILN_BH_SIZE + KILN_BG_KIND) ? "Ed25519 (see `kiln verify`)" : "none");
   if (*v->statement.name || v->statement.version)
-    printf("stated: name '%s', version %llu\n", v->statement.name, (ull)v->statement.version);
-  for (uint32_t i = 0; i < v->note_count; i++) printf("note %s: %s\n", v->notes[i].key, v->notes[i].value);
+    printf("stated: name '%s', version %llu\n", cli_name(v->statement.name), (ull)v->statement.version);
+  for (uint32_t i = 0; i < v->note_count; i++) print_note(&v->notes[i]);
   for (uint32_t i = 0; i < v->kernel_count; i++) {
     const view_kernel *k = &v->kernels[i];
     if (!is_shown(s, k)) continue;
-    printf("%s  (%u codes)\n", k->name, k->code_count);
+    printf("%s  (%u codes)\n", cli_name(k->name), k->code_count);
     if (!s->codes && !s->kernel) continue;
     print_interface(v, &k->interface);
     for (uint32_t c = 0; c < k->code_count; c++)
@@ -214,8 +223,8 @@ static void print_rows(const stat_row *rows, size_t count) {
   uint64_t raw = 0, stored = 0;
   printf("%-40s %8s %12s %12s %7s\n", "", "codes", "raw", "stored", "ratio");
   for (const stat_row *r = rows; r < rows + count; r++) {
-    printf("%-40s %8llu %12llu %12llu %6.1fx\n", r->name, (ull)r->codes, (ull)r->raw, (ull)r->stored,
-           r->stored ? (double)r->raw / (double)r->stored : 0.0);
+    printf("%-40s %8llu %12llu %12llu %6.1fx\n", cli_name(r->name), (ull)r->codes, (ull)r->raw,
+           (ull)r->stored, r->stored ? (double)r->raw / (double)r->stored : 0.0);
     raw += r->raw, stored += r->stored;
   }
   printf("%-40s %8s %12llu %12llu %6.1fx\n", "sum", "", (ull)raw, (ull)stored,

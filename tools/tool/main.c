@@ -7,6 +7,7 @@
 
 #include "base/env.h"
 #include "base/output.h"
+#include "base/program.h"
 #include "tools/tool/tool.h"
 
 typedef struct command {
@@ -28,6 +29,7 @@ static void print_help(FILE *out) {
 }
 
 int main(int argc, char **argv) {
+  kiln_program_begin();
   kiln_output_complete(kiln_env_is_yes(secure_getenv("KILN_CACHE_DURABLE")));
   static const char *const help[] = {"--help", "-h", "help", "tool-help"};
   for (size_t i = 0; argc >= 2 && i < sizeof help / sizeof *help; i++)

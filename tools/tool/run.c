@@ -98,8 +98,8 @@ static kiln_status set_values(run_state *r, const run_settings *s, kiln_error *e
 static void print_choice(const kiln_choice *c) {
   printf("config %s, variant '%s', target %s (rank %u), grid %u x %u x %u, %u threads, %u bytes shared, %u "
          "registers, %u bytes spilled\n",
-         c->config, c->variant, c->target, c->rank, c->grid[0], c->grid[1], c->grid[2], c->block_threads,
-         c->shared_bytes, c->registers, c->spill_bytes);
+         cli_name(c->config), cli_name(c->variant), cli_name(c->target), c->rank, c->grid[0], c->grid[1],
+         c->grid[2], c->block_threads, c->shared_bytes, c->registers, c->spill_bytes);
 }
 
 static void print_reason(const kiln_reason *r) {
@@ -205,7 +205,7 @@ static kiln_status print_value(run_state *r, const char *text, kiln_error *err) 
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': expected NAME[:COUNT], found '%s'", text,
                      text + length + 1);
   size_t count = run_value_count(v);
-  printf("%s =", v->param.name);
+  printf("%s =", cli_name(v->param.name));
   char element[RUN_VALUE_TEXT];
   for (size_t i = 0; i < count && i < wanted; i++) printf(" %s", run_value_text(v, i, element));
   printf(count > wanted ? " ... (%zu elements)\n" : "\n", count);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/program.h"
 #include "tools/common/cli.h"
 
 enum { PAUSE_NS = 100000000, MOST_COLUMNS = 120 };
@@ -17,11 +18,12 @@ void tune_watch_show(tune_watch *w, const char *format, ...) {
   va_start(list, format);
   vsnprintf(text + used, sizeof text - (size_t)used, format, list);
   va_end(list);
-  if (w->is_line) fprintf(stderr, "\r%.*s\033[K", MOST_COLUMNS, text);
+  if (w->is_line) kiln_program_clear_line();
+  if (w->is_line) fprintf(stderr, "%.*s", MOST_COLUMNS, text);
   else fprintf(stderr, "%s\n", text);
 }
 
 void tune_watch_end(tune_watch *w) {
-  if (w->title && w->is_line && w->shown_at_ns) fprintf(stderr, "\r\033[K");
+  if (w->title && w->is_line && w->shown_at_ns) kiln_program_clear_line();
   w->title = NULL;
 }

@@ -110,7 +110,7 @@ static void print_good(const bundle_view *v, bool trusted) {
     printf("%s\n", trusted ? "" : " (give --key to say whom you trust)");
   }
   if (v->statement.version || *v->statement.name)
-    printf("%s: name '%s', version %llu\n", b->name, v->statement.name,
+    printf("%s: name '%s', version %llu\n", b->name, cli_name(v->statement.name),
            (unsigned long long)v->statement.version);
   printf("%s: %u pages, %llu blobs: all as written\n", b->name, b->page_count,
          (unsigned long long)b->section_count[KILN_BUNDLE_BLOBS]);
