@@ -43,6 +43,8 @@ class Kiln:
         """The only kernel of the bundle with packed arguments and a grid."""
         self.lib.kiln_kernel_name.restype = C.c_char_p
         name, handle = self.lib.kiln_kernel_name(self.library, C.c_size_t(0)), C.c_void_p()
+        if name is None:
+            raise RuntimeError("the bundle has no kernel, or is damaged")
         self.must("kiln_kernel_get", self.device, name, None, C.byref(handle))
         grid, block = (C.c_uint32 * 3)(*grid), block + b"\0" * (-len(block) % 8)
         return lambda: self.must("kiln_launch_grid", handle, C.c_void_p(torch.cuda.current_stream().cuda_stream), grid, block, C.c_size_t(len(block)))

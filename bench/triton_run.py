@@ -40,6 +40,8 @@ class Kiln:
         self.must(self.lib.kiln_open_file(bundle.encode(), ctypes.byref(library), ctypes.byref(err)), err)
         self.must(self.lib.kiln_device_open(library, b"cuda:0", ctypes.byref(device), ctypes.byref(err)), err)
         name = self.lib.kiln_kernel_name(library, ctypes.c_size_t(0))
+        if name is None:
+            raise RuntimeError("the bundle has no kernel, or is damaged")
         self.must(self.lib.kiln_kernel_get(device, name, None, ctypes.byref(kernel), ctypes.byref(err)), err)
         self.must(self.lib.kiln_preload(kernel, ctypes.byref(err)), err)
         return kernel

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/record.h"
+#include "base/stream.h"
 #include "runtime/bundle_parts.h"
 
 typedef unsigned long long ull;
@@ -51,7 +52,7 @@ kiln_status kiln_bundle_copy(const kiln_bundle *b, uint64_t at, size_t size, voi
 // In a program that closes descriptors it does not know, the bundle's own must at least not be 0 to 2.
 static kiln_status take_file(kiln_bundle *b, const kiln_source *source, kiln_error *err) {
   struct stat st;
-  b->fd = source->path ? open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+  b->fd = source->path ? kiln_stream_aside(open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))
                        : fcntl(source->fd, F_DUPFD_CLOEXEC, 3);
   if (b->fd < 0 || fstat(b->fd, &st) < 0)
     return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", b->name, strerror(errno));

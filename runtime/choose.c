@@ -7,12 +7,13 @@
 
 static kiln_status decide(const kiln_kernel *k, const void *block, size_t size, kiln_launch_call *out,
                           kiln_error *err) {
-  if (size != k->interface.block_bytes) return kiln_refuse_size(k, size, err);
+  if (!k || size != k->interface.block_bytes || (!block && size)) return kiln_refuse_size(k, size, err);
   return kiln_decide(k, block, NULL, out, err);
 }
 
 kiln_status kiln_choose(kiln_kernel *k, const void *block, size_t size, kiln_choice *out, kiln_error *err) {
   kiln_launch_call call;
+  KILN_NEED(out, "result");
   memset(out, 0, sizeof *out);
   KILN_TRY(decide(k, block, size, &call, err));
   const kiln_code_info *info = &call.code->info;

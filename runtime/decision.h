@@ -39,15 +39,18 @@ static inline uint32_t kiln_code_variant(const kiln_kernel *k, const kiln_code *
   return (uint32_t)((size_t)(code - k->codes) % k->interface.variant_count);
 }
 
-/// Arguments to their places in a block. Copies of a constant size become single moves.
-static inline void kiln_pack(const kiln_kernel *k, const void *const *args, uint8_t *block) {
+/// Arguments to their places in a block. Copies of a constant size become single moves. False: one is NULL.
+static inline bool kiln_pack(const kiln_kernel *k, const void *const *args, uint8_t *block) {
   const kiln_slot *s = k->slots, *end_8 = s + k->slots_of_8, *end_4 = s + k->slots_to_4,
                   *end = s + k->interface.param_count;
   if (KILN_UNLIKELY(k->has_gaps)) memset(block, 0, k->interface.block_bytes);
   else if (s != end) memset(block + k->interface.block_bytes - 8, 0, 8);
+  for (uint32_t i = 0; i < k->interface.param_count; i++)
+    if (KILN_UNLIKELY(!args[i])) return false;
   for (; s < end_8; s++) memcpy(block + s->offset, args[s->param], 8);
   for (; s < end_4; s++) memcpy(block + s->offset, args[s->param], 4);
   for (; s < end; s++) memcpy(block + s->offset, args[s->param], s->size);
+  return true;
 }
 
 static inline int64_t kiln_expr_param(const kiln_prepared_expr *e, const uint8_t *block) {

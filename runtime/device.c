@@ -83,7 +83,10 @@ void kiln_device_drop(kiln_device *d) {
 static void drop_closed(void *device) { kiln_device_drop(device); }
 
 kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_device **out, kiln_error *err) {
+  KILN_NEED(out, "result");
   *out = NULL;
+  KILN_NEED(library, "library");
+  KILN_NEED(name, "name");
   if (atomic_load(&library->is_closed))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%.60s': the library is closed", name);
   size_t length = strcspn(name, ":");
@@ -122,9 +125,9 @@ void kiln_device_close(kiln_device *d) {
   kiln_closed_keep(d, sizeof *d + d->kernel_count * sizeof(kiln_kernel), drop_closed);
 }
 
-const char *kiln_device_target_name(const kiln_device *d) { return d->target.name; }
-const char *kiln_device_description(const kiln_device *d) { return d->description; }
-uint32_t kiln_device_units(const kiln_device *d) { return d->processors; }
+const char *kiln_device_target_name(const kiln_device *d) { return d ? d->target.name : NULL; }
+const char *kiln_device_description(const kiln_device *d) { return d ? d->description : NULL; }
+uint32_t kiln_device_units(const kiln_device *d) { return d ? d->processors : 0; }
 
 // -------------------------------------------------------------------------------------------- rank
 
@@ -168,30 +171,44 @@ unsigned kiln_device_rank(kiln_device *d, size_t index, uint32_t number, bool is
 // --------------------------------------------------------------------------------- memory, streams
 
 kiln_status kiln_stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
+  KILN_NEED(out, "result");
+  *out = NULL;
+  KILN_NEED(d, "device");
   return d->kind->stream_create(d, out, err);
 }
-void kiln_stream_destroy(kiln_device *d, kiln_stream stream) { d->kind->stream_destroy(d, stream); }
+void kiln_stream_destroy(kiln_device *d, kiln_stream stream) {
+  if (d) d->kind->stream_destroy(d, stream);
+}
 kiln_status kiln_sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
+  KILN_NEED(d, "device");
   return d->kind->sync(d, stream, err);
 }
 
 kiln_status kiln_alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
+  KILN_NEED(out, "result");
   *out = NULL;
+  KILN_NEED(d, "device");
   return d->kind->alloc(d, size ? size : 1, out, err);
 }
 
 void kiln_free(kiln_device *d, void *memory) {
-  if (memory) d->kind->release(d, memory);
+  if (d && memory) d->kind->release(d, memory);
 }
 
 kiln_status kiln_copy_in(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
+  KILN_NEED(d, "device");
+  KILN_NEED(!size || (to && from), "memory");
   return size ? d->kind->copy_in(d, to, from, size, err) : KILN_OK;
 }
 
 kiln_status kiln_copy_out(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
+  KILN_NEED(d, "device");
+  KILN_NEED(!size || (to && from), "memory");
   return size ? d->kind->copy_out(d, to, from, size, err) : KILN_OK;
 }
 
 kiln_status kiln_fill(kiln_device *d, void *memory, uint8_t byte, size_t size, kiln_error *err) {
+  KILN_NEED(d, "device");
+  KILN_NEED(!size || memory, "memory");
   return size ? d->kind->fill(d, memory, byte, size, err) : KILN_OK;
 }

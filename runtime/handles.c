@@ -6,6 +6,10 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kiln_fork_node *watched;
 
+kiln_status kiln_refuse_null(const char *function, const char *what, kiln_error *err) {
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: the %s is NULL", function, what);
+}
+
 // -------------------------------------------------------------------------------------------- fork
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }

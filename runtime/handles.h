@@ -7,6 +7,14 @@
 
 #include <stddef.h>
 
+#include "base/status.h"
+
+/// INVALID_ARGUMENT: "kiln_launch: the kernel is NULL".
+__attribute__((cold)) kiln_status kiln_refuse_null(const char *function, const char *what, kiln_error *err);
+/// At the begin of a public function.
+#define KILN_NEED(pointer, what) \
+  if (__builtin_expect(!(pointer), 0)) return kiln_refuse_null(__func__, what, err)
+
 /// Inside an object that a fork concerns.
 typedef struct kiln_fork_node {
   struct kiln_fork_node *next, **link; // guarded by the lock

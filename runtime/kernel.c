@@ -263,7 +263,10 @@ static kiln_status check_signature(const kiln_kernel *k, const kiln_signature *w
 
 kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signature *signature,
                             kiln_kernel **out, kiln_error *err) {
+  KILN_NEED(out, "result");
   *out = NULL;
+  KILN_NEED(d, "device");
+  KILN_NEED(name, "name");
   kiln_error mine;
   if (!err) err = &mine;
   kiln_kernel *found = NULL;
@@ -279,11 +282,11 @@ kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signatu
   return status;
 }
 
-size_t kiln_param_count(const kiln_kernel *k) { return k->interface.param_count; }
-size_t kiln_block_size(const kiln_kernel *k) { return k->interface.block_bytes; }
-uint64_t kiln_kernel_abi(const kiln_kernel *k) { return k->abi; }
-const char *kiln_kernel_returns(const kiln_kernel *k) { return k->interface.returns; }
-const char *kiln_kernel_backward(const kiln_kernel *k) { return k->interface.backward; }
+size_t kiln_param_count(const kiln_kernel *k) { return k ? k->interface.param_count : 0; }
+size_t kiln_block_size(const kiln_kernel *k) { return k ? k->interface.block_bytes : 0; }
+uint64_t kiln_kernel_abi(const kiln_kernel *k) { return k ? k->abi : 0; }
+const char *kiln_kernel_returns(const kiln_kernel *k) { return k ? k->interface.returns : NULL; }
+const char *kiln_kernel_backward(const kiln_kernel *k) { return k ? k->interface.backward : NULL; }
 
 // "*f32", "view bf16": static texts for every scalar and depth.
 #define TYPE_ROW(spelling) \
@@ -295,7 +298,9 @@ static const char *const type_texts[KILN_SCALAR_COUNT][4] = {
 };
 
 kiln_status kiln_param_at(const kiln_kernel *k, size_t index, kiln_param *out) {
+  if (!out) return KILN_STATUS_INVALID_ARGUMENT;
   memset(out, 0, sizeof *out);
+  if (!k) return KILN_STATUS_INVALID_ARGUMENT;
   if (index >= k->interface.param_count) return KILN_STATUS_NOT_FOUND;
   const kiln_param_record *p = &k->interface.params[index];
   *out = (kiln_param){p->name,      type_texts[p->scalar][p->view_rank ? 3 : p->pointer],

@@ -8,6 +8,14 @@
 //   kiln_kernel_get(device, "add", NULL, &add, &err);
 //   kiln_launch(add, stream, (const void *const[]){&x, &y, &z, &n}, 4, &err);
 //
+// Functions fail in one of two ways. Those that return a kiln_status say what came of it, write the reason to
+// `err`, and set what they give back to NULL or zeros first; NULL in place of a handle, a result or memory is
+// INVALID_ARGUMENT. The others return NULL or 0 where there is nothing to return: for a NULL handle, past the
+// end, or because the part of a bundle that is asked for is damaged. Indices of a bundle are checked when
+// they are first read, so a bundle that opened may still turn out to be damaged (KILN_CHECK_ALL looks at
+// once). Names in a bundle may have any bytes;
+// what an error text quotes has its control characters, but line ends and tabs, as \x1b.
+//
 // The library never prints, never ends the process, reads no environment and has no constructors. `err` may
 // be NULL everywhere. All functions may be called from any thread; an object may be closed only when no other
 // thread uses it.
@@ -117,8 +125,12 @@ KILN_API kiln_status kiln_open_memory(const void *bytes, size_t size, kiln_libra
 /// callbacks and their user pointers too) are in use until the last of its devices is closed as well.
 KILN_API void kiln_close(kiln_library *library);
 
-/// Names of kernels, in order of name within each bundle; NULL past the end. Borrowed from the library.
+/// Names of kernels, in order of name within each bundle. Borrowed from the library. Errors: NOT_FOUND (past
+/// the end), CORRUPT.
 KILN_API size_t kiln_kernel_count(const kiln_library *library);
+KILN_API kiln_status kiln_kernel_at(const kiln_library *library, size_t index, const char **out,
+                                    kiln_error *err);
+/// The same without the reason: NULL past the end and where the bundle is damaged.
 KILN_API const char *kiln_kernel_name(const kiln_library *library, size_t index);
 
 // ----------------------------------------------------------------------------------------- devices
@@ -202,7 +214,7 @@ KILN_API kiln_status kiln_launch_packed(kiln_kernel *kernel, kiln_stream stream,
                                         size_t size, kiln_error *err);
 
 /// The same with a grid of the caller's, for kernels whose source states none: Triton IR leaves it to the
-/// launcher. It replaces the kernel's own.
+/// launcher. It replaces the kernel's own; NULL: the kernel's own after all.
 KILN_API kiln_status kiln_launch_grid(kiln_kernel *kernel, kiln_stream stream, const uint32_t grid[3],
                                       const void *block, size_t size, kiln_error *err);
 
@@ -221,7 +233,8 @@ KILN_API kiln_status kiln_prepare(kiln_kernel *kernel, const void *const *args, 
 KILN_API kiln_status kiln_prepared_set(kiln_prepared *prepared, size_t index, const void *value,
                                        kiln_error *err);
 KILN_API kiln_status kiln_prepared_launch(kiln_prepared *prepared, kiln_stream stream, kiln_error *err);
-/// The bytes that the driver gets: parameters, then tensor maps at multiples of 64. Borrowed.
+/// The bytes that the driver gets: parameters, then tensor maps at multiples of 64. Borrowed. `out_size` may
+/// be NULL.
 KILN_API const void *kiln_prepared_block(const kiln_prepared *prepared, size_t *out_size);
 KILN_API void kiln_prepared_free(kiln_prepared *prepared);
 
@@ -267,7 +280,8 @@ KILN_API kiln_status kiln_choose_reason(kiln_kernel *kernel, const void *block, 
 /// call it between kiln_open and kiln_device_open, from one thread. Called again it names another file.
 KILN_API kiln_status kiln_record_shapes(kiln_library *library, const char *path, kiln_error *err);
 /// Writes what was noted to that file, whole or not at all, in place of what it held: one line a shape, as
-/// `kiln tune --record` takes them. May be called while kernels are launched.
+/// `kiln tune --record` takes them. A device or a FIFO is written as it is. May be called while kernels are
+/// launched.
 KILN_API kiln_status kiln_write_shapes(kiln_library *library, kiln_error *err);
 
 // ------------------------------------------------------------------------------------------ misses

@@ -16,6 +16,7 @@
 extern "C" {
 #endif
 
+/// NULL in place of an argument is INVALID_ARGUMENT; kiln_verify_trusted accepts nothing then.
 typedef struct kiln_verifier kiln_verifier;
 
 enum { KILN_PUBLIC_KEY_SIZE = 32 };

@@ -52,14 +52,16 @@ static __attribute__((noinline)) kiln_status launch_block(kiln_kernel *k, kiln_s
 kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *args, size_t arg_count,
                         kiln_error *err) {
   _Alignas(16) uint8_t block[KILN_MOST_BLOCK];
-  if (KILN_UNLIKELY(arg_count != k->interface.param_count)) return kiln_refuse_count(k, arg_count, err);
-  kiln_pack(k, args, block);
+  if (KILN_UNLIKELY(!k || arg_count != k->interface.param_count || (!args && arg_count) ||
+                    !kiln_pack(k, args, block)))
+    return kiln_refuse_count(k, arg_count, err);
   return launch_block(k, stream, NULL, block, err);
 }
 
 static kiln_status launch_packed(kiln_kernel *k, kiln_stream stream, const uint32_t *grid, const void *block,
                                  size_t size, kiln_error *err) {
-  if (KILN_UNLIKELY(size != k->interface.block_bytes)) return kiln_refuse_size(k, size, err);
+  if (KILN_UNLIKELY(!k || size != k->interface.block_bytes || (!block && size)))
+    return kiln_refuse_size(k, size, err);
   return launch_block(k, stream, grid, block, err);
 }
 

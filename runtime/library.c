@@ -68,6 +68,7 @@ static kiln_status check_source(const kiln_source *s, size_t number, kiln_error 
 
 kiln_status kiln_open(const kiln_open_options *given, kiln_library **out, kiln_error *err) {
   kiln_open_options taken, *options = &taken;
+  KILN_NEED(out, "result");
   *out = NULL;
   KILN_TRY(take_options(given, options, err));
   for (size_t i = 0; i < options->source_count; i++) KILN_TRY(check_source(&options->sources[i], i, err));
@@ -102,16 +103,16 @@ static kiln_status open_one(kiln_source source, kiln_library **out, kiln_error *
 }
 
 kiln_status kiln_open_file(const char *path, kiln_library **out, kiln_error *err) {
+  KILN_NEED(out, "result");
   *out = NULL;
-  if (!path) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "kiln_open_file needs a path, found NULL");
+  KILN_NEED(path, "path");
   return open_one((kiln_source){.path = path}, out, err);
 }
 
 kiln_status kiln_open_memory(const void *bytes, size_t size, kiln_library **out, kiln_error *err) {
+  KILN_NEED(out, "result");
   *out = NULL;
-  if (!bytes)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                     "kiln_open_memory needs bytes, found NULL with a size of %zu", size);
+  KILN_NEED(bytes, "memory");
   return open_one((kiln_source){.bytes = bytes, .size = size}, out, err);
 }
 
@@ -121,22 +122,30 @@ void kiln_close(kiln_library *l) {
 
 size_t kiln_kernel_count(const kiln_library *l) {
   size_t count = 0;
-  if (atomic_load(&l->is_closed)) return 0;
+  if (!l || atomic_load(&l->is_closed)) return 0;
   for (size_t i = 0; i < l->bundle_count; i++) count += l->bundles[i]->section_count[KILN_BUNDLE_KERNELS];
   return count;
 }
 
-const char *kiln_kernel_name(const kiln_library *l, size_t index) {
-  if (atomic_load(&l->is_closed)) return NULL;
-  for (size_t i = 0; i < l->bundle_count; i++) {
+kiln_status kiln_kernel_at(const kiln_library *l, size_t index, const char **out, kiln_error *err) {
+  KILN_NEED(out, "result");
+  *out = NULL;
+  KILN_NEED(l, "library");
+  size_t count = kiln_kernel_count(l), at = index;
+  for (size_t i = 0; index < count; i++) {
     kiln_bundle *b = l->bundles[i];
-    if (index >= b->section_count[KILN_BUNDLE_NAMES]) {
-      index -= b->section_count[KILN_BUNDLE_NAMES];
+    if (at >= b->section_count[KILN_BUNDLE_NAMES]) {
+      at -= b->section_count[KILN_BUNDLE_NAMES];
       continue;
     }
     kiln_kernel_entry kernel;
-    if (kiln_bundle_named_at(b, (uint32_t)index, &kernel, NULL) != KILN_OK) return NULL;
-    return kiln_bundle_text(b, kernel.name, NULL);
+    KILN_TRY(kiln_bundle_named_at(b, (uint32_t)at, &kernel, err));
+    return (*out = kiln_bundle_text(b, kernel.name, err)) ? KILN_OK : KILN_STATUS_CORRUPT;
   }
-  return NULL;
+  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kernel %zu of %zu", index, count);
+}
+
+const char *kiln_kernel_name(const kiln_library *l, size_t index) {
+  const char *name;
+  return kiln_kernel_at(l, index, &name, NULL) == KILN_OK ? name : NULL;
 }

@@ -75,6 +75,7 @@ kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {
 }
 
 kiln_status kiln_preload(kiln_kernel *k, kiln_error *err) {
+  KILN_NEED(k, "kernel");
   KILN_TRY(kiln_device_check(k->device, err));
   for (uint32_t i = 0; i < k->interface.config_count * k->interface.variant_count; i++)
     if (k->codes[i].is_present) KILN_TRY(kiln_code_load(k, &k->codes[i], err));

@@ -47,8 +47,10 @@ static uint32_t most_maps(const kiln_kernel *k) {
 
 KILN_COLD kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_count,
                                    const uint32_t *grid, kiln_prepared **out, kiln_error *err) {
+  KILN_NEED(out, "result");
   *out = NULL;
-  if (arg_count != k->interface.param_count) return kiln_refuse_count(k, arg_count, err);
+  if (!k || arg_count != k->interface.param_count || (!args && arg_count))
+    return kiln_refuse_count(k, arg_count, err);
   size_t block = kiln_maps_at(k->interface.block_bytes + 8 + 16) + KILN_MAP_ALIGNMENT +
                  (size_t)most_maps(k) * KILN_MAP_BYTES;
   size_t head = kiln_maps_at(sizeof(kiln_prepared));
@@ -59,8 +61,8 @@ KILN_COLD kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size
   p->block = (uint8_t *)p + head;
   if (grid) memcpy(p->given_grid, grid, sizeof p->given_grid);
   p->has_given_grid = grid != NULL;
-  kiln_pack(k, args, p->block);
-  kiln_status status = settle(p, NULL, err);
+  kiln_status status =
+      kiln_pack(k, args, p->block) ? settle(p, NULL, err) : kiln_refuse_count(k, arg_count, err);
   if (status != KILN_OK) {
     free(p);
     return status;
@@ -86,7 +88,9 @@ static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, cons
 }
 
 kiln_status kiln_prepared_set(kiln_prepared *p, size_t index, const void *value, kiln_error *err) {
+  KILN_NEED(p, "prepared launch");
   const kiln_kernel *k = p->kernel;
+  KILN_NEED(value, "value");
   if (KILN_UNLIKELY(index >= k->interface.param_count)) return kiln_refuse_index(k, index, err);
   const kiln_param_record *param = &k->interface.params[index];
   uint64_t address = 0;
@@ -98,6 +102,7 @@ kiln_status kiln_prepared_set(kiln_prepared *p, size_t index, const void *value,
 }
 
 kiln_status kiln_prepared_launch(kiln_prepared *p, kiln_stream stream, kiln_error *err) {
+  KILN_NEED(p, "prepared launch");
   if (KILN_UNLIKELY(p->is_empty)) return KILN_OK;
   kiln_launch_call call = p->call;
   call.stream = stream;
@@ -106,8 +111,8 @@ kiln_status kiln_prepared_launch(kiln_prepared *p, kiln_stream stream, kiln_erro
 }
 
 const void *kiln_prepared_block(const kiln_prepared *p, size_t *out_size) {
-  *out_size = p->call.size;
-  return p->block;
+  if (out_size) *out_size = p ? p->call.size : 0;
+  return p ? p->block : NULL;
 }
 
 KILN_COLD void kiln_prepared_free(kiln_prepared *p) {

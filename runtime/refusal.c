@@ -63,11 +63,13 @@ static kiln_status refuse_stride(const kiln_kernel *k, const kiln_fact *f, int64
   if (value < f->lo || value > f->hi)
     return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': stride %u of %s is promised to be %lld, but is %lld",
                      k->interface.name, axis, p->name, (long long)f->lo, (long long)value);
-  return kiln_fail(
-      err, KILN_STATUS_LAUNCH,
-      "'%s': stride %u of %s is promised to be divisible by %lld (%u bytes), but is %lld (%lld bytes)",
-      k->interface.name, axis, p->name, (long long)f->div, p->rows, (long long)value,
-      (long long)value * kiln_scalars[p->scalar].bytes);
+  char bytes[40] = "";
+  long long all;
+  if (!__builtin_mul_overflow(value, kiln_scalars[p->scalar].bytes, &all))
+    snprintf(bytes, sizeof bytes, " (%lld bytes)", all);
+  return kiln_fail(err, KILN_STATUS_LAUNCH,
+                   "'%s': stride %u of %s is promised to be divisible by %lld (%u bytes), but is %lld%s",
+                   k->interface.name, axis, p->name, (long long)f->div, p->rows, (long long)value, bytes);
 }
 
 kiln_status kiln_refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t value, kiln_error *err) {
@@ -121,13 +123,19 @@ kiln_status kiln_refuse_programs(const kiln_kernel *k, const uint32_t *grid, kil
 }
 
 kiln_status kiln_refuse_count(const kiln_kernel *k, size_t count, kiln_error *err) {
+  if (!k) return kiln_refuse_null("launch", "kernel", err);
   KILN_TRY(kiln_device_check(k->device, err));
+  if (count == k->interface.param_count)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': an argument, or all of them, is NULL",
+                     k->interface.name);
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given",
                    k->interface.name, k->interface.param_count, count);
 }
 
 kiln_status kiln_refuse_size(const kiln_kernel *k, size_t size, kiln_error *err) {
+  if (!k) return kiln_refuse_null("launch", "kernel", err);
   KILN_TRY(kiln_device_check(k->device, err));
+  if (size == k->interface.block_bytes) return kiln_refuse_null(k->interface.name, "block", err);
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes a block of %u bytes, %zu were given",
                    k->interface.name, k->interface.block_bytes, size);
 }

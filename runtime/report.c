@@ -101,8 +101,8 @@ static const char *absence(const kiln_device *d, const char *name, const char *b
   kiln_nearest near = kiln_nearest_to(name);
   size_t length = strlen(name), count = kiln_kernel_count(d->library);
   for (size_t i = 0; i < count; i++) {
-    const char *other = kiln_kernel_name(d->library, i); // NULL where the index is damaged
-    if (!other) continue;
+    const char *other = kiln_kernel_name(d->library, i);
+    if (!other) continue; // damaged: no name to suggest
     kiln_nearest_consider(&near, other);
     if (strncmp(other, name, length) || other[length] != '[') continue;
     near.best = other;
@@ -156,16 +156,21 @@ kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out
 }
 
 kiln_status kiln_explain(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
+  KILN_NEED(out, "result");
   *out = NULL;
+  KILN_NEED(d, "device");
+  KILN_NEED(name, "name");
   KILN_TRY(kiln_device_check(d, err));
   return kiln_report_make(d, name, out, err);
 }
 
-const char *kiln_report_text(const kiln_report *r) { return r->text; }
-size_t kiln_report_count(const kiln_report *r) { return r->count; }
+const char *kiln_report_text(const kiln_report *r) { return r ? r->text : NULL; }
+size_t kiln_report_count(const kiln_report *r) { return r ? r->count : 0; }
 
 kiln_status kiln_report_at(const kiln_report *r, size_t index, kiln_candidate *out) {
+  if (!out) return KILN_STATUS_INVALID_ARGUMENT;
   memset(out, 0, sizeof *out);
+  if (!r) return KILN_STATUS_INVALID_ARGUMENT;
   if (index >= r->count) return KILN_STATUS_NOT_FOUND;
   *out = r->items[index];
   return KILN_OK;
@@ -198,7 +203,9 @@ static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_
 }
 
 kiln_status kiln_device_preflight(kiln_device *d, kiln_preflight *out, kiln_error *err) {
+  KILN_NEED(out, "result");
   memset(out, 0, sizeof *out);
+  KILN_NEED(d, "device");
   KILN_TRY(kiln_device_check(d, err));
   for (size_t i = 0; i < d->library->bundle_count; i++) {
     kiln_bundle *b = d->library->bundles[i];

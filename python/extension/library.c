@@ -230,7 +230,10 @@ static PyObject *library_kernels(PyObject *self, void *Py_UNUSED(closure)) {
   size_t count = c->kernel_count(l->opened->handle);
   PyObject *list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list && i < count; i++) {
-    PyObject *name = kiln_text(c->kernel_name(l->opened->handle, i));
+    const char *text;
+    kiln_error err;
+    kiln_status status = c->kernel_at(l->opened->handle, i, &text, &err);
+    PyObject *name = status ? kiln_raise(status, &err) : kiln_text(text);
     if (!name) Py_CLEAR(list);
     else PyList_SetItem(list, (Py_ssize_t)i, name);
   }

@@ -35,9 +35,14 @@ static kiln_status fail(kiln_error *err, kiln_status status, const char *format,
   return status;
 }
 
+static kiln_status refuse_null(const char *function, kiln_error *err) {
+  return fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: an argument is NULL", function);
+}
+
 // -------------------------------------------------------------------------------------------- keys
 
 kiln_status kiln_verifier_create(kiln_verifier **out, kiln_error *err) {
+  if (!out) return refuse_null(__func__, err);
   kiln_verifier *v = *out = calloc(1, sizeof *v);
   if (!v) return fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   pthread_mutex_init(&v->lock, NULL);
@@ -52,6 +57,7 @@ void kiln_verifier_destroy(kiln_verifier *v) {
 }
 
 kiln_status kiln_verifier_add(kiln_verifier *v, const uint8_t key[KEY], kiln_error *err) {
+  if (!v || !key) return refuse_null(__func__, err);
   void *bigger = realloc(v->keys, (v->count + 1) * KEY);
   if (!bigger) return fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   v->keys = bigger;
@@ -67,6 +73,7 @@ static bool parse_hex(const char *digits, uint8_t *out) {
 
 kiln_status kiln_verifier_add_hex(kiln_verifier *v, const char *digits, kiln_error *err) {
   uint8_t key[KEY];
+  if (!v || !digits) return refuse_null(__func__, err);
   if (!parse_hex(digits, key))
     return fail(err, KILN_STATUS_INVALID_ARGUMENT, "a public key has %d hex digits, found '%.80s'", 2 * KEY,
                 digits);
@@ -86,6 +93,7 @@ static bool parse_text(char *text, uint8_t *out) {
 kiln_status kiln_verifier_add_file(kiln_verifier *v, const char *path, kiln_error *err) {
   char text[MOST_FILE + 1];
   uint8_t key[KEY];
+  if (!v || !path) return refuse_null(__func__, err);
   FILE *f = fopen(path, "rbe");
   if (!f)
     return fail(err, errno == ENOENT ? KILN_STATUS_NOT_FOUND : KILN_STATUS_IO, "%s: %s", path,
@@ -123,6 +131,7 @@ static bool is_trusted(const kiln_verifier *v, const uint8_t *key) {
 int kiln_verify_trusted(void *user, const kiln_verify_request *r) {
   kiln_verifier *v = user;
   uint8_t digest[DIGEST];
+  if (!v || !r || !r->index || !r->digest) return 0;
   if (r->signed_bytes) {
     if (!r->signature || !r->public_key) return refuse(v, r, "the bundle is not signed", NULL);
     if (!is_trusted(v, r->public_key))
@@ -139,7 +148,9 @@ int kiln_verify_trusted(void *user, const kiln_verify_request *r) {
 }
 
 void kiln_verifier_reason(kiln_verifier *v, char *out, size_t size) {
-  if (!size) return;
+  if (!out || !size) return;
+  *out = 0;
+  if (!v) return;
   pthread_mutex_lock(&v->lock);
   snprintf(out, size, "%s", v->reason);
   pthread_mutex_unlock(&v->lock);

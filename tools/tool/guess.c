@@ -38,12 +38,17 @@ name_guess guess_target(const bundle_view *view, const char *name) {
 kiln_status need_kernel(const kiln_library *library, const char *bundle, const char *name, kiln_error *err) {
   kiln_nearest n = kiln_nearest_to(name);
   const char *instance = NULL;
+  kiln_status damage = KILN_OK; // of a name: the kernel may be another
   for (size_t i = 0; i < kiln_kernel_count(library); i++) {
-    const char *there = kiln_kernel_name(library, i);
+    const char *there;
+    kiln_status status = kiln_kernel_at(library, i, &there, damage == KILN_OK ? err : NULL);
+    if (damage == KILN_OK) damage = status;
+    if (status != KILN_OK) continue;
     if (!strcmp(there, name)) return KILN_OK;
     if (!instance && is_instance_of(there, name)) instance = there;
     kiln_nearest_consider(&n, there);
   }
+  if (damage != KILN_OK) return damage;
   return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no kernel '%.200s'%s", bundle, name,
                    instance || n.best ? say(instance ? instance : n.best).text
                                       : " (`kiln inspect` lists its kernels)");
