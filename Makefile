@@ -3,6 +3,7 @@
 #
 # A folder is an archive, and a program links only what the rule of docs/architecture.md allows it: a wrong call does not link.
 
+comma := ,
 CONFIG  ?= release
 B       ?= build/$(CONFIG)
 PREFIX  ?= /usr/local
@@ -21,15 +22,23 @@ OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -fno-
 OPT_tsan    := -O1 -g -fsanitize=thread
 # The compiler checks its own invariants and every pass, whatever that costs (base/check.h, compiler/ir/pass.h).
 CHECKED := $(if $(filter release,$(CONFIG)),,-DKILN_CHECKED)
-# A sanitizer brings its own loader.
-STATIC := $(if $(filter asan tsan,$(CONFIG)),,-static)
+# A sanitizer brings its own loader. The relocations of `kiln` stand in one packed table: a hit pays for each page of them.
+STATIC := $(if $(filter asan tsan,$(CONFIG)),-pie,-static-pie -Wl,-z,pack-relative-relocs)
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+# Hardening, as distributions build what they ship; what the compiler does not know is left out. A sanitizer watches the same itself, and
+# its configurations stay without. Without optimisation there is nothing that _FORTIFY_SOURCE could see.
+HARDENED := $(filter release debug,$(CONFIG))
+probe = $(shell $(CC) -Werror -O2 $(1) -include stdio.h -c -x c /dev/null -o /dev/null >/dev/null 2>&1 && echo $(1))
+FORTIFY := $(if $(filter release,$(CONFIG)),$(or $(call probe,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3),$(call probe,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)))
+# Calls and returns that only go where they may: CET on x86-64, BTI and signed returns on aarch64.
+BRANCHES := $(or $(call probe,-fcf-protection=full),$(call probe,-mbranch-protection=standard))
+HARDEN  := $(if $(HARDENED),-fstack-protector-strong $(call probe,-fstack-clash-protection) $(BRANCHES) $(FORTIFY))
+HARDEN_LINK := $(if $(HARDENED),-Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now$(comma)-z$(comma)noexecstack)
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers -Werror
-CFLAGS  := -std=c11 -D_GNU_SOURCE -DKILN_VERSION='"$(VERSION)"' $(OPT_$(CONFIG)) $(CHECKED) $(WARN) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -ffp-contract=off -fmacro-prefix-map=$(CURDIR)/= -I. -I$(B)/gen -MMD -MP $(EXTRA_CFLAGS)
-LDFLAGS := $(OPT_$(CONFIG)) -Wl,--gc-sections -Wl,--build-id=sha1 $(EXTRA_LDFLAGS)
+CFLAGS  := -std=c11 -D_GNU_SOURCE -DKILN_VERSION='"$(VERSION)"' $(OPT_$(CONFIG)) $(CHECKED) $(HARDEN) $(WARN) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -ffp-contract=off -fmacro-prefix-map=$(CURDIR)/= -I. -I$(B)/gen -MMD -MP $(EXTRA_CFLAGS)
+LDFLAGS := $(OPT_$(CONFIG)) $(HARDEN_LINK) -Wl,--gc-sections -Wl,--build-id=sha1 $(EXTRA_LDFLAGS)
 
 .DEFAULT_GOAL := all
-comma := ,
 # `make V=1` prints the commands.
 say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
 Q := $(if $(V),,@)
@@ -126,7 +135,7 @@ $(B)/obj/%.c.o: %.c $(FLAGS)
 $(B)/obj/%.cpp.o: %.cpp $(FLAGS) $(LLVM)
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
-	$(Q)$(CXX) -std=c++17 $(OPT_$(CONFIG)) -Wall -Wextra -fPIC -fvisibility=hidden -fno-rtti -I. -isystem $(shell $(LLVM_CONFIG) --includedir) -MMD -MP -c $< -o $@
+	$(Q)$(CXX) -std=c++17 $(OPT_$(CONFIG)) $(HARDEN) -Wall -Wextra -fPIC -fvisibility=hidden -fno-rtti -I. -isystem $(shell $(LLVM_CONFIG) --includedir) -MMD -MP -c $< -o $@
 
 # ---------------------------------------------------------------------------------------------------------------- programs
 # What each may link is the table of docs/architecture.md.
@@ -162,27 +171,27 @@ $(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPI
 $(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen) tools/old_libc.c) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CXX) $(LDFLAGS) -static-libgcc -Wl,--as-needed $^ $(LLVM_LIBS) $(SODIUM) -o $@
+	$(Q)$(CXX) -pie $(LDFLAGS) -static-libgcc -Wl,--as-needed $^ $(LLVM_LIBS) $(SODIUM) -o $@
 $(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common) tools/old_libc.c) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a -l:libbz2.a -l:liblzma.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
+	$(Q)$(CC) -pie $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a -l:libbz2.a -l:liblzma.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
 $(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $(A_CACHE) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $^ -lcurl -lhiredis $(SODIUM) $(ZSTD) -lpthread -o $@
+	$(Q)$(CC) -pie $(LDFLAGS) $^ -lcurl -lhiredis $(SODIUM) $(ZSTD) -lpthread -o $@
 
 # Runs the kernel library against its references on any device; carried to machines that have one.
 $(B)/bin/kernel-check: $(call objects,$(call sources,tests/kernels)) $(A_RUNTIME) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
+	$(Q)$(CC) -pie $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
 
 # Runs random kernels against the interpreter on any device; carried too, with kiln-codegen beside it.
 $(B)/bin/generated-check: $(call objects,$(call sources,tests/generated tools/common)) $(call objects,$(call sources,tests/kernelgen)) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
+	$(Q)$(CC) -pie $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
 
 # Stands in for AMD's driver where an emulator is named (docs/emulation.md).
 EMULATED := $(B)/emulation/libamdhip64.so
@@ -361,6 +370,7 @@ install: all ## install programs, library, headers, pages, examples under PREFIX
 	install -m 644 tools/cmake/kilnConfig.cmake $(INTO)/lib/cmake/kiln
 	sed -e 's|@VERSION@|$(VERSION)|' tools/cmake/kilnConfigVersion.cmake.in > $(INTO)/lib/cmake/kiln/kilnConfigVersion.cmake
 	for n in kiln kiln-verify; do sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/$$n.pc.in > $(INTO)/lib/pkgconfig/$$n.pc || exit 1; done
+	chmod 644 $(addprefix $(INTO)/,include/kiln/kiln_verify.h include/kiln/base/status_code.h $(DISTINFO)/METADATA lib/cmake/kiln/kilnConfigVersion.cmake lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc)
 	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/lib")
 uninstall: ## remove what install put there, and the folders that it made
 	tools/install-folders.sh remove "$(DESTDIR)" "$(PREFIX)" $(MADE) \

@@ -4,6 +4,7 @@
 #   install-folders.sh remove DESTDIR PREFIX LIST PATTERN...  removes files and folders, then those in LIST that are empty
 #   install-folders.sh loader FOLDER [quiet]                  tells the loader of the libraries there; says so where it will not look
 set -eu
+umask 022 # what is installed is for everybody, whoever installs it
 
 make_folder() { # /PATH: with its parents, each noted that was not there
   [ ! -d "$destdir$1" ] || return 0

@@ -17,12 +17,24 @@ typedef struct maths_row maths_row;
 /// Yields the result for operands `v` (all of one shape), or NULL when the reader failed.
 typedef ir_value *maths_function(ttir_reader *r, const maths_row *row, ir_value **v);
 
+/// How a row's value is made: a function make_NAME each.
+#define MATHS_HOWS(X)                                                                             \
+  X(op)                                                                                           \
+  X(lib) X(rounded) X(exp) X(exp10) X(log) X(log10) X(powi) X(trunc) X(round) X(copysign) X(fdim) \
+      X(saturate) X(reciprocal) X(isnan) X(isinf) X(isfinite) X(signbit) X(bits) X(order)
+
+enum {
+#define HOW(name) HOW_##name,
+  MATHS_HOWS(HOW)
+#undef HOW
+};
+
+/// Without pointers: the table costs a program that does not read it no relocations.
 struct maths_row {
-  const char *name;
-  maths_function *make;
-  uint8_t count, code;
+  char name[20];
+  uint8_t how, count, code;
   uint16_t flags;
-  const char *text;
+  char text[18];
 };
 
 static bool failed(ttir_reader *r) {
@@ -206,8 +218,14 @@ static ir_value *make_order(ttir_reader *r, const maths_row *row, ir_value **v) 
   return failed(r) || !most ? NULL : kiln_mathlib_call(&r->b, row->text, arguments, 3);
 }
 
+static maths_function *const makes[] = {
+#define HOW(name) [HOW_##name] = make_##name,
+    MATHS_HOWS(HOW)
+#undef HOW
+};
+
 static const maths_row maths_rows[] = {
-#define MATHS(name, count, how, code, flags, text) {name, make_##how, count, IR_##code, flags, text},
+#define MATHS(name, count, how, code, flags, text) {name, HOW_##how, count, IR_##code, flags, text},
 #include "compiler/ttir/ttir_maths.def"
 #undef MATHS
 };
@@ -258,11 +276,11 @@ static void make(ttir_reader *r, const maths_row *row, ir_value **v, uint32_t co
       return;
     }
   }
-  bool number_first = row->make != make_order || (ir_type_class(v[0]->type) == KILN_CLASS_INT &&
-                                                  ir_type_class(v[1]->type) == KILN_CLASS_FLOAT);
+  bool number_first = row->how != HOW_order || (ir_type_class(v[0]->type) == KILN_CLASS_INT &&
+                                                ir_type_class(v[1]->type) == KILN_CLASS_FLOAT);
   if (!number_first) ttir_error(r, "%s: expected an integer and a float", row->name);
   if (r->failed) return;
-  ir_value *result = row->make(r, row, v);
+  ir_value *result = makes[row->how](r, row, v);
   if (failed(r)) return;
   if (result && result->type.scalar != stated.scalar && !stated.pointer &&
       ir_same_shape(result->type, stated))
