@@ -18,10 +18,11 @@ typedef struct maths_row maths_row;
 typedef ir_value *maths_function(ttir_reader *r, const maths_row *row, ir_value **v);
 
 /// How a row's value is made: a function make_NAME each.
-#define MATHS_HOWS(X)                                                                             \
-  X(op)                                                                                           \
-  X(lib) X(rounded) X(exp) X(exp10) X(log) X(log10) X(powi) X(trunc) X(round) X(copysign) X(fdim) \
-      X(saturate) X(reciprocal) X(isnan) X(isinf) X(isfinite) X(signbit) X(bits) X(order)
+#define MATHS_HOWS(X)                                                                                  \
+  X(op)                                                                                                \
+  X(lib)                                                                                               \
+  X(rounded) X(exp) X(exp10) X(log) X(log10) X(powi) X(trunc) X(round) X(copysign) X(fdim) X(saturate) \
+      X(reciprocal) X(isnan) X(isinf) X(isfinite) X(signbit) X(bits) X(order)
 
 enum {
 #define HOW(name) HOW_##name,
