@@ -18,16 +18,27 @@ typedef struct maths_row maths_row;
 typedef ir_value *maths_function(ttir_reader *r, const maths_row *row, ir_value **v);
 
 /// How a row's value is made: a function make_NAME each.
-#define MATHS_HOWS(X)                                                                                  \
-  X(op)                                                                                                \
-  X(lib)                                                                                               \
-  X(rounded) X(exp) X(exp10) X(log) X(log10) X(powi) X(trunc) X(round) X(copysign) X(fdim) X(saturate) \
-      X(reciprocal) X(isnan) X(isinf) X(isfinite) X(signbit) X(bits) X(order)
-
 enum {
-#define HOW(name) HOW_##name,
-  MATHS_HOWS(HOW)
-#undef HOW
+  HOW_op,
+  HOW_lib,
+  HOW_rounded,
+  HOW_exp,
+  HOW_exp10,
+  HOW_log,
+  HOW_log10,
+  HOW_powi,
+  HOW_trunc,
+  HOW_round,
+  HOW_copysign,
+  HOW_fdim,
+  HOW_saturate,
+  HOW_reciprocal,
+  HOW_isnan,
+  HOW_isinf,
+  HOW_isfinite,
+  HOW_signbit,
+  HOW_bits,
+  HOW_order
 };
 
 /// Without pointers: the table costs a program that does not read it no relocations.
@@ -220,9 +231,26 @@ static ir_value *make_order(ttir_reader *r, const maths_row *row, ir_value **v) 
 }
 
 static maths_function *const makes[] = {
-#define HOW(name) [HOW_##name] = make_##name,
-    MATHS_HOWS(HOW)
-#undef HOW
+    [HOW_op] = make_op,
+    [HOW_lib] = make_lib,
+    [HOW_rounded] = make_rounded,
+    [HOW_exp] = make_exp,
+    [HOW_exp10] = make_exp10,
+    [HOW_log] = make_log,
+    [HOW_log10] = make_log10,
+    [HOW_powi] = make_powi,
+    [HOW_trunc] = make_trunc,
+    [HOW_round] = make_round,
+    [HOW_copysign] = make_copysign,
+    [HOW_fdim] = make_fdim,
+    [HOW_saturate] = make_saturate,
+    [HOW_reciprocal] = make_reciprocal,
+    [HOW_isnan] = make_isnan,
+    [HOW_isinf] = make_isinf,
+    [HOW_isfinite] = make_isfinite,
+    [HOW_signbit] = make_signbit,
+    [HOW_bits] = make_bits,
+    [HOW_order] = make_order,
 };
 
 static const maths_row maths_rows[] = {
