@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 bool kiln_stream_write(int fd, const void *bytes, size_t size) {
@@ -32,4 +33,10 @@ int kiln_stream_aside(int fd) {
   close(fd);
   errno = number;
   return other;
+}
+
+kiln_status kiln_stream_need_names(const char *what, kiln_error *err) {
+  if (!access("/proc/self/fd", X_OK)) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_TOOL, "%s needs /proc, which is not mounted here: %s", what,
+                   strerror(errno));
 }

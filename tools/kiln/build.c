@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tools/kiln/commands.h"
+#include "tools/kiln/depfile.h"
 #include "tools/kiln/session.h"
 #include "tools/kiln/trace.h"
 #include "tools/kiln/tuning.h"
@@ -17,25 +18,31 @@ typedef struct build {
   bool json, keep_going;
 } build;
 
-static void escape_path(kiln_buffer *out, const char *path) {
-  for (; *path; path++) {
-    if (strchr(" #\\$", *path)) kiln_buffer_u8(out, *path == '$' ? '$' : '\\');
-    kiln_buffer_u8(out, (uint8_t)*path);
-  }
+/// The text of the dependency file. Before anything is built it says whether the names can be written.
+static kiln_status list_dependencies(const build *b, kiln_buffer *text, kiln_error *err) {
+  const cli_list *lists[] = {&b->s.words, &b->s.plan.tuned_files};
+  KILN_TRY(depfile_name(text, b->bundle.output, true, err));
+  kiln_buffer_u8(text, ':');
+  for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+    for (size_t i = 0; i < lists[l]->count; i++) {
+      kiln_buffer_u8(text, ' ');
+      KILN_TRY(depfile_name(text, lists[l]->items[i], false, err));
+    }
+  kiln_buffer_u8(text, '\n');
+  return KILN_OK;
 }
 
 static kiln_status write_depfile(const build *b, kiln_error *err) {
   kiln_buffer text = {0};
-  escape_path(&text, b->bundle.output);
-  kiln_buffer_u8(&text, ':');
-  const cli_list *lists[] = {&b->s.words, &b->s.plan.tuned_files};
-  for (size_t i = 0; i < lists[0]->count + lists[1]->count; i++) {
-    bool is_source = i < lists[0]->count;
-    kiln_buffer_u8(&text, ' ');
-    escape_path(&text, lists[!is_source]->items[is_source ? i : i - lists[0]->count]);
-  }
-  kiln_buffer_u8(&text, '\n');
-  kiln_status status = cli_write_file(b->depfile, text.bytes, text.size, err);
+  kiln_status status = list_dependencies(b, &text, err);
+  if (status == KILN_OK) status = cli_write_file(b->depfile, text.bytes, text.size, err);
+  kiln_buffer_deinit(&text);
+  return status;
+}
+
+static kiln_status check_depfile(const build *b, kiln_error *err) {
+  kiln_buffer text = {0};
+  kiln_status status = b->depfile ? list_dependencies(b, &text, err) : KILN_OK;
   kiln_buffer_deinit(&text);
   return status;
 }
@@ -114,6 +121,7 @@ static int make_bundle(build *b, uint64_t start) {
   int code;
   trace_phase(&b->timeline, "read, check and lower sources");
   kiln_status status = session_read(&b->s, "host", &err);
+  if (status == KILN_OK) status = check_depfile(b, &err);
   bool is_there = status == KILN_OK && may_reuse && session_reuse_build(&b->s, &b->bundle, &sums);
   if (status == KILN_OK && !is_there) status = session_lower(&b->s, &err);
   trace_phase(&b->timeline, "look up and compile");

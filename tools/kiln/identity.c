@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/stream.h"
 #include "tools/common/cli.h"
 
 static kiln_status take_identity(identity_tool *tool, kiln_cache *cache, kiln_error *err) {
@@ -33,6 +34,7 @@ kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache 
 
 kiln_status identity_self(kiln_digest *out, kiln_cache *cache, kiln_error *err) {
   kiln_file_mark mark;
+  KILN_TRY(kiln_stream_need_names("the identity of this program", err));
   int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "/proc/self/exe: %s", strerror(errno));
   kiln_status status = kiln_cache_file_digest(cache, fd, &mark, out, err);

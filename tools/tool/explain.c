@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/stream.h"
 #include "base/tuned.h"
 #include "tools/tool/bundle_view.h"
 #include "tools/tool/guess.h"
@@ -154,6 +155,7 @@ static bool nobody_reads(void) {
 static kiln_status run_over(char *const *const programs[], const kiln_bytes *bytes, kiln_error *err) {
   char *const *const *first = programs;
   char path[64];
+  KILN_TRY(kiln_stream_need_names("a disassembler", err));
   int fd = memfd_create("code", 0), wait_status = 0;
   if (fd < 0 || write(fd, bytes->bytes, bytes->size) != (ssize_t)bytes->size)
     return kiln_fail(err, kiln_status_of_errno(errno), "a memory file of %zu bytes: %s", bytes->size,

@@ -219,12 +219,16 @@ static kiln_status save_value(run_state *r, const char *text, kiln_error *err) {
   return cli_write_file(text + length + 1, v->bytes, v->size, err);
 }
 
+enum {
+  MOST_MORE = 1 << 20
+}; // what another file may have beyond the buffer, to be told by how much they differ
+
 static kiln_status compare_value(run_state *r, const char *text, double tolerance, kiln_error *err) {
   kiln_buffer expected = {0};
   size_t length = strcspn(text, "=");
   run_value *v;
   KILN_TRY(need_buffer(r, text, length, "NAME=FILE", &v, err));
-  kiln_status status = cli_read_file(text + length + 1, SIZE_MAX / 4, &expected, err);
+  kiln_status status = cli_read_file(text + length + 1, v->size + MOST_MORE, &expected, err);
   if (status == KILN_OK) status = run_value_compare(v, expected.bytes, expected.size, tolerance, err);
   kiln_buffer_deinit(&expected);
   return status;

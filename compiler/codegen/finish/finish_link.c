@@ -111,6 +111,7 @@ kiln_status kiln_finish_link(const kiln_backend *backend, bool debug, const uint
   for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++)
     for (const char *const *flag = lists[i]; flag && *flag && count + OUTPUT_ARGS < MOST_ARGS; flag++)
       args[count++] = *flag;
+  KILN_TRY(kiln_stream_need_names("linking an object", err));
   int in = memfd_create("kiln-object", MFD_CLOEXEC);
   if (in < 0) return fail_errno(err, "no memory file");
   snprintf(in_path, sizeof in_path, "/proc/self/fd/%d", in);

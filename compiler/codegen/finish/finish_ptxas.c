@@ -76,7 +76,7 @@ static bool knows(kiln_buffer *log, const char *arch) {
 kiln_status kiln_assemble_ptxas(const kiln_tool_file *tool, const char *arch, unsigned optimise, bool debug,
                                 const char *ptx, kiln_buffer *out, kiln_buffer *log, kiln_error *err) {
   int files[3] = {-1, -1, -1}, how = 0;
-  kiln_status status = KILN_OK;
+  kiln_status status = kiln_stream_need_names("ptxas", err);
   for (int i = 0; i < 3 && status == KILN_OK; i++) {
     int fd = memfd_create("kiln-ptxas", MFD_CLOEXEC);
     // Out of the way of the child's numbers.
