@@ -61,7 +61,8 @@ KILN_MUST_USE kiln_status kiln_import(kiln_store *store, int fd, kiln_move_repor
 /// Takes in the entries of another store.
 void kiln_merge(kiln_store *store, kiln_store *from, kiln_move_report *out);
 
-/// Adds a signature to every entry (or to `only`); 0 or the count of those that could not be signed.
+/// Adds a signature to every entry (or to `only`); 0 or the count of those that could not be signed. Under a
+/// policy that requires signatures, what nobody signed yet gets none.
 uint64_t kiln_sign_all(kiln_store *store, const kiln_digest *only, const uint8_t sign_key[64],
                        uint64_t *out_signed);
 

@@ -37,6 +37,8 @@ static kiln_status add_store(kiln_cache *c, const kiln_cache_config *config, con
   s->policy = config->policy;
   s->trusted = c->trusted;
   s->trusted_count = config->trusted_count;
+  s->signer = c->has_signer ? &c->signer : NULL;
+  s->vouched_only = config->vouched_only;
   kiln_status status = kiln_store_open(s, root, domain, config->space ? config->space : "default", err);
   if (!status) c->store_count++;
   else s->root[0] = 0;
@@ -55,9 +57,20 @@ static kiln_status add_stores(kiln_cache *c, const kiln_cache_config *config, ki
   return status;
 }
 
+/// Who signs believes his own signatures, unless the list says otherwise of his key.
+static void trust_own(kiln_cache *c, const kiln_cache_config *config) {
+  memcpy(c->sign_key, config->sign_key, sizeof c->sign_key);
+  memcpy(c->signer.public_key, config->sign_key + 32, sizeof c->signer.public_key); // libsodium's layout
+  strcpy(c->signer.name, "own");
+  strcpy(c->signer.domains, "*");
+  c->sign = c->has_signer = true;
+  for (uint32_t i = 0; i < config->trusted_count; i++)
+    c->has_signer &=
+        memcmp(config->trusted[i].public_key, c->signer.public_key, sizeof c->signer.public_key) != 0;
+}
+
 static kiln_status copy_trust(kiln_cache *c, const kiln_cache_config *config, kiln_error *err) {
-  if (config->sign_key) memcpy(c->sign_key, config->sign_key, sizeof c->sign_key);
-  c->sign = config->sign_key != NULL;
+  if (config->sign_key) trust_own(c, config);
   if (!config->trusted_count) return KILN_OK;
   c->trusted = calloc(config->trusted_count, sizeof *c->trusted);
   if (!c->trusted)
@@ -283,7 +296,10 @@ static bool get_here(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) 
   memset(out, 0, sizeof *out);
   out->outcome = KILN_OUTCOME_MISS_SKIPPED;
   if (c->config.no_read) return false;
-  if (c->memory && kiln_memory_get(c->memory, key, out)) return true;
+  if (c->memory && kiln_memory_get(c->memory, key, out)) {
+    if (out->vouched || !c->config.vouched_only) return true;
+    kiln_cache_entry_deinit(out);
+  }
   kiln_store *where = NULL;
   bool warned = false;
   kiln_outcome outcome =
@@ -387,6 +403,7 @@ static void remember(kiln_cache *c, const kiln_key *key, const kiln_cache_conten
   }
   kiln_entry_point(&view, blob->bytes, &entry);
   entry.held = blob;
+  entry.vouched = c->sign && !content->unvouched;
   kiln_memory_put(c->memory, &key->digest, &entry);
   kiln_blob_release(blob);
 }
@@ -402,7 +419,7 @@ kiln_status kiln_cache_put(kiln_cache *c, const kiln_key *key, const kiln_cache_
                      (unsigned long long)c->config.max_entry_bytes, (unsigned long long)total);
   }
   kiln_status status = kiln_entry_encode(key, content, c->domain, c->config.level ? c->config.level : 1,
-                                         c->sign ? c->sign_key : NULL, &encoded, err);
+                                         c->sign && !content->unvouched ? c->sign_key : NULL, &encoded, err);
   if (status) goto out;
   if (c->memory) remember(c, key, content, &encoded);
   if (!c->own) goto out;

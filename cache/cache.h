@@ -167,7 +167,9 @@ typedef struct kiln_cache_config {
   kiln_trust_policy policy;
   const kiln_trust_key *trusted; ///< borrowed until open returns
   uint32_t trusted_count;
-  const uint8_t *sign_key;    ///< 64 bytes Ed25519 secret key; entries put are signed; NULL: not
+  const uint8_t *sign_key; ///< 64 bytes Ed25519 secret key; entries put are signed; NULL: not
+  bool vouched_only; ///< entries that nobody vouches for (kiln_cache_entry.vouched) are a miss, whatever
+                     ///< the policy: for who signs what is made of them
   const char *remote_program; ///< kiln-remote; NULL or remote_url NULL: no remote level
   const char *remote_url;     ///< http://, https:// or redis://; several with spaces between
   uint32_t remote_ms;         ///< deadline of one look-up
@@ -201,6 +203,7 @@ typedef struct kiln_cache_content {
   uint64_t cost_ns; ///< what making it took: what a hit saves
   uint32_t flags;   ///< KILN_ENTRY_
   bool here_only;   ///< of put: not uploaded
+  bool unvouched;   ///< of put: made of parts that nobody vouches for, so it is not signed
   kiln_bytes name;  ///< of put: what people are shown of it; without bytes the symbol
 } kiln_cache_content;
 
@@ -211,7 +214,10 @@ typedef struct kiln_cache_entry {
   kiln_digest content_digest;
   kiln_outcome outcome; ///< how it was found, or why not
   int error_number;     ///< errno of MISS_UNREADABLE
-  void *held;           ///< owned reference; NULL after a miss
+  bool vouched; ///< signed by a trusted key that may sign for the domain, or by the cache's own key. Who
+                ///< signs something that is made of the entry passes on what this says. Known where the
+                ///< cache has keys: with a policy or a sign_key
+  void *held;   ///< owned reference; NULL after a miss
 } kiln_cache_entry;
 
 void kiln_cache_entry_deinit(kiln_cache_entry *entry);
@@ -231,7 +237,8 @@ void kiln_cache_get_many(kiln_cache *cache, const kiln_key *const *keys, size_t 
 
 /// Stores. The result is for information: KILN_OK also when another writer was first; otherwise the reason,
 /// which the counters have too. An entry under that key that is damaged, foreign or untrusted is replaced.
-/// The in-memory level gets it in any case.
+/// The in-memory level gets it in any case. A signature says: made here, of nothing or of parts that were
+/// vouched for. So what is made of other entries is `unvouched` unless each of these was vouched for.
 kiln_status kiln_cache_put(kiln_cache *cache, const kiln_key *key, const kiln_cache_content *content,
                            kiln_error *err);
 

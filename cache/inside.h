@@ -22,7 +22,8 @@ struct kiln_cache {
   kiln_remote *remote;     ///< NULL: none
   kiln_trust_key *trusted; ///< owned
   uint8_t sign_key[64];
-  bool sign;
+  kiln_trust_key signer; ///< the public half of sign_key, where the list of trusted keys says nothing of it
+  bool sign, has_signer;
   struct kiln_file_memory *files; ///< what kiln_cache_file_digest loaded; owned, guarded by stats_mutex
   uint32_t run;                   ///< in statistics: tells runs apart
   _Atomic uint64_t counts[KILN_OUTCOME_LIMIT];

@@ -220,21 +220,23 @@ static kiln_status expand(const kiln_entry_view *view, kiln_blob *file, kiln_cac
   return KILN_OK;
 }
 
-static kiln_status check_trust(const kiln_store *store, const kiln_entry_view *view,
-                               const kiln_cache_entry *entry, bool *warned, kiln_error *err) {
+/// The domain, and whether somebody vouches for the entry, as far as any keys are known.
+static kiln_status check_trust(const kiln_store *store, const kiln_entry_view *view, kiln_cache_entry *entry,
+                               bool *warned, kiln_error *err) {
   const kiln_bytes *domain = &view->labels[KILN_LABEL_DOMAIN];
   if (domain->size != strlen(store->domain) || memcmp(domain->bytes, store->domain, domain->size))
     return kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected domain %s, found %.*s", store->domain,
                      (int)(domain->size < 60 ? domain->size : 60), (const char *)domain->bytes);
-  if (store->policy == KILN_TRUST_OFF) return KILN_OK;
+  if (store->policy == KILN_TRUST_OFF && !store->signer && !store->vouched_only) return KILN_OK;
   kiln_status status = kiln_entry_verify(view, entry->fields.bytes, err);
   if (status) return status;
-  status = kiln_entry_trusted(view, store->domain, store->trusted, store->trusted_count, err);
-  if (status && store->policy == KILN_TRUST_WARN) {
-    if (warned) *warned = true;
-    return KILN_OK;
-  }
-  return status;
+  kiln_status listed = kiln_entry_trusted(view, store->domain, store->trusted, store->trusted_count, err);
+  entry->vouched =
+      listed == KILN_OK ||
+      (store->signer && kiln_entry_trusted(view, store->domain, store->signer, 1, NULL) == KILN_OK);
+  if (store->policy == KILN_TRUST_REQUIRE || (store->vouched_only && !entry->vouched)) return listed;
+  if (listed && store->policy == KILN_TRUST_WARN && warned) *warned = true;
+  return KILN_OK;
 }
 
 kiln_outcome kiln_store_accept(const kiln_store *store, kiln_blob *file, const kiln_digest *key,

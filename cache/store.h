@@ -40,6 +40,8 @@ typedef struct kiln_store {
   kiln_trust_policy policy;
   const kiln_trust_key *trusted; ///< borrowed from the cache
   uint32_t trusted_count;
+  const kiln_trust_key *signer; ///< borrowed from the cache: the key that it signs with; NULL: none
+  bool vouched_only;            ///< as kiln_cache_config says
 } kiln_store;
 
 /// True for names that may become part of a path: [a-z0-9_-]{1,40}.

@@ -177,6 +177,7 @@ int kiln_command_build(int argc, char **argv) {
   int code = cli_parse(&page, argc, argv, &b.s.words);
   if (code == -1) code = check_options(&page, &b, without);
   b.s.beside = !without;
+  b.s.sign = b.bundle.sign;
   if (code == -1) code = make_bundle(&b, start);
   session_deinit(&b.s);
   return code;

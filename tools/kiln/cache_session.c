@@ -85,7 +85,9 @@ static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
   return KILN_OK;
 }
 
-static kiln_status read_trust(kiln_cache_config *config, texts *t, kiln_error *err) {
+/// Who signs asks the list of trusted keys, too: whether what he makes is of parts that are trusted.
+static kiln_status read_trust(const cache_session_options *options, kiln_cache_config *config, texts *t,
+                              kiln_error *err) {
   static const char *const names[] = {
       [KILN_TRUST_OFF] = "off", [KILN_TRUST_WARN] = "warn", [KILN_TRUST_REQUIRE] = "require"};
   const char *policy = environment_get(ENV_KILN_TRUST), *key = environment_get(ENV_KILN_SIGN_KEY);
@@ -95,7 +97,9 @@ static kiln_status read_trust(kiln_cache_config *config, texts *t, kiln_error *e
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "KILN_TRUST: expected off, warn or require, found \"%.60s\"", policy);
   config->policy = (kiln_trust_policy)i;
-  if (config->policy != KILN_TRUST_OFF) {
+  config->vouched_only = options->sign != NULL;
+  if (!key) key = options->sign;
+  if (config->policy != KILN_TRUST_OFF || key) {
     const char *file = cache_session_trust_file(t->trust_file, sizeof t->trust_file);
     kiln_status status = file ? cache_trust_read(file, &t->trust, err) : KILN_OK;
     if (status) return status;
@@ -201,7 +205,7 @@ static kiln_status read_environment(const cache_session_options *options, kiln_c
   config->durable = environment_flag(ENV_KILN_CACHE_DURABLE, false);
   config->read_only = options->read_only || environment_flag(ENV_KILN_CACHE_READ_ONLY, false);
   config->no_stats = !environment_flag(ENV_KILN_CACHE_STATS, true);
-  if (!status) status = read_trust(config, t, err);
+  if (!status) status = read_trust(options, config, t, err);
   if (options->local) return status;
   if (!status) status = split(ENV_KILN_CACHE_LAYERS, ":", t->layers, config->layers, err);
   if (!status) status = split(ENV_KILN_CACHE_READ_DOMAINS, ",", t->domains, config->read_domains, err);

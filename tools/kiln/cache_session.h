@@ -11,6 +11,9 @@ typedef struct cache_session_options {
   bool read_only;     ///< whatever the environment says
   const char *fleet;  ///< redis://...: takes the place of the remote caches of the environment, with uploads
                       ///< and leases; NULL: none
+  const char *sign;   ///< secret key that will sign what is made of entries: only those that somebody vouches
+                      ///< for are read, and new ones are signed with it where the environment names no key;
+                      ///< NULL: nothing will be signed
   bool local; ///< without layers, higher domains and the remote side: for tools that look at one store
 } cache_session_options;
 

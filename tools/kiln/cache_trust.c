@@ -17,9 +17,11 @@ int cache_command_sign(int argc, char **argv) {
   const cli_option options[] = {
       CACHE_TOOL_OPTIONS(&tool),
       {"key", 'k', CLI_TEXT, &path, "FILE", "the secret key (default: KILN_SIGN_KEY)"}};
-  const cli_page page =
-      CLI_PAGE("kiln cache sign [--key=FILE] [KEY]",
-               "Adds a signature to every entry, or to the one named. Entries may have up to 16.", options);
+  const cli_page page = CLI_PAGE(
+      "kiln cache sign [--key=FILE] [KEY]",
+      "Adds a signature to every entry, or to the one named, whoever made it. With KILN_TRUST=require only "
+      "what is trusted\nalready gets one. Entries may have up to 16.",
+      options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 1);
   if (code != -1) return cache_tool_end(&tool, code);
   if (!path) return cache_tool_end(&tool, cli_usage(&page, "no secret key: give --key or set KILN_SIGN_KEY"));

@@ -127,9 +127,17 @@ static kiln_status asked_key(const session *s, const session_bundle *how, const 
 /// What tuning leaves out is said at each build.
 static bool may_skip_sources(const session *s) { return s->cache && !s->for_tuning; }
 
+/// Whether what is made of the plan's objects may be signed: each was just compiled, or somebody vouches for
+/// it.
+static bool is_vouched(const plan *p) {
+  for (size_t i = 0; i < p->job_count; i++)
+    if (p->jobs[i].state != JOB_COMPILED && !p->jobs[i].is_vouched) return false;
+  return true;
+}
+
 /// The entry: the fields of the bundle's key as a block, the count of objects, the digest of each one's key.
 static void keep_asked(session *s, const session_bundle *how, const identity_tool *tool,
-                       const kiln_key *bundle) {
+                       const kiln_key *bundle, bool vouched) {
   kiln_key key;
   kiln_buffer found = {0};
   if (!may_skip_sources(s) || s->plan.has_spoken || asked_key(s, how, tool, &key, NULL) != KILN_OK) return;
@@ -137,8 +145,10 @@ static void keep_asked(session *s, const session_bundle *how, const identity_too
   kiln_buffer_varint(&found, s->plan.job_count);
   for (size_t i = 0; i < s->plan.job_count; i++)
     kiln_buffer_bytes(&found, s->plan.jobs[i].key.digest.bytes, KILN_DIGEST_SIZE);
-  kiln_cache_content content = {
-      .payload = {found.bytes, found.size}, .cost_ns = s->plan.front_ns, .here_only = true};
+  kiln_cache_content content = {.payload = {found.bytes, found.size},
+                                .cost_ns = s->plan.front_ns,
+                                .here_only = true,
+                                .unvouched = !vouched};
   if (!found.failed) (void)kiln_cache_put(s->cache, &key, &content, NULL);
   kiln_buffer_deinit(&found);
   kiln_key_deinit(&key);
@@ -157,21 +167,23 @@ void finished_keep(session *s, const session_bundle *how, identity_tool *tool, c
   kiln_cache_content content = {.diagnostics = {notes.bytes, notes.size},
                                 .payload = {bundle->bytes, bundle->size},
                                 .cost_ns = cost,
-                                .here_only = true}; // no other machine asks for it
+                                .here_only = true, // no other machine asks for it
+                                .unvouched = !is_vouched(&s->plan)};
   (void)kiln_cache_put(s->cache, &key, &content, NULL);
-  keep_asked(s, how, tool, &key);
+  keep_asked(s, how, tool, &key, !content.unvouched);
   kiln_buffer_deinit(&notes);
   kiln_key_deinit(&key);
 }
 
 // --------------------------------------------------------------------------------------------- finding
 
-/// True when the cache has the bundle of this key, and it is written.
-static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *key) {
+/// True when the cache has the bundle of this key, and it is written. `out_vouched`: somebody vouches for it.
+static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *key, bool *out_vouched) {
   kiln_cache_entry entry;
   kiln_error err = {0};
   if (!kiln_cache_contains(s->cache, &key->digest) || !kiln_cache_get(s->cache, key, &entry)) return false;
   bool done = finished_deliver(how, entry.content.payload.bytes, entry.content.payload.size, &err) == KILN_OK;
+  *out_vouched = entry.vouched;
   if (done && !s->quiet && entry.content.diagnostics.size)
     fwrite(entry.content.diagnostics.bytes, 1, entry.content.diagnostics.size, stderr);
   kiln_cache_entry_deinit(&entry);
@@ -189,15 +201,16 @@ bool session_reuse_bundle(session *s, const session_bundle *how, work_sums *sums
   identity_tool tool;
   kiln_key key = {0};
   kiln_error err = {0};
+  bool vouched;
   memset(sums, 0, sizeof *sums);
   if (!open_writer(s, &tool)) return false;
-  bool found = bundle_key(s, how, &tool, &key, &err) == KILN_OK && deliver_kept(s, how, &key);
+  bool found = bundle_key(s, how, &tool, &key, &err) == KILN_OK && deliver_kept(s, how, &key, &vouched);
   for (size_t i = 0; found && i < s->plan.job_count; i++) {
     s->plan.jobs[i].state = JOB_HIT;
     kiln_cache_touch(s->cache, &s->plan.jobs[i].key.digest);
     sums->hits++;
   }
-  if (found) keep_asked(s, how, &tool, &key);
+  if (found) keep_asked(s, how, &tool, &key, vouched);
   kiln_key_deinit(&key);
   close(tool.fd);
   return found;
@@ -222,7 +235,8 @@ static bool deliver_asked(session *s, const session_bundle *how, const kiln_cach
   kiln_digest object;
   const uint8_t *digests;
   size_t count;
-  if (!read_asked(entry, &bundle, &digests, &count) || !deliver_kept(s, how, &bundle)) return false;
+  bool vouched;
+  if (!read_asked(entry, &bundle, &digests, &count) || !deliver_kept(s, how, &bundle, &vouched)) return false;
   for (sums->hits = 0; sums->hits < count; sums->hits++) {
     memcpy(object.bytes, digests + sums->hits * KILN_DIGEST_SIZE, sizeof object.bytes);
     kiln_cache_touch(s->cache, &object);

@@ -70,6 +70,7 @@ static kiln_status open_cache(session *s, kiln_error *err) {
   bool without = s->no_cache || s->plan.options.print_after; // a hit would have nothing to print
   cache_session_options options = {.folder = s->cache_folder,
                                    .fleet = s->fleet,
+                                   .sign = s->sign,
                                    .force = s->force,
                                    .local = without,
                                    .read_only = without};
@@ -83,7 +84,8 @@ static kiln_status open_cache(session *s, kiln_error *err) {
     fprintf(stderr, "kiln: note: the cache: nothing can be found in %s\n", why);
   const char *trust = environment_get(ENV_KILN_TRUST);
   // Who asks for signatures does not mean "or without".
-  if (status == KILN_OK || s->must_hit || s->fleet || (trust && !strcmp(trust, "require"))) return status;
+  if (status == KILN_OK || s->must_hit || s->fleet || s->sign || (trust && !strcmp(trust, "require")))
+    return status;
   fprintf(stderr, "kiln: note: going on without a cache: %s\n", err->text);
   err->status = KILN_OK;
   return KILN_OK;

@@ -17,6 +17,7 @@ typedef struct session {
   const char *key;   ///< --key
   bool beside;       ///< else the tables that lie beside the sources
   const char *fleet; ///< --fleet
+  const char *sign;  ///< --sign
   bool no_cache, force, must_hit, all_configs, quiet, assembler_given, for_tuning, tuned_strict;
 } session;
 
@@ -70,7 +71,13 @@ typedef struct session_bundle {
 #define SESSION_BUNDLE_OPTIONS(b)                                                                            \
   {"level", 0, CLI_COUNT, &(b)->level, "1..19", "zstd level of the bundle (3; 19 for a release)", 19},       \
       {"dictionary", 0, CLI_TEXT, &(b)->dictionary, "WHICH", "auto, none, small or large (auto)"},           \
-      {"sign", 0, CLI_TEXT, &(b)->sign, "KEY", "secret key of `kiln cache keygen`; the bundle is signed"}, { \
+      {"sign",                                                                                               \
+       0,                                                                                                    \
+       CLI_TEXT,                                                                                             \
+       &(b)->sign,                                                                                           \
+       "KEY",                                                                                                \
+       "secret key of `kiln cache keygen`: sign the bundle; objects that nobody signed are compiled again"}, \
+  {                                                                                                          \
     "max-size", 0, CLI_COUNT, &(b)->max_size, "BYTES",                                                       \
         "fail when the bundle would be larger; nothing is written"                                           \
   }

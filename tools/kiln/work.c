@@ -38,6 +38,7 @@ static void keep(kiln_buffer *to, const void *bytes, size_t size) {
 static void take_entry(plan_job *job, kiln_cache_entry *entry) {
   const kiln_cache_content *c = &entry->content;
   job->cost_ns = c->cost_ns;
+  job->is_vouched = entry->vouched;
   keep(&job->info, c->metadata.bytes, c->metadata.size);
   keep(&job->code, c->payload.bytes, c->payload.size);
   keep(&job->report, c->diagnostics.bytes, c->diagnostics.size);

@@ -43,6 +43,7 @@ static kiln_status build(const tune_settings *s, const char *target, const char 
   if (s->jobs > 0) words[n++] = "-j", words[n++] = jobs;
   if (s->cache_folder) words[n++] = "--cache-dir", words[n++] = s->cache_folder;
   if (s->key) words[n++] = "--key", words[n++] = s->key;
+  if (s->post) words[n++] = "--sign", words[n++] = s->sign_key; // what is posted is signed: of trusted parts
   if (only) words[n++] = "-k", words[n++] = only;
   for (size_t i = 0; i < s->kernels.count; i++) words[n++] = "-k", words[n++] = s->kernels.items[i];
   for (size_t i = 0; i < s->instances.count; i++) words[n++] = "-i", words[n++] = s->instances.items[i];
