@@ -176,8 +176,7 @@ int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char 
 
 int kiln_fs_mkdir(int folder, const char *path, mode_t mode) {
   int e = before(KILN_FS_MKDIR, path, NULL);
-  if (!e) e = result(mkdirat(folder, path, mode));
-  return e || !(mode & 022) ? e : result(fchmodat(folder, path, mode, 0));
+  return e ? e : result(mkdirat(folder, path, mode));
 }
 
 int kiln_fs_mkdir_all(const char *path, mode_t mode) {

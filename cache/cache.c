@@ -31,6 +31,7 @@ static kiln_status add_store(kiln_cache *c, const kiln_cache_config *config, con
   kiln_store *s = &c->stores[c->store_count];
   s->writable = writable;
   s->shared = config->shared;
+  s->world_writable = config->world_writable;
   s->durable = config->durable;
   s->max_entry_bytes = config->max_entry_bytes;
   s->recency_s = config->recency_s;

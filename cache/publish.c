@@ -19,7 +19,7 @@
 #include "base/fs.h"
 #include "cache/scan.h"
 
-static mode_t file_mode(const kiln_store *store) { return store->shared ? 0444 : 0400; }
+static mode_t file_mode(const kiln_store *store) { return kiln_store_mode(store, 0444); }
 
 static int write_and_sync(const kiln_store *store, int fd, const uint8_t *bytes, size_t size) {
   int e = kiln_fs_write(fd, bytes, size);
@@ -111,10 +111,10 @@ int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *b
   snprintf(shard, sizeof shard, "%.10s", name);
   e = write_once(store, shard, name, bytes, size, replace);
   if (e == -ENOENT) { // the shard's folder is missing, or all of the store was pulled away
-    e = kiln_fs_mkdir(store->fd, shard, store->shared ? 0777 : 0700);
+    e = kiln_fs_mkdir(store->fd, shard, kiln_store_mode(store, 0777));
     if (e == -ENOENT) {
       e = kiln_store_make_again(store);
-      if (!e) e = kiln_fs_mkdir(store->fd, shard, store->shared ? 0777 : 0700);
+      if (!e) e = kiln_fs_mkdir(store->fd, shard, kiln_store_mode(store, 0777));
     }
     if (!e || e == -EEXIST) e = write_once(store, shard, name, bytes, size, replace);
   }

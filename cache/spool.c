@@ -33,7 +33,7 @@ bool kiln_spool_find(kiln_store *store, const kiln_digest *key, char out[KILN_ST
 
 int kiln_spool_add(kiln_store *store, const kiln_digest *key) {
   char entry[KILN_STORE_NAME], name[KILN_STORE_NAME], folder[FOLDER];
-  mode_t mode = store->shared ? 0777 : 0700;
+  mode_t mode = kiln_store_mode(store, 0777);
   listing_name(1, key, name);
   struct stat st;
   if (!kiln_fs_stat_at(store->fd, name, &st)) return 0;

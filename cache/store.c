@@ -28,6 +28,40 @@ void kiln_store_entry_name(const kiln_digest *key, char out[KILN_STORE_NAME]) {
 
 // -------------------------------------------------------------------------------------- the folder
 
+static kiln_status refuse_everybody(const char *path, mode_t mode, kiln_error *err) {
+  return kiln_fail(
+      err, KILN_STATUS_DENIED,
+      "cache folder %s: expected no write permission for everybody, found mode %04o: anybody could plant "
+      "code (`chmod -R o-w`, or KILN_CACHE_WORLD_WRITABLE=1 where that is meant)",
+      path, (unsigned)mode & 07777);
+}
+
+/// A shared store is its group's. Everybody may write neither into its folders, nor into one of those that it
+/// is in, where he could put another in its place; there a sticky folder like /tmp is none of those.
+static kiln_status check_everybody(const kiln_store *store, kiln_error *err) {
+  static const char *const inside[] = {"", "/entries", "/staging", "/quarantine", "/spool"};
+  char path[KILN_STORE_PATH + KILN_STORE_NAME * 2 + 16];
+  size_t root = strlen(store->root), length;
+  struct stat st;
+  if (store->world_writable) return KILN_OK;
+  if (*store->root != '/' && !stat(".", &st) && (st.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH)
+    return refuse_everybody(".", st.st_mode, err);
+  snprintf(path, sizeof path, "%s/%s", store->root, store->folder);
+  length = strlen(path);
+  for (size_t i = 1; i < length; i++) { // the folders on the way, the root's own among them
+    if (path[i] != '/') continue;
+    path[i] = 0;
+    mode_t wrong = !stat(path, &st) ? st.st_mode & S_IWOTH : 0;
+    if (wrong && (i >= root || !(st.st_mode & S_ISVTX))) return refuse_everybody(path, st.st_mode, err);
+    path[i] = '/';
+  }
+  for (unsigned i = 0; i < sizeof inside / sizeof *inside; i++) {
+    strcpy(path + length, inside[i]);
+    if (!stat(path, &st) && st.st_mode & S_IWOTH) return refuse_everybody(path, st.st_mode, err);
+  }
+  return KILN_OK;
+}
+
 /// Whether what is in the opened folder can only come from whom the caller trusts.
 static kiln_status check_owner(kiln_store *store, int fd, kiln_error *err) {
   struct stat st;
@@ -36,7 +70,7 @@ static kiln_status check_owner(kiln_store *store, int fd, kiln_error *err) {
     return kiln_fail(err, kiln_status_of_errno(-e), "cache folder %s/%s: %s", store->root, store->folder,
                      strerror(-e));
   store->owner = st.st_uid;
-  if (store->shared) return KILN_OK;
+  if (store->shared) return check_everybody(store, err);
   uid_t self = geteuid(); // asked each time: a library cannot know whether its process changed it
   if (st.st_uid != self && (store->writable || st.st_uid != 0))
     return kiln_fail(err, KILN_STATUS_DENIED,
@@ -95,7 +129,7 @@ static int make_tag(const kiln_store *store) {
       "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Kiln. It may be deleted at any time.\n";
   char path[KILN_STORE_PATH + 16];
   snprintf(path, sizeof path, "%s/CACHEDIR.TAG", store->root);
-  int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, kiln_store_mode(store, 0644));
   struct stat st;
   if (fd == -EEXIST && !kiln_fs_stat_at(AT_FDCWD, path, &st) && S_ISREG(st.st_mode) && !st.st_size)
     fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY, 0); // its writer was killed in between
@@ -105,27 +139,58 @@ static int make_tag(const kiln_store *store) {
   return e ? e : closed;
 }
 
+/// The rights of something new in a folder of a shared store, by the folder's.
+static mode_t mode_below(const kiln_store *store, const struct stat *parent, mode_t most) {
+  mode_t mode = (parent->st_mode | S_IRWXU) & most;
+  bool same_group = parent->st_mode & S_ISGID || parent->st_gid == getegid();
+  if (!same_group) mode &= (mode_t)~S_IWGRP;
+  return store->world_writable ? mode : mode & (mode_t)~S_IWOTH;
+}
+
+mode_t kiln_store_mode(const kiln_store *store, mode_t most) {
+  struct stat st;
+  bool shared = store->shared && store->fd >= 0 && !kiln_fs_stat(store->fd, &st);
+  return shared ? mode_below(store, &st, most) : most & S_IRWXU;
+}
+
+/// Makes the store's folder and those that it is in.
+static int make_path(const kiln_store *store, const char *path) {
+  char part[KILN_STORE_PATH + KILN_STORE_NAME * 2], parent[sizeof part];
+  struct stat st;
+  for (size_t i = 1; store->shared && path[i]; i++) {
+    if (path[i + 1] && path[i + 1] != '/') continue;
+    snprintf(part, sizeof part, "%.*s", (int)i + 1, path);
+    snprintf(parent, sizeof parent, "%s", part);
+    char *slash = strrchr(parent, '/');
+    if (slash == parent) parent[1] = 0;
+    else if (slash) *slash = 0;
+    if (!stat(part, &st) || stat(slash ? parent : ".", &st)) continue;
+    int e = kiln_fs_mkdir(AT_FDCWD, part, mode_below(store, &st, 0777));
+    if (e && e != -EEXIST) return e;
+  }
+  return kiln_fs_mkdir_all(path, 0700);
+}
+
 static int make_folder(int fd, const char *name, mode_t mode) {
   struct stat st;
   int e = kiln_fs_mkdir(fd, name, mode);
   if (e != -EEXIST) return e;
   e = kiln_fs_stat_at(fd, name, &st);
   if (e) return e;
-  if (S_ISDIR(st.st_mode)) return (st.st_mode & 0700) == 0700 ? 0 : kiln_fs_chmod(fd, name, mode);
+  if (S_ISDIR(st.st_mode))
+    return (st.st_mode & 0700) == 0700 ? 0 : kiln_fs_chmod(fd, name, (st.st_mode & 07777) | 0700);
   e = kiln_fs_unlink(fd, name);
   return e ? e : kiln_fs_mkdir(fd, name, mode);
 }
 
 int kiln_store_heal_folder(kiln_store *store, const char *name) {
-  return store->writable ? make_folder(store->fd, name, store->shared ? 0777 : 0700) : -EROFS;
+  return store->writable ? make_folder(store->fd, name, kiln_store_mode(store, 0777)) : -EROFS;
 }
 
 int kiln_store_open_own(kiln_store *store, const char *name, int flags) {
-  mode_t mode = store->shared ? 0666 : 0600;
+  mode_t mode = flags & O_CREAT ? kiln_store_mode(store, 0666) : 0;
   struct stat st;
   int fd = kiln_fs_open(store->fd, name, flags, mode);
-  if (fd >= 0 && store->shared)
-    fchmod(fd, mode); // the mask may have taken rights; only its owner can give them
   if (fd >= 0 || fd == -ENOENT || !store->writable) return fd;
   // A pipe without a reader, a socket, a folder, a link.
   if (kiln_fs_stat_at(store->fd, name, &st) || S_ISREG(st.st_mode)) return fd;
@@ -136,11 +201,9 @@ int kiln_store_open_own(kiln_store *store, const char *name, int flags) {
 static int make_folders(kiln_store *store) {
   static const char *const names[] = {"entries", "staging", "quarantine"};
   char path[KILN_STORE_PATH + KILN_STORE_NAME * 2];
-  mode_t mode = store->shared ? 0777 : 0700;
   snprintf(path, sizeof path, "%s/%s", store->root, store->folder);
-  int e = kiln_fs_mkdir_all(path, mode);
+  int e = make_path(store, path);
   if (e) return e;
-  make_tag(store); // a comfort only
   int fd = atomic_load(&store->fd);
   if (fd < 0) {
     fd = open_folder(store);
@@ -150,10 +213,10 @@ static int make_folders(kiln_store *store) {
       return -EACCES;
     }
   }
-  for (unsigned i = 0; i < sizeof names / sizeof *names && !e; i++) {
-    e = make_folder(fd, names[i], mode);
-  }
   atomic_store(&store->fd, fd);
+  make_tag(store); // a comfort only
+  mode_t mode = kiln_store_mode(store, 0777);
+  for (unsigned i = 0; i < sizeof names / sizeof *names && !e; i++) e = make_folder(fd, names[i], mode);
   return e;
 }
 
@@ -171,7 +234,7 @@ int kiln_store_make_again(kiln_store *store) {
   if (!store->writable) return -EROFS;
   pthread_mutex_lock(&store->mutex);
   snprintf(path, sizeof path, "%s/%s", store->root, store->folder);
-  int e = kiln_fs_mkdir_all(path, store->shared ? 0777 : 0700);
+  int e = make_path(store, path);
   int fresh = e ? e : open_folder(store);
   if (fresh < 0) e = fresh;
   else if (check_owner(store, fresh, NULL)) e = -EACCES;
@@ -294,6 +357,11 @@ static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, k
               (unsigned)st.st_uid);
     return KILN_OUTCOME_MISS_UNTRUSTED;
   }
+  if (store->shared && !store->world_writable && st.st_mode & S_IWOTH) {
+    kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected no write permission for everybody, found mode %03o",
+              (unsigned)st.st_mode & 0777);
+    return KILN_OUTCOME_MISS_UNTRUSTED;
+  }
   uint64_t size = (uint64_t)st.st_size;
   if (size < KILN_ENTRY_HEADER) {
     kiln_fail(err, KILN_STATUS_CORRUPT, "expected at least %d bytes, found %llu", KILN_ENTRY_HEADER,
@@ -316,6 +384,15 @@ static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, k
   return KILN_OUTCOME_MISS_CORRUPT;
 }
 
+/// Whether everybody may write into the folder of the entry `name`, one of many that are looked at only here.
+static bool is_everybodys(const kiln_store *store, int folder, const char *name) {
+  char shard[16];
+  struct stat st;
+  snprintf(shard, sizeof shard, "%.10s", name);
+  return store->shared && !store->world_writable && !kiln_fs_stat_at(folder, shard, &st) &&
+         st.st_mode & S_IWOTH;
+}
+
 kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
                              size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err) {
   char name[KILN_STORE_NAME];
@@ -331,6 +408,11 @@ kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const ui
     return KILN_OUTCOME_MISS_CORRUPT;
   }
   if (fd < 0) return unreadable(out, -fd, err);
+  if (is_everybodys(store, folder, name)) {
+    kiln_fs_close(fd);
+    kiln_fail(err, KILN_STATUS_UNTRUSTED, "everybody may write into its folder");
+    return KILN_OUTCOME_MISS_UNTRUSTED;
+  }
   kiln_blob *file = NULL;
   kiln_outcome outcome = read_file(store, fd, &file, out, err);
   kiln_fs_close(fd); // nothing was written; what was read is checked below

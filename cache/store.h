@@ -32,9 +32,10 @@ typedef struct kiln_store {
   char folder[KILN_STORE_NAME * 2]; ///< "v1/main.default"
   char domain[KILN_NAME_SIZE];
   bool writable, shared, durable, made;
-  bool layer;  ///< another cache's, named to be read
-  int error;   ///< errno of opening the folder; 0: it was there
-  uid_t owner; ///< whose entries are read; anybody's when shared
+  bool world_writable; ///< as kiln_cache_config says
+  bool layer;          ///< another cache's, named to be read
+  int error;           ///< errno of opening the folder; 0: it was there
+  uid_t owner;         ///< whose entries are read; anybody's when shared
   uint64_t max_entry_bytes;
   uint32_t recency_s;
   kiln_trust_policy policy;
@@ -48,8 +49,9 @@ typedef struct kiln_store {
 bool kiln_store_name_ok(const char *name);
 
 /// Opens what exists; a missing folder is an empty store. `root`, `domain` and the settings must be in place.
-/// DENIED when the folder is neither the caller's nor declared shared, or writable for others. Layers may
-/// also belong to root.
+/// DENIED when the folder is neither the caller's nor declared shared, or writable for others; a shared one
+/// when it, a folder in it or one that it is in is writable for everybody, unless that was asked for. Layers
+/// may also belong to root.
 KILN_MUST_USE kiln_status kiln_store_open(kiln_store *store, const char *root, const char *domain,
                                           const char *space, kiln_error *err);
 void kiln_store_close(kiln_store *store);
@@ -58,6 +60,10 @@ int kiln_store_make(kiln_store *store);
 /// Makes one folder below the store's, in place of whatever stands there, with the rights it needs; 0 or
 /// -errno.
 int kiln_store_heal_folder(kiln_store *store, const char *name);
+/// The rights of something new in the store, of those in `most`. A private store is its owner's. In a shared
+/// one they are those of the store's folder: a group may write where the new thing will be of that group,
+/// others only in a store for everybody. The kernel takes away what the umask says.
+mode_t kiln_store_mode(const kiln_store *store, mode_t most);
 /// Opens a small file of the store's (`usage`, `stats`, `lock`); what is no regular file there gives way to
 /// one.
 int kiln_store_open_own(kiln_store *store, const char *name, int flags);

@@ -55,6 +55,7 @@ kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, k
   if (!status) {
     s->store.writable = true;
     s->store.shared = config->shared;
+    s->store.world_writable = config->world_writable;
     s->store.max_entry_bytes = s->max_bytes = config->max_bytes;
     s->deadline_ms = config->deadline_ms;
     s->lease_ms = config->lease_ms;

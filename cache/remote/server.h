@@ -20,7 +20,7 @@ typedef struct kiln_remote_server_config {
   uint64_t max_bytes;
   uint32_t expire_s; ///< of entries in stores that expire them; 0: never
   bool write;
-  bool shared;
+  bool shared, world_writable;
 } kiln_remote_server_config;
 
 kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, kiln_remote_server **out,

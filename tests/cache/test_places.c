@@ -196,7 +196,7 @@ TEST(places, a_small_file_system_keeps_entries) {
 }
 
 static void use_shared(const char *folder, unsigned first) {
-  umask(022);
+  umask(002);
   kiln_cache_config config = config_in(folder);
   config.shared = true;
   kiln_cache *cache = open_with(&config);
@@ -215,9 +215,9 @@ TEST(places, a_shared_folder_is_the_second_users_too) {
   char shared[300];
   int how;
   if (geteuid()) SKIP("only root can be two users");
-  CHECK(!chmod(folder, 0755));
+  CHECK(!chown(folder, 0, 12345) && !chmod(folder, 02775)); // the group's
   snprintf(shared, sizeof shared, "%s/shared", folder);
-  umask(022);
+  umask(002);
   kiln_cache_config config = config_in(shared);
   config.shared = true;
   kiln_cache *cache = open_with(&config);

@@ -223,11 +223,17 @@ TEST(store, folders_that_are_not_ours) {
   snprintf(path, sizeof path, "%s/v1/main.default", folder);
   CHECK(!chmod(path, 0777));
   CHECK_INT(kiln_cache_open(&config, &cache, NULL), KILN_STATUS_DENIED);
-  config.shared = true;
-  CHECK_INT(kiln_cache_open(&config, &cache, NULL), KILN_OK);
-  CHECK_INT(get_size(cache, &key, 10), 1);
-  kiln_cache_close(cache);
-  config.shared = false;
+  for (unsigned n = 0; n < 2; n++) { // for a group, then for everybody
+    config.shared = true;
+    CHECK_INT(kiln_cache_open(&config, &cache, NULL), KILN_STATUS_DENIED);
+    if (n) config.world_writable = true;
+    else CHECK(!chmod(path, 0775));
+    CHECK_INT(kiln_cache_open(&config, &cache, NULL), KILN_OK);
+    CHECK_INT(get_size(cache, &key, 10), 1);
+    kiln_cache_close(cache);
+    CHECK(!chmod(path, 0777));
+  }
+  config.shared = config.world_writable = false;
   CHECK(!chmod(path, 0700));
   if (geteuid() == 0) {
     CHECK(!chown(path, 12345, 12345));

@@ -176,7 +176,7 @@ TEST(together, users) {
   char path[300];
   if (geteuid()) SKIP("needs to become other users");
   make_keys();
-  CHECK(!chmod(folder, 0755));
+  CHECK(!chown(folder, 0, 12345) && !chmod(folder, 02775)); // the group's
   mode_t old = umask(0);
   for (unsigned shared = 0; shared < 2; shared++) {
     snprintf(path, sizeof path, "%s/%u", folder, shared);

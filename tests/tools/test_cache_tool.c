@@ -451,6 +451,7 @@ TEST(cache_tool, words_for_yes_are_those_of_all_programs) {
   static const char *const words[] = {"1", "on", "yes", "true"};
   const char *folder = kiln_test_folder(), *b = kiln_test_build();
   char *out;
+  CHECK_INT(kiln_test_run(NULL, "chmod 2770 %s", folder), 0);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     int code = kiln_test_run(
         &out,

@@ -64,7 +64,7 @@ static void check_file_system(checkup *c, kiln_store *store, const kiln_limits *
     if (!e) kiln_fs_unlink(store->fd, "doctor");
     kiln_fs_close(fd);
   }
-  int a = kiln_fs_open(store->fd, "lock", O_RDWR | O_CREAT, 0600),
+  int a = kiln_store_open_own(store, "lock", O_RDWR | O_CREAT),
       b = kiln_fs_open(store->fd, "lock", O_RDWR, 0);
   int first = a < 0 ? a : kiln_fs_lock(a, INT64_MAX - 8, 1),
       second = b < 0 ? b : kiln_fs_lock(b, INT64_MAX - 8, 1);

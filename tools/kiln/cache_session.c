@@ -179,6 +179,7 @@ static kiln_status check_flags(kiln_error *err) {
     environment_name name;
     const char *text;
   } flags[] = {{ENV_KILN_CACHE_SHARED, "KILN_CACHE_SHARED"},
+               {ENV_KILN_CACHE_WORLD_WRITABLE, "KILN_CACHE_WORLD_WRITABLE"},
                {ENV_KILN_CACHE_DURABLE, "KILN_CACHE_DURABLE"},
                {ENV_KILN_CACHE_READ_ONLY, "KILN_CACHE_READ_ONLY"},
                {ENV_KILN_CACHE_STATS, "KILN_CACHE_STATS"},
@@ -202,6 +203,7 @@ static kiln_status read_environment(const cache_session_options *options, kiln_c
   config->domain = environment_get(ENV_KILN_CACHE_DOMAIN);
   config->space = environment_get(ENV_KILN_CACHE_NAMESPACE);
   config->shared = environment_flag(ENV_KILN_CACHE_SHARED, false);
+  config->world_writable = environment_flag(ENV_KILN_CACHE_WORLD_WRITABLE, false);
   config->durable = environment_flag(ENV_KILN_CACHE_DURABLE, false);
   config->read_only = options->read_only || environment_flag(ENV_KILN_CACHE_READ_ONLY, false);
   config->no_stats = !environment_flag(ENV_KILN_CACHE_STATS, true);

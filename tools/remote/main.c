@@ -113,6 +113,7 @@ int main(int argc, char **argv) {
   asked.config.token = secure_getenv("KILN_CACHE_REMOTE_TOKEN");
   asked.config.ca_file = secure_getenv("KILN_CACHE_REMOTE_CA");
   asked.config.shared = kiln_env_is_yes(secure_getenv("KILN_CACHE_SHARED"));
+  asked.config.world_writable = kiln_env_is_yes(secure_getenv("KILN_CACHE_WORLD_WRITABLE"));
   signal(SIGPIPE, SIG_IGN);
   if (asked.push) return push(&asked);
   if (asked.check) return !kiln_remote_check(&asked.config, print_check, NULL);
