@@ -10,3 +10,42 @@ bool kiln_env_is_yes(const char *text) {
     if (!strcmp(text, yes[i])) return true;
   return false;
 }
+
+// None of these changes the bytes that a program makes.
+static const char *const for_all[] = {"TMPDIR", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS",
+                                      "UBSAN_OPTIONS"};
+static const char *const for_helpers[] = {
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "RES_OPTIONS",
+    "LOCALDOMAIN",
+#define ENV(name, role, reader, help) #name,
+#include "base/env.def"
+#undef ENV
+};
+enum { ALL = sizeof for_all / sizeof *for_all, HELPERS = sizeof for_helpers / sizeof *for_helpers };
+_Static_assert(ALL + HELPERS <= KILN_ENV_MOST, "every variable has a place");
+
+static char *find(const char *name, char *const *environment) {
+  size_t length = strlen(name);
+  for (; environment && *environment; environment++)
+    if (!strncmp(*environment, name, length) && (*environment)[length] == '=') return *environment;
+  return NULL;
+}
+
+void kiln_env_set(char *list[KILN_ENV_MOST + 1], char *text) {
+  size_t length = strcspn(text, "=") + 1, at = 0;
+  while (list[at] && strncmp(list[at], text, length)) at++;
+  if (at == KILN_ENV_MOST) return; // more names than there are rows
+  if (!list[at]) list[at + 1] = NULL;
+  list[at] = text;
+}
+
+void kiln_env_for(kiln_env_child child, char *const *environment, char *out[KILN_ENV_MOST + 1]) {
+  size_t count = 0;
+  for (size_t i = 0; i < ALL + (child == KILN_ENV_HELPER ? HELPERS : 0); i++) {
+    char *found = find(i < ALL ? for_all[i] : for_helpers[i - ALL], environment);
+    if (found) out[count++] = found;
+  }
+  out[count] = NULL;
+}

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/fs.h"
 #include "cache/spool.h"
 #include "cache/wire.h"
@@ -80,23 +81,13 @@ static bool spawn(kiln_remote *r, int listening, int life) {
   snprintf(deadline, sizeof deadline, "%u", r->deadline_ms);
   snprintf(lease, sizeof lease, "%u", r->lease_ms);
   snprintf(limit, sizeof limit, "%llu", (unsigned long long)r->max_bytes);
-  char *const argv[] = {r->program,
-                        "serve",
-                        "--url",
-                        r->url,
-                        "--deadline-ms",
-                        deadline,
-                        "--lease-ms",
-                        lease,
-                        "--max-bytes",
-                        limit,
-                        "--store",
-                        r->root,
-                        "--domain",
-                        r->domain,
-                        "--space",
-                        r->space,
-                        r->write ? "--write" : NULL,
+  char url[URL_SIZE + 32], *clean[KILN_ENV_MOST + 1];
+  snprintf(url, sizeof url, "KILN_CACHE_REMOTE=%s", r->url); // not for all to see, as arguments are
+  kiln_env_for(KILN_ENV_HELPER, environ, clean);
+  kiln_env_set(clean, url);
+  char *const argv[] = {r->program, "serve",       "--deadline-ms", deadline,  "--lease-ms",
+                        lease,      "--max-bytes", limit,           "--store", r->root,
+                        "--domain", r->domain,     "--space",       r->space,  r->write ? "--write" : NULL,
                         NULL};
   posix_spawn_file_actions_t actions;
   pid_t pid;
@@ -107,7 +98,7 @@ static bool spawn(kiln_remote *r, int listening, int life) {
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY,
                                    0); // whoever reads our errors must not wait for the helper
-  bool started = !posix_spawn(&pid, r->program, &actions, NULL, argv, environ);
+  bool started = !posix_spawn(&pid, r->program, &actions, NULL, argv, clean);
   posix_spawn_file_actions_destroy(&actions);
   if (!started) return false;
   while (waitpid(pid, &status, 0) < 0)

@@ -136,10 +136,11 @@ static double real_max(double a, double b) {
   if (a == b) return signbit(a) ? b : a;
   return a < b ? b : a;
 }
+static double real_sqrt(double a) { return a < 0 ? (double)NAN : sqrt(a); } // an instruction, no call of libm
 static double real_rsqrt(double a) { return 1.0 / sqrt(a); }
 
 static double (*const real_unary[IR_OPCODE_COUNT])(double) = {
-    [IR_FLOOR] = floor,      [IR_CEIL] = ceil, [IR_ROUND] = nearbyint, [IR_SQRT] = sqrt,
+    [IR_FLOOR] = floor,      [IR_CEIL] = ceil, [IR_ROUND] = nearbyint, [IR_SQRT] = real_sqrt,
     [IR_RSQRT] = real_rsqrt, [IR_EXP2] = exp2, [IR_LOG2] = log2,       [IR_SIN] = sin,
     [IR_COS] = cos,          [IR_TANH] = tanh, [IR_ERF] = erf,
 };

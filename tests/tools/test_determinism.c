@@ -19,6 +19,10 @@ static const surroundings all[] = {
     {"another order of sources", "a", "LC_ALL=C TZ=UTC", "-j2", true},
     {"another locale and time zone", "b/a much longer name",
      "LC_ALL=de_DE.UTF-8 LANG=tr_TR TZ=Asia/Tokyo HOME=/nonexistent", "-j1", true},
+    {"a C library that is told of a lesser processor", "a",
+     "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F,-FMA4,-AVX2_Usable,-FMA_Usable:glibc.malloc."
+     "perturb=165",
+     "-j2", false},
 };
 
 static const char *sources(bool reversed, bool few) {

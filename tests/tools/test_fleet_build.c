@@ -12,29 +12,49 @@ static const char *file(const char *name) {
   return path;
 }
 
-// Sleeps SLOW_MS before each request that the code generator reads, and notes it in the file SLOW_LOG; dies
-// then where SLOW_MS is 0.
+// Stands in for the code generator, whose work it has done: sleeps before each request, notes it in a log;
+// dies then where it is to sleep 0 ms. What it is told stands in the file `slow` beside it, since no variable
+// reaches it: milliseconds, log, code generator. A reply ends with the mark of the file that made it, in
+// place of which it puts its own.
 static const char slow[] =
-    "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <errno.h>\n#include <fcntl.h>\n#include "
-    "<stdlib.h>\n#include "
-    "<string.h>\n#include <time.h>\n#include <unistd.h>\n"
-    "ssize_t read(int fd, void *to, size_t size) {\n"
-    "  static ssize_t (*real)(int, void *, size_t);\n"
-    "  if (!real) *(void **)&real = dlsym(RTLD_NEXT, \"read\");\n"
-    "  ssize_t got = real(fd, to, size);\n"
-    "  if (fd || size != 4 || got != 4 || !strstr(program_invocation_name, \"codegen\")) return got;\n"
-    "  long ms = atol(getenv(\"SLOW_MS\"));\n"
-    "  int log = open(getenv(\"SLOW_LOG\"), O_WRONLY | O_CREAT | O_APPEND, 0666);\n"
-    "  if (write(log, \".\", 1) < 0) abort();\n"
-    "  close(log);\n"
-    "  if (!ms) _exit(3);\n"
-    "  nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, 0);\n"
-    "  return got;\n}\n";
+    "#include <fcntl.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+    "#include <sys/stat.h>\n#include <time.h>\n#include <unistd.h>\n"
+    "static int all(int fd, unsigned char *at, size_t size, int out) {\n"
+    "  for (ssize_t n; size; at += n, size -= n)\n"
+    "    if ((n = out ? write(fd, at, size) : read(fd, at, size)) <= 0) return 0;\n"
+    "  return 1;\n}\n"
+    "static unsigned char bytes[1 << 24];\n"
+    "static uint32_t message(int fd) {\n"
+    "  if (!all(fd, bytes, 4, 0)) exit(0);\n"
+    "  uint32_t size = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24;\n"
+    "  if (size > sizeof bytes - 4 || !all(fd, bytes + 4, size, 0)) exit(4);\n"
+    "  return size;\n}\n"
+    "static uint64_t ns(struct timespec t) { return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec; }\n"
+    "int main(int argc, char **argv) {\n"
+    "  char path[4096], log[4096], real[4096];\n  long ms, length = readlink(\"/proc/self/exe\", path, "
+    "4000);\n"
+    "  int to[2], from[2];\n  struct stat st;\n"
+    "  path[length < 0 ? 0 : length] = 0;\n  strcpy(strrchr(path, '/'), \"/slow\");\n"
+    "  FILE *told = fopen(path, \"r\");\n"
+    "  if (!told || fscanf(told, \"%ld %4095s %4095s\", &ms, log, real) != 3 || pipe(to) || pipe(from)) "
+    "return 5;\n"
+    "  fclose(told);\n  if (stat(\"/proc/self/exe\", &st)) return 5;\n"
+    "  if (!fork()) {\n    dup2(to[0], 0), dup2(from[1], 1), close(to[1]), close(from[0]);\n"
+    "    execv(real, argv);\n    _exit(127);\n  }\n  close(to[0]), close(from[1]);\n"
+    "  for (;;) {\n    uint32_t size = message(0);\n"
+    "    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);\n"
+    "    if (argc < 0 || write(fd, \".\", 1) < 0) abort();\n    close(fd);\n    if (!ms) _exit(3);\n"
+    "    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, 0);\n"
+    "    if (!all(to[1], bytes, size + 4, 1)) return 6;\n    size = message(from[0]);\n"
+    "    uint64_t mark[5] = {st.st_dev, st.st_ino, st.st_size, ns(st.st_mtim), ns(st.st_ctim)};\n"
+    "    if (size > 40 && !bytes[4]) memcpy(bytes + 4 + size - 40, mark, 40);\n"
+    "    if (!all(1, bytes, size + 4, 1)) return 7;\n  }\n}\n";
 
 static void make_slow(void) {
+  char *out;
   kiln_test_write(file("slow.c"), slow, strlen(slow));
-  if (kiln_test_run(NULL, "cc -shared -fPIC -O1 -o %s %s -ldl", file("slow.so"), file("slow.c")))
-    FAIL("the library that slows compiles down was not made");
+  if (kiln_test_run(&out, "cc -O1 -o %s %s", file("slow.bin"), file("slow.c"))) FAIL("%s", out);
+  free(out);
 }
 
 // Kernels k0, k1, ... that differ by what they store.
@@ -54,18 +74,21 @@ static const char *write_kernels(const char *name, unsigned count) {
   return path;
 }
 
-// Starts `kiln build` as a machine of its own: cache, output NAME.kbundle, what it says in NAME.txt. A
-// sanitizer's library wants to come before all others.
+// Starts `kiln build` as a machine of its own: programs, cache, output NAME.kbundle, what it says in
+// NAME.txt.
 static pid_t begin(const char *name, const char *url, const char *source, unsigned ms) {
   char command[2000];
-  snprintf(
-      command, sizeof command,
-      "exec env SLOW_MS=%u SLOW_LOG=%s.log LD_PRELOAD=\"$(ldd %s/bin/kiln 2>/dev/null | awk '/lib[at]san/ "
-      "{ print $3 }') %s\" KILN_CACHE_DIR=%s.cache %s/bin/kiln build "
-      "--fleet %s -j 1 -t "
-      "host -o %s.kbundle %s > %s.txt 2>&1",
-      ms, file(name), kiln_test_build(), file("slow.so"), file(name), kiln_test_build(), url, file(name),
-      source, file(name));
+  if (kiln_test_run(NULL,
+                    "d=%s.bin; mkdir -p $d && cp %s/bin/kiln $d && cp -p %s $d/kiln-codegen && "
+                    "ln -sf $PWD/%s/bin/kiln-tool $PWD/%s/bin/kiln-remote $d && echo %u %s.log "
+                    "$PWD/%s/bin/kiln-codegen >$d/slow",
+                    file(name), kiln_test_build(), file("slow.bin"), kiln_test_build(), kiln_test_build(), ms,
+                    file(name), kiln_test_build()))
+    FAIL("the programs of %s were not made", name);
+  snprintf(command, sizeof command,
+           "exec env KILN_CACHE_DIR=%s.cache %s.bin/kiln build --fleet %s -j 1 -t host -o %s.kbundle %s > "
+           "%s.txt 2>&1",
+           file(name), file(name), url, file(name), source, file(name));
   return start_shell(command);
 }
 

@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/stream.h"
 #include "tools/common/cli.h"
 
@@ -33,7 +35,11 @@ kiln_status board_open(board_client *b, const char *url, kiln_error *err) {
   if (!pid) {
     dup2(in[0], 0);
     dup2(out[1], 1);
-    execl(program, program, "board", "--url", url, (char *)NULL);
+    char text[4096], *clean[KILN_ENV_MOST + 1];
+    snprintf(text, sizeof text, "KILN_CACHE_REMOTE=%s", url); // not for all to see, as arguments are
+    kiln_env_for(KILN_ENV_HELPER, environ, clean);
+    kiln_env_set(clean, text);
+    execve(program, (char *[]){program, "board", NULL}, clean);
     _exit(127);
   }
   close(in[0]), close(out[1]);

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/stream.h"
 #include "tools/common/cli.h"
 
@@ -50,12 +51,13 @@ static int above_ours(int fd) { return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 
 static int spawn(worker_client *client, const posix_spawn_file_actions_t *actions, int program,
                  bool has_assembler) {
   char option[32], open_file[32];
-  char *argv[] = {client->program, has_assembler ? option : NULL, NULL};
+  char *argv[] = {client->program, has_assembler ? option : NULL, NULL}, *clean[KILN_ENV_MOST + 1];
+  kiln_env_for(KILN_ENV_COMPILER, environ, clean);
   snprintf(option, sizeof option, "--assembler-fd=%d", CHILD_ASSEMBLER);
   snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", program);
-  int failed = program < 0 ? ENOENT : posix_spawn(&client->pid, open_file, actions, NULL, argv, environ);
+  int failed = program < 0 ? ENOENT : posix_spawn(&client->pid, open_file, actions, NULL, argv, clean);
   client->by_path = failed;
-  return failed ? posix_spawn(&client->pid, client->program, actions, NULL, argv, environ) : 0;
+  return failed ? posix_spawn(&client->pid, client->program, actions, NULL, argv, clean) : 0;
 }
 
 static kiln_status start(worker_client *client, kiln_error *err) {

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/output.h"
 #include "base/stream.h"
 #include "cache/bundle/manifest.h"
@@ -92,12 +93,13 @@ static void writer_words(const session *s, const session_bundle *how, const char
 
 static void run_writer(const identity_tool *tool, const char *const *words, const int in[2],
                        const int out[2]) {
-  char open_file[40];
+  char open_file[40], *clean[KILN_ENV_MOST + 1];
   snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", tool->fd);
   dup2(in[0], 0);
   dup2(out[1], 1);
-  execv(open_file, (char **)(uintptr_t)words);
-  execv(tool->path, (char **)(uintptr_t)words); // where there is no /proc
+  kiln_env_for(KILN_ENV_HELPER, environ, clean);
+  execve(open_file, (char **)(uintptr_t)words, clean);
+  execve(tool->path, (char **)(uintptr_t)words, clean); // where there is no /proc
   _exit(127);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/fs.h"
 #include "base/output.h"
 #include "tools/kiln/cache_commands.h"
@@ -260,13 +261,16 @@ int cache_command_merge(int argc, char **argv) {
 /// Becomes `kiln-remote push`, which prints what came of it; returns only where that cannot be run.
 static kiln_status become_push(const kiln_store *store, const char *wait_ms, kiln_error *err) {
   char program[4096];
-  const char *url = environment_get(ENV_KILN_CACHE_REMOTE);
-  if (!url) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "KILN_CACHE_REMOTE names no remote cache");
+  if (!environment_get(ENV_KILN_CACHE_REMOTE))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "KILN_CACHE_REMOTE names no remote cache");
   if (!cli_find_program("kiln-remote", program, sizeof program))
     return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-remote is not installed");
   const char *space = strchr(store->folder, '.') + 1; // "v1/DOMAIN.SPACE"
-  execl(program, program, "push", "--url", url, "--store", store->root, "--domain", store->domain, "--space",
-        space, "--wait-ms", wait_ms, "--write", (char *)NULL);
+  const char *words[] = {program,   "push", "--store",   store->root, "--domain", store->domain,
+                         "--space", space,  "--wait-ms", wait_ms,     "--write",  NULL};
+  char *clean[KILN_ENV_MOST + 1];
+  kiln_env_for(KILN_ENV_HELPER, environ, clean); // has the address
+  execve(program, (char **)(uintptr_t)words, clean);
   return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", program, strerror(errno));
 }
 

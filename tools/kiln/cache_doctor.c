@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/fs.h"
 #include "cache/usage.h"
 #include "tools/kiln/cache_commands.h"
@@ -103,8 +104,8 @@ static void check_tools(checkup *c, kiln_cache *cache) {
 /// What can be seen of the remote settings from here, then what each server says.
 static void check_remote(checkup *c, const kiln_store *store) {
   char text[8192], program[4096];
-  const char *url = environment_get(ENV_KILN_CACHE_REMOTE), *space = strchr(store->folder, '.') + 1;
-  if (!url) return;
+  const char *space = strchr(store->folder, '.') + 1;
+  if (!environment_get(ENV_KILN_CACHE_REMOTE)) return;
   if (cache_session_remote_fault(text, sizeof text)) {
     note(c, false, "remote caches", text);
     return;
@@ -115,8 +116,11 @@ static void check_remote(checkup *c, const kiln_store *store) {
   pid_t pid = fork();
   if (!pid) {
     dup2(out[1], 1);
-    execl(program, program, "check", "--url", url, "--store", store->root, "--domain", store->domain,
-          "--space", space, (char *)NULL);
+    const char *words[] = {program,       "check",   "--store", store->root, "--domain",
+                           store->domain, "--space", space,     NULL};
+    char *clean[KILN_ENV_MOST + 1];
+    kiln_env_for(KILN_ENV_HELPER, environ, clean); // has the address
+    execve(program, (char **)(uintptr_t)words, clean);
     _exit(127);
   }
   close(out[1]);

@@ -2,11 +2,11 @@
 // kiln-remote: the network end of the cache, one process a build. `kiln` starts it at its first miss and
 // speaks with it over a socket; people need not call it.
 //
-//   kiln-remote serve --url URLS --store ROOT --domain D --space S [--deadline-ms N] [--lease-ms N]
-//   [--max-bytes N] [--write]
+//   kiln-remote serve --store ROOT --domain D --space S [--deadline-ms N] [--lease-ms N] [--max-bytes N]
+//   [--write]: of the servers in KILN_CACHE_REMOTE, which others do not see, as they see arguments
 //
 //   kiln-remote push [--wait-ms N] and the same options: uploads what waits, for `kiln cache push`
-//   kiln-remote board --url URL: values, sets and leases over descriptors 0 and 1, for `kiln tune --worker`
+//   kiln-remote board: values, sets and leases over descriptors 0 and 1, for `kiln tune --worker`
 //   kiln-remote check and the same options: asks each server once, for `kiln cache doctor`
 //
 // Descriptor 3 listens; the end of descriptor 0 says that the build is over. It detaches itself and returns
@@ -25,10 +25,11 @@
 enum { LIFE = 0, LISTENING = 3 };
 
 static const char usage[] =
-    "usage: kiln-remote serve|push|check --url URLS --store ROOT --domain D --space S "
+    "usage: kiln-remote serve|push|check --store ROOT --domain D --space S "
     "[--deadline-ms N] [--lease-ms N] [--max-bytes N] [--wait-ms N] [--write]\n"
-    "       kiln-remote board --url URL\n"
-    "The network end of Kiln's cache. `kiln` starts it; see docs/cache.md.\n";
+    "       kiln-remote board\n"
+    "The network end of Kiln's cache, for the servers in KILN_CACHE_REMOTE. `kiln` starts it; see "
+    "docs/cache.md.\n";
 
 typedef struct request {
   kiln_remote_server_config config;
@@ -42,9 +43,9 @@ static bool parse(int argc, char **argv, request *out) {
   const struct {
     const char *name;
     const char **to;
-  } options[] = {{"--url", &config->urls},    {"--store", &config->root},   {"--domain", &config->domain},
-                 {"--space", &config->space}, {"--deadline-ms", &deadline}, {"--max-bytes", &limit},
-                 {"--lease-ms", &lease},      {"--wait-ms", &wait}};
+  } options[] = {{"--store", &config->root},   {"--domain", &config->domain}, {"--space", &config->space},
+                 {"--deadline-ms", &deadline}, {"--max-bytes", &limit},       {"--lease-ms", &lease},
+                 {"--wait-ms", &wait}};
   out->check = argc > 1 && !strcmp(argv[1], "check");
   out->push = argc > 1 && !strcmp(argv[1], "push");
   if (argc < 2 || (strcmp(argv[1], "serve") && !out->push && !out->check)) return false;
@@ -58,6 +59,7 @@ static bool parse(int argc, char **argv, request *out) {
     if (o == sizeof options / sizeof *options || i + 1 == argc) return false;
     *options[o].to = argv[++i];
   }
+  config->urls = secure_getenv("KILN_CACHE_REMOTE");
   config->deadline_ms = (uint32_t)strtoul(deadline, NULL, 10);
   config->lease_ms = (uint32_t)strtoul(lease, NULL, 10);
   config->max_bytes = strtoull(limit, NULL, 10);
@@ -88,7 +90,7 @@ static int serve_board(const char *url) {
                                       .max_bytes = (uint64_t)1 << 30,
                                       .expire_s = 7 * 86400};
   signal(SIGPIPE, SIG_IGN);
-  return !kiln_board_serve(url, &options, 0, 1);
+  return !url || !kiln_board_serve(url, &options, 0, 1);
 }
 
 static void print_check(void *context, const char *url, bool good, const char *text) {
@@ -102,7 +104,7 @@ int main(int argc, char **argv) {
   kiln_remote_server *server;
   kiln_error err = {0};
   if (argc == 2 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
-  if (argc == 4 && !strcmp(argv[1], "board") && !strcmp(argv[2], "--url")) return serve_board(argv[3]);
+  if (argc == 2 && !strcmp(argv[1], "board")) return serve_board(secure_getenv("KILN_CACHE_REMOTE"));
   if (!parse(argc, argv, &asked)) {
     fputs(usage, stderr);
     return 2;

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/stream.h"
 #include "compiler/codegen/finish/finish_cubin.h"
 
@@ -52,7 +53,9 @@ static kiln_status run_ptxas(const kiln_tool_file *tool, const char *arch, unsig
   posix_spawn_file_actions_adddup2(&actions, files[0], CHILD_IN);
   posix_spawn_file_actions_adddup2(&actions, files[1], CHILD_OUT);
   pid_t pid;
-  int error = posix_spawn(&pid, tool->run, &actions, NULL, (char *const *)(const void *)args, environ);
+  char *clean[KILN_ENV_MOST + 1];
+  kiln_env_for(KILN_ENV_COMPILER, environ, clean);
+  int error = posix_spawn(&pid, tool->run, &actions, NULL, (char *const *)(const void *)args, clean);
   posix_spawn_file_actions_destroy(&actions);
   if (error)
     return kiln_fail(err, KILN_STATUS_TOOL, "ptxas cannot be started: %s: %s", tool->path, strerror(error));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/codegen/llvm/llvm_build.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 void kiln_llvm_attribute(LLVMValueRef of, int index, const char *name, uint64_t value) {
@@ -25,12 +26,27 @@ void kiln_llvm_note(LLVMValueRef instruction, const char *kind, LLVMMetadataRef 
                   LLVMMetadataAsValue(context, node));
 }
 
+/// Of constants LLVM computes these itself, by the libm that it runs with, whose last bits differ by library
+/// and processor; calls that are no "builtin" it leaves to the machine that the code is for.
+static bool is_of_libm(const char *name) {
+  static const char *const names[] = {"sqrt", "exp",  "exp2", "exp10", "log",  "log2", "log10",
+                                      "sin",  "cos",  "tan",  "asin",  "acos", "atan", "atan2",
+                                      "sinh", "cosh", "tanh", "pow",   "powi"};
+  static const char ours[] = "llvm.";
+  if (strncmp(name, ours, sizeof ours - 1)) return false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(name + sizeof ours - 1, names[i])) return true;
+  return false;
+}
+
 LLVMValueRef kiln_llvm_intrinsic(LLVMBuilderRef builder, LLVMModuleRef module, const char *name,
                                  LLVMTypeRef *types, unsigned type_count, const LLVMValueRef *arguments,
                                  unsigned count) {
   unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
   if (!id) return NULL;
   LLVMValueRef callee = LLVMGetIntrinsicDeclaration(module, id, types, type_count);
-  return LLVMBuildCall2(builder, LLVMGlobalGetValueType(callee), callee, (LLVMValueRef *)arguments, count,
-                        "");
+  LLVMValueRef call =
+      LLVMBuildCall2(builder, LLVMGlobalGetValueType(callee), callee, (LLVMValueRef *)arguments, count, "");
+  if (is_of_libm(name)) kiln_llvm_attribute(call, KILN_LLVM_ITSELF, "nobuiltin", 0);
+  return call;
 }

@@ -14,7 +14,8 @@ void kiln_llvm_mark(LLVMValueRef function, const char *name, const char *value);
 /// Metadata of an instruction ("invariant.load"); NULL: an empty node.
 void kiln_llvm_note(LLVMValueRef instruction, const char *kind, LLVMMetadataRef node);
 /// A call of an intrinsic at the builder's place, overloaded over `types`. NULL when this LLVM has none of
-/// that name.
+/// that name. What LLVM would compute of constants by the libm that it runs with is left to the machine that
+/// the code is for.
 LLVMValueRef kiln_llvm_intrinsic(LLVMBuilderRef builder, LLVMModuleRef module, const char *name,
                                  LLVMTypeRef *types, unsigned type_count, const LLVMValueRef *arguments,
                                  unsigned count);
