@@ -179,7 +179,7 @@ $(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common) tools
 $(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $(A_CACHE) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) -pie $(LDFLAGS) $^ -lcurl -lhiredis $(SODIUM) $(ZSTD) -lpthread -o $@
+	$(Q)$(CC) -pie $(LDFLAGS) $^ -lcurl $(SODIUM) $(ZSTD) -lpthread -o $@
 
 # Runs the kernel library against its references on any device; carried to machines that have one.
 $(B)/bin/kernel-check: $(call objects,$(call sources,tests/kernels)) $(A_RUNTIME) $(A_COMPILER) $(A_TARGETS) $(A_BASE)

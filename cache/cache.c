@@ -264,11 +264,11 @@ typedef kiln_remote_state remote_question(kiln_remote *remote, const char *domai
 
 /// Asks the remote side; a hit is checked like any file and stored locally.
 static bool get_remote(kiln_cache *c, remote_question *question, const kiln_key *key, kiln_cache_entry *out,
-                       bool *out_busy) {
+                       kiln_remote_state *out_state) {
   kiln_blob *file = NULL;
   bool warned = false;
   kiln_remote_state state = question(c->remote, c->domain, &key->digest, &file);
-  if (out_busy) *out_busy = state == KILN_REMOTE_BUSY;
+  if (out_state) *out_state = state;
   if (state == KILN_REMOTE_FOUND) {
     kiln_blob_retain(file);
     kiln_outcome outcome =
@@ -286,6 +286,7 @@ static bool get_remote(kiln_cache *c, remote_question *question, const kiln_key 
   static const kiln_outcome counters[] = {[KILN_REMOTE_FAILED] = KILN_OUTCOME_REMOTE_FAILED,
                                           [KILN_REMOTE_SKIPPED] = KILN_OUTCOME_REMOTE_SKIPPED,
                                           [KILN_REMOTE_REFUSED] = KILN_OUTCOME_REMOTE_REFUSED,
+                                          [KILN_REMOTE_DENIED] = KILN_OUTCOME_REMOTE_DENIED,
                                           [KILN_REMOTE_LATE] = KILN_OUTCOME_WAIT_TIMEOUT};
   if (state < sizeof counters / sizeof *counters && counters[state])
     kiln_cache_count(c, counters[state], &key->digest, 0, 0);
@@ -416,6 +417,7 @@ kiln_status kiln_cache_put(kiln_cache *c, const kiln_key *key, const kiln_cache_
       key->fields_size + content->metadata.size + content->diagnostics.size + content->payload.size;
   if (total > c->config.max_entry_bytes) {
     kiln_cache_count(c, KILN_OUTCOME_STORE_TOO_LARGE, &key->digest, total, 0);
+    kiln_cache_give_up(c, key); // it will not come
     return kiln_fail(err, KILN_STATUS_LIMIT, "an entry has at most %llu bytes, found %llu",
                      (unsigned long long)c->config.max_entry_bytes, (unsigned long long)total);
   }
@@ -429,6 +431,7 @@ kiln_status kiln_cache_put(kiln_cache *c, const kiln_key *key, const kiln_cache_
   else if (c->remote && c->config.remote_write && !content->here_only)
     kiln_remote_upload(c->remote, c->own, &key->digest);
 out:
+  if (status) kiln_cache_give_up(c, key);
   kiln_buffer_deinit(&encoded);
   return status;
 }
@@ -459,7 +462,7 @@ static bool claim_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *clai
                       bool *out_busy) {
   struct readiness context = {c, key, out};
   bool waited;
-  claim->fd = -1;
+  *claim = (kiln_cache_claim){.fd = -1};
   memset(out, 0, sizeof *out);
   if (!c->own) return false;
   kiln_flight flight = kiln_flight_enter(c->own, &key->digest, c->config.wait_ms,
@@ -471,7 +474,10 @@ static bool claim_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *clai
   if (flight == KILN_FLIGHT_THERE) found(c, key, out, false);
   if (flight == KILN_FLIGHT_THERE) return true;
   if (!c->remote || !c->config.remote_lease_ms || !c->config.remote_write || c->config.no_read) return false;
-  bool there = get_remote(c, out_busy ? kiln_remote_try : kiln_remote_claim, key, out, out_busy);
+  kiln_remote_state state;
+  bool there = get_remote(c, out_busy ? kiln_remote_try : kiln_remote_claim, key, out, &state);
+  if (out_busy) *out_busy = state == KILN_REMOTE_BUSY;
+  claim->alone = state == KILN_REMOTE_FAILED || state == KILN_REMOTE_SKIPPED || state == KILN_REMOTE_DENIED;
   if (there && !out_busy) kiln_cache_count(c, KILN_OUTCOME_WAITED_REMOTE, &key->digest, 0, 0);
   return there;
 }
@@ -489,6 +495,10 @@ bool kiln_cache_try_key(kiln_cache *c, const kiln_key *key, kiln_cache_claim *cl
 
 void kiln_cache_give_up(kiln_cache *c, const kiln_key *key) {
   if (c->remote && c->config.remote_lease_ms) kiln_remote_drop(c->remote, c->domain, &key->digest);
+}
+
+void kiln_cache_watch(kiln_cache *c, kiln_cache_moves *moves, void *context) {
+  if (c->remote) kiln_remote_watch(c->remote, moves, context);
 }
 
 void kiln_cache_release(kiln_cache_claim *claim) {

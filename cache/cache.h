@@ -173,7 +173,7 @@ typedef struct kiln_cache_config {
   bool vouched_only; ///< entries that nobody vouches for (kiln_cache_entry.vouched) are a miss, whatever
                      ///< the policy: for who signs what is made of them
   const char *remote_program; ///< kiln-remote; NULL or remote_url NULL: no remote level
-  const char *remote_url;     ///< http://, https:// or redis://; several with spaces between
+  const char *remote_url;     ///< http://, https://, redis:// or rediss://; several with spaces between
   uint32_t remote_ms;         ///< deadline of one look-up
   bool remote_write;          ///< uploads too
   uint32_t remote_lease_ms;   ///< with remote_write: how long to wait for another machine that makes the same
@@ -246,7 +246,8 @@ kiln_status kiln_cache_put(kiln_cache *cache, const kiln_key *key, const kiln_ca
 
 /// Single flight. See kiln_cache_claim_key.
 typedef struct kiln_cache_claim {
-  int fd; ///< -1: none
+  int fd;     ///< -1: none
+  bool alone; ///< other machines were to be asked, and could not be
 } kiln_cache_claim;
 
 /// Makes this thread the one that makes the entry, or waits for who does. True: the entry came up meanwhile
@@ -262,6 +263,14 @@ bool kiln_cache_try_key(kiln_cache *cache, const kiln_key *key, kiln_cache_claim
                         kiln_cache_entry *out, bool *out_busy);
 /// Before the release of a claim whose entry will not come: other machines need not wait for it.
 void kiln_cache_give_up(kiln_cache *cache, const kiln_key *key);
+
+/// Whether the work on a key that this process claimed goes on. Called once a second, on a thread of the
+/// cache.
+typedef bool kiln_cache_moves(void *context, const kiln_digest *key);
+/// From now on other machines wait for this one's claims only as long as `moves` says so; NULL: as long as
+/// this process runs. A process that is stopped reports nothing in either case. When this returns, what was
+/// set before is not called any more.
+void kiln_cache_watch(kiln_cache *cache, kiln_cache_moves *moves, void *context);
 
 /// Counts an event of the caller's: COMPILED with its time, DUPLICATE, ...
 void kiln_cache_count(kiln_cache *cache, kiln_outcome outcome, const kiln_digest *key, uint64_t bytes,

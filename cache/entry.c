@@ -6,7 +6,8 @@
 #include <string.h>
 #include <zstd.h>
 
-static const char magic[8] = {'K', 'I', 'L', 'N', 'E', 'N', 'T', '\n'};
+static const char magic[] = KILN_ENTRY_MAGIC;
+enum { MAGIC = sizeof magic - 1 };
 enum { CODEC_RAW, CODEC_ZSTD };
 enum { AT_BODY_CHECK = 144, AT_HEADER_CHECK = 160 };
 
@@ -84,7 +85,7 @@ kiln_status kiln_entry_encode(const kiln_key *key, const kiln_cache_content *con
   size_t stored_size = packed_size ? packed_size : raw_size;
   kiln_digest content_digest = kiln_digest_of(digested.bytes, digested.size);
 
-  kiln_buffer_bytes(out, magic, sizeof magic);
+  kiln_buffer_bytes(out, magic, MAGIC);
   kiln_buffer_u16(out, KILN_CACHE_FORMAT);
   kiln_buffer_u16(out, KILN_KEY_SCHEMA);
   kiln_buffer_u8(out, packed_size ? CODEC_ZSTD : CODEC_RAW);
@@ -153,8 +154,8 @@ kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_byt
                              kiln_error *err) {
   memset(out, 0, sizeof *out);
   kiln_reader r = kiln_reader_of(bytes, size);
-  const uint8_t *head = kiln_read_bytes(&r, sizeof magic);
-  if (!head || memcmp(head, magic, sizeof magic))
+  const uint8_t *head = kiln_read_bytes(&r, MAGIC);
+  if (!head || memcmp(head, magic, MAGIC))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "no entry: the magic is missing");
   uint16_t format = kiln_read_u16(&r), schema = kiln_read_u16(&r);
   if (size < KILN_ENTRY_HEADER)

@@ -32,6 +32,8 @@
 
 #include "cache/cache.h"
 
+#define KILN_ENTRY_MAGIC "KILNENT\n"
+
 enum {
   KILN_ENTRY_HEADER = 176,
   KILN_ENTRY_SIGNATURE = 96,

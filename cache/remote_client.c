@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/env.h"
@@ -22,6 +23,13 @@
 // Waking it only fills a socket, which takes no time unless the machine has none for this process: who gave
 // up would leave what is put later for the end of the build.
 enum { GRACE_MS = 250, WAKE_MS = 10000, MOST_LATE = 3, URL_SIZE = 1024 };
+// Claims of this process, and how often the helper is told that it works on them.
+enum { MOST_CLAIMS = 256, BEAT_MS = 1000 };
+
+typedef struct claim {
+  kiln_digest key;
+  char domain[KILN_NAME_SIZE]; ///< "": free
+} claim;
 
 struct kiln_remote {
   pthread_mutex_t mutex; ///< guards starting
@@ -34,7 +42,14 @@ struct kiln_remote {
   uint64_t max_bytes;
   struct sockaddr_un address; ///< abstract, given by the kernel
   socklen_t address_size;
-  int life; ///< closing it lets the helper go
+  int life;                   ///< closing it lets the helper go
+  pthread_mutex_t beat_mutex; ///< guards what follows
+  pthread_cond_t beat_condition;
+  pthread_t beater;
+  bool is_beating, is_ending;
+  kiln_cache_moves *moves; ///< NULL: as long as this process runs
+  void *moves_context;
+  claim claims[MOST_CLAIMS];
 };
 
 kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t deadline_ms, uint32_t lease_ms,
@@ -52,11 +67,21 @@ kiln_remote *kiln_remote_create(const char *program, const char *url, uint32_t d
   r->max_bytes = max_bytes;
   r->life = -1;
   pthread_mutex_init(&r->mutex, NULL);
+  pthread_mutex_init(&r->beat_mutex, NULL);
+  pthread_cond_init(&r->beat_condition, NULL);
   return r;
 }
 
 void kiln_remote_destroy(kiln_remote *r) {
   if (!r) return;
+  pthread_mutex_lock(&r->beat_mutex);
+  r->is_ending = true;
+  bool is_beating = r->is_beating;
+  pthread_cond_signal(&r->beat_condition);
+  pthread_mutex_unlock(&r->beat_mutex);
+  if (is_beating) pthread_join(r->beater, NULL);
+  pthread_cond_destroy(&r->beat_condition);
+  pthread_mutex_destroy(&r->beat_mutex);
   if (r->life >= 0) close(r->life);
   pthread_mutex_destroy(&r->mutex);
   free(r);
@@ -165,7 +190,7 @@ static kiln_remote_state receive(kiln_remote *r, int fd, int64_t deadline, kiln_
   uint32_t size = kiln_read_u32(&reader);
   uint8_t state = kiln_read_u8(&reader);
   if (state != KILN_REMOTE_FOUND)
-    return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_BUSY ? state : KILN_REMOTE_FAILED;
+    return state >= KILN_REMOTE_ABSENT && state <= KILN_REMOTE_DENIED ? state : KILN_REMOTE_FAILED;
   if (size < 1 || size - 1 > r->max_bytes) return KILN_REMOTE_REFUSED;
   kiln_blob *file = kiln_blob_create(size - 1);
   if (file && kiln_wire_move(fd, file->bytes, file->size, false, deadline)) {
@@ -195,27 +220,92 @@ kiln_remote_state kiln_remote_get(kiln_remote *r, const char *domain, const kiln
   return ask(r, KILN_REMOTE_GET, r->deadline_ms, domain, key, out_file);
 }
 
+// ------------------------------------------------------------------------------------------ claims
+
+static void tell(kiln_remote *r, uint8_t kind, const char *domain, const kiln_digest *key) {
+  int fd;
+  if (!r->broken && request(r, kind, domain, key, kiln_wire_now() + GRACE_MS, &fd)) close(fd);
+}
+
+/// Tells the helper once a second of each claim that is still worked on: it has no other way to know.
+static void *beat(void *context) {
+  kiln_remote *r = context;
+  pthread_mutex_lock(&r->beat_mutex);
+  while (!r->is_ending) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += BEAT_MS / 1000;
+    pthread_cond_timedwait(&r->beat_condition, &r->beat_mutex, &until);
+    for (unsigned i = 0; i < MOST_CLAIMS && !r->is_ending; i++) {
+      claim held = r->claims[i];
+      if (!*held.domain || (r->moves && !r->moves(r->moves_context, &held.key))) continue;
+      pthread_mutex_unlock(&r->beat_mutex);
+      tell(r, KILN_REMOTE_BEAT, held.domain, &held.key);
+      pthread_mutex_lock(&r->beat_mutex);
+    }
+  }
+  pthread_mutex_unlock(&r->beat_mutex);
+  return NULL;
+}
+
+/// One that finds no place, or no thread, is not reported: its lease runs out.
+static void hold(kiln_remote *r, const char *domain, const kiln_digest *key) {
+  pthread_mutex_lock(&r->beat_mutex);
+  unsigned i = 0;
+  while (i < MOST_CLAIMS && *r->claims[i].domain) i++;
+  if (i < MOST_CLAIMS) {
+    r->claims[i].key = *key;
+    snprintf(r->claims[i].domain, sizeof r->claims[i].domain, "%s", domain);
+  }
+  if (!r->is_beating) r->is_beating = !pthread_create(&r->beater, NULL, beat, r);
+  pthread_mutex_unlock(&r->beat_mutex);
+}
+
+static void let_go(kiln_remote *r, const char *domain, const kiln_digest *key) {
+  pthread_mutex_lock(&r->beat_mutex);
+  for (unsigned i = 0; i < MOST_CLAIMS; i++)
+    if (!memcmp(r->claims[i].key.bytes, key->bytes, sizeof key->bytes) &&
+        !strcmp(r->claims[i].domain, domain))
+      *r->claims[i].domain = 0;
+  pthread_mutex_unlock(&r->beat_mutex);
+}
+
+void kiln_remote_watch(kiln_remote *r, kiln_cache_moves *moves, void *context) {
+  pthread_mutex_lock(&r->beat_mutex);
+  r->moves = moves;
+  r->moves_context = context;
+  pthread_mutex_unlock(&r->beat_mutex);
+}
+
+static kiln_remote_state ask_claim(kiln_remote *r, uint8_t kind, uint32_t ms, const char *domain,
+                                   const kiln_digest *key, kiln_blob **out_file) {
+  *out_file = NULL;
+  if (!r->lease_ms) return KILN_REMOTE_SKIPPED;
+  kiln_remote_state state = ask(r, kind, ms, domain, key, out_file);
+  if (state == KILN_REMOTE_ABSENT) hold(r, domain, key);
+  return state;
+}
+
 kiln_remote_state kiln_remote_claim(kiln_remote *r, const char *domain, const kiln_digest *key,
                                     kiln_blob **out_file) {
-  *out_file = NULL;
-  return r->lease_ms ? ask(r, KILN_REMOTE_CLAIM, r->lease_ms + r->deadline_ms, domain, key, out_file)
-                     : KILN_REMOTE_SKIPPED;
+  return ask_claim(r, KILN_REMOTE_CLAIM, r->lease_ms + r->deadline_ms, domain, key, out_file);
 }
 
 kiln_remote_state kiln_remote_try(kiln_remote *r, const char *domain, const kiln_digest *key,
                                   kiln_blob **out_file) {
-  *out_file = NULL;
-  return r->lease_ms ? ask(r, KILN_REMOTE_TRY, r->deadline_ms, domain, key, out_file) : KILN_REMOTE_SKIPPED;
+  return ask_claim(r, KILN_REMOTE_TRY, r->deadline_ms, domain, key, out_file);
 }
 
 void kiln_remote_drop(kiln_remote *r, const char *domain, const kiln_digest *key) {
-  int fd;
-  if (!r->lease_ms || r->broken || !r->started) return;
-  if (request(r, KILN_REMOTE_DROP, domain, key, kiln_wire_now() + GRACE_MS, &fd)) close(fd);
+  if (!r->lease_ms || !r->started) return;
+  let_go(r, domain, key);
+  tell(r, KILN_REMOTE_DROP, domain, key);
 }
 
 int kiln_remote_upload(kiln_remote *r, kiln_store *store, const kiln_digest *key) {
   int e = kiln_spool_add(store, key);
+  let_go(r, store->domain, key); // it is made; the helper knows of its upload
+  if (e) kiln_remote_drop(r, store->domain, key);
   if (e) return e;
   int fd;
   // Starting the helper is no part of the deadline: nobody waits for an answer.

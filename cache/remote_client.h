@@ -3,7 +3,7 @@
 // The network is in that program; what comes back is only bytes, which the cache checks like any file.
 //
 // One request a connection, little-endian, both ways a u32 length and that many bytes:
-//   request: u8 kind (1 get, 2 wake, 3 claim, 4 try, 5 drop), 32 bytes key, block domain         reply: u8
+//   request: u8 kind (1 get, 2 wake, 3 claim, 4 try, 5 drop, 6 beat), 32 bytes key, block domain reply: u8
 //   state, entry bytes when the state is FOUND
 // Uploads are links in the store's spool/ folder; `wake` only says that there is one.
 #ifndef KILN_CACHE_REMOTE_CLIENT_H
@@ -16,7 +16,8 @@ enum {
   KILN_REMOTE_WAKE = 2,
   KILN_REMOTE_CLAIM = 3,
   KILN_REMOTE_TRY = 4,
-  KILN_REMOTE_DROP = 5
+  KILN_REMOTE_DROP = 5,
+  KILN_REMOTE_BEAT = 6
 };
 
 typedef enum kiln_remote_state {
@@ -27,6 +28,7 @@ typedef enum kiln_remote_state {
   KILN_REMOTE_REFUSED = 5, ///< what it delivered was not what its own digest says
   KILN_REMOTE_LATE = 6,    ///< another machine makes the entry, longer than we wait
   KILN_REMOTE_BUSY = 7,    ///< of a try: another machine makes it
+  KILN_REMOTE_DENIED = 8,  ///< the server wants a password or token, or another one
 } kiln_remote_state;
 
 typedef struct kiln_remote kiln_remote;
@@ -48,6 +50,9 @@ kiln_remote_state kiln_remote_claim(kiln_remote *remote, const char *domain, con
 /// The same without waiting: BUSY where another machine makes it.
 kiln_remote_state kiln_remote_try(kiln_remote *remote, const char *domain, const kiln_digest *key,
                                   kiln_blob **out_file);
+/// How one knows that the work on claims of this process goes on (kiln_cache_watch); NULL: it does as long as
+/// the process runs. Not called any more when this returns.
+void kiln_remote_watch(kiln_remote *remote, kiln_cache_moves *moves, void *context);
 /// Gives a claim back whose entry will not come.
 void kiln_remote_drop(kiln_remote *remote, const char *domain, const kiln_digest *key);
 /// Puts the entry, which is in the store, on the list of uploads; 0 or -errno. Returns at once.

@@ -8,7 +8,7 @@
 #include "base/stream.h"
 #include "cache/remote/lease.h"
 
-enum { ANSWER_MS = 20000, MOST_NAME = 128 };
+enum { ANSWER_MS = 20000, MOST_NAME = 128, LONGEST_MS = 3600000 };
 
 typedef struct board {
   kiln_level level;
@@ -48,6 +48,7 @@ static kiln_remote_state answer(board *b, const request *q, kiln_buffer *out) {
   case KILN_BOARD_ADD: return kind->add(b->level.state, q->room, q->name, q->value, q->size, deadline);
   case KILN_BOARD_LIST: return kind->list(b->level.state, q->room, q->name, deadline, out);
   case KILN_BOARD_LEASE: return kiln_leases_take(b->leases, q->room, q->name, deadline);
+  case KILN_BOARD_BEAT: return kiln_leases_beat(b->leases, q->room, q->name), KILN_REMOTE_FOUND;
   case KILN_BOARD_DROP: return kiln_leases_drop(b->leases, q->room, q->name), KILN_REMOTE_FOUND;
   }
   return KILN_REMOTE_REFUSED;
@@ -84,7 +85,7 @@ bool kiln_board_serve(const char *url, const kiln_level_options *options, int in
   kiln_buffer bytes = {0}, found = {0};
   request q;
   bool good = kiln_level_open(&b.level, url, options) && b.level.kind->add && b.level.kind->lease;
-  b.leases = good ? kiln_leases_create(&b.level) : NULL;
+  b.leases = good ? kiln_leases_create(&b.level, KILN_LEASE_BOARD_MS, LONGEST_MS) : NULL;
   while (b.leases && read_message(in, &bytes)) {
     kiln_buffer_clear(&found);
     kiln_remote_state state = read_request(&bytes, &q) ? answer(&b, &q, &found) : KILN_REMOTE_REFUSED;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A board that machines share: values, sets of names, and leases that are renewed as long as this process
-// lives. Behind `kiln-remote board`, which programs start that may not be linked with a network library.
+// A board that machines share: values, sets of names, and leases that are renewed as long as their work is
+// reported to go on. Behind `kiln-remote board`, which programs start that may not be linked with a network
+// library.
 //
 // One request after another, little-endian, both ways a u32 length and that many bytes:
 //   request: u8 kind, block room, block name, block value       reply: u8 state (kiln_remote_state), block

@@ -10,12 +10,21 @@
 #include <string.h>
 
 #include "cache/remote/action.h"
+#include "cache/remote/connection.h"
 #include "cache/remote/level.h"
 
-enum { IDLE = 64, ACTION_LIMIT = 4096, REDIRECTS = 3, URL_SIZE = KILN_LEVEL_URL + 256 };
+enum {
+  IDLE = 64,
+  ACTION_LIMIT = 4096,
+  HEADERS_LIMIT = 1 << 16,
+  REDIRECTS = 3,
+  URL_SIZE = KILN_LEVEL_URL + 256
+};
 
 typedef struct http {
   char url[KILN_LEVEL_URL], ca_file[KILN_LEVEL_URL];
+  const char *protocols;      ///< that it may be spoken with, also after a redirect: https stays https
+  const char *begins;         ///< as kiln_level_options says
   struct curl_slist *headers; ///< owned
   uint64_t max_bytes;
   pthread_mutex_t mutex; ///< guards idle
@@ -23,17 +32,16 @@ typedef struct http {
   unsigned idle_count;
 } http;
 
-static void start_curl(void) { curl_global_init(CURL_GLOBAL_DEFAULT); }
-
 static void *create(const char *url, const kiln_level_options *options) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, start_curl);
+  kiln_connection_start();
   http *h = calloc(1, sizeof *h);
   if (!h) return NULL;
   snprintf(h->url, sizeof h->url, "%s", url);
   size_t length = strlen(h->url);
   while (length && h->url[length - 1] == '/') h->url[--length] = 0;
   h->max_bytes = options->max_bytes;
+  h->begins = options->begins;
+  h->protocols = strncmp(url, "https:", 6) ? "http,https" : "https";
   snprintf(h->ca_file, sizeof h->ca_file, "%s", options->ca_file ? options->ca_file : "");
   pthread_mutex_init(&h->mutex, NULL);
   h->headers = curl_slist_append(NULL, "Expect:"); // no waiting for "100 Continue"
@@ -72,7 +80,9 @@ static void give(http *h, CURL *c) {
 typedef struct body {
   kiln_buffer *out;
   uint64_t limit;
-  bool over; ///< more came than was promised
+  const char *begins; ///< NULL: anything
+  size_t headers;     ///< bytes of them so far
+  bool over;          ///< more came than was promised, or something else
   const uint8_t *send;
   size_t left;
   CURLcode error; ///< why there is no status
@@ -85,7 +95,19 @@ static size_t receive(char *bytes, size_t one, size_t count, void *context) {
   b->over = size > b->limit - b->out->size;
   if (b->over) return 0; // ends the transfer
   kiln_buffer_bytes(b->out, bytes, size);
-  return b->out->failed ? 0 : size;
+  if (b->out->failed) return 0;
+  size_t there = b->begins ? strlen(b->begins) : 0;
+  if (there > b->out->size) there = b->out->size;
+  b->over = there && memcmp(b->out->bytes, b->begins, there) != 0;
+  return b->over ? 0 : size;
+}
+
+/// libcurl keeps what it is sent of headers: a server that sends no end of them is left.
+static size_t count_header(char *bytes, size_t one, size_t count, void *context) {
+  body *b = context;
+  (void)bytes;
+  b->headers += one * count;
+  return b->headers <= HEADERS_LIMIT ? one * count : 0;
 }
 
 static size_t send_more(char *bytes, size_t one, size_t count, void *context) {
@@ -109,14 +131,16 @@ static long exchange(http *h, const char *url, body *b, int64_t deadline) {
   curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)left);
   if (*h->ca_file) curl_easy_setopt(c, CURLOPT_CAINFO, h->ca_file);
   curl_easy_setopt(c, CURLOPT_PROXY, ""); // the environment is not asked
-  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, h->protocols);
+  curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, h->protocols);
   curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, b->send ? 0L : 1L);
   curl_easy_setopt(c, CURLOPT_MAXREDIRS, (long)REDIRECTS);
   curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
   curl_easy_setopt(c, CURLOPT_USERAGENT, "kiln/" KILN_VERSION);
   curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive);
   curl_easy_setopt(c, CURLOPT_WRITEDATA, b);
+  curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, count_header);
+  curl_easy_setopt(c, CURLOPT_HEADERDATA, b);
   if (b->send) {
     curl_easy_setopt(c, CURLOPT_UPLOAD, 1L);
     curl_easy_setopt(c, CURLOPT_READFUNCTION, send_more);
@@ -131,11 +155,13 @@ static long exchange(http *h, const char *url, body *b, int64_t deadline) {
 
 static kiln_remote_state state_of(long status) {
   if (status == 200) return KILN_REMOTE_FOUND;
+  if (status == 401 || status == 403) return KILN_REMOTE_DENIED;
   return status == 404 || status == 410 ? KILN_REMOTE_ABSENT : KILN_REMOTE_FAILED;
 }
 
-static kiln_remote_state fetch(http *h, const char *url, uint64_t limit, int64_t deadline, kiln_buffer *out) {
-  body b = {.out = out, .limit = limit};
+static kiln_remote_state fetch(http *h, const char *url, uint64_t limit, const char *begins, int64_t deadline,
+                               kiln_buffer *out) {
+  body b = {.out = out, .limit = limit, .begins = begins};
   kiln_buffer_clear(out);
   long status = exchange(h, url, &b, deadline);
   return b.over ? KILN_REMOTE_REFUSED : state_of(status);
@@ -147,12 +173,12 @@ static kiln_remote_state get(void *state, const char *domain, const char *key_he
   char url[URL_SIZE], hash[KILN_SHA256_HEX + 1], found[KILN_SHA256_HEX + 1];
   uint64_t size;
   snprintf(url, sizeof url, "%s/%s/ac/%s", h->url, domain, key_hex);
-  kiln_remote_state result = fetch(h, url, ACTION_LIMIT, deadline, out);
+  kiln_remote_state result = fetch(h, url, ACTION_LIMIT, NULL, deadline, out);
   if (result != KILN_REMOTE_FOUND) return result;
   if (!kiln_action_decode(out->bytes, out->size, hash, &size) || size > h->max_bytes)
     return KILN_REMOTE_REFUSED;
   snprintf(url, sizeof url, "%s/%s/cas/%s", h->url, domain, hash);
-  result = fetch(h, url, size, deadline, out);
+  result = fetch(h, url, size, h->begins, deadline, out);
   if (result != KILN_REMOTE_FOUND) return result;
   kiln_action_hash(out->bytes, out->size, found);
   return out->size == size && !strcmp(hash, found) ? KILN_REMOTE_FOUND : KILN_REMOTE_REFUSED;
@@ -162,6 +188,7 @@ static kiln_remote_state get(void *state, const char *domain, const char *key_he
 static kiln_remote_state stored_of(long status) {
   static const long never[] = {400, 411, 413, 414, 415, 422};
   if (status >= 200 && status < 300) return KILN_REMOTE_FOUND;
+  if (status == 401 || status == 403) return KILN_REMOTE_DENIED;
   for (unsigned i = 0; i < sizeof never / sizeof *never; i++)
     if (status == never[i]) return KILN_REMOTE_REFUSED;
   return KILN_REMOTE_FAILED;
@@ -188,17 +215,20 @@ static kiln_remote_state put(void *state, const char *domain, const char *key_he
   return result;
 }
 
-static bool check(void *state, const char *domain, int64_t deadline, char *out, size_t capacity) {
-  http *h = state;
+static bool check(void *context, const char *domain, int64_t deadline, char *out, size_t capacity) {
+  http *h = context;
   char url[URL_SIZE];
   body b = {.out = NULL};
   snprintf(url, sizeof url, "%s/%s/ac/%064d", h->url, domain, 0);
   long status = exchange(h, url, &b, deadline);
-  if (!status) snprintf(out, capacity, "%s", curl_easy_strerror(b.error));
+  if (b.error == CURLE_UNSUPPORTED_PROTOCOL)
+    snprintf(out, capacity, "it redirects to a protocol other than %s", h->protocols);
+  else if (!status) snprintf(out, capacity, "%s", curl_easy_strerror(b.error));
   else if (status == 401 || status == 403)
     snprintf(out, capacity, "status %ld: KILN_CACHE_REMOTE_TOKEN is missing or is not accepted", status);
   else snprintf(out, capacity, "status %ld", status);
-  return state_of(status) != KILN_REMOTE_FAILED;
+  kiln_remote_state state = state_of(status);
+  return state == KILN_REMOTE_FOUND || state == KILN_REMOTE_ABSENT;
 }
 
 const kiln_level_kind kiln_level_http = {"http://", create, destroy, get, put, check, NULL, NULL, NULL, NULL};

@@ -12,11 +12,14 @@ enum { MOST = 256, ANSWER_MS = 1000 };
 
 typedef struct lease {
   char domain[KILN_NAME_SIZE], key[KILN_DIGEST_HEX + 1];
-  int64_t since; // 0: free
+  int64_t since;    // 0: free
+  bool is_beaten;   // since the last renewal
+  bool is_uploaded; // it waits for that
 } lease;
 
 struct kiln_leases {
   const kiln_level *level;
+  uint32_t ms, longest_ms;
   char token[64]; // who we are, among all builds of all machines
   pthread_t renewer;
   pthread_mutex_t mutex; // guards the rest
@@ -30,15 +33,31 @@ static kiln_remote_state renew(kiln_leases *l, const lease *held, uint32_t ms) {
                                kiln_wire_now() + ANSWER_MS);
 }
 
-/// Renews each in turn, outside of the lock: the server may be slow.
+/// What is to be renewed of place `i`; those that are too old go.
+static lease due(kiln_leases *l, unsigned i) {
+  pthread_mutex_lock(&l->mutex);
+  lease *item = &l->items[i], held = *item;
+  if (!item->is_beaten && !item->is_uploaded) held.since = 0;
+  if (item->since && kiln_wire_now() - item->since > l->longest_ms) item->since = held.since = 0;
+  item->is_beaten = false;
+  pthread_mutex_unlock(&l->mutex);
+  return held;
+}
+
+static void forget(kiln_leases *l, unsigned i, const lease *lost) {
+  pthread_mutex_lock(&l->mutex);
+  if (l->items[i].since == lost->since && !strcmp(l->items[i].key, lost->key)) l->items[i].since = 0;
+  pthread_mutex_unlock(&l->mutex);
+}
+
+/// Renews each in turn, outside of the lock: the server may be slow. One that does not answer is not asked
+/// for the rest of them.
 static void renew_all(kiln_leases *l) {
-  for (unsigned i = 0; i < MOST; i++) {
-    pthread_mutex_lock(&l->mutex);
-    lease held = l->items[i];
-    bool stale = held.since && kiln_wire_now() - held.since > KILN_LEASE_LONGEST_MS;
-    if (stale) l->items[i].since = 0;
-    pthread_mutex_unlock(&l->mutex);
-    if (held.since && !stale) renew(l, &held, KILN_LEASE_MS);
+  kiln_remote_state state = KILN_REMOTE_FOUND;
+  for (unsigned i = 0; i < MOST && (state == KILN_REMOTE_FOUND || state == KILN_REMOTE_ABSENT); i++) {
+    lease held = due(l, i);
+    if (held.since) state = renew(l, &held, l->ms);
+    if (held.since && state == KILN_REMOTE_ABSENT) forget(l, i, &held); // it had run out
   }
 }
 
@@ -60,7 +79,7 @@ static void *renew_loop(void *context) {
   return NULL;
 }
 
-kiln_leases *kiln_leases_create(const kiln_level *level) {
+kiln_leases *kiln_leases_create(const kiln_level *level, uint32_t ms, uint32_t longest_ms) {
   kiln_leases *l = calloc(1, sizeof *l);
   char host[32] = "";
   struct timespec now;
@@ -70,6 +89,8 @@ kiln_leases *kiln_leases_create(const kiln_level *level) {
   snprintf(l->token, sizeof l->token, "%.20s:%ld:%llx", host, (long)getpid(),
            (unsigned long long)now.tv_sec << 30 ^ (unsigned long long)now.tv_nsec);
   l->level = level;
+  l->ms = ms;
+  l->longest_ms = longest_ms;
   pthread_mutex_init(&l->mutex, NULL);
   pthread_cond_init(&l->condition, NULL);
   if (!pthread_create(&l->renewer, NULL, renew_loop, l)) return l;
@@ -101,9 +122,12 @@ static lease *find(kiln_leases *l, const char *domain, const char *key_hex) {
 
 static void remember(kiln_leases *l, const char *domain, const char *key_hex) {
   pthread_mutex_lock(&l->mutex);
+  lease *again = find(l, domain, key_hex); // that had run out meanwhile
+  if (again) again->since = 0;
   for (unsigned i = 0; i < MOST; i++) {
     lease *free_place = &l->items[i];
     if (free_place->since) continue;
+    *free_place = (lease){.is_beaten = true};
     snprintf(free_place->domain, sizeof free_place->domain, "%s", domain);
     snprintf(free_place->key, sizeof free_place->key, "%s", key_hex);
     free_place->since = kiln_wire_now();
@@ -115,9 +139,25 @@ static void remember(kiln_leases *l, const char *domain, const char *key_hex) {
 kiln_remote_state kiln_leases_take(kiln_leases *l, const char *domain, const char *key_hex,
                                    int64_t deadline) {
   kiln_remote_state state =
-      l->level->kind->lease(l->level->state, domain, key_hex, l->token, KILN_LEASE_MS, deadline);
+      l->level->kind->lease(l->level->state, domain, key_hex, l->token, l->ms, deadline);
   if (state == KILN_REMOTE_FOUND) remember(l, domain, key_hex);
   return state;
+}
+
+static void mark(kiln_leases *l, const char *domain, const char *key_hex, bool is_uploaded) {
+  pthread_mutex_lock(&l->mutex);
+  lease *held = find(l, domain, key_hex);
+  if (held) held->is_beaten = true;
+  if (held) held->is_uploaded |= is_uploaded;
+  pthread_mutex_unlock(&l->mutex);
+}
+
+void kiln_leases_beat(kiln_leases *l, const char *domain, const char *key_hex) {
+  mark(l, domain, key_hex, false);
+}
+
+void kiln_leases_upload(kiln_leases *l, const char *domain, const char *key_hex) {
+  mark(l, domain, key_hex, true);
 }
 
 void kiln_leases_drop(kiln_leases *l, const char *domain, const char *key_hex) {

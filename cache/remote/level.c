@@ -4,19 +4,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/url.h"
+
 bool kiln_level_open(kiln_level *level, const char *url, const kiln_level_options *options) {
-  static const kiln_level_kind *const kinds[] = {&kiln_level_http, &kiln_level_https, &kiln_level_redis};
+  static const kiln_level_kind *const kinds[] = {&kiln_level_http, &kiln_level_https, &kiln_level_redis,
+                                                 &kiln_level_rediss};
   memset(level, 0, sizeof *level);
-  if (strlen(url) >= sizeof level->url) return false;
-  strcpy(level->url, url);
+  if (strlen(url) >= sizeof level->shown) return false;
+  kiln_url_shown(url, level->shown, sizeof level->shown);
   for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (!strncmp(url, kinds[i]->scheme, strlen(kinds[i]->scheme))) level->kind = kinds[i];
   if (!level->kind) return false;
   char hex[KILN_DIGEST_HEX + 1];
-  kiln_digest digest = kiln_digest_of(url, strlen(url));
+  // Of what may be shown: the name is for all who see the folder.
+  kiln_digest digest = kiln_digest_of(level->shown, strlen(level->shown));
   kiln_digest_hex(&digest, hex);
   snprintf(level->breaker, sizeof level->breaker, "breaker-%.16s", hex);
-  level->state = level->kind->create(level->url, options);
+  level->state = level->kind->create(url, options);
   return level->state != NULL;
 }
 

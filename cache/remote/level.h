@@ -16,7 +16,9 @@ typedef struct kiln_level_options {
   const char *token;   ///< NULL: anonymous
   const char *ca_file; ///< certificates that a server of https must come from; NULL: the system's
   uint64_t max_bytes;
-  uint32_t expire_s; ///< an entry goes that long after its upload, where the store can do that; 0: never
+  const char *begins; ///< what every value begins with: others are not taken to their end; NULL: anything.
+                      ///< Borrowed as long as the level lives
+  uint32_t expire_s;  ///< an entry goes that long after its upload, where the store can do that; 0: never
 } kiln_level_options;
 
 /// How a kind of store is spoken with.
@@ -48,15 +50,15 @@ typedef struct kiln_level_kind {
                             kiln_buffer *out);
 } kiln_level_kind;
 
-extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_redis;
+extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_redis, kiln_level_rediss;
 
 enum { KILN_LEVEL_URL = 1024 };
 
 struct kiln_level {
   const kiln_level_kind *kind;
-  void *state; ///< owned
-  char url[KILN_LEVEL_URL];
-  char breaker[64]; ///< name of the breaker's file in the store's folder
+  void *state;                ///< owned
+  char shown[KILN_LEVEL_URL]; ///< its address without secrets
+  char breaker[64];           ///< name of the breaker's file in the store's folder
 };
 
 /// Finds the kind by the scheme. False: no such kind, or it refused the address.

@@ -1,183 +1,293 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Redis: redis://HOST[:PORT][/DATABASE]. One value an entry, under "kiln:DOMAIN:KEY". The reply is read in
-// pieces against the deadline, so that a server that dribbles cannot hold anybody up.
-#include <hiredis/hiredis.h>
-#include <poll.h>
+// Redis: redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], with TLS where there are two s. One value an
+// entry, under "kiln:DOMAIN:KEY". Replies are read in pieces against the deadline and within limits (resp.h),
+// so that a server can neither hold anybody up nor fill his memory.
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/remote/connection.h"
 #include "cache/remote/level.h"
+#include "cache/remote/resp.h"
 
-enum { IDLE = 64, PORT = 6379, SLACK = 4096, FAULT = 200 };
+enum { IDLE = 64, PORT = 6379, FAULT = 200, SECRET = 512, MOST_MEMBERS = 1 << 16, MOST_MEMBER = 256 };
+
+typedef struct peer {
+  kiln_connection *connection; ///< owned
+  int64_t deadline;
+  kiln_resp resp;
+} peer;
 
 typedef struct redis {
-  char host[256], token[512];
+  char host[256], user[SECRET], password[SECRET], ca_file[KILN_LEVEL_URL];
+  bool tls;
   int port, database;
+  const char *begins; ///< as kiln_level_options says
   uint64_t max_bytes;
-  uint32_t expire_s;        ///< 0: never
-  pthread_mutex_t mutex;    ///< guards idle
-  redisContext *idle[IDLE]; ///< owned
+  uint32_t expire_s;     ///< 0: never
+  pthread_mutex_t mutex; ///< guards idle
+  peer *idle[IDLE];      ///< owned
   unsigned idle_count;
 } redis;
+
+// ------------------------------------------------------------------------------------------ address
+
+static int digit(char c) {
+  const char *hex = "0123456789abcdef", *at = c ? strchr(hex, c >= 'A' && c <= 'F' ? c + 32 : c) : NULL;
+  return at ? (int)(at - hex) : -1;
+}
+
+/// A part of an address, with its %XX. False when that is no text of less than `capacity` bytes.
+static bool decode(const char *text, size_t length, char *out, size_t capacity) {
+  size_t size = 0;
+  for (size_t i = 0; i < length; i++) {
+    int high = text[i] == '%' && i + 2 < length ? digit(text[i + 1]) : -1,
+        low = high >= 0 ? digit(text[i + 2]) : -1;
+    char c = low >= 0 ? (char)(high << 4 | low) : text[i];
+    if (!c || size + 1 >= capacity) return false;
+    out[size++] = c;
+    i += low >= 0 ? 2 : 0;
+  }
+  out[size] = 0;
+  return true;
+}
+
+static bool read_user(redis *r, const char *text, size_t length) {
+  const char *colon = memchr(text, ':', length);
+  size_t user = colon ? (size_t)(colon - text) : length;
+  return decode(text, user, r->user, sizeof r->user) &&
+         decode(text + user + (colon != NULL), length - user - (colon != NULL), r->password,
+                sizeof r->password);
+}
+
+/// HOST, [ADDRESS] of IPv6 with its brackets, then what may follow.
+static bool read_place(redis *r, const char *text) {
+  size_t length = *text == '[' ? strcspn(text, "]") + 1 : strcspn(text, ":/");
+  char *end;
+  if (*text == '[' && text[length - 1] != ']') return false;
+  if (!length || !decode(text, length, r->host, sizeof r->host) || strpbrk(r->host, "/?#@ ")) return false;
+  text += length;
+  if (*text == ':') {
+    long port = strtol(text + 1, &end, 10);
+    if (end == text + 1 || port <= 0 || port >= 65536) return false;
+    r->port = (int)port;
+    text = end;
+  }
+  if (*text == '/' && text[1]) {
+    long database = strtol(text + 1, &end, 10);
+    if (end == text + 1 || database < 0 || database > 1 << 20) return false;
+    r->database = (int)database;
+    text = end;
+  }
+  return !*text || !strcmp(text, "/");
+}
 
 static void *create(const char *url, const kiln_level_options *options) {
   redis *r = calloc(1, sizeof *r);
   if (!r) return NULL;
-  const char *host = url + strlen("redis://");
-  size_t length = strcspn(host, ":/");
-  const char *rest = host + length;
+  const char *rest = strstr(url, "://") + 3, *at = strrchr(rest, '@');
+  r->tls = !strncmp(url, "rediss:", 7);
   r->port = PORT;
-  bool good = length && length < sizeof r->host;
-  if (good) memcpy(r->host, host, length);
-  if (*rest == ':') {
-    char *end;
-    long port = strtol(rest + 1, &end, 10);
-    good = good && port > 0 && port < 65536;
-    r->port = (int)port;
-    rest = end;
-  }
-  if (*rest == '/') r->database = atoi(rest + 1);
   r->max_bytes = options->max_bytes;
   r->expire_s = options->expire_s;
-  if (options->token) snprintf(r->token, sizeof r->token, "%s", options->token);
+  r->begins = options->begins;
+  bool good = (!at || read_user(r, rest, (size_t)(at - rest))) && read_place(r, at ? at + 1 : rest);
+  if (!*r->password && options->token)
+    good &= snprintf(r->password, sizeof r->password, "%s", options->token) < (int)sizeof r->password;
+  snprintf(r->ca_file, sizeof r->ca_file, "%s", options->ca_file ? options->ca_file : "");
   pthread_mutex_init(&r->mutex, NULL);
   if (good) return r;
   free(r);
   return NULL;
 }
 
+// ------------------------------------------------------------------------------------- conversation
+
+static size_t receive(void *context, uint8_t *out, size_t size) {
+  peer *p = context;
+  return kiln_connection_receive(p->connection, out, size, p->deadline);
+}
+
+static void hang_up(peer *p) {
+  if (p) kiln_connection_close(p->connection);
+  free(p);
+}
+
 static void destroy(void *state) {
   redis *r = state;
-  while (r->idle_count) redisFree(r->idle[--r->idle_count]);
+  while (r->idle_count) hang_up(r->idle[--r->idle_count]);
   pthread_mutex_destroy(&r->mutex);
+  memset(r->password, 0, sizeof r->password);
   free(r);
 }
 
-static bool ready(int fd, short events, int64_t deadline) {
-  int64_t left = deadline - kiln_wire_now();
-  struct pollfd p = {fd, events, 0};
-  return left > 0 && poll(&p, 1, (int)left) > 0;
+/// Sends the command, which is taken over, and reads the reply.
+static kiln_resp_kind converse(peer *p, kiln_buffer *command, const kiln_resp_limits *limits,
+                               int64_t deadline, kiln_buffer *out) {
+  p->deadline = deadline;
+  bool sent =
+      !command->failed && kiln_connection_send(p->connection, command->bytes, command->size, deadline);
+  kiln_buffer_deinit(command);
+  return sent ? kiln_resp_read(&p->resp, limits, out) : KILN_RESP_NONE;
 }
 
-/// Sends what was appended and waits for one reply; NULL when it did not come whole in time.
-static redisReply *converse(redis *r, redisContext *c, int64_t deadline) {
-  int written = 0;
-  void *reply = NULL;
-  while (!written)
-    if (!ready(c->fd, POLLOUT, deadline) || redisBufferWrite(c, &written) != REDIS_OK) return NULL;
-  for (;;) {
-    if (redisGetReplyFromReader(c, &reply) != REDIS_OK) return NULL;
-    if (reply) return reply;
-    if (c->reader->len > r->max_bytes + SLACK) return NULL;
-    if (!ready(c->fd, POLLIN, deadline) || redisBufferRead(c) != REDIS_OK) return NULL;
-  }
+/// A command of texts, ended by NULL.
+static kiln_buffer words(const char *const *texts) {
+  kiln_buffer out = {0};
+  size_t count = 0;
+  while (texts[count]) count++;
+  kiln_resp_command(&out, count);
+  for (size_t i = 0; i < count; i++) kiln_resp_word(&out, texts[i], strlen(texts[i]));
+  return out;
 }
 
-static bool succeed(redisReply *reply) {
-  bool good = reply && reply->type != REDIS_REPLY_ERROR;
-  if (reply) freeReplyObject(reply);
-  return good;
-}
-
-/// True for a reply that is no error; else why not, in words, in `why` (FAULT bytes; may be NULL).
-static bool accepted(redisReply *reply, char *why) {
-  if (why)
-    snprintf(why, FAULT, "%s", reply && reply->type == REDIS_REPLY_ERROR ? reply->str : "no answer in time");
-  return succeed(reply);
-}
-
-static redisContext *connect_new(redis *r, int64_t deadline, char *why) {
-  int64_t left = deadline - kiln_wire_now();
-  if (left <= 0) return NULL;
-  struct timeval limit = {left / 1000, left % 1000 * 1000};
-  redisContext *c = redisConnectWithTimeout(r->host, r->port, limit);
-  bool good = c && !c->err && redisSetTimeout(c, limit) == REDIS_OK;
-  if (!good && why) snprintf(why, FAULT, "%s", c ? c->errstr : "no memory");
-  if (good && *r->token)
-    good = redisAppendCommand(c, "AUTH %s", r->token) == REDIS_OK && accepted(converse(r, c, deadline), why);
-  if (good && r->database)
-    good = redisAppendCommand(c, "SELECT %d", r->database) == REDIS_OK &&
-           accepted(converse(r, c, deadline), why);
-  if (good) return c;
-  if (c) redisFree(c);
+/// What an error of Redis says of who asks, in words of our own: a server may repeat what it was sent. NULL:
+/// nothing.
+static const char *denial(const char *line) {
+  static const struct {
+    const char *begins, *says;
+  } rows[] = {{"NOAUTH", "NOAUTH: it wants a password (KILN_CACHE_REMOTE_TOKEN)"},
+              {"WRONGPASS", "WRONGPASS: the password is wrong (KILN_CACHE_REMOTE_TOKEN)"},
+              {"ERR invalid password", "the password is wrong (KILN_CACHE_REMOTE_TOKEN)"},
+              {"NOPERM", "NOPERM: the user has no right to do that (KILN_CACHE_REMOTE_TOKEN)"}};
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (!strncmp(line, rows[i].begins, strlen(rows[i].begins))) return rows[i].says;
   return NULL;
 }
 
-static redisContext *take(redis *r, int64_t deadline) {
-  pthread_mutex_lock(&r->mutex);
-  redisContext *c = r->idle_count ? r->idle[--r->idle_count] : NULL;
-  pthread_mutex_unlock(&r->mutex);
-  return c ? c : connect_new(r, deadline, NULL);
+/// FOUND, DENIED or FAILED with the reason in `why` (FAULT bytes; may be NULL).
+static kiln_remote_state accepted(const peer *p, kiln_resp_kind kind, bool shows_error, char *why) {
+  if (kind != KILN_RESP_NONE && kind != KILN_RESP_ERROR) return KILN_REMOTE_FOUND;
+  const char *denied = kind == KILN_RESP_ERROR ? denial(p->resp.line) : NULL;
+  if (why)
+    snprintf(why, FAULT, "%.190s",
+             denied ? denied
+             : kind == KILN_RESP_ERROR
+                 ? shows_error ? p->resp.line : "it refuses the password (KILN_CACHE_REMOTE_TOKEN)"
+             : p->resp.is_refused ? "it answers with something else than was asked for"
+                                  : "no answer in time");
+  if (denied || (kind == KILN_RESP_ERROR && !shows_error)) return KILN_REMOTE_DENIED;
+  return p->resp.is_refused ? KILN_REMOTE_REFUSED : KILN_REMOTE_FAILED;
 }
 
-/// A connection whose last exchange was not whole is of no more use.
-static void give(redis *r, redisContext *c, bool whole) {
+static const kiln_resp_limits nothing = {.bytes = KILN_RESP_LINE};
+
+/// FOUND with the peer, or why not.
+static kiln_remote_state call(redis *r, int64_t deadline, peer **out, char *why) {
+  char number[16];
+  kiln_buffer none = {0};
+  kiln_remote_state state = KILN_REMOTE_FAILED;
+  peer *p = calloc(1, sizeof *p);
+  if (p) p->connection = kiln_connection_open(r->host, r->port, r->tls, r->ca_file, deadline, why, FAULT);
+  if (p && p->connection) {
+    p->resp.source = receive;
+    p->resp.context = p;
+    state = KILN_REMOTE_FOUND;
+  }
+  if (state == KILN_REMOTE_FOUND && *r->password) {
+    const char *const with_user[] = {"AUTH", r->user, r->password, NULL}, *const without[] = {
+                                                                              "AUTH", r->password, NULL};
+    kiln_buffer command = words(*r->user ? with_user : without);
+    state = accepted(p, converse(p, &command, &nothing, deadline, &none), false, why);
+  }
+  if (state == KILN_REMOTE_FOUND && r->database) {
+    snprintf(number, sizeof number, "%d", r->database);
+    kiln_buffer command = words((const char *const[]){"SELECT", number, NULL});
+    state = accepted(p, converse(p, &command, &nothing, deadline, &none), true, why);
+  }
+  kiln_buffer_deinit(&none);
+  if (state != KILN_REMOTE_FOUND) hang_up(p);
+  *out = state == KILN_REMOTE_FOUND ? p : NULL;
+  return state;
+}
+
+static kiln_remote_state take(redis *r, int64_t deadline, peer **out) {
   pthread_mutex_lock(&r->mutex);
-  bool kept = whole && r->idle_count < IDLE;
-  if (kept) r->idle[r->idle_count++] = c;
+  *out = r->idle_count ? r->idle[--r->idle_count] : NULL;
   pthread_mutex_unlock(&r->mutex);
-  if (!kept) redisFree(c);
+  return *out ? KILN_REMOTE_FOUND : call(r, deadline, out, NULL);
+}
+
+/// A connection whose last exchange was not whole, or that says more than it was asked, is of no more use.
+static void give(redis *r, peer *p, bool whole) {
+  pthread_mutex_lock(&r->mutex);
+  bool kept = whole && p->resp.at == p->resp.end && r->idle_count < IDLE;
+  if (kept) r->idle[r->idle_count++] = p;
+  pthread_mutex_unlock(&r->mutex);
+  if (!kept) hang_up(p);
+}
+
+/// One command, which is taken over: FOUND with what was found, ABSENT for nil or 0, or what is wrong.
+static kiln_remote_state ask(redis *r, kiln_buffer *command, const kiln_resp_limits *limits, int64_t deadline,
+                             kiln_buffer *out) {
+  peer *p;
+  kiln_buffer none = {0};
+  kiln_remote_state state = take(r, deadline, &p);
+  if (state != KILN_REMOTE_FOUND) {
+    kiln_buffer_deinit(command);
+    return state;
+  }
+  kiln_resp_kind kind = converse(p, command, limits, deadline, out ? out : &none);
+  state = accepted(p, kind, true, NULL);
+  if (kind == KILN_RESP_NIL || (kind == KILN_RESP_NUMBER && !p->resp.number)) state = KILN_REMOTE_ABSENT;
+  if ((out ? out : &none)->failed) state = KILN_REMOTE_FAILED;
+  give(r, p, kind != KILN_RESP_NONE);
+  kiln_buffer_deinit(&none);
+  return state;
+}
+
+// ------------------------------------------------------------------------------------------ commands
+
+typedef struct place {
+  char text[320];
+} place;
+
+static place key_of(const char *domain, const char *name, const char *more) {
+  place p;
+  snprintf(p.text, sizeof p.text, "kiln:%.100s:%.130s%s", domain, name, more);
+  return p;
 }
 
 static kiln_remote_state get(void *state, const char *domain, const char *key_hex, int64_t deadline,
                              kiln_buffer *out) {
   redis *r = state;
-  kiln_remote_state result = KILN_REMOTE_FAILED;
-  redisContext *c = take(r, deadline);
-  if (!c) return result;
-  redisReply *reply =
-      redisAppendCommand(c, "GET kiln:%s:%s", domain, key_hex) == REDIS_OK ? converse(r, c, deadline) : NULL;
-  if (reply && reply->type == REDIS_REPLY_NIL) result = KILN_REMOTE_ABSENT;
-  if (reply && reply->type == REDIS_REPLY_STRING) {
-    kiln_buffer_clear(out);
-    kiln_buffer_bytes(out, reply->str, (size_t)reply->len);
-    result = out->failed ? KILN_REMOTE_FAILED : KILN_REMOTE_FOUND;
-  }
-  bool whole = reply != NULL;
-  if (reply) freeReplyObject(reply);
-  give(r, c, whole);
-  return result;
+  place key = key_of(domain, key_hex, "");
+  const kiln_resp_limits limits = {.bytes = r->max_bytes, .begins = r->begins};
+  kiln_buffer command = words((const char *const[]){"GET", key.text, NULL});
+  kiln_buffer_clear(out);
+  return ask(r, &command, &limits, deadline, out);
 }
 
 static kiln_remote_state put(void *state, const char *domain, const char *key_hex, const uint8_t *bytes,
                              size_t size, int64_t deadline) {
   redis *r = state;
-  redisContext *c = take(r, deadline);
-  if (!c) return KILN_REMOTE_FAILED;
-  int appended = r->expire_s ? redisAppendCommand(c, "SET kiln:%s:%s %b EX %u", domain, key_hex, bytes, size,
-                                                  r->expire_s)
-                             : redisAppendCommand(c, "SET kiln:%s:%s %b", domain, key_hex, bytes, size);
-  redisReply *reply = appended == REDIS_OK ? converse(r, c, deadline) : NULL;
-  bool whole = reply != NULL, stored = succeed(reply);
-  give(r, c, whole);
-  return stored ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
+  char seconds[16];
+  kiln_buffer command = {0};
+  place key = key_of(domain, key_hex, "");
+  kiln_resp_command(&command, r->expire_s ? 5 : 3);
+  kiln_resp_word(&command, "SET", 3);
+  kiln_resp_word(&command, key.text, strlen(key.text));
+  kiln_resp_word(&command, bytes, size);
+  snprintf(seconds, sizeof seconds, "%u", r->expire_s);
+  if (r->expire_s) kiln_resp_word(&command, "EX", 2);
+  if (r->expire_s) kiln_resp_word(&command, seconds, strlen(seconds));
+  kiln_remote_state stored = ask(r, &command, &nothing, deadline, NULL);
+  return stored == KILN_REMOTE_FOUND || stored == KILN_REMOTE_DENIED ? stored : KILN_REMOTE_FAILED;
 }
 
-/// One command whose answer is no data: FOUND, ABSENT for nil or 0, FAILED.
-static kiln_remote_state command(redis *r, int64_t deadline, const char *format, ...) {
-  va_list args;
-  redisContext *c = take(r, deadline);
-  if (!c) return KILN_REMOTE_FAILED;
-  va_start(args, format);
-  redisReply *reply = redisvAppendCommand(c, format, args) == REDIS_OK ? converse(r, c, deadline) : NULL;
-  va_end(args);
-  bool whole = reply != NULL;
-  kiln_remote_state state =
-      !reply || reply->type == REDIS_REPLY_ERROR ? KILN_REMOTE_FAILED
-      : reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_INTEGER && !reply->integer)
-          ? KILN_REMOTE_ABSENT
-          : KILN_REMOTE_FOUND;
-  if (reply) freeReplyObject(reply);
-  give(r, c, whole);
-  return state;
-}
-
+/// What a lease without an end, or with one further off than any that we give, is: nobody's. Set and looked
+/// at in one step.
 static kiln_remote_state lease(void *state, const char *domain, const char *key_hex, const char *token,
                                uint32_t ms, int64_t deadline) {
-  return command(state, deadline, "SET kiln:%s:%s:lease %s NX PX %u", domain, key_hex, token, ms);
+  static const char script[] = "local left = redis.call('pttl', KEYS[1]) "
+                               "if left >= 0 and left <= tonumber(ARGV[2]) then return 0 end "
+                               "redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1";
+  char text[16];
+  place key = key_of(domain, key_hex, ":lease");
+  snprintf(text, sizeof text, "%u", ms);
+  kiln_buffer command = words((const char *const[]){"EVAL", script, "1", key.text, token, text, NULL});
+  return ask(state, &command, &nothing, deadline, NULL);
 }
 
 /// Only the holder's: compared and changed in one step.
@@ -186,45 +296,60 @@ static kiln_remote_state renew(void *state, const char *domain, const char *key_
   static const char script[] = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end "
                                "if ARGV[2] == '0' then return redis.call('del', KEYS[1]) end return "
                                "redis.call('pexpire', KEYS[1], ARGV[2])";
-  return command(state, deadline, "EVAL %s 1 kiln:%s:%s:lease %s %u", script, domain, key_hex, token, ms);
+  char text[16];
+  place key = key_of(domain, key_hex, ":lease");
+  snprintf(text, sizeof text, "%u", ms);
+  kiln_buffer command = words((const char *const[]){"EVAL", script, "1", key.text, token, text, NULL});
+  return ask(state, &command, &nothing, deadline, NULL);
 }
 
 static kiln_remote_state add(void *state, const char *domain, const char *name, const uint8_t *bytes,
                              size_t size, int64_t deadline) {
   redis *r = state;
-  kiln_remote_state added = command(r, deadline, "SADD kiln:%s:%s %b", domain, name, bytes, size);
-  if (added != KILN_REMOTE_FAILED && r->expire_s)
-    command(r, deadline, "EXPIRE kiln:%s:%s %u", domain, name, r->expire_s);
+  char seconds[16];
+  kiln_buffer command = {0};
+  place key = key_of(domain, name, "");
+  if (size > MOST_MEMBER) return KILN_REMOTE_REFUSED;
+  kiln_resp_command(&command, 3);
+  kiln_resp_word(&command, "SADD", 4);
+  kiln_resp_word(&command, key.text, strlen(key.text));
+  kiln_resp_word(&command, bytes, size);
+  kiln_remote_state added = ask(r, &command, &nothing, deadline, NULL);
+  if (!r->expire_s || (added != KILN_REMOTE_FOUND && added != KILN_REMOTE_ABSENT)) return added;
+  snprintf(seconds, sizeof seconds, "%u", r->expire_s);
+  command = words((const char *const[]){"EXPIRE", key.text, seconds, NULL});
+  ask(r, &command, &nothing, deadline, NULL);
   return added;
 }
 
 static kiln_remote_state list(void *state, const char *domain, const char *name, int64_t deadline,
                               kiln_buffer *out) {
-  redis *r = state;
-  redisContext *c = take(r, deadline);
-  if (!c) return KILN_REMOTE_FAILED;
-  redisReply *reply = redisAppendCommand(c, "SMEMBERS kiln:%s:%s", domain, name) == REDIS_OK
-                          ? converse(r, c, deadline)
-                          : NULL;
-  bool whole = reply != NULL, good = whole && reply->type == REDIS_REPLY_ARRAY;
-  for (size_t i = 0; good && i < reply->elements; i++)
-    kiln_buffer_block(out, reply->element[i]->str, (size_t)reply->element[i]->len);
-  if (reply) freeReplyObject(reply);
-  give(r, c, whole);
-  return good && !out->failed ? KILN_REMOTE_FOUND : KILN_REMOTE_FAILED;
+  const kiln_resp_limits limits = {.bytes = MOST_MEMBER, .elements = MOST_MEMBERS};
+  place key = key_of(domain, name, "");
+  kiln_buffer command = words((const char *const[]){"SMEMBERS", key.text, NULL});
+  return ask(state, &command, &limits, deadline, out);
 }
 
 static bool check(void *state, const char *domain, int64_t deadline, char *out, size_t capacity) {
   redis *r = state;
-  char why[FAULT] = "";
-  redisContext *c = connect_new(r, deadline, why);
-  bool good = c && redisAppendCommand(c, "GET kiln:%s:%064d", domain, 0) == REDIS_OK &&
-              accepted(converse(r, c, deadline), why);
-  if (c) redisFree(c);
-  bool access = !strncmp(why, "NOAUTH", 6) || !strncmp(why, "WRONGPASS", 9) || !strncmp(why, "NOPERM", 6);
-  snprintf(out, capacity, "%s%s", good ? "answers" : why, access ? " (KILN_CACHE_REMOTE_TOKEN)" : "");
-  return good;
+  char why[FAULT] = "", zeros[KILN_DIGEST_HEX + 1];
+  peer *p;
+  kiln_buffer none = {0};
+  memset(zeros, '0', sizeof zeros);
+  zeros[KILN_DIGEST_HEX] = 0;
+  kiln_remote_state good = call(r, deadline, &p, why);
+  if (p) {
+    place key = key_of(domain, zeros, "");
+    kiln_buffer command = words((const char *const[]){"GET", key.text, NULL});
+    good = accepted(p, converse(p, &command, &nothing, deadline, &none), true, why);
+    hang_up(p);
+  }
+  kiln_buffer_deinit(&none);
+  snprintf(out, capacity, "%s", good == KILN_REMOTE_FOUND ? "answers" : why);
+  return good == KILN_REMOTE_FOUND;
 }
 
 const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put,
-                                          check,      lease,  renew,   add, list};
+                                          check,      lease,  renew,   add, list},
+                      kiln_level_rediss = {"rediss://", create, destroy, get, put,
+                                           check,       lease,  renew,   add, list};

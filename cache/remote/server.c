@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/url.h"
 #include "cache/entry.h"
 #include "cache/remote/breaker.h"
 #include "cache/remote/lease.h"
@@ -33,9 +34,13 @@ struct kiln_remote_server {
   kiln_store store;
   kiln_level levels[KILN_REMOTE_LEVELS];
   atomic_uint errors[KILN_REMOTE_LEVELS]; ///< answers that were errors, one after another
+  _Atomic int64_t
+      until[KILN_REMOTE_LEVELS]; ///< left alone till then, also where the breaker's file cannot be written
   unsigned level_count;
   uint32_t deadline_ms, lease_ms;
-  kiln_leases *leases; ///< owned; NULL: none
+  kiln_leases *leases;      ///< owned; NULL: none
+  unsigned lease_level;     ///< whose they are
+  atomic_bool is_impatient; ///< a claim waited as long as any does: the others do not wait for such a holder
   uint64_t max_bytes;
   bool write;
   atomic_uint clients;
@@ -44,12 +49,20 @@ struct kiln_remote_server {
   bool wake, ending;
 };
 
+static kiln_level_options options_of(const kiln_remote_server_config *config) {
+  return (kiln_level_options){.token = config->token,
+                              .ca_file = config->ca_file,
+                              .max_bytes = config->max_bytes,
+                              .begins = KILN_ENTRY_MAGIC,
+                              .expire_s = config->expire_s};
+}
+
 kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, kiln_remote_server **out,
                                       kiln_error *err) {
   *out = NULL;
   kiln_remote_server *s = calloc(1, sizeof *s);
-  const kiln_level_options options = {config->token, config->ca_file, config->max_bytes, config->expire_s};
-  char *urls = strdup(config->urls), *save;
+  const kiln_level_options options = options_of(config);
+  char *urls = strdup(config->urls), *save, shown[KILN_URL_SHOWN];
   kiln_status status =
       s && urls ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the remote server");
   if (!status) {
@@ -69,13 +82,18 @@ kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, k
     if (s->level_count == KILN_REMOTE_LEVELS)
       status = kiln_fail(err, KILN_STATUS_LIMIT, "more than %d remote caches", KILN_REMOTE_LEVELS);
     else if (!kiln_level_open(&s->levels[s->level_count], url, &options))
-      status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                         "remote cache: expected http://, https:// or redis://HOST, found \"%.200s\"", url);
+      status =
+          kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                    "remote cache: expected http://, https://, redis:// or rediss://HOST, found \"%.200s\"",
+                    kiln_url_shown(url, shown, sizeof shown));
     else s->level_count++;
   }
   for (unsigned i = 0; !status && s->lease_ms && !s->leases && i < s->level_count;
        i++) // the first level that has leases has all of them
-    if (s->levels[i].kind->lease) s->leases = kiln_leases_create(&s->levels[i]);
+    if (s->levels[i].kind->lease) {
+      s->leases = kiln_leases_create(&s->levels[i], KILN_LEASE_MS, KILN_LEASE_LONGEST_MS);
+      s->lease_level = i;
+    }
   free(urls);
   if (status) kiln_remote_server_destroy(s);
   else *out = s;
@@ -92,15 +110,27 @@ void kiln_remote_server_destroy(kiln_remote_server *s) {
 
 // ------------------------------------------------------------------------ look-ups
 
-/// Remembers how an exchange went. A server that did not answer in time is left alone at once, one that
-/// answers with errors after a few.
-static void judge(kiln_remote_server *s, unsigned level, bool failed, bool late) {
-  if (!failed) {
-    atomic_store(&s->errors[level], 0);
-    return;
-  }
-  if (late || atomic_fetch_add(&s->errors[level], 1) + 1 >= ERRORS_BEFORE_TRIP)
-    kiln_breaker_trip(&s->store, s->levels[level].breaker, KILN_BREAKER_MS);
+static bool is_left_alone(kiln_remote_server *s, unsigned level) {
+  return kiln_wire_now() < s->until[level] || kiln_breaker_open(&s->store, s->levels[level].breaker);
+}
+
+static void leave_alone(kiln_remote_server *s, unsigned level) {
+  s->until[level] = kiln_wire_now() + KILN_BREAKER_MS;
+  kiln_breaker_trip(&s->store, s->levels[level].breaker, KILN_BREAKER_MS);
+}
+
+static bool is_answer(kiln_remote_state state) {
+  return state != KILN_REMOTE_FAILED && state != KILN_REMOTE_DENIED;
+}
+
+/// Remembers how an exchange that began at `start` went. A server that did not answer in time, or wants
+/// another password, is left alone at once, one that answers with errors after a few.
+static void judge(kiln_remote_server *s, unsigned level, kiln_remote_state state, int64_t start) {
+  bool late = kiln_wire_now() - start >= (int64_t)s->deadline_ms / 2;
+  if (is_answer(state)) atomic_store(&s->errors[level], 0);
+  else if (late || state == KILN_REMOTE_DENIED ||
+           atomic_fetch_add(&s->errors[level], 1) + 1 >= ERRORS_BEFORE_TRIP)
+    leave_alone(s, level);
 }
 
 kiln_remote_state kiln_remote_server_get(kiln_remote_server *s, const char *domain, const kiln_digest *key,
@@ -112,11 +142,10 @@ kiln_remote_state kiln_remote_server_get(kiln_remote_server *s, const char *doma
   for (unsigned i = 0; i < s->level_count; i++) {
     kiln_level *l = &s->levels[i];
     kiln_remote_state state = KILN_REMOTE_SKIPPED;
-    if (!kiln_breaker_open(&s->store, l->breaker)) {
+    if (!is_left_alone(s, i)) {
       int64_t start = kiln_wire_now();
       state = l->kind->get(l->state, domain, hex, deadline, out);
-      bool late = kiln_wire_now() - start >= (int64_t)s->deadline_ms / 2;
-      judge(s, i, state == KILN_REMOTE_FAILED, late);
+      judge(s, i, state, start);
     }
     if (state == KILN_REMOTE_FOUND) return state;
     if (state != KILN_REMOTE_ABSENT) worst = state;
@@ -141,15 +170,18 @@ kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *do
   char hex[KILN_DIGEST_HEX + 1];
   int64_t end = kiln_wire_now() + s->lease_ms;
   kiln_digest_hex(key, hex);
-  for (unsigned turn = 0; s->leases; turn++) {
-    kiln_remote_state lease = kiln_leases_take(s->leases, domain, hex, kiln_wire_now() + s->deadline_ms);
-    if (lease == KILN_REMOTE_FAILED) break;
+  for (unsigned turn = 0; s->leases && !is_left_alone(s, s->lease_level); turn++) {
+    int64_t start = kiln_wire_now();
+    kiln_remote_state lease = kiln_leases_take(s->leases, domain, hex, start + s->deadline_ms);
+    judge(s, s->lease_level, lease, start);
+    if (lease != KILN_REMOTE_FOUND && lease != KILN_REMOTE_ABSENT) return lease;
     kiln_remote_state entry = kiln_remote_server_get(
         s, domain, key, out); // after the lease: its last holder may just have uploaded
     if (lease == KILN_REMOTE_FOUND && entry != KILN_REMOTE_ABSENT) kiln_leases_drop(s->leases, domain, hex);
     if (lease == KILN_REMOTE_FOUND || entry != KILN_REMOTE_ABSENT) return entry;
     if (!waits) return KILN_REMOTE_BUSY;
-    if (kiln_wire_now() >= end) return KILN_REMOTE_LATE;
+    if (kiln_wire_now() >= end) s->is_impatient = true;
+    if (s->is_impatient) return KILN_REMOTE_LATE;
     pause_before(turn);
   }
   return KILN_REMOTE_SKIPPED;
@@ -166,12 +198,13 @@ struct round {
 
 /// The same for uploads. Only bodies of one round count, which differ: one at which a server always fails is
 /// tried again in every round, and is no reason to leave the others here.
-static void judge_upload(struct round *r, unsigned level, bool failed) {
-  if (!failed) {
+static void judge_upload(struct round *r, unsigned level, kiln_remote_state state) {
+  if (is_answer(state)) {
     r->errors[level] = 0;
-    judge(r->server, level, false, false);
-  } else if (++r->errors[level] >= ERRORS_BEFORE_TRIP)
-    kiln_breaker_trip(&r->server->store, r->server->levels[level].breaker, KILN_BREAKER_MS);
+    atomic_store(&r->server->errors[level], 0);
+  } else if (++r->errors[level] >= ERRORS_BEFORE_TRIP || state == KILN_REMOTE_DENIED) {
+    leave_alone(r->server, level);
+  }
 }
 
 /// FOUND when all levels have it, REFUSED when all that lack it will never take it, FAILED when a later try
@@ -187,9 +220,10 @@ static kiln_remote_state upload_bytes(struct round *r, const kiln_entry_view *vi
   for (unsigned i = 0; i < s->level_count; i++) {
     kiln_level *l = &s->levels[i];
     kiln_remote_state state = KILN_REMOTE_FAILED;
-    if (!kiln_breaker_open(&s->store, l->breaker)) {
+    if (!is_left_alone(s, i)) {
       state = l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_wire_now() + UPLOAD_MS);
-      judge_upload(r, i, state == KILN_REMOTE_FAILED);
+      judge_upload(r, i, state);
+      if (state == KILN_REMOTE_DENIED) state = KILN_REMOTE_FAILED; // till somebody gives the right password
     }
     if (state != KILN_REMOTE_FOUND && worst != KILN_REMOTE_FAILED) worst = state;
   }
@@ -255,7 +289,10 @@ kiln_remote_pushed kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_
   kiln_remote_pushed pushed = {0};
   for (unsigned turn = 0;; turn++) {
     struct round r;
-    for (unsigned i = 0; i < s->level_count; i++) kiln_breaker_reset(&s->store, s->levels[i].breaker);
+    for (unsigned i = 0; i < s->level_count; i++) {
+      s->until[i] = 0;
+      kiln_breaker_reset(&s->store, s->levels[i].breaker);
+    }
     do {
       r = upload_round(s);
       pushed.stored += r.stored;
@@ -296,18 +333,18 @@ static void wake(kiln_remote_server *s, bool ending) {
 bool kiln_remote_check(const kiln_remote_server_config *config,
                        void (*out)(void *context, const char *url, bool good, const char *text),
                        void *context) {
-  const kiln_level_options options = {config->token, config->ca_file, config->max_bytes, config->expire_s};
-  char *urls = strdup(config->urls), *save, text[256];
+  const kiln_level_options options = options_of(config);
+  char *urls = strdup(config->urls), *save, text[256], shown[KILN_URL_SHOWN];
   bool all = urls != NULL;
   for (char *url = urls ? strtok_r(urls, " ", &save) : NULL; url; url = strtok_r(NULL, " ", &save)) {
     kiln_level level;
     bool good = kiln_level_open(&level, url, &options);
-    if (!good) strcpy(text, "expected http://, https:// or redis://HOST");
+    if (!good) strcpy(text, "expected http://, https://, redis:// or rediss://HOST");
     else
       good = level.kind->check(level.state, config->domain, kiln_wire_now() + config->deadline_ms, text,
                                sizeof text);
     kiln_level_close(&level);
-    out(context, url, good, text);
+    out(context, kiln_url_shown(url, shown, sizeof shown), good, text);
     all &= good;
   }
   free(urls);
@@ -325,12 +362,6 @@ static bool transfer(int fd, uint8_t *bytes, size_t size, bool out) {
   return kiln_wire_move(fd, bytes, size, out, kiln_wire_now() + CLIENT_MS);
 }
 
-static void drop(kiln_remote_server *s, const char *domain, const kiln_digest *key) {
-  char hex[KILN_DIGEST_HEX + 1];
-  kiln_digest_hex(key, hex);
-  if (s->leases) kiln_leases_drop(s->leases, domain, hex);
-}
-
 static void answer(kiln_remote_server *s, int fd, const uint8_t *request, size_t size) {
   kiln_reader r = kiln_reader_of(request, size);
   uint8_t kind = kiln_read_u8(&r);
@@ -341,10 +372,14 @@ static void answer(kiln_remote_server *s, int fd, const uint8_t *request, size_t
   if (!kiln_read_done(&r) || length >= sizeof domain) return;
   memcpy(domain, text, length);
   if (!kiln_store_name_ok(domain)) return;
-  if (kind == KILN_REMOTE_WAKE) wake(s, false);
   kiln_digest key;
+  char hex[KILN_DIGEST_HEX + 1];
   memcpy(key.bytes, key_bytes, sizeof key.bytes);
-  if (kind == KILN_REMOTE_DROP) drop(s, domain, &key);
+  kiln_digest_hex(&key, hex);
+  if (kind == KILN_REMOTE_WAKE && s->leases) kiln_leases_upload(s->leases, domain, hex);
+  if (kind == KILN_REMOTE_WAKE) wake(s, false);
+  if (kind == KILN_REMOTE_BEAT && s->leases) kiln_leases_beat(s->leases, domain, hex);
+  if (kind == KILN_REMOTE_DROP && s->leases) kiln_leases_drop(s->leases, domain, hex);
   if (kind != KILN_REMOTE_GET && kind != KILN_REMOTE_CLAIM && kind != KILN_REMOTE_TRY) return;
   kiln_buffer found = {0}, reply = {0};
   kiln_remote_state state =

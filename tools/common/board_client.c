@@ -13,16 +13,19 @@
 
 #include "base/env.h"
 #include "base/stream.h"
+#include "base/url.h"
 #include "tools/common/cli.h"
 
-enum { FOUND = 1, ABSENT = 2 };
+enum { FOUND = 1, ABSENT = 2, DENIED = 8 };
 
 kiln_status board_open(board_client *b, const char *url, kiln_error *err) {
   char program[PATH_MAX];
   int in[2], out[2];
-  if (strncmp(url, "redis://", strlen("redis://")))
+  char shown[KILN_URL_SHOWN];
+  if (strncmp(url, "redis://", strlen("redis://")) && strncmp(url, "rediss://", strlen("rediss://")))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                     "expected redis://HOST[:PORT][/DATABASE], found '%.200s'", url);
+                     "expected redis[s]://HOST[:PORT][/DATABASE], found '%.200s'",
+                     kiln_url_shown(url, shown, sizeof shown));
   if (!cli_find_program("kiln-remote", program, sizeof program))
     return kiln_fail(err, KILN_STATUS_TOOL, "kiln-remote is not installed");
   if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
@@ -98,5 +101,7 @@ kiln_status board_ask(board_client *b, kiln_board_kind kind, const char *room, c
   kiln_buffer_deinit(&message);
   if (out_yes) *out_yes = state == FOUND;
   if (good && (state == FOUND || state == ABSENT)) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_IO, "%s does not answer", b->url);
+  char shown[KILN_URL_SHOWN];
+  return kiln_fail(err, KILN_STATUS_IO, "%s %s", kiln_url_shown(b->url, shown, sizeof shown),
+                   state == DENIED ? "refuses the password (KILN_CACHE_REMOTE_TOKEN)" : "does not answer");
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/url.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/cache_environment.h"
 #include "tools/kiln/cache_keys.h"
@@ -119,7 +120,7 @@ static kiln_status read_trust(const cache_session_options *options, kiln_cache_c
 }
 
 bool cache_session_remote_fault(char *out, size_t capacity) {
-  static const char *const schemes[] = {"http://", "https://", "redis://"};
+  static const char *const schemes[] = {"http://", "https://", "redis://", "rediss://"};
   const char *ca = environment_get(ENV_KILN_CACHE_REMOTE_CA);
   char program[4096];
   uint64_t seconds;
@@ -130,8 +131,11 @@ bool cache_session_remote_fault(char *out, size_t capacity) {
     for (unsigned i = 0; i < sizeof schemes / sizeof *schemes; i++)
       known |= !strncmp(at, schemes[i], strlen(schemes[i]));
     if (known) continue;
-    snprintf(out, capacity, "KILN_CACHE_REMOTE: expected http://, https:// or redis://, found \"%.*s\"",
-             (int)strcspn(at, " "), at);
+    char shown[KILN_URL_SHOWN];
+    kiln_url_shown(at, shown, sizeof shown);
+    shown[strcspn(shown, " ")] = 0;
+    snprintf(out, capacity,
+             "KILN_CACHE_REMOTE: expected http://, https://, redis:// or rediss://, found \"%s\"", shown);
     return true;
   }
   if (environment_size(ENV_KILN_CACHE_REMOTE_EXPIRE_S, UINT32_MAX / 1000, &seconds, &err) != KILN_OK)
@@ -158,12 +162,16 @@ static void add_remote(kiln_cache_config *config, texts *t) {
   if (cli_find_program("kiln-remote", t->remote, sizeof t->remote)) config->remote_program = t->remote;
 }
 
-enum { FLEET_WAIT_MS = 600000 }; // for an object that another machine compiles
+enum { FLEET_WAIT_MS = 120000 }; // for an object that another machine compiles
 
 static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *url, kiln_error *err) {
-  if (strncmp(url, "redis://", strlen("redis://")) || strchr(url, ' '))
+  char shown[KILN_URL_SHOWN];
+  bool is_redis =
+      !strncmp(url, "redis://", strlen("redis://")) || !strncmp(url, "rediss://", strlen("rediss://"));
+  if (!is_redis || strchr(url, ' '))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                     "--fleet: expected redis://HOST[:PORT][/DATABASE], found '%.200s'", url);
+                     "--fleet: expected redis[s]://HOST[:PORT][/DATABASE], found '%.200s'",
+                     kiln_url_shown(url, shown, sizeof shown));
   if (!cli_find_program("kiln-remote", t->remote, sizeof t->remote))
     return kiln_fail(err, KILN_STATUS_TOOL, "--fleet: kiln-remote is not installed");
   config->remote_program = t->remote;
