@@ -44,7 +44,8 @@ static const char slow[] =
     "  for (;;) {\n    uint32_t size = message(0);\n"
     "    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);\n"
     "    if (argc < 0 || write(fd, \".\", 1) < 0) abort();\n    close(fd);\n    if (!ms) _exit(3);\n"
-    "    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, 0);\n"
+    "    if (ms > 0) nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, 0);\n"
+    "    for (clock_t begun = clock(); ms < 0 && clock() - begun < -ms * (CLOCKS_PER_SEC / 1000);) {}\n"
     "    if (!all(to[1], bytes, size + 4, 1)) return 6;\n    size = message(from[0]);\n"
     "    uint64_t mark[5] = {st.st_dev, st.st_ino, st.st_size, ns(st.st_mtim), ns(st.st_ctim)};\n"
     "    if (size > 40 && !bytes[4]) memcpy(bytes + 4 + size - 40, mark, 40);\n"
@@ -76,11 +77,11 @@ static const char *write_kernels(const char *name, unsigned count) {
 
 // Starts `kiln build` as a machine of its own: programs, cache, output NAME.kbundle, what it says in
 // NAME.txt.
-static pid_t begin(const char *name, const char *url, const char *source, unsigned ms) {
+static pid_t begin(const char *name, const char *url, const char *source, int ms) {
   char command[2000];
   if (kiln_test_run(NULL,
                     "d=%s.bin; mkdir -p $d && cp %s/bin/kiln $d && cp -p %s $d/kiln-codegen && "
-                    "ln -sf $PWD/%s/bin/kiln-tool $PWD/%s/bin/kiln-remote $d && echo %u %s.log "
+                    "ln -sf $PWD/%s/bin/kiln-tool $PWD/%s/bin/kiln-remote $d && echo %d %s.log "
                     "$PWD/%s/bin/kiln-codegen >$d/slow",
                     file(name), kiln_test_build(), file("slow.bin"), kiln_test_build(), kiln_test_build(), ms,
                     file(name), kiln_test_build()))
@@ -226,6 +227,174 @@ TEST(fleet_build, what_does_not_compile_keeps_nobody_waiting) {
     free(text);
   }
   if (took > 20000) FAIL("two builds of nothing that compiles took %d ms", (int)took);
+}
+
+// ------------------------------------------------------------------- holders that do not get on, liars,
+// silence
+
+// Sends a signal to the processes of a machine whose command lines have one of two texts, its helper for the
+// network excepted.
+static void signal_parts(const char *name, pid_t pid, const char *signal, const char *one,
+                         const char *other) {
+  kiln_test_run(NULL,
+                "for p in $(pgrep -g %d) $(pgrep -f '%s.bin/'); do case \"$(tr '\\0' ' ' "
+                "</proc/$p/cmdline)\" in *kiln-remote*|sh*) ;; "
+                "*'%s'*|*'%s'*) kill -%s $p ;; esac; done",
+                (int)pid, file(name), one, other, signal);
+}
+
+static void end_parts(const char *name, pid_t pid) {
+  signal_parts(name, pid, "KILL", "kiln", "kiln");
+  kill(-pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+}
+
+/// A machine that holds leases and is suspended, in whatever part, keeps nobody waiting: its lease ends with
+/// its work, not with its helper.
+TEST(fleet_build, a_suspended_machine_is_not_waited_for) {
+  static const struct {
+    const char *what, *one, *other;
+  } rows[] = {{"the build", "kiln build", "kiln build"},
+              {"the code generator", "kiln-codegen", "kiln-codegen"},
+              {"all but its helper", "kiln build", "kiln-codegen"}};
+  const char *url = redis_url();
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char a[8], b[8], source[16];
+    snprintf(a, sizeof a, "a%u", i);
+    snprintf(b, sizeof b, "b%u", i);
+    snprintf(source, sizeof source, "k%u.kiln", i);
+    forget(url);
+    const char *text = write_kernels(source, 6);
+    pid_t held = begin(a, url, text, -60000);
+    for (unsigned n = 0;
+         kiln_test_run(NULL, "redis-cli -p %s keys '*lease' | grep -q lease", strrchr(url, ':') + 1); n++) {
+      if (n > 500) FAIL("no lease is taken");
+      pause_ms(10);
+    }
+    pause_ms(500);
+    signal_parts(a, held, "STOP", rows[i].one, rows[i].other);
+    int64_t start = now_ms();
+    expect_done(b, end(begin(b, url, text, 10)));
+    int64_t took = now_ms() - start;
+    end_parts(a, held);
+    if (took > 40000) FAIL("%s of a machine was suspended: the other took %d ms", rows[i].what, (int)took);
+  }
+}
+
+/// A compile that works on is waited for, longer than a lease lives without.
+TEST(fleet_build, a_long_compile_is_waited_for) {
+  const char *url = redis_url(), *source = write_kernels("k.kiln", 1);
+  pid_t a = begin("a", url, source, -12000);
+  wait_compiles("a", 1);
+  expect_done("b", end(begin("b", url, source, 10)));
+  expect_done("a", end(a));
+  CHECK_INT(compiles("a"), 1);
+  CHECK_INT(compiles("b"), 0);
+  expect_same("a", "b");
+}
+
+/// A compile that hangs, without taking time of a processor: others make the object.
+TEST(fleet_build, a_hung_compile_is_not_waited_for) {
+  const char *url = redis_url(), *source = write_kernels("k.kiln", 3);
+  pid_t a = begin("a", url, source, 300000);
+  wait_compiles("a", 1);
+  int64_t start = now_ms();
+  expect_done("b", end(begin("b", url, source, 10)));
+  int64_t took = now_ms() - start;
+  end_parts("a", a);
+  if (took > 40000) FAIL("waited %d ms for a compile that hangs", (int)took);
+}
+
+/// Leases that nobody of ours can have given: without an end, or with one far away.
+TEST(fleet_build, leases_that_do_not_end_are_none) {
+  static const char *const ends[] = {"", "px 600000", "ex 100000"};
+  const char *url = redis_url();
+  for (unsigned i = 0; i < sizeof ends / sizeof *ends; i++) {
+    char name[8], source[16];
+    snprintf(name, sizeof name, "m%u", i);
+    snprintf(source, sizeof source, "k%u.kiln", i);
+    const char *text = write_kernels(source, 12);
+    CHECK_INT(kiln_test_run(NULL,
+                            "for k in $(%s/bin/kiln key -t host %s | cut -c1-64); do redis-cli -p %s set "
+                            "kiln:main:$k:lease liar %s; "
+                            "done >/dev/null",
+                            kiln_test_build(), text, strrchr(url, ':') + 1, ends[i]),
+              0);
+    int64_t start = now_ms();
+    // The stand-in for the code generator has another content, so other keys: here it is the code generator
+    // itself.
+    char command[1500];
+    snprintf(command, sizeof command,
+             "KILN_CACHE_DIR=%s.cache %s/bin/kiln build --fleet %s -t host -o %s.kbundle %s > %s.txt 2>&1",
+             file(name), kiln_test_build(), url, file(name), text, file(name));
+    expect_done(name, end(start_shell(command)));
+    if (now_ms() - start > 20000) FAIL("leases with \"%s\" cost %d ms", ends[i], (int)(now_ms() - start));
+  }
+}
+
+/// One line says what became of the server, and how many objects that cost.
+static void expect_line(const char *name, const char *says) {
+  char *text = said(name), *at = text;
+  unsigned lines = 0, notes = 0;
+  for (; (at = strstr(at, "kiln: note: ")); at++) notes++;
+  for (at = text; (at = strstr(at, says)); at++) lines++;
+  if (lines != 1 || notes != 1) FAIL("%u notes, %u of them \"%s\":\n%s", notes, lines, says, text);
+  free(text);
+}
+
+TEST(fleet_build, a_lost_server_is_one_line) {
+  const char *url = redis_url(), *source = write_kernels("k.kiln", 8);
+  pid_t a = begin("a", url, source, 300);
+  wait_compiles("a", 3);
+  stop();
+  expect_done("a", end(a));
+  expect_line("a", "server lost, ");
+  expect_done("b", end(begin("b", url, source, 10))); // it is gone from the beginning
+  expect_line("b", "the server does not answer, 8 compiled here");
+}
+
+/// A server that accepts and says nothing costs its deadline once, not once an object; one that falls silent
+/// in the middle, too.
+TEST(fleet_build, a_silent_server_costs_its_deadline_once) {
+  enum { OBJECTS = 16 };
+  const char *source = write_kernels("k.kiln", OBJECTS);
+  char url[64];
+  int port, listening = listen_any(&port);
+  make_slow();
+  snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+  int64_t start = now_ms();
+  expect_done("a", end(begin("a", url, source, 10)));
+  int64_t took = now_ms() - start;
+  close(listening);
+  if (took > 12000) FAIL("a silent server cost %d objects %d ms", OBJECTS, (int)took);
+  expect_line("a", "the server does not answer, 16 compiled here");
+  snprintf(url, sizeof url, "redis://127.0.0.1:%d", start_redis(kiln_test_folder()));
+  pid_t b = begin("b", url, source, 200);
+  wait_compiles("b", 4);
+  kill(server, SIGSTOP);
+  start = now_ms();
+  expect_done("b", end(b));
+  took = now_ms() - start;
+  kill(server, SIGCONT);
+  if (took > 15000) FAIL("a server that fell silent cost %d ms", (int)took);
+  expect_line("b", "server lost, ");
+}
+
+TEST(fleet_build, a_wrong_password_is_said) {
+  const char *url = redis_url(), *source = write_kernels("k.kiln", 4);
+  char wrong[100];
+  if (kiln_test_run(NULL, "redis-cli -p %s config set requirepass right", strrchr(url, ':') + 1))
+    FAIL("redis-cli does not work");
+  expect_done("a", end(begin("a", url, source, 10)));
+  expect_line("a", "the server refuses the password (KILN_CACHE_REMOTE_TOKEN), 4 compiled here");
+  snprintf(wrong, sizeof wrong, "redis://:wrong@127.0.0.1%s", strrchr(url, ':'));
+  expect_done("b", end(begin("b", wrong, source, 10)));
+  expect_line("b", "--fleet redis://***@127.0.0.1");
+  snprintf(wrong, sizeof wrong, "redis://:right@127.0.0.1%s", strrchr(url, ':'));
+  expect_done("c", end(begin("c", wrong, source, 10)));
+  char *text = said("c");
+  if (strstr(text, "note")) FAIL("%s", text);
+  free(text);
 }
 
 TEST(fleet_build, mistakes_are_named) {

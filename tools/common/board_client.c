@@ -24,7 +24,7 @@ kiln_status board_open(board_client *b, const char *url, kiln_error *err) {
   char shown[KILN_URL_SHOWN];
   if (strncmp(url, "redis://", strlen("redis://")) && strncmp(url, "rediss://", strlen("rediss://")))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                     "expected redis[s]://HOST[:PORT][/DATABASE], found '%.200s'",
+                     "expected redis://HOST[:PORT][/DATABASE], found '%.200s'; rediss:// is by TLS",
                      kiln_url_shown(url, shown, sizeof shown));
   if (!cli_find_program("kiln-remote", program, sizeof program))
     return kiln_fail(err, KILN_STATUS_TOOL, "kiln-remote is not installed");

@@ -35,7 +35,7 @@ static void stop(worker_client *client, int *out_how) {
   close(client->from);
   while (waitpid(client->pid, out_how, 0) < 0 && errno == EINTR) {
   }
-  client->pid = 0;
+  __atomic_store_n(&client->pid, 0, __ATOMIC_RELAXED);
   client->to = client->from = -1;
 }
 
@@ -55,9 +55,12 @@ static int spawn(worker_client *client, const posix_spawn_file_actions_t *action
   kiln_env_for(KILN_ENV_COMPILER, environ, clean);
   snprintf(option, sizeof option, "--assembler-fd=%d", CHILD_ASSEMBLER);
   snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", program);
-  int failed = program < 0 ? ENOENT : posix_spawn(&client->pid, open_file, actions, NULL, argv, clean);
+  pid_t pid = 0;
+  int failed = program < 0 ? ENOENT : posix_spawn(&pid, open_file, actions, NULL, argv, clean);
   client->by_path = failed;
-  return failed ? posix_spawn(&client->pid, client->program, actions, NULL, argv, clean) : 0;
+  if (failed) failed = posix_spawn(&pid, client->program, actions, NULL, argv, clean);
+  __atomic_store_n(&client->pid, failed ? 0 : pid, __ATOMIC_RELAXED);
+  return failed;
 }
 
 static kiln_status start(worker_client *client, kiln_error *err) {
@@ -86,8 +89,37 @@ static kiln_status start(worker_client *client, kiln_error *err) {
   if (!failed) return KILN_OK;
   close(in[1]);
   close(out[0]);
-  client->pid = 0;
   return kiln_fail(err, KILN_STATUS_TOOL, "cannot start %s: %s", client->program, strerror(failed));
+}
+
+/// Of the process `pid` alone, with those of its children that ended; 0 when there is none.
+static uint64_t ticks_of(long pid) {
+  char path[64], text[1024];
+  unsigned long own[2];
+  long ended[2];
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+  FILE *file = fopen(path, "re");
+  size_t got = file ? fread(text, 1, sizeof text - 1, file) : 0;
+  if (file) fclose(file);
+  text[got] = 0;
+  const char *rest = strrchr(text, ')'); // what is before it is a name, which may hold anything
+  if (!rest || sscanf(rest, ") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu %ld %ld", &own[0], &own[1],
+                      &ended[0], &ended[1]) != 4)
+    return 0;
+  return own[0] + own[1] + (uint64_t)ended[0] + (uint64_t)ended[1];
+}
+
+uint64_t worker_client_work(const worker_client *client) {
+  pid_t pid = __atomic_load_n(&client->pid, __ATOMIC_RELAXED);
+  char path[64];
+  long child;
+  if (!pid) return 0;
+  uint64_t sum = ticks_of(pid);
+  snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
+  FILE *children = fopen(path, "re");
+  while (children && fscanf(children, "%ld", &child) == 1) sum += ticks_of(child);
+  if (children) fclose(children);
+  return sum;
 }
 
 static bool receive(worker_client *client, kiln_buffer *out) {

@@ -16,7 +16,7 @@ typedef struct worker_client {
   int program_fd;     ///< that file, opened: it is what runs, whatever is at the path now; -1: by its path
   int assembler_fd;   ///< the same of the PTX assembler; -1: by the path in the options. Both borrowed
   bool by_path;       ///< there is no way here to run an open file: the path was run
-  pid_t pid;          ///< 0: not running
+  pid_t pid;          ///< 0: not running; read by other threads
   int to, from;
 } worker_client;
 
@@ -40,6 +40,10 @@ typedef struct worker_reply {
 kiln_status worker_client_init(worker_client *client, kiln_error *err);
 /// Ends the process, if one runs.
 void worker_client_deinit(worker_client *client);
+
+/// The processor time, in ticks, that the process and those that it runs have taken: it moves as long as they
+/// work, and stands still when they are stopped. Any thread may ask.
+uint64_t worker_client_work(const worker_client *client);
 
 /// Compiles. `options` is the encoding of kiln_codegen_options_encode, `positions` that of
 /// kiln_positions_encode (NULL: no line information). Errors are the worker's; TOOL when it died, with how.

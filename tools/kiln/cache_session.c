@@ -170,7 +170,7 @@ static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *u
       !strncmp(url, "redis://", strlen("redis://")) || !strncmp(url, "rediss://", strlen("rediss://"));
   if (!is_redis || strchr(url, ' '))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                     "--fleet: expected redis[s]://HOST[:PORT][/DATABASE], found '%.200s'",
+                     "--fleet: expected redis://HOST[:PORT][/DATABASE], found '%.200s'; rediss:// is by TLS",
                      kiln_url_shown(url, shown, sizeof shown));
   if (!cli_find_program("kiln-remote", t->remote, sizeof t->remote))
     return kiln_fail(err, KILN_STATUS_TOOL, "--fleet: kiln-remote is not installed");

@@ -34,6 +34,7 @@ typedef struct plan_job {
   job_state state;
   bool is_late;                ///< of a fleet: another machine made it when it was this one's turn
   bool is_foreign;             ///< made by tools that changed meanwhile: not what the key says
+  bool is_alone;               ///< of a fleet: no other machine could be asked who makes it
   bool is_vouched;             ///< of HIT: signed by somebody whom this build trusts
   kiln_buffer info, code;      ///< owned; set when HIT or COMPILED
   kiln_buffer report;          ///< owned; with them: compiler/report.h

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/url.h"
 #include "cache/admin.h"
 #include "compiler/options.h"
 #include "tools/kiln/cache_environment.h"
@@ -227,13 +228,27 @@ static void print_reserve_note(kiln_cache *cache) {
         (unsigned long long)is_free >> 20, (unsigned long long)reserve >> 20);
 }
 
+/// One line for all that came of a fleet's server that is not there, or no longer.
+static void print_fleet_note(const session *s, const work_sums *sums) {
+  char shown[KILN_URL_SHOWN];
+  kiln_url_shown(s->fleet, shown, sizeof shown);
+  bool was_there = sums->alone < sums->compiled || kiln_cache_counted(s->cache, KILN_OUTCOME_HIT_REMOTE);
+  const char *what = kiln_cache_counted(s->cache, KILN_OUTCOME_REMOTE_DENIED)
+                         ? "the server refuses the password (KILN_CACHE_REMOTE_TOKEN)"
+                     : was_there ? "server lost"
+                                 : "the server does not answer";
+  fprintf(stderr, "kiln: note: --fleet %s: %s, %zu compiled here\n", shown, what, sums->alone);
+}
+
 /// A cache that does not work is no reason to fail, and one to say so: a line for each thing that went wrong.
-static void print_cache_notes(kiln_cache *cache) {
+/// `but_remote`: what went wrong with the remote side was said.
+static void print_cache_notes(kiln_cache *cache, bool but_remote) {
   static const kiln_outcome troubles[] = {KILN_OUTCOME_MISS_UNREADABLE, KILN_OUTCOME_STORE_NO_SPACE,
                                           KILN_OUTCOME_STORE_READ_ONLY, KILN_OUTCOME_STORE_DENIED,
-                                          KILN_OUTCOME_STORE_IO,        KILN_OUTCOME_REMOTE_FAILED,
-                                          KILN_OUTCOME_REMOTE_REFUSED};
-  for (size_t i = 0; cache && i < sizeof troubles / sizeof *troubles; i++) {
+                                          KILN_OUTCOME_STORE_IO,        KILN_OUTCOME_REMOTE_REFUSED,
+                                          KILN_OUTCOME_REMOTE_DENIED,   KILN_OUTCOME_REMOTE_FAILED};
+  enum { ALL = sizeof troubles / sizeof *troubles, BUT_REMOTE = ALL - 2 };
+  for (size_t i = 0; cache && i < (but_remote ? BUT_REMOTE : ALL); i++) {
     uint64_t count = kiln_cache_counted(cache, troubles[i]);
     if (count)
       fprintf(stderr, "kiln: note: the cache: %llu x %s; `kiln cache doctor` looks closer\n",
@@ -257,6 +272,7 @@ int session_make(session *s, work_sums *sums) {
   print_passes(&s->plan);
   print_failures(&s->plan);
   if (!s->quiet) print_notes(s);
-  if (!s->quiet) print_cache_notes(s->cache);
+  if (s->fleet && sums->alone && !s->quiet) print_fleet_note(s, sums);
+  if (!s->quiet) print_cache_notes(s->cache, s->fleet && sums->alone);
   return worst_code(&s->plan, sums);
 }

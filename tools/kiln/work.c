@@ -13,6 +13,13 @@
 #include "tools/common/worker_client.h"
 #include "tools/kiln/ir_difference.h"
 
+/// What a thread is at.
+typedef struct lane {
+  const worker_client *worker;
+  const plan_job *job;     // NULL: nothing
+  uint64_t work, moved_ns; // of the worker, when it was last looked at; since when that stands
+} lane;
+
 typedef struct crew {
   plan *p;
   const work_options *options;
@@ -25,9 +32,10 @@ typedef struct crew {
   size_t later_count;         // under lock
   bool is_sweeping, is_swept; // under lock: those jobs are looked up all at once; were
   pthread_cond_t swept;
-  uint32_t lanes; // under lock
-  work_sums sums; // under lock
-  bool is_told;   // under lock: that a tool changed
+  uint32_t lane_count; // under lock
+  lane *lanes;         // owned, a place for each thread; under lock
+  work_sums sums;      // under lock
+  bool is_told;        // under lock: that a tool changed
 } crew;
 
 static void keep(kiln_buffer *to, const void *bytes, size_t size) {
@@ -154,6 +162,7 @@ static bool make_or_wait(crew *c, worker_client *worker, plan_job *job, bool wai
                         : kiln_cache_try_key(cache, &job->key, &claim, &entry, &is_busy);
   if (is_there) take_entry(job, &entry);
   else if (!is_busy) make(c, worker, job);
+  job->is_alone = claim.alone && job->state == JOB_COMPILED;
   if (job->state == JOB_FAILED || job->is_foreign) kiln_cache_give_up(cache, &job->key);
   kiln_cache_release(&claim);
   return !is_busy;
@@ -200,6 +209,26 @@ static bool run_job(crew *c, worker_client *worker, plan_job *job, bool waits) {
     pthread_mutex_unlock(&c->lock);
   }
   return true;
+}
+
+enum { STALLED_S = 4 };
+
+/// Whether the claim is worked on, for machines that wait for it: a worker that is stopped, or waits for what
+/// never comes, takes no processor time.
+static bool moves(void *context, const kiln_digest *key) {
+  crew *c = context;
+  bool is_moving = true;
+  pthread_mutex_lock(&c->lock);
+  for (uint32_t i = 0; i < c->lane_count; i++) {
+    lane *l = &c->lanes[i];
+    if (!l->job || memcmp(l->job->key.digest.bytes, key->bytes, sizeof key->bytes)) continue;
+    uint64_t now = cli_now_ns(), work = worker_client_work(l->worker);
+    if (work != l->work) l->moved_ns = now;
+    l->work = work;
+    is_moving = now - l->moved_ns < (uint64_t)STALLED_S * 1000000000;
+  }
+  pthread_mutex_unlock(&c->lock);
+  return is_moving;
 }
 
 /// One line of a terminal: how much is done, and what has been compiled for the longest time.
@@ -288,7 +317,9 @@ static void *work(void *context) {
   worker.program_fd = c->p->who.compiler.fd;
   worker.assembler_fd = c->p->who.assembler.fd;
   pthread_mutex_lock(&c->lock);
-  uint32_t lane = ++c->lanes;
+  lane *own = &c->lanes[c->lane_count++];
+  uint32_t number = c->lane_count;
+  own->worker = &worker;
   pthread_mutex_unlock(&c->lock);
   size_t at;
   bool waits;
@@ -297,7 +328,9 @@ static void *work(void *context) {
     bool was_pending = job->state == JOB_PENDING || job->is_late;
     pthread_mutex_lock(&c->lock);
     job->since_ns = was_pending ? cli_now_ns() : 0;
-    if (was_pending) job->lane = lane;
+    if (was_pending) job->lane = number;
+    own->job = job;
+    own->moved_ns = cli_now_ns();
     pthread_mutex_unlock(&c->lock);
     if (was_pending && !ready) {
       job->error = err;
@@ -315,10 +348,14 @@ static void *work(void *context) {
     c->sums.hits += was_pending && job->state == JOB_HIT;
     c->sums.compiled += job->state == JOB_COMPILED;
     c->sums.failed += job->state == JOB_FAILED;
+    c->sums.alone += was_pending && job->is_alone;
     job->since_ns = 0;
     if (c->done == c->p->job_count) pthread_cond_signal(&c->changed);
     pthread_mutex_unlock(&c->lock);
   }
+  pthread_mutex_lock(&c->lock);
+  own->job = NULL;
+  pthread_mutex_unlock(&c->lock);
   worker_client_deinit(&worker);
   return NULL;
 }
@@ -361,7 +398,8 @@ void work_run(plan *p, const work_options *options, work_sums *out) {
   unsigned count = options->threads ? options->threads : 1;
   pthread_t *threads = calloc(count, sizeof *threads);
   c.later = calloc(p->job_count + 1, sizeof *c.later);
-  if (!c.later) abort();
+  c.lanes = calloc(count, sizeof *c.lanes);
+  if (!c.later || !c.lanes) abort();
   // Machines of a fleet begin at different places, so that they seldom ask for the same object.
   if (options->fleet)
     c.first = (size_t)(cli_now_ns() / 1000u ^ (uint64_t)getpid() * 2654435761u) % (p->job_count + 1);
@@ -369,6 +407,7 @@ void work_run(plan *p, const work_options *options, work_sums *out) {
   pthread_mutex_init(&c.lock, NULL);
   pthread_cond_init(&c.changed, NULL);
   pthread_cond_init(&c.swept, NULL);
+  if (options->cache) kiln_cache_watch(options->cache, moves, &c);
   pthread_t watcher;
   bool is_watched = options->progress && !pthread_create(&watcher, NULL, watch, &c);
   unsigned started = 0;
@@ -377,12 +416,14 @@ void work_run(plan *p, const work_options *options, work_sums *out) {
   work(&c); // this thread is one of the crew, and all of it where no thread can be had
   for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
   if (is_watched) pthread_join(watcher, NULL);
+  if (options->cache) kiln_cache_watch(options->cache, NULL, NULL);
   pthread_cond_destroy(&c.changed);
   pthread_cond_destroy(&c.swept);
   pthread_mutex_destroy(&c.lock);
   kiln_buffer_deinit(&c.encoded);
   free(threads);
   free(c.later);
+  free(c.lanes);
   *out = c.sums;
   if (c.sums.compiled) count_duplicates(p, options->cache);
 }

@@ -16,6 +16,7 @@ typedef struct work_options {
 
 typedef struct work_sums {
   size_t hits, compiled, failed, verified;
+  size_t alone; ///< of a fleet, of those compiled: its server could not be asked
 } work_sums;
 
 /// Runs every pending job. Jobs that fail keep their error; the others go on. Thread safe inside.
