@@ -7,6 +7,7 @@
 #include "tools/tool/bundle_view.h"
 #include "tools/tool/guess.h"
 #include "tools/tool/pack_family.h"
+#include "tools/tool/resign.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/view_json.h"
 
@@ -18,14 +19,16 @@ typedef struct combine_settings {
   bool *met_targets, *met_kernels; ///< owned: for each listed one, some bundle has it
   char (*names)[KILN_TARGET_NAME]; ///< owned: of the targets, as bundles have them
   bool json;
+  resign signature;
 } combine_settings;
 
 /// The rows of the options that all three have, for a page.
-#define COMBINE_OPTIONS(s)                                                                           \
-  {"out", 'o', CLI_TEXT, &(s)->out, "FILE", "the bundle to write"},                                  \
-      {"level", 0, CLI_NUMBER, &(s)->level, "N", "zstd level, 1 to 19 (3)"},                         \
-      {"dictionary", 0, CLI_TEXT, &(s)->dictionary, "WHICH", "auto, none, small or large (auto)"}, { \
-    "json", 0, CLI_FLAG, &(s)->json, NULL, "print the sums as JSON"                                  \
+#define COMBINE_OPTIONS(s)                                                                         \
+  {"out", 'o', CLI_TEXT, &(s)->out, "FILE", "the bundle to write"},                                \
+      {"level", 0, CLI_NUMBER, &(s)->level, "N", "zstd level, 1 to 19 (3)"},                       \
+      {"dictionary", 0, CLI_TEXT, &(s)->dictionary, "WHICH", "auto, none, small or large (auto)"}, \
+      RESIGN_OPTIONS(&(s)->signature), {                                                           \
+    "json", 0, CLI_FLAG, &(s)->json, NULL, "print the sums as JSON"                                \
   }
 
 /// Whether `text` is among the first `count` listed; notes that it was met.
@@ -55,19 +58,37 @@ static bool drop_listed(void *context, const view_kernel *k, const view_code *c)
   return !drop_kernel && !drop_target;
 }
 
+// Adds one bundle. What is signed anew is checked whole before, and by who signed it.
+static kiln_status add_bundle(combine_settings *s, const char *path, kiln_bundle_writer *w,
+                              bundle_filter *filter, filter_context *context, kiln_error *err) {
+  bundle_view v;
+  kiln_buffer file = {0};
+  resign *r = &s->signature;
+  kiln_status status = r->key ? cli_read_file(path, (size_t)1 << 40, &file, err) : KILN_OK;
+  if (status == KILN_OK)
+    status = r->key ? bundle_view_open_bytes(path, file.bytes, file.size, &v, err)
+                    : bundle_view_open(path, &v, err);
+  if (status == KILN_OK) {
+    if (r->key)
+      status = bundle_check(&v, &file, (const uint8_t(*)[KEY_FILE_PUBLIC])r->keys, r->key_count, err);
+    if (status != KILN_OK) kiln_context(err, status, "--sign");
+    resign_note_input(r, path, v.bundle->header, &v.statement);
+    if (status == KILN_OK) status = bundle_view_copy(&v, w, filter, context, true, err);
+    bundle_view_close(&v);
+  }
+  kiln_buffer_deinit(&file);
+  return status;
+}
+
 // Builds one bundle of all the words; `*out` is the caller's.
-static kiln_status combine(const combine_settings *s, bundle_filter *filter, filter_context *context,
+static kiln_status combine(combine_settings *s, bundle_filter *filter, filter_context *context,
                            kiln_buffer *out, kiln_bundle_sums *sums, kiln_error *err) {
   kiln_bundle_writer *w = kiln_bundle_writer_create();
   kiln_bundle_options options = {.level = (int)s->level, .dictionary = s->which, .threads = 4};
   kiln_status status = w ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  for (size_t i = 0; i < s->words.count && status == KILN_OK; i++) {
-    bundle_view v;
-    status = bundle_view_open(s->words.items[i], &v, err);
-    if (status != KILN_OK) break;
-    status = bundle_view_copy(&v, w, filter, context, true, err);
-    bundle_view_close(&v);
-  }
+  resign_begin(&s->signature);
+  for (size_t i = 0; i < s->words.count && status == KILN_OK; i++)
+    status = add_bundle(s, s->words.items[i], w, filter, context, err);
   if (status == KILN_OK) status = kiln_bundle_writer_build(w, &options, out, sums, err);
   kiln_bundle_writer_destroy(w);
   return status;
@@ -119,7 +140,7 @@ static void print_sums(const combine_settings *s, const kiln_bundle_sums *sums, 
   json_print(&out);
 }
 
-static kiln_status write_combined(const combine_settings *s, bundle_filter *filter, kiln_error *err) {
+static kiln_status write_combined(combine_settings *s, bundle_filter *filter, kiln_error *err) {
   kiln_buffer bytes = {0};
   kiln_bundle_sums sums;
   // Without a size every listed target goes; with one, no more than needed.
@@ -138,7 +159,9 @@ static kiln_status write_combined(const combine_settings *s, bundle_filter *filt
                   (long long)s->max_size, s->targets.count ? "" : ", and --drop-target says what may go");
   if (status == KILN_OK && !sums.codes)
     status = kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s would have no code", s->out);
+  if (status == KILN_OK) status = resign_finish(&s->signature, s->out, &bytes, err);
   if (status == KILN_OK) status = cli_write_file(s->out, bytes.bytes, bytes.size, err);
+  if (status == KILN_OK) resign_tell(&s->signature, s->out);
   if (status == KILN_OK) print_sums(s, &sums, s->max_size ? context.dropped_targets : s->targets.count);
   kiln_buffer_deinit(&bytes);
   return status;
@@ -169,7 +192,8 @@ static int finish(const cli_page *page, int exit_code, combine_settings *s, size
     exit_code =
         cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
   if (exit_code == -1) {
-    kiln_status status = prepare(s, &err);
+    kiln_status status = resign_open(&s->signature, &err);
+    if (status == KILN_OK) status = prepare(s, &err);
     if (status == KILN_OK) status = write_combined(s, filter, &err);
     free(s->met_targets);
     free(s->met_kernels);
@@ -179,6 +203,7 @@ static int finish(const cli_page *page, int exit_code, combine_settings *s, size
   cli_list_deinit(&s->words);
   cli_list_deinit(&s->targets);
   cli_list_deinit(&s->kernels);
+  resign_deinit(&s->signature);
   return exit_code;
 }
 

@@ -13,6 +13,7 @@
 #include "base/digest.h"
 #include "cache/bundle/bundle_seal.h"
 #include "tools/tool/bundle_view.h"
+#include "tools/tool/resign.h"
 #include "tools/tool/tool.h"
 
 enum { MOST_MEMBERS = 1 << 20 };
@@ -176,7 +177,9 @@ static kiln_status place_members(const archive_image *im, const member **sorted,
 
 // The image becomes a bundle in memory that the ordinary reader takes. The digest that its statement has of
 // the archive is of the archive as it was: who writes the bundle anew makes another.
-static kiln_status rebuild(const char *path, archive_image *im, kiln_error *err) {
+// `out_header` gets the header as it was signed, with its signature.
+static kiln_status rebuild(const char *path, archive_image *im, const resign *r,
+                           uint8_t out_header[KILN_BH_SIZE + KILN_BG_SIZE], kiln_error *err) {
   uint8_t local[KILN_ZIP_LOCAL_SIZE] = {0};
   index_parts p = {0};
   kiln_put32(local, KILN_ZIP_LOCAL);
@@ -189,6 +192,10 @@ static kiln_status rebuild(const char *path, archive_image *im, kiln_error *err)
                      KILN_BUNDLE_INDEX_NAME);
   KILN_TRY(read_members(im, path, true, err));
   KILN_TRY(open_index(im, &p, path, err));
+  if (r->key) // it is of this header, which has the digest of the index, which has those of the codes
+    KILN_TRY(bundle_check_signature(path, p.header, (const uint8_t(*)[KEY_FILE_PUBLIC])r->keys, r->key_count,
+                                    err));
+  memcpy(out_header, p.header, KILN_BH_SIZE + KILN_BG_SIZE);
   const member **sorted = sorted_members(im);
   kiln_status status = sorted ? place_members(im, sorted, &p, path, err)
                               : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", path);
@@ -200,43 +207,56 @@ static kiln_status rebuild(const char *path, archive_image *im, kiln_error *err)
   return KILN_OK;
 }
 
-static kiln_status fix(const char *path, const char *out, kiln_error *err) {
+static kiln_status fix(const char *path, const char *out, resign *r, kiln_error *err) {
   archive_image im = {0};
   bundle_view v = {0};
+  kiln_buffer bytes = {0};
+  uint8_t header[KILN_BH_SIZE + KILN_BG_SIZE];
   struct stat st;
   if (stat(path, &st) < 0)
     return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", path, strerror(errno));
   im.limit = MOST_SMALL + MOST_GROWTH * (size_t)st.st_size;
   kiln_bundle_writer *w = kiln_bundle_writer_create();
-  kiln_status status =
-      w ? rebuild(path, &im, err) : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  kiln_status status = w ? rebuild(path, &im, r, header, err)
+                         : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   if (status == KILN_OK) status = bundle_view_open_bytes(path, im.bytes.bytes, im.bytes.size, &v, err);
   if (status == KILN_OK) status = kiln_bundle_check_all(v.bundle, err);
+  if (status == KILN_OK && r->key) status = bundle_check_codes(v.bundle, err);
   if (status == KILN_OK) status = bundle_view_copy(&v, w, NULL, NULL, false, err);
+  if (status == KILN_OK) resign_note_input(r, path, header, &v.statement);
   kiln_bundle_options options = {.threads = 4};
   if (status == KILN_OK) options.level = (int)kiln_le32(v.bundle->header + KILN_BH_LEVEL);
-  if (status == KILN_OK) status = kiln_bundle_writer_write(w, &options, out, NULL, err);
+  if (status == KILN_OK) status = kiln_bundle_writer_build(w, &options, &bytes, NULL, err);
+  if (status == KILN_OK) status = resign_finish(r, out, &bytes, err);
+  if (status == KILN_OK) status = cli_write_file(out, bytes.bytes, bytes.size, err);
+  if (status == KILN_OK) resign_tell(r, out);
   if (v.arena) bundle_view_close(&v);
   kiln_bundle_writer_destroy(w);
+  kiln_buffer_deinit(&bytes);
   image_deinit(&im);
   return status;
 }
 
 int kiln_command_fix_index(int argc, char **argv) {
   const char *out = NULL;
+  resign signature = {0};
   const cli_option options[] = {
-      {"out", 'o', CLI_TEXT, &out, "FILE", "the bundle to write (in place of the archive)"}};
+      {"out", 'o', CLI_TEXT, &out, "FILE", "the bundle to write (in place of the archive)"},
+      RESIGN_OPTIONS(&signature)};
   const cli_page page =
       CLI_PAGE("kiln fix-index [-o FILE] ARCHIVE",
-               "Makes a bundle again of an archive that was repacked with another tool. A signature is lost.",
+               "Makes a bundle again of an archive that was repacked with another tool. A signature is lost, "
+               "which is said, unless --sign\nsigns anew.",
                options);
   cli_list words = {0};
   kiln_error err;
   int exit_code = cli_parse_one(&page, argc, argv, "archive", &words);
   if (exit_code == -1) {
-    kiln_status status = fix(words.items[0], out ? out : words.items[0], &err);
+    kiln_status status = resign_open(&signature, &err);
+    if (status == KILN_OK) status = fix(words.items[0], out ? out : words.items[0], &signature, &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
   }
   cli_list_deinit(&words);
+  resign_deinit(&signature);
   return exit_code;
 }

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // kiln verify: is every byte of a bundle as it was written, and who signed it?
-#include <sodium/crypto_sign_ed25519.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/digest.h"
-#include "cache/bundle/bundle_seal.h"
-#include "tools/common/key_file.h"
-#include "tools/tool/bundle_view.h"
+#include "tools/tool/bundle_check.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/view_json.h"
 
@@ -18,65 +14,6 @@ typedef struct verify_settings {
   bool json;
   cli_list words;
 } verify_settings;
-
-// The signature of the header, by the key in the slot; `key` (32 bytes) must be that key when it is not NULL.
-static kiln_status check_signature(const kiln_bundle *b, const uint8_t *key, kiln_error *err) {
-  static const uint8_t empty[KILN_BG_SIZE];
-  const uint8_t *slot = b->header + KILN_BH_SIZE;
-  uint32_t kind = kiln_le32(slot + KILN_BG_KIND);
-  if (!kind && key) return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is not signed", b->name);
-  if (kind > 1 || kiln_le32(slot + KILN_BG_ZERO) || (!kind && memcmp(slot, empty, sizeof empty)))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the signature slot is damaged", b->name);
-  if (!kind) return KILN_OK;
-  if (key && memcmp(key, slot + KILN_BG_KEY, crypto_sign_ed25519_PUBLICKEYBYTES))
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle is signed with another key", b->name);
-  if (crypto_sign_ed25519_verify_detached(slot + KILN_BG_SIGNATURE, b->header, KILN_BH_SIZE,
-                                          slot + KILN_BG_KEY))
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the signature does not fit the header", b->name);
-  return KILN_OK;
-}
-
-static kiln_status check_blobs(kiln_bundle *b, kiln_error *err) {
-  for (uint32_t i = 0; i < b->section_count[KILN_BUNDLE_BLOBS]; i++) {
-    kiln_blob_entry e;
-    kiln_bytes bytes;
-    KILN_TRY(kiln_bundle_blob_at(b, i, &e, err));
-    KILN_TRY(kiln_bundle_load(b, i, &bytes, err));
-    kiln_digest digest = kiln_digest_of(bytes.bytes, bytes.size);
-    kiln_bytes_deinit(&bytes);
-    if (memcmp(digest.bytes, e.digest, KILN_DIGEST_SIZE))
-      return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: blob %u does not have the digest of the index", b->name,
-                       i);
-  }
-  return KILN_OK;
-}
-
-static bool all_zero(const uint8_t *from, const uint8_t *to) {
-  while (from < to && !*from) from++;
-  return from >= to;
-}
-
-// Every byte of the file is in the header, the slot, the checks, the region, the zeros around it, or what the
-// statement has the digest of.
-static kiln_status check_container(const bundle_view *v, const kiln_buffer *file, kiln_error *err) {
-  const kiln_bundle *b = v->bundle;
-  kiln_digest digest;
-  if (!v->statement.container)
-    return kiln_fail(err, KILN_STATUS_VERSION,
-                     "%s: format 1.%u does not cover the archive around the index; `kiln merge -o FILE` "
-                     "writes the bundle in format 1.%d",
-                     b->name, kiln_le16(b->header + KILN_BH_MINOR), KILN_BUNDLE_MINOR);
-  const uint8_t *checks_end = b->checks + (size_t)b->page_count * KILN_BUNDLE_CHECK,
-                *end = file->bytes + b->header_at + kiln_le64(b->header + KILN_BH_CONTENT_SIZE);
-  if (!all_zero(checks_end, b->region) || !all_zero(b->region + b->region_size, end))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the zeros around the index are damaged", b->name);
-  kiln_status status = kiln_bundle_container(file->bytes, file->size, &digest, err);
-  if (status != KILN_OK) return kiln_context(err, status, "%s", b->name);
-  if (memcmp(digest.bytes, v->statement.container, KILN_DIGEST_SIZE))
-    return kiln_fail(err, KILN_STATUS_CORRUPT,
-                     "%s: the archive around the index does not have the digest of the index", b->name);
-  return KILN_OK;
-}
 
 static kiln_status check_statement(const verify_settings *s, const bundle_view *v, kiln_error *err) {
   if (s->name && strcmp(v->statement.name, s->name))
@@ -90,14 +27,7 @@ static kiln_status check_statement(const verify_settings *s, const bundle_view *
 
 static kiln_status check(const verify_settings *s, const bundle_view *v, const kiln_buffer *file,
                          kiln_error *err) {
-  KILN_TRY(kiln_bundle_check_index(v->bundle, err));
-  KILN_TRY(check_container(v, file, err));
-  KILN_TRY(check_blobs(v->bundle, err));
-  kiln_digest digest = kiln_digest_of(v->bundle->region, (size_t)v->bundle->region_size);
-  if (memcmp(digest.bytes, v->bundle->header + KILN_BH_DIGEST, KILN_DIGEST_SIZE))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the index does not have the digest of the header",
-                     v->bundle->name);
-  KILN_TRY(check_signature(v->bundle, s->key_path ? s->key : NULL, err));
+  KILN_TRY(bundle_check(v, file, &s->key, s->key_path != NULL, err));
   return check_statement(s, v, err);
 }
 
