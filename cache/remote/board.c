@@ -39,6 +39,13 @@ static bool read_request(const kiln_buffer *bytes, request *out) {
   return named && kiln_read_done(&r);
 }
 
+/// How long a lease is to live without a report: the value as a number, at most what one may live at all.
+static uint32_t lease_ms(const request *q) {
+  kiln_reader r = kiln_reader_of(q->value, q->size);
+  uint32_t ms = q->size == sizeof ms ? kiln_read_u32(&r) : 0;
+  return ms < LONGEST_MS ? ms : LONGEST_MS;
+}
+
 static kiln_remote_state answer(board *b, const request *q, kiln_buffer *out) {
   const kiln_level_kind *kind = b->level.kind;
   int64_t deadline = kiln_wire_now() + ANSWER_MS;
@@ -47,7 +54,7 @@ static kiln_remote_state answer(board *b, const request *q, kiln_buffer *out) {
   case KILN_BOARD_PUT: return kind->put(b->level.state, q->room, q->name, q->value, q->size, deadline);
   case KILN_BOARD_ADD: return kind->add(b->level.state, q->room, q->name, q->value, q->size, deadline);
   case KILN_BOARD_LIST: return kind->list(b->level.state, q->room, q->name, deadline, out);
-  case KILN_BOARD_LEASE: return kiln_leases_take(b->leases, q->room, q->name, deadline);
+  case KILN_BOARD_LEASE: return kiln_leases_take(b->leases, q->room, q->name, lease_ms(q), deadline);
   case KILN_BOARD_BEAT: return kiln_leases_beat(b->leases, q->room, q->name), KILN_REMOTE_FOUND;
   case KILN_BOARD_DROP: return kiln_leases_drop(b->leases, q->room, q->name), KILN_REMOTE_FOUND;
   }

@@ -13,6 +13,7 @@ enum { MOST = 256, ANSWER_MS = 1000 };
 typedef struct lease {
   char domain[KILN_NAME_SIZE], key[KILN_DIGEST_HEX + 1];
   int64_t since;    // 0: free
+  uint32_t ms;      // how long it lives without a renewal
   bool is_beaten;   // since the last renewal
   bool is_uploaded; // it waits for that
 } lease;
@@ -56,7 +57,7 @@ static void renew_all(kiln_leases *l) {
   kiln_remote_state state = KILN_REMOTE_FOUND;
   for (unsigned i = 0; i < MOST && (state == KILN_REMOTE_FOUND || state == KILN_REMOTE_ABSENT); i++) {
     lease held = due(l, i);
-    if (held.since) state = renew(l, &held, l->ms);
+    if (held.since) state = renew(l, &held, held.ms);
     if (held.since && state == KILN_REMOTE_ABSENT) forget(l, i, &held); // it had run out
   }
 }
@@ -120,14 +121,14 @@ static lease *find(kiln_leases *l, const char *domain, const char *key_hex) {
   return NULL;
 }
 
-static void remember(kiln_leases *l, const char *domain, const char *key_hex) {
+static void remember(kiln_leases *l, const char *domain, const char *key_hex, uint32_t ms) {
   pthread_mutex_lock(&l->mutex);
   lease *again = find(l, domain, key_hex); // that had run out meanwhile
   if (again) again->since = 0;
   for (unsigned i = 0; i < MOST; i++) {
     lease *free_place = &l->items[i];
     if (free_place->since) continue;
-    *free_place = (lease){.is_beaten = true};
+    *free_place = (lease){.ms = ms, .is_beaten = true};
     snprintf(free_place->domain, sizeof free_place->domain, "%s", domain);
     snprintf(free_place->key, sizeof free_place->key, "%s", key_hex);
     free_place->since = kiln_wire_now();
@@ -136,11 +137,11 @@ static void remember(kiln_leases *l, const char *domain, const char *key_hex) {
   pthread_mutex_unlock(&l->mutex);
 }
 
-kiln_remote_state kiln_leases_take(kiln_leases *l, const char *domain, const char *key_hex,
+kiln_remote_state kiln_leases_take(kiln_leases *l, const char *domain, const char *key_hex, uint32_t ms,
                                    int64_t deadline) {
-  kiln_remote_state state =
-      l->level->kind->lease(l->level->state, domain, key_hex, l->token, l->ms, deadline);
-  if (state == KILN_REMOTE_FOUND) remember(l, domain, key_hex);
+  if (!ms) ms = l->ms;
+  kiln_remote_state state = l->level->kind->lease(l->level->state, domain, key_hex, l->token, ms, deadline);
+  if (state == KILN_REMOTE_FOUND) remember(l, domain, key_hex, ms);
   return state;
 }
 

@@ -12,7 +12,8 @@ enum {
   KILN_LEASE_MS = 5000,
   KILN_LEASE_RENEW_MS = 1500,
   KILN_LEASE_LONGEST_MS = 120000,
-  KILN_LEASE_BOARD_MS = 60000, ///< of a board, whose holder reports once a step
+  KILN_LEASE_BOARD_MS =
+      60000, ///< of a board, whose holder reports once a step, unless it says how long that takes
 };
 
 typedef struct kiln_leases kiln_leases;
@@ -24,7 +25,8 @@ kiln_leases *kiln_leases_create(const kiln_level *level, uint32_t ms, uint32_t l
 void kiln_leases_destroy(kiln_leases *leases);
 /// FOUND: it is ours until dropped, as long as it is renewed. ABSENT: another build has it. FAILED, DENIED:
 /// nobody can tell.
-kiln_remote_state kiln_leases_take(kiln_leases *leases, const char *domain, const char *key_hex,
+/// `ms`: another time than that of the others; 0: theirs.
+kiln_remote_state kiln_leases_take(kiln_leases *leases, const char *domain, const char *key_hex, uint32_t ms,
                                    int64_t deadline);
 /// The work on it goes on: it will be renewed once more.
 void kiln_leases_beat(kiln_leases *leases, const char *domain, const char *key_hex);

@@ -172,7 +172,7 @@ kiln_remote_state kiln_remote_server_claim(kiln_remote_server *s, const char *do
   kiln_digest_hex(key, hex);
   for (unsigned turn = 0; s->leases && !is_left_alone(s, s->lease_level); turn++) {
     int64_t start = kiln_wire_now();
-    kiln_remote_state lease = kiln_leases_take(s->leases, domain, hex, start + s->deadline_ms);
+    kiln_remote_state lease = kiln_leases_take(s->leases, domain, hex, 0, start + s->deadline_ms);
     judge(s, s->lease_level, lease, start);
     if (lease != KILN_REMOTE_FOUND && lease != KILN_REMOTE_ABSENT) return lease;
     kiln_remote_state entry = kiln_remote_server_get(

@@ -212,8 +212,104 @@ TEST(tune_worker, only_signed_jobs_are_run) {
   free(kiln(1, "tune --worker %s --trust ours.pub -d host:1", p.url));
   CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d sadd kiln:tune:jobs nonsense", p.port), 0);
   out = kiln(1, "tune --worker %s --trust ours.pub -d host:1", p.url);
-  expect_in(out, "the list of jobs is damaged");
+  expect_in(out, "1 name is left out");
   free(out);
+}
+
+// Names that are none stop nobody: what else is there is done and collected, and one line says what is not.
+TEST(tune_worker, damaged_names_and_results_stop_nobody) {
+  static const char *const names[] = {"nonsense",
+                                      "''",
+                                      "0123456789abcdef0123456789abcdeX",
+                                      "\"a b\"",
+                                      "ABCDEF0123456789ABCDEF0123456789",
+                                      "$(printf '%032d' 0)x",
+                                      "$(head -c 200 /dev/zero | tr '\\0' a)"};
+  place p = begin("0.1");
+  enum { NAMES = sizeof names / sizeof *names };
+  for (unsigned i = 0; i < NAMES; i++)
+    if (kiln_test_run(NULL, "redis-cli -p %d sadd kiln:tune:jobs %s", p.port, names[i])) FAIL("%s", names[i]);
+  CHECK_INT(end(start_worker(&p, "a", "-d host:1")), 0);
+  CHECK_INT(measured("a"), SHAPES);
+  char *said = read_file("a.txt"), *out, job[33];
+  expect_in(said, "7 names are left out: not that of a job");
+  CHECK_INT(count_in(said, "kiln: warning"), 1);
+  free(said);
+  kiln_test_run(&out, "redis-cli -p %d keys 'kiln:tune-*:results' | cut -d: -f2 | cut -c6-", p.port);
+  snprintf(job, sizeof job, "%.32s", out);
+  free(out);
+  // Ids that are none, values that are no line, another one's line, too much.
+  for (unsigned i = 0; i < NAMES; i++)
+    if (kiln_test_run(NULL, "redis-cli -p %d sadd kiln:tune-%s:results %s", p.port, job, names[i]))
+      FAIL("%s", names[i]);
+  CHECK_INT(
+      kiln_test_run(
+          NULL,
+          "r='redis-cli -p %d'; set -- $($r smembers kiln:tune-%s:results | grep -x '[0-9a-f]\\{16\\}'); "
+          "$r set kiln:tune-%s:$1 rubbish && $r set kiln:tune-%s:$2 \"$($r get kiln:tune-%s:$3)\" && "
+          "head -c 100000 /dev/zero | tr '\\0' a | $r -x set kiln:tune-%s:$4",
+          p.port, job, job, job, job, job),
+      0);
+  out = kiln(0, "tune --collect %s -o t.table", p.url);
+  expect_in(out, "10 results are left out: ");
+  CHECK_INT(count_in(out, "kiln: warning"), 2);
+  free(out);
+  char *table = read_file("t.table");
+  CHECK_INT(count_in(table, "\nkernel=k"), SHAPES - 3);
+  free(table);
+}
+
+// Where trust is asked for, results count that one of its keys signed, for this job and identity.
+TEST(tune_worker, results_are_signed) {
+  place p = begin("0.1");
+  char *out;
+  CHECK_INT(end(start_worker(&p, "a", "-d host:1 --sign theirs")), 0);
+  CHECK_INT(end(start_worker(&p, "b", "-d host:2")), 0);
+  CHECK_INT(collected(&p, "all.table"), 2 * SHAPES); // who asks for no trust gets all
+  out = kiln(0, "tune --collect %s --trust theirs.pub -o t.table", p.url);
+  expect_in(out, "12 results are left out: not signed by a key of --trust");
+  free(out);
+  char *table = read_file("t.table");
+  CHECK_INT(count_in(table, "\nkernel=k"), SHAPES);
+  CHECK_INT(count_in(table, " units=1 "), SHAPES);
+  free(table);
+  out = kiln(0, "tune --collect %s --trust ours.pub --trust theirs.pub -o u.table", p.url);
+  expect_in(out, "12 results are left out");
+  free(out);
+  out = kiln(0, "tune --collect %s --trust ours.pub -o v.table", p.url);
+  expect_in(out, "24 results are left out");
+  free(out);
+  // One changed byte of each signed value, and one value under another id.
+  CHECK_INT(kiln_test_run(
+                &out,
+                "r='redis-cli -p %d'; n=0; for k in $($r keys 'kiln:tune-*' | grep -v 'results\\|lease'); do "
+                "s=$($r strlen $k); [ \"$($r getrange $k 0 4)\" = 'kiln ' ] && $r setrange $k $((20 + n * 17 "
+                "%% (s - 20))) \"$(printf '\\1')\" >/dev/null && n=$((n + 1)); "
+                "done; echo $n",
+                p.port),
+            0);
+  CHECK_INT(atoi(out), SHAPES);
+  free(out);
+  out = kiln(0, "tune --collect %s --trust theirs.pub -o w.table", p.url);
+  expect_in(out, "24 results are left out");
+  free(out);
+}
+
+// A worker that is suspended keeps its leases no longer than a step may take, whatever its helper does.
+TEST(tune_worker, a_suspended_worker_is_not_waited_for) {
+  place p = begin("0.4");
+  pid_t a = start_worker(&p, "a", "-d host:1");
+  wait_measured("a", 2);
+  kiln_test_run(NULL,
+                "for p in $(pgrep -g %d); do grep -aq kiln-remote /proc/$p/cmdline || kill -STOP $p; done",
+                (int)a);
+  int64_t start = now_ms();
+  CHECK_INT(end(start_worker(&p, "b", "-d host:1")), 0);
+  int64_t took = now_ms() - start;
+  kill(-a, SIGKILL);
+  end(a);
+  if (took > 120000) FAIL("waited %d ms for a worker that is suspended", (int)took);
+  CHECK_INT(collected(&p, "t.table"), SHAPES);
 }
 
 TEST(tune_worker, mistakes_are_named) {

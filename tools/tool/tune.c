@@ -133,15 +133,34 @@ static kiln_status read_known(tuner *t, kiln_error *err) {
 
 typedef enum turn { TURN_OURS, TURN_DONE, TURN_BUSY } turn;
 
+// A step takes at most that long, and then some: without a report for that time the lease is over, however
+// long this program's helper for the network lives.
+static uint32_t lease_ms(const tune_rules *rules) {
+  uint64_t longest = rules->limit_ms > rules->judge_ms ? rules->limit_ms : rules->judge_ms;
+  return (uint32_t)(longest + 10000 < UINT32_MAX ? longest + 10000 : UINT32_MAX);
+}
+
+// Tells the others once a second that the work goes on.
+static void beat(void *context) {
+  tuner *t = context;
+  kiln_error unseen;
+  if (!*t->turn_id || cli_now_ns() - t->beaten_ns < 1000000000) return;
+  t->beaten_ns = cli_now_ns();
+  (void)board_ask(&t->board, KILN_BOARD_BEAT, t->s->job->room, t->turn_id, NULL, 0, NULL, NULL, &unseen);
+}
+
 // Who measures what an entry is for, on its product: the lease first, since its last holder may just have put
 // the result.
 static kiln_status take_turn(tuner *t, const char *id, turn *out, kiln_error *err) {
   bool is_ours, is_there;
   *out = TURN_OURS;
   if (!t->s->job) return KILN_OK;
-  KILN_TRY(board_ask(&t->board, KILN_BOARD_LEASE, t->s->job->room, id, NULL, 0, &is_ours, NULL, err));
+  uint8_t ms[4];
+  for (unsigned i = 0; i < 4; i++) ms[i] = (uint8_t)(lease_ms(&t->s->rules) >> 8 * i);
+  KILN_TRY(board_ask(&t->board, KILN_BOARD_LEASE, t->s->job->room, id, ms, sizeof ms, &is_ours, NULL, err));
   KILN_TRY(board_ask(&t->board, KILN_BOARD_GET, t->s->job->room, id, NULL, 0, &is_there, NULL, err));
   *out = is_there ? TURN_DONE : is_ours ? TURN_OURS : TURN_BUSY;
+  snprintf(t->turn_id, sizeof t->turn_id, "%s", *out == TURN_OURS ? id : "");
   if (is_there && is_ours)
     return board_ask(&t->board, KILN_BOARD_DROP, t->s->job->room, id, NULL, 0, NULL, NULL, err);
   return KILN_OK;
@@ -154,9 +173,10 @@ static kiln_status end_turn(tuner *t, const char *id, const kiln_tuned_entry *e,
   kiln_error more = {0};
   const char *in = t->s->job ? t->s->job->room : NULL;
   if (!in) return KILN_OK;
+  *t->turn_id = 0;
   if (e) {
     kiln_tuned_write(e, KILN_TUNED_WHOLE, &line);
-    status = board_ask(&t->board, KILN_BOARD_PUT, in, id, line.bytes, line.size, NULL, NULL, err);
+    status = tune_result_put(&t->board, t->s->job->name, id, &line, t->s->result_key, err);
     if (status == KILN_OK)
       status = board_ask(&t->board, KILN_BOARD_ADD, in, "results", id, strlen(id), NULL, NULL, err);
     kiln_buffer_deinit(&line);
@@ -194,7 +214,9 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
   tune_watch watch = {.title = t->s->progress || isatty(2) ? title : NULL,
                       .shape = begun < t->pair_count ? begun : t->pair_count,
                       .of = t->pair_count,
-                      .is_line = !t->s->progress};
+                      .is_line = !t->s->progress,
+                      .step = t->s->job ? beat : NULL,
+                      .context = t};
   kiln_status status =
       tune_contest_run(&contest, s, &t->view, &t->worker, &t->s->rules, &hints, usual, &watch, err);
   tune_watch_end(&watch);

@@ -40,6 +40,9 @@ static bool read_real(const char *text, double least, double most, double *out) 
 static int check_settings(const cli_page *page, tune_settings *s) {
   double percent;
   bool measures_here = !s->post && !s->worker && !s->collect;
+  if (s->collect && s->trust.count > TUNE_MOST_KEYS)
+    return cli_usage(page, "--collect: expected up to %d keys of --trust, found %zu", TUNE_MOST_KEYS,
+                     s->trust.count);
   if (s->collect) return s->output ? -1 : cli_usage(page, "--collect: --output is missing");
   if (s->worker && (!s->trust.count || s->trust.count > TUNE_MOST_KEYS))
     return cli_usage(page, "--worker: expected 1 to %d keys of --trust, found %zu: a worker runs code",
@@ -116,9 +119,11 @@ static const cli_option options[] = {
      "write a page with every config's time and the winners by shape"},
     {"merge", 0, CLI_FLAG, &settings.merge, NULL, "put tables together; nothing is measured"},
     {"post", 0, CLI_TEXT, &settings.post, "redis://...", "post the work as a job for other machines"},
-    {"sign", 0, CLI_TEXT, &settings.sign_key, "KEY", "of --post: secret key of `kiln cache keygen`"},
+    {"sign", 0, CLI_TEXT, &settings.sign_key, "KEY",
+     "secret key of `kiln cache keygen`: --post signs the job with it, --worker its results"},
     {"worker", 0, CLI_TEXT, &settings.worker, "redis://...", "do what is posted there, on --device"},
-    {"trust", 0, CLI_LIST, &settings.trust, "FILE", "of --worker: a public key whose jobs are run"},
+    {"trust", 0, CLI_LIST, &settings.trust, "FILE",
+     "a public key: --worker runs jobs that it signed, --collect takes results that it signed"},
     {"collect", 0, CLI_TEXT, &settings.collect, "redis://...", "put what workers found into --output"},
     {"kernel", 'k', CLI_LIST, &settings.kernels, "NAME", "of sources: only this kernel"},
     {"instance", 'i', CLI_LIST, &settings.instances, "K[P=V]", "of sources: one more instance"},

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "base/url.h"
 
 enum { SIGNED = KEY_FILE_PUBLIC + crypto_sign_ed25519_BYTES };
 
@@ -51,18 +52,33 @@ kiln_status tune_job_post(board_client *b, const tune_job *job, const uint8_t se
 
 static int by_name(const void *a, const void *b) { return memcmp(a, b, TUNE_JOB_NAME); }
 
+static bool is_name(const uint8_t *name, size_t size) {
+  bool good = name && size == TUNE_JOB_NAME;
+  for (size_t i = 0; i < size && good; i++) good = name[i] && strchr("0123456789abcdef", name[i]);
+  return good;
+}
+
+/// Of `count` things that were left out, with why.
+static void tell_left_out(const char *where, size_t count, const char *what, const char *why) {
+  if (count)
+    fprintf(stderr, "kiln: warning: %s: %zu %s%s left out: %s\n", where, count, what,
+            count == 1 ? " is" : "s are", why);
+}
+
 kiln_status tune_jobs_list(board_client *b, kiln_buffer *out, kiln_error *err) {
   kiln_buffer found = {0};
+  char shown[KILN_URL_SHOWN];
+  size_t left_out = 0;
   kiln_buffer_clear(out);
   kiln_status status = board_ask(b, KILN_BOARD_LIST, room, jobs, NULL, 0, NULL, &found, err);
   kiln_reader r = kiln_reader_of(found.bytes, found.size);
   while (status == KILN_OK && r.left) {
-    size_t size;
+    size_t size = 0;
     const uint8_t *name = kiln_read_block(&r, &size);
-    if (!name || size != TUNE_JOB_NAME)
-      status = kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the list of jobs is damaged", b->url);
-    else kiln_buffer_bytes(out, name, size);
+    if (is_name(name, size)) kiln_buffer_bytes(out, name, size);
+    else left_out++;
   }
+  tell_left_out(kiln_url_shown(b->url, shown, sizeof shown), left_out, "name", "not that of a job");
   if (out->size) qsort(out->bytes, out->size / TUNE_JOB_NAME, TUNE_JOB_NAME, by_name);
   kiln_buffer_deinit(&found);
   return status;
@@ -121,42 +137,115 @@ kiln_status tune_job_get(board_client *b, const char *name, const uint8_t (*keys
   return status;
 }
 
-// Lines one after another, as a table.
-static kiln_status gather(board_client *b, const char *in, const kiln_buffer *ids, kiln_buffer *out,
-                          kiln_error *err) {
-  kiln_buffer line = {0};
-  kiln_status status = KILN_OK;
-  kiln_reader r = kiln_reader_of(ids->bytes, ids->size);
-  kiln_tuned_write_head(KILN_TUNED_WHOLE, out);
-  while (status == KILN_OK && r.left) {
-    char id[64] = "";
-    size_t size;
-    bool is_there;
-    const uint8_t *text = kiln_read_block(&r, &size);
-    if (!text || size >= sizeof id) {
-      status = kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the list of results is damaged", b->url);
-      break;
-    }
-    memcpy(id, text, size);
-    status = board_ask(b, KILN_BOARD_GET, in, id, NULL, 0, &is_there, &line, err);
-    if (status != KILN_OK || !is_there) continue;
-    kiln_buffer_bytes(out, line.bytes, line.size);
-    kiln_buffer_u8(out, '\n');
+// ------------------------------------------------------------------------------------------ results
+
+static const char result_mark[] = "kiln tune result 1\n";
+enum { MARK = sizeof result_mark - 1, MOST_LINE = 1 << 16 };
+
+static void signed_text(const char *job, const char *id, const void *line, size_t size, kiln_buffer *out) {
+  kiln_buffer_text(out, result_mark);
+  kiln_buffer_text(out, job);
+  kiln_buffer_text(out, id);
+  kiln_buffer_block(out, line, size);
+}
+
+kiln_status tune_result_put(board_client *b, const char *job, const char *id, const kiln_buffer *line,
+                            const uint8_t *secret, kiln_error *err) {
+  char in[TUNE_JOB_ROOM];
+  kiln_buffer value = {0}, text = {0};
+  uint8_t signature[crypto_sign_ed25519_BYTES];
+  snprintf(in, sizeof in, "tune-%s", job);
+  if (secret) {
+    signed_text(job, id, line->bytes, line->size, &text);
+    if (!text.failed) crypto_sign_ed25519_detached(signature, NULL, text.bytes, text.size, secret);
+    kiln_buffer_bytes(&value, result_mark, MARK);
+    kiln_buffer_bytes(&value, secret + KEY_FILE_SECRET - KEY_FILE_PUBLIC, KEY_FILE_PUBLIC);
+    kiln_buffer_bytes(&value, signature, sizeof signature);
   }
-  kiln_buffer_deinit(&line);
+  kiln_buffer_bytes(&value, line->bytes, line->size);
+  kiln_status status = text.failed || value.failed
+                           ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted")
+                           : board_ask(b, KILN_BOARD_PUT, in, id, value.bytes, value.size, NULL, NULL, err);
+  kiln_buffer_deinit(&text);
+  kiln_buffer_deinit(&value);
   return status;
 }
 
-kiln_status tune_job_collect(board_client *b, const char *name, kiln_tuner_table *table, kiln_error *err) {
-  kiln_buffer ids = {0}, text = {0};
+/// The line in a value. UNTRUSTED where keys are asked for and none of them signed it.
+static kiln_status open_result(const kiln_buffer *value, const char *job, const char *id,
+                               const uint8_t (*keys)[KEY_FILE_PUBLIC], size_t key_count, kiln_buffer *out) {
+  bool is_signed = value->size >= MARK + SIGNED && !memcmp(value->bytes, result_mark, MARK),
+       is_trusted = !key_count;
+  const uint8_t *line = value->bytes + (is_signed ? MARK + SIGNED : 0), *key = value->bytes + MARK;
+  size_t size = value->size - (is_signed ? MARK + SIGNED : 0);
+  kiln_buffer text = {0};
+  if (size > MOST_LINE) return KILN_STATUS_LIMIT;
+  for (size_t i = 0; i < key_count && is_signed; i++) is_trusted |= !memcmp(keys[i], key, KEY_FILE_PUBLIC);
+  if (is_trusted && key_count) {
+    signed_text(job, id, line, size, &text);
+    is_trusted = !text.failed &&
+                 !crypto_sign_ed25519_verify_detached(key + KEY_FILE_PUBLIC, text.bytes, text.size, key);
+    kiln_buffer_deinit(&text);
+  }
+  if (!is_trusted) return KILN_STATUS_UNTRUSTED;
+  kiln_buffer_clear(out);
+  kiln_tuned_write_head(KILN_TUNED_WHOLE, out);
+  kiln_buffer_bytes(out, line, size);
+  kiln_buffer_u8(out, '\n');
+  return out->failed ? KILN_STATUS_OUT_OF_MEMORY : KILN_OK;
+}
+
+/// An id as it may be asked for: what stands in the field `id` of its line.
+static bool read_id(kiln_reader *r, char out[KILN_TUNER_ID + 1]) {
+  size_t size = 0;
+  const uint8_t *text = kiln_read_block(r, &size);
+  if (!text || size != KILN_TUNER_ID) return false;
+  memcpy(out, text, size);
+  out[size] = 0;
+  return strspn(out, "0123456789abcdef") == KILN_TUNER_ID;
+}
+
+/// Adds the row of a table of its own, so that what is damaged spoils nothing else.
+static kiln_status add_result(const char *id, const kiln_buffer *text, kiln_tuner_table *table,
+                              kiln_error *err) {
+  kiln_tuner_table one;
   kiln_tuned_place place;
-  char in[TUNE_JOB_ROOM];
+  kiln_tuner_table_init(&one);
+  kiln_status status = kiln_tuner_table_read(&one, id, (const char *)text->bytes, text->size, &place, err);
+  if (status == KILN_OK && (one.count != 1 || strcmp(one.rows[0].entry->texts[KILN_TUNED_ID], id)))
+    status = kiln_fail(err, KILN_STATUS_CORRUPT, "it is not what was found for %s", id);
+  if (status == KILN_OK) status = kiln_tuner_table_add(table, one.rows[0].entry, err);
+  kiln_tuner_table_deinit(&one);
+  return status;
+}
+
+kiln_status tune_job_collect(board_client *b, const char *name, const uint8_t (*keys)[KEY_FILE_PUBLIC],
+                             size_t key_count, kiln_tuner_table *table, kiln_error *err) {
+  kiln_buffer ids = {0}, value = {0}, text = {0};
+  kiln_error first = {0};
+  char in[TUNE_JOB_ROOM], where[TUNE_JOB_NAME + 8];
+  size_t damaged = 0, untrusted = 0;
   snprintf(in, sizeof in, "tune-%s", name);
+  snprintf(where, sizeof where, "job %s", name);
   kiln_status status = board_ask(b, KILN_BOARD_LIST, in, "results", NULL, 0, NULL, &ids, err);
-  if (status == KILN_OK) status = gather(b, in, &ids, &text, err);
-  if (status == KILN_OK)
-    status = kiln_tuner_table_read(table, name, (const char *)text.bytes, text.size, &place, err);
+  for (kiln_reader r = kiln_reader_of(ids.bytes, ids.size); status == KILN_OK && r.left;) {
+    char id[KILN_TUNER_ID + 1];
+    kiln_error why = {0};
+    bool is_there = false, is_id = read_id(&r, id);
+    if (is_id) status = board_ask(b, KILN_BOARD_GET, in, id, NULL, 0, &is_there, &value, err);
+    if (status != KILN_OK || (is_id && !is_there)) continue; // it went with time
+    kiln_status opened = is_id ? open_result(&value, name, id, keys, key_count, &text)
+                               : kiln_fail(&why, KILN_STATUS_CORRUPT, "a name is none");
+    if (opened == KILN_STATUS_LIMIT) kiln_fail(&why, opened, "a line has at most %d bytes", MOST_LINE);
+    if (opened == KILN_OK) opened = add_result(id, &text, table, &why);
+    untrusted += opened == KILN_STATUS_UNTRUSTED;
+    if (opened != KILN_OK && opened != KILN_STATUS_UNTRUSTED && !damaged++) first = why;
+  }
+  tell_left_out(where, untrusted, "result", "not signed by a key of --trust");
+  tell_left_out(where, damaged, "result", first.text);
+  kiln_tuner_table_settle(table);
   kiln_buffer_deinit(&ids);
+  kiln_buffer_deinit(&value);
   kiln_buffer_deinit(&text);
   return status;
 }

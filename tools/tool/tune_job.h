@@ -5,7 +5,13 @@
 //
 //   room tune, set jobs: names of jobs; value JOB: public key (32 bytes), signature (64), content
 //   content: block "kiln tune job 1", block bundle, block shapes, block options      JOB: 32 digits of its
-//   digest room tune-JOB, set results: ids; value ID: a line of a table; lease ID: who measures it
+//   digest room tune-JOB, set results: ids; value ID: a line of a table, or one that is signed; lease ID: who
+//   measures it
+//   signed: "kiln tune result 1\n", public key (32), signature (64), line; the signature is of block "kiln
+//   tune result 1\n", block JOB, block ID, block line
+//
+// Whoever can write to the board can put anything there: what has no form of ours is left out and counted,
+// and stops nobody.
 #ifndef KILN_TOOLS_TOOL_TUNE_JOB_H
 #define KILN_TOOLS_TOOL_TUNE_JOB_H
 
@@ -24,12 +30,18 @@ void tune_job_deinit(tune_job *job);
 /// Signs and posts; the same content again is the same job. `out_name` gets its name.
 kiln_status tune_job_post(board_client *board, const tune_job *content, const uint8_t secret[KEY_FILE_SECRET],
                           char out_name[TUNE_JOB_NAME + 1], kiln_error *err);
-/// The names of the jobs in order, TUNE_JOB_NAME digits each.
+/// The names of the jobs in order, TUNE_JOB_NAME digits each. What is no name is left out, and a line says
+/// so.
 kiln_status tune_jobs_list(board_client *board, kiln_buffer *out, kiln_error *err);
 /// UNTRUSTED when none of `keys` signed it; CORRUPT when it is not what its name says.
 kiln_status tune_job_get(board_client *board, const char *name, const uint8_t (*keys)[KEY_FILE_PUBLIC],
                          size_t key_count, tune_job *out, kiln_error *err);
-/// Adds what was found for the job to the table. What is no line of a table is an error.
-kiln_status tune_job_collect(board_client *board, const char *name, kiln_tuner_table *table, kiln_error *err);
+/// Puts what was found under an id of the job, signed where there is a key.
+kiln_status tune_result_put(board_client *board, const char *job, const char *id, const kiln_buffer *line,
+                            const uint8_t *secret, kiln_error *err);
+/// Adds what was found for the job to the table: with keys, only what one of them signed for this job and
+/// identity. What is left out is counted, in a line for each reason.
+kiln_status tune_job_collect(board_client *board, const char *name, const uint8_t (*keys)[KEY_FILE_PUBLIC],
+                             size_t key_count, kiln_tuner_table *table, kiln_error *err);
 
 #endif

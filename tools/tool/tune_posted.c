@@ -77,13 +77,17 @@ static kiln_status read_keys(const tune_settings *s, uint8_t keys[][KEY_FILE_PUB
 }
 
 // Every job that is posted, in order of their names.
-int tune_work_for_others(const tune_settings *s) {
-  uint8_t keys[TUNE_MOST_KEYS][KEY_FILE_PUBLIC];
+int tune_work_for_others(const tune_settings *settings) {
+  uint8_t keys[TUNE_MOST_KEYS][KEY_FILE_PUBLIC], secret[KEY_FILE_SECRET];
+  tune_settings own = *settings;
+  const tune_settings *s = &own;
   kiln_error err = {0};
   board_client board = {0};
   kiln_buffer names = {0};
   int code = CLI_OK;
   kiln_status status = read_keys(s, keys, &err);
+  if (status == KILN_OK && s->sign_key) status = key_file_secret(s->sign_key, secret, &err);
+  if (s->sign_key) own.result_key = secret;
   if (status == KILN_OK) status = board_open(&board, s->worker, &err);
   if (status == KILN_OK) status = tune_jobs_list(&board, &names, &err);
   if (status != KILN_OK) code = cli_report(status, &err);
@@ -97,23 +101,27 @@ int tune_work_for_others(const tune_settings *s) {
     tune_job_deinit(&job);
     if (this != CLI_OK) code = this;
   }
+  memset(secret, 0, sizeof secret);
   board_close(&board);
   kiln_buffer_deinit(&names);
   return code;
 }
 
 int tune_collect(const tune_settings *s) {
+  uint8_t keys[TUNE_MOST_KEYS][KEY_FILE_PUBLIC];
   kiln_error err = {0};
   board_client board = {0};
   kiln_buffer names = {0};
   kiln_tuner_table table;
   kiln_tuner_table_init(&table);
-  kiln_status status = board_open(&board, s->collect, &err);
+  kiln_status status = read_keys(s, keys, &err);
+  if (status == KILN_OK) status = board_open(&board, s->collect, &err);
   if (status == KILN_OK) status = tune_jobs_list(&board, &names, &err);
   for (size_t at = 0; status == KILN_OK && at < names.size; at += TUNE_JOB_NAME) {
     char name[TUNE_JOB_NAME + 1] = "";
     memcpy(name, names.bytes + at, TUNE_JOB_NAME);
-    status = tune_job_collect(&board, name, &table, &err);
+    status =
+        tune_job_collect(&board, name, (const uint8_t(*)[KEY_FILE_PUBLIC])keys, s->trust.count, &table, &err);
   }
   uint32_t found = table.count;
   if (status == KILN_OK) status = kiln_tuner_table_update(s->output, &table, &err);

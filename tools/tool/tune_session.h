@@ -20,7 +20,8 @@ typedef struct tune_settings {
   const char *key;                                // of Triton IR
   const char *case_folder;                        // one of `cases`, while it is worked on
   cli_list words, kernels, instances, trust, among, cases;
-  const tune_job *job; // that is worked on for another machine; NULL: none
+  const uint8_t *result_key; // signs what is found for a job; NULL: nobody does
+  const tune_job *job;       // that is worked on for another machine; NULL: none
   int64_t timeout_s, judge_s, most_spill, all_below, jobs;
   bool hot, again, check, merge, verbose, progress;
   tune_rules rules;
@@ -56,11 +57,13 @@ typedef struct tuner {
   kiln_tuner_table known, old; // what is at --output; what --gate compares with
   kiln_tuner_table *among;     // of --among, one each: owned
   progress *progress;
-  case_file *recorded; // of a case: owned
-  int html_fd;         // of --html; -1: none
-  board_client board;  // of s->job
-  tune_worker worker;  // of the device
-  tune_reply where;    // product, processor and units of the device
+  case_file *recorded;             // of a case: owned
+  int html_fd;                     // of --html; -1: none
+  board_client board;              // of s->job
+  char turn_id[KILN_TUNER_ID + 1]; // what it has the lease of; "": nothing
+  uint64_t beaten_ns;
+  tune_worker worker; // of the device
+  tune_reply where;   // product, processor and units of the device
   char toolchain[KILN_TUNER_ID + 1];
 } tuner;
 

@@ -12,6 +12,7 @@ enum { PAUSE_NS = 100000000, MOST_COLUMNS = 120 };
 void tune_watch_show(tune_watch *w, const char *format, ...) {
   char text[1000];
   va_list list;
+  if (w->step) w->step(w->context);
   if (!w->title || (w->is_line && cli_now_ns() - w->shown_at_ns < PAUSE_NS)) return;
   w->shown_at_ns = cli_now_ns();
   int used = snprintf(text, sizeof text, "[%u/%u] %.300s: ", w->shape, w->of, w->title);

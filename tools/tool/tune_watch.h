@@ -7,10 +7,12 @@
 #include <stdint.h>
 
 typedef struct tune_watch {
-  const char *title;    ///< of the shape; NULL: nothing is shown
-  unsigned shape, of;   ///< the how many-th of how many
-  bool is_line;         ///< one line of a terminal that is written over; else a line each time
-  uint64_t shown_at_ns; ///< when it was written the last time
+  const char *title;           ///< of the shape; NULL: nothing is shown
+  unsigned shape, of;          ///< the how many-th of how many
+  bool is_line;                ///< one line of a terminal that is written over; else a line each time
+  uint64_t shown_at_ns;        ///< when it was written the last time
+  void (*step)(void *context); ///< called with each step, whether or not it is shown; NULL: nobody
+  void *context;
 } tune_watch;
 
 /// Shows `format` behind the shape: at most a few times a second on a terminal.
