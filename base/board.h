@@ -10,8 +10,8 @@ typedef enum kiln_board_kind {
   KILN_BOARD_LIST = 4,  ///< FOUND with the members
   KILN_BOARD_LEASE = 5, ///< FOUND: ours until dropped; ABSENT: another one's. The value: how many ms it lives
                         ///< without a BEAT, as a u32, or nothing: a minute
-  KILN_BOARD_DROP = 6, ///< FOUND
-  KILN_BOARD_BEAT = 7, ///< the work on a lease of ours goes on: FOUND
+  KILN_BOARD_DROP = 6,  ///< FOUND
+  KILN_BOARD_BEAT = 7,  ///< the work on a lease of ours goes on: FOUND
 } kiln_board_kind;
 
 enum { KILN_BOARD_MOST = 1 << 28 }; ///< bytes of a request or a reply
