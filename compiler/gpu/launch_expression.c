@@ -3,10 +3,13 @@
 #include "base/expr.h"
 #include "compiler/gpu/gpu.h"
 
+/// Room for what maps do with the value: a scale, or rounding it down (gpu_maps.c).
+enum { MOST_OPS = KILN_EXPR_OPS - 4 };
+
 typedef struct writing {
   const ir_kernel *kernel;
   kiln_buffer *out;
-  unsigned ops;
+  unsigned ops; ///< written, and those whose operands are being written
 } writing;
 
 static bool write_value(writing *w, const ir_value *v, unsigned depth);
@@ -33,12 +36,12 @@ static bool write_shift(writing *w, const ir_op *op, unsigned depth) {
   if (!write_value(w, op->operands[0], depth + 1)) return false;
   put_constant(w, (int64_t)1 << count);
   kiln_buffer_u8(w->out, KILN_EXPR_MUL);
-  return true;
+  return ++w->ops <= MOST_OPS;
 }
 
 static bool write_value(writing *w, const ir_value *v, unsigned depth) {
   int64_t constant;
-  if (++w->ops > KILN_EXPR_OPS || depth >= KILN_EXPR_DEPTH || !is_signed_integer(v)) return false;
+  if (++w->ops > MOST_OPS || depth >= KILN_EXPR_DEPTH || !is_signed_integer(v)) return false;
   if (ir_constant_int(v, &constant)) {
     put_constant(w, constant);
     return true;

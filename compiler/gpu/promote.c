@@ -161,6 +161,9 @@ static kiln_refusal judge_access(const promoting *p, const ir_op *op) {
   for (unsigned i = 0; i < rank; i++)
     if (!kiln_fact_within(kiln_fact_of(p->facts, ir_view_indices(op)[i]), INT32_MIN, INT32_MAX))
       return because(KILN_REASON_MAP_INDEX);
+  // A box that begins within 16 bytes stops an H100: "illegal instruction".
+  if (!is_multiple(p, ir_view_indices(op)[rank - 1], kiln_scalars[op->operands[0]->type.scalar].bytes))
+    return because(KILN_REASON_MAP_COLUMN);
   return judge_view(p, view);
 }
 
@@ -287,12 +290,22 @@ static bool has_shape_of_sums(const promoting *p, ir_type value) {
   return false;
 }
 
-/// The engine adds f32 in memory, in any order.
+/// The engine writes 16 bytes of a row at a time: where rows of the view may end within them the rest is
+/// stored without it (nvptx_rest.c).
+static void mark_written(promoting *p, ir_op *op, uint32_t flags) {
+  const ir_op *view = op->operands[0]->def;
+  unsigned last = view->results[0].type.rank - 1u, bytes = kiln_scalars[view->results[0].type.scalar].bytes;
+  if (!is_multiple(p, ir_view_extents(view)[last], bytes)) flags |= IR_RAGGED;
+  op->attrs.flags |= IR_MAPPED | flags;
+}
+
+/// The engine adds f32 in memory, in any order, for the device.
 static void visit_atomic(promoting *p, ir_op *op) {
   ir_type value = op->operands[op->operand_count - 1]->type;
-  if (op->attrs.kind != IR_COMBINE_ADD || op->attrs.order != IR_ORDER_RELAXED || op->attrs.first) return;
-  if (value.scalar != KILN_F32 || !has_shape_of_sums(p, value) || !can_map(p, op)) return;
-  op->attrs.flags |= IR_MAPPED;
+  if (op->attrs.kind != IR_COMBINE_ADD || op->attrs.order != IR_ORDER_RELAXED || op->attrs.first ||
+      op->attrs.scope == IR_SCOPE_SYSTEM)
+    return;
+  if (value.scalar == KILN_F32 && has_shape_of_sums(p, value) && can_map(p, op)) mark_written(p, op, 0);
 }
 
 static void visit_store(ir_op *op, void *context) {
@@ -307,12 +320,12 @@ static void visit_store(ir_op *op, void *context) {
   unsigned across = kiln_part_of(op, columns), down = kiln_part_of(op, 1 - columns);
   if (across % p->machine->part_columns || down % (1u << p->machine->log2_rows)) return;
   if (down && !p->kernel->groups_beside) return;
-  if (has_shape_of_sums(p, value)) op->attrs.flags |= IR_MAPPED | (is_turned ? IR_TURNED : 0u);
+  if (has_shape_of_sums(p, value)) mark_written(p, op, is_turned ? IR_TURNED : 0);
 }
 
 static void unmark(ir_op *op, void *context) {
   (void)context;
-  op->attrs.flags &= ~(uint32_t)(IR_MAPPED | IR_TURNED);
+  op->attrs.flags &= ~(uint32_t)(IR_MAPPED | IR_TURNED | IR_RAGGED);
 }
 
 /// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.

@@ -227,11 +227,10 @@ enum {
   IR_FTZ = 1 << 9,       ///< exp2 of f32: a denormal result is zero
   IR_IN_ORDER = 1 << 10, ///< for: of two chained products none runs while the other's operands are computed
   // Of machine operations and what leads to them:
-  IR_MAPPED =
-      1 << 11, ///< view_load, view_store: by the copy engine through a tensor map (compiler/gpu/promote.c)
-  IR_A_MN = 1 << 12,  ///< mma: operand a lies in shared memory with rows contiguous, not the reduced index
-  IR_B_MN = 1 << 13,  ///< mma: operand b lies with columns contiguous
-  IR_ASYNC = 1 << 14, ///< mma: goes on while what follows runs; only mma_wait may take its result
+  IR_MAPPED = 1 << 11, ///< accesses of views: by the copy engine through a tensor map (gpu/promote.c)
+  IR_A_MN = 1 << 12,   ///< mma: operand a lies in shared memory with rows contiguous, not the reduced index
+  IR_B_MN = 1 << 13,   ///< mma: operand b lies with columns contiguous
+  IR_ASYNC = 1 << 14,  ///< mma: goes on while what follows runs; only mma_wait may take its result
   IR_PARTIAL =
       1 << 15, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
   IR_MULTICAST = 1 << 16, ///< copy: for all blocks of a row or column of those that share the program
@@ -243,6 +242,7 @@ enum {
   IR_SHARED = 1 << 21,   ///< barrier: orders shared memory alone
   IR_ADDS = 1 << 22,     ///< stage: is added to what is there, in any order
   IR_QUEUED = 1 << 23,   ///< mma: one of several that are under way at a time (late_waits.c)
+  IR_RAGGED = 1 << 24,   ///< mapped store, atomic, stage: rows may end within the engine's 16 bytes
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;

@@ -2,6 +2,7 @@
 // Tensor maps of a kernel: the record that the runtime encodes them by (docs/bundle.md), and the kernel's
 // parameters that bring them. Operations with equal maps share one; attrs.pack of copy and stage is its
 // number.
+#include "base/expr.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/gpu/gpu.h"
 
@@ -43,7 +44,22 @@ static void put_box(const gpu *g, kiln_buffer *out, const ir_op *op, ir_type vie
   }
 }
 
-static bool put_expressions(gpu *g, kiln_buffer *out, const ir_op *view) {
+static void put_constant(kiln_buffer *out, int64_t value) {
+  kiln_buffer_u8(out, KILN_EXPR_CONST);
+  kiln_buffer_svarint(out, value);
+}
+
+/// Rounds the value of the code down: what remains is stored without the copy engine (nvptx_rest.c).
+static void put_whole(kiln_buffer *code, int64_t multiple) {
+  put_constant(code, multiple);
+  kiln_buffer_u8(code, KILN_EXPR_DIV);
+  put_constant(code, multiple);
+  kiln_buffer_u8(code, KILN_EXPR_MUL);
+}
+
+static bool put_expressions(gpu *g, kiln_buffer *out, const ir_op *op) {
+  enum { PIECE = 16 }; // bytes that the copy engine writes
+  const ir_op *view = op->operands[0]->def;
   ir_type type = view->results[0].type;
   unsigned rank = type.rank, bytes = kiln_scalars[type.scalar].bytes;
   bool is_good = true;
@@ -54,12 +70,12 @@ static bool put_expressions(gpu *g, kiln_buffer *out, const ir_op *view) {
     kiln_buffer code = {0};
     is_good &= kiln_launch_expression(g->kernel, (is_extent ? ir_view_extents : ir_view_strides)(view)[axis],
                                       is_extent ? 1 : bytes, &code);
+    if (is_extent && axis == rank - 1 && op->attrs.flags & IR_RAGGED) put_whole(&code, PIECE / bytes);
     put_expression(out, &code);
     kiln_buffer_deinit(&code);
   }
   kiln_buffer zero = {0};
-  kiln_buffer_u8(&zero, 2); // CONST
-  kiln_buffer_svarint(&zero, 0);
+  put_constant(&zero, 0);
   put_expression(out, &zero);
   kiln_buffer_deinit(&zero);
   return is_good;
@@ -83,7 +99,7 @@ static void add_map(ir_op *op, void *context) {
   kiln_buffer_u8(&map, 0); // zeros outside
   kiln_buffer_u8(&map, (uint8_t)view->operands[0]->index);
   put_box(g, &map, op, type);
-  if (!put_expressions(g, &map, view))
+  if (!put_expressions(g, &map, op))
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view is not an expression of the parameters",
              ir_operation(op));
   unsigned number = 0;

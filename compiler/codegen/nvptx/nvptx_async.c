@@ -360,10 +360,10 @@ static LLVMValueRef warp_of_group(gpu *g) {
 
 /// How 16-byte pieces of a row are exchanged. 128-byte rows: piece ^= row & 7; 64: piece ^= (row / 2) & 3;
 /// 32: piece ^= (row / 4) & 1
-static LLVMValueRef turn_of(gpu *g, const staging *s, LLVMValueRef row) {
-  unsigned shift = s->row == 128 ? 0 : s->row == 64 ? 1 : 2;
+LLVMValueRef nvptx_turn_of_row(gpu *g, unsigned bytes, LLVMValueRef row) {
+  unsigned shift = bytes == 128 ? 0 : bytes == 64 ? 1 : 2;
   LLVMValueRef v = LLVMBuildLShr(g->builder, row, gpu_i32(g, shift), "");
-  return LLVMBuildAnd(g->builder, v, gpu_i32(g, s->row / 16 - 1), "");
+  return LLVMBuildAnd(g->builder, v, gpu_i32(g, bytes / 16 - 1), "");
 }
 
 /// Writes 64 rows and `columns` columns from register `first` on in the interleaved form that the map reads:
@@ -375,7 +375,7 @@ static void write_part(gpu *g, const staging *s, uint32_t first, unsigned column
   LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), "");
   LLVMValueRef row = add(g, LLVMBuildAnd(b, lane, gpu_i32(g, 15), ""), scale(g, warp_of_group(g), 16));
   LLVMValueRef right = LLVMBuildLShr(b, lane, gpu_i32(g, 4), "");
-  LLVMValueRef start = add(g, s->memory, scale(g, row, s->row)), turn = turn_of(g, s, row);
+  LLVMValueRef start = add(g, s->memory, scale(g, row, s->row)), turn = nvptx_turn_of_row(g, s->row, row);
   for (unsigned c = 0; c < columns / 16; c++) {
     LLVMValueRef arguments[5];
     unsigned column = 2 * c % pieces, box = 2 * c / pieces;
@@ -394,7 +394,7 @@ static void write_sums(gpu *g, const staging *s, uint32_t first, unsigned column
   unsigned pieces = s->row / 16, swap = pieces == 8 ? 2 : 0; // of j
   LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), ""),
                low = LLVMBuildLShr(b, lane, gpu_i32(g, 2), "");
-  LLVMValueRef row = add(g, low, scale(g, warp_of_group(g), 16)), turn = turn_of(g, s, row);
+  LLVMValueRef row = add(g, low, scale(g, warp_of_group(g), 16)), turn = nvptx_turn_of_row(g, s->row, row);
   LLVMValueRef right = LLVMBuildAnd(b, LLVMBuildLShr(b, lane, gpu_i32(g, 1), ""), gpu_i32(g, 1), "");
   LLVMValueRef odd = LLVMBuildTrunc(b, low, g->i1, "");
   LLVMValueRef inside = scale(g, LLVMBuildAnd(b, lane, gpu_i32(g, 1), ""), 8);
@@ -451,6 +451,20 @@ static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned column
     call(g, (adds ? additions : stores)[rank - 2], arguments, 2 + rank);
   }
   call(g, KL_kl_bulk_commit, NULL, 0);
+}
+
+/// What the engine does not write of the part that it has been sent.
+static void store_rest(gpu *g, const ir_op *op, const staging *s, unsigned columns, LLVMValueRef row,
+                       LLVMValueRef column) {
+  bool is_turned = op->attrs.flags & IR_TURNED;
+  nvptx_staged staged = {.memory = s->memory,
+                         .row = s->row,
+                         .box = s->box,
+                         .rows = is_turned ? columns : 64,
+                         .columns = is_turned ? 64 : columns,
+                         .first_row = is_turned ? column : row,
+                         .first_column = is_turned ? row : column};
+  if (op->attrs.flags & IR_RAGGED) nvptx_store_rest(g, op, &staged);
 }
 
 /// The leader waits, `wait` says for which of its stores; then the group knows.
@@ -512,13 +526,14 @@ static void lower_stage(gpu *g, ir_op *op) {
       call(g, KL_kl_proxy_fence, NULL, 0);
       nvptx_group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
-      LLVMBuildCondBr(g->builder, leader, send, after);
-      LLVMPositionBuilderAtEnd(g->builder, send);
       LLVMValueRef row = add(g, nvptx_group_row(g, &split), gpu_i32(g, 64 * block));
       LLVMValueRef column = add(g, nvptx_group_column(g, &split, all * shares), gpu_i32(g, at));
+      LLVMBuildCondBr(g->builder, leader, send, after);
+      LLVMPositionBuilderAtEnd(g->builder, send);
       send_part(g, op, &s, columns, row, column);
       LLVMBuildBr(g->builder, after);
       LLVMPositionBuilderAtEnd(g->builder, after);
+      store_rest(g, op, &s, columns, row, column);
     }
 }
 

@@ -37,6 +37,19 @@ LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constr
 /// Scalars that are read behind a loop with products are computed in front of it.
 void nvptx_enter_loop(gpu *g, ir_op *loop);
 
+/// What a group of warps has staged: rows and columns as the view has them, in 16-byte pieces that are
+/// exchanged by the row.
+typedef struct nvptx_staged {
+  LLVMValueRef memory;    ///< window address
+  unsigned row, box;      ///< bytes of a row in memory; from one column of such rows to the next
+  unsigned rows, columns; ///< that are staged
+  LLVMValueRef first_row, first_column; ///< i32, from the indices of the access on
+} nvptx_staged;
+/// By what the number of a piece of the row `row` of `bytes` is XORed.
+LLVMValueRef nvptx_turn_of_row(gpu *g, unsigned bytes, LLVMValueRef row);
+/// Stores, or adds, what the copy engine does not: of rows that end within 16 bytes the last elements.
+void nvptx_store_rest(gpu *g, const ir_op *op, const nvptx_staged *s);
+
 void nvptx_lower_mma(gpu *g, ir_op *op);
 void nvptx_lower_mma_wait(gpu *g, ir_op *op);
 void nvptx_lower_cluster_sum(gpu *g, ir_op *op);

@@ -118,7 +118,7 @@ void roles_stage(splitting *s, ir_op *op) {
                     .axis = op->attrs.axis,
                     .split = op->attrs.split,
                     .spread = op->attrs.spread,
-                    .flags = op->attrs.flags & IR_TURNED};
+                    .flags = op->attrs.flags & (IR_TURNED | IR_RAGGED)};
   if (op->code == IR_VIEW_ATOMIC) attrs.flags |= IR_ADDS;
   ir_emit(&s->b, IR_STAGE, &attrs, operands, count, NULL, NULL, 0);
   ir_remove(op);
