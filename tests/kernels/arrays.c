@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "compiler/ir/ir.h"
 
 static void fail(run *r, const char *what, const char *text) {
@@ -31,102 +32,206 @@ static double from_bits(kiln_scalar s, uint64_t bits) {
                        : ir_bits_to_float(s, bits);
 }
 
-static array *make(run *r, kiln_scalar scalar, size_t count) {
+// ----------------------------------------------------------------------------------------- places
+
+/// Bytes around an array; places that it may begin at.
+enum { AROUND = 512, PLACES = 256 };
+
+static size_t draw(run *r, size_t below) {
+  uint64_t z = (r->places += 0x9e3779b97f4a7c15u);
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  return (size_t)((z ^ z >> 27) >> 20) % below;
+}
+
+/// Half of the rows are multiples of 16 bytes apart, which some kernels have a variant for, where one is as
+/// long.
+static size_t drawn_pitch(run *r, size_t columns, size_t bytes) {
+  const size_t piece = bytes < 16 ? 16 / bytes : 1;
+  size_t pitch = columns + draw(r, 65);
+  return draw(r, 2) ? (pitch + piece - 1) / piece * piece : pitch;
+}
+
+static array *make(run *r, kiln_scalar scalar, size_t rows, size_t columns, size_t pitch) {
   kiln_error err = {0};
   array *a = calloc(1, sizeof *a);
   a->scalar = scalar;
-  a->count = count;
-  a->v = calloc(count + 1, sizeof *a->v);
+  a->count = rows * columns;
+  a->v = calloc(a->count + 1, sizeof *a->v);
+  a->around = (kiln_canary){.element = kiln_scalars[scalar].bytes,
+                            .rows = rows,
+                            .columns = columns,
+                            .pitch = pitch,
+                            .before = AROUND,
+                            .after = AROUND};
+  a->block = malloc(kiln_canary_bytes(&a->around));
+  a->name = "an array";
   a->next = r->arrays;
   r->arrays = a;
-  if (kiln_alloc(r->device, count * kiln_scalars[scalar].bytes, &a->device, &err) != KILN_OK)
+  void *memory = NULL;
+  if (kiln_alloc(r->device, kiln_canary_bytes(&a->around) + PLACES, &memory, &err) != KILN_OK)
     fail(r, "alloc", err.text);
+  a->memory = memory;
   return a;
 }
 
-static void upload(run *r, array *a) {
+/// To any place that elements of the type may have, or only to multiples of 16 bytes.
+static void put(run *r, array *a, bool is_aligned) {
   kiln_error err = {0};
-  size_t size = kiln_scalars[a->scalar].bytes;
+  const size_t step = is_aligned ? 16 : a->around.element;
+  a->shift = draw(r, PLACES / step) * step;
+  if (a->memory &&
+      kiln_copy_in(r->device, a->memory + a->shift, a->block, kiln_canary_bytes(&a->around), &err) != KILN_OK)
+    fail(r, "copy in", err.text);
+}
+
+static void fetch(run *r, array *a) {
+  kiln_error err = {0};
+  if (a->memory && kiln_copy_out(r->device, a->block, a->memory + a->shift, kiln_canary_bytes(&a->around),
+                                 &err) != KILN_OK)
+    fail(r, "copy out", err.text);
+}
+
+static void upload(run *r, array *a) {
+  const size_t size = a->around.element;
   uint8_t *bytes = calloc(a->count + 1, size);
   for (size_t i = 0; i < a->count; i++) {
     uint64_t bits = to_bits(a->scalar, a->v[i]);
     memcpy(bytes + i * size, &bits, size);
     a->v[i] = from_bits(a->scalar, bits);
   }
-  if (a->device && kiln_copy_in(r->device, a->device, bytes, a->count * size, &err) != KILN_OK)
-    fail(r, "copy in", err.text);
+  a->around.is_read = true;
+  kiln_canary_write(&a->around, bytes, a->block);
+  put(r, a, false);
   free(bytes);
 }
 
-array *input(run *r, kiln_scalar scalar, size_t count, double lo, double hi) {
-  array *a = make(r, scalar, count);
-  for (size_t i = 0; i < count; i++)
+// ----------------------------------------------------------------------------------------- arrays
+
+static array *filled(run *r, array *a, double lo, double hi) {
+  for (size_t i = 0; i < a->count; i++)
     a->v[i] =
-        is_integer(scalar) ? floor(lo + (hi - lo + 1) * next_random(r)) : lo + (hi - lo) * next_random(r);
+        is_integer(a->scalar) ? floor(lo + (hi - lo + 1) * next_random(r)) : lo + (hi - lo) * next_random(r);
   upload(r, a);
   return a;
 }
 
+array *input(run *r, kiln_scalar scalar, size_t count, double lo, double hi) {
+  return filled(r, make(r, scalar, 1, count, count), lo, hi);
+}
+
+array *input_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns, double lo, double hi) {
+  size_t pitch = drawn_pitch(r, columns, kiln_scalars[scalar].bytes);
+  return filled(r, make(r, scalar, rows, columns, pitch), lo, hi);
+}
+
 array *given(run *r, kiln_scalar scalar, size_t count, const double *values) {
-  array *a = make(r, scalar, count);
+  array *a = make(r, scalar, 1, count, count);
   memcpy(a->v, values, count * sizeof *values);
   upload(r, a);
   return a;
 }
 
-array *output(run *r, kiln_scalar scalar, size_t count) {
-  kiln_error err = {0};
-  array *a = make(r, scalar, count);
-  if (a->device && kiln_fill(r->device, a->device, 0xfb, count * kiln_scalars[scalar].bytes, &err) != KILN_OK)
-    fail(r, "fill", err.text);
+static array *poisoned(run *r, array *a) {
+  a->is_poisoned = true;
+  kiln_canary_write(&a->around, NULL, a->block);
+  put(r, a, false);
   return a;
 }
 
+array *output(run *r, kiln_scalar scalar, size_t count) {
+  return poisoned(r, make(r, scalar, 1, count, count));
+}
+
+array *output_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns) {
+  size_t pitch = drawn_pitch(r, columns, kiln_scalars[scalar].bytes);
+  return poisoned(r, make(r, scalar, rows, columns, pitch));
+}
+
 array *zeros(run *r, kiln_scalar scalar, size_t count) {
-  array *a = make(r, scalar, count);
+  array *a = make(r, scalar, 1, count, count);
   upload(r, a);
   return a;
 }
 
-void call(run *r, const char *name, const arg *args, size_t count) {
-  kiln_error err = {0};
-  kiln_kernel *kernel;
+array *zero_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns) {
+  array *a = make(r, scalar, rows, columns, drawn_pitch(r, columns, kiln_scalars[scalar].bytes));
+  upload(r, a);
+  return a;
+}
+
+// ----------------------------------------------------------------------------------------- launches
+
+enum { MOST_ARGUMENTS = 64, ACCESS_IN = 1 };
+
+/// The arrays of a call are another kernel's parameters from now on.
+static void note(const kiln_kernel *kernel, const arg *args, size_t count) {
+  kiln_param param;
+  for (size_t i = 0; i < count; i++) {
+    if (args[i].kind != ARG_ARRAY || kiln_param_at(kernel, i, &param) != KILN_OK) continue;
+    array *a = (array *)args[i].a;
+    a->name = param.name;
+    a->is_written |= param.access != ACCESS_IN;
+  }
+}
+
+static kiln_status launch(run *r, kiln_kernel *kernel, const arg *args, size_t count, kiln_error *err) {
   union {
     void *p;
     int32_t i32;
     int64_t i64;
     float f32;
-  } values[64];
-  const void *pointers[64];
-  if (r->text[0]) return;
-  for (size_t i = 0; i < count && i < 64; i++) {
+  } values[MOST_ARGUMENTS];
+  const void *pointers[MOST_ARGUMENTS];
+  for (size_t i = 0; i < count && i < MOST_ARGUMENTS; i++) {
+    const array *a = args[i].a;
     pointers[i] = &values[i];
     switch (args[i].kind) {
     case ARG_ARRAY:
-      values[i].p = (char *)args[i].a->device + (size_t)args[i].i * kiln_scalars[args[i].a->scalar].bytes;
+      values[i].p = a->memory + a->shift + a->around.before + (size_t)args[i].i * a->around.element;
       break;
     case ARG_I32: values[i].i32 = (int32_t)args[i].i; break;
     case ARG_I64: values[i].i64 = args[i].i; break;
     case ARG_F32: values[i].f32 = (float)args[i].f; break;
     }
   }
-  if (kiln_kernel_get(r->device, name, NULL, &kernel, &err) != KILN_OK) fail(r, name, err.text);
-  else if (kiln_launch(kernel, NULL, pointers, count, &err) != KILN_OK) fail(r, name, err.text);
-  else if (kiln_sync(r->device, NULL, &err) != KILN_OK) fail(r, name, err.text);
+  KILN_TRY(kiln_launch(kernel, NULL, pointers, count, err));
+  return kiln_sync(r->device, NULL, err);
 }
 
-static void download(run *r, array *a, double *out) {
+/// Where the kernel promises aligned addresses the launch is refused: then the arrays move.
+void call(run *r, const char *name, const arg *args, size_t count) {
   kiln_error err = {0};
-  size_t size = kiln_scalars[a->scalar].bytes;
+  kiln_kernel *kernel;
+  if (r->text[0]) return;
+  if (kiln_kernel_get(r->device, name, NULL, &kernel, &err) != KILN_OK) {
+    fail(r, name, err.text);
+    return;
+  }
+  note(kernel, args, count);
+  kiln_status status = launch(r, kernel, args, count, &err);
+  if (status == KILN_STATUS_LAUNCH) {
+    for (size_t i = 0; i < count; i++)
+      if (args[i].kind == ARG_ARRAY) fetch(r, (array *)args[i].a), put(r, (array *)args[i].a, true);
+    status = launch(r, kernel, args, count, &err);
+  }
+  if (status != KILN_OK) fail(r, name, err.text);
+}
+
+static void read_values(const array *a, double *out) {
+  const size_t size = a->around.element;
   uint8_t *bytes = calloc(a->count + 1, size);
-  if (kiln_copy_out(r->device, bytes, a->device, a->count * size, &err) != KILN_OK)
-    fail(r, "copy out", err.text);
+  kiln_canary_read(&a->around, a->block, bytes);
   for (size_t i = 0; i < a->count; i++) {
     uint64_t bits = 0;
     memcpy(&bits, bytes + i * size, size);
     out[i] = from_bits(a->scalar, bits);
   }
   free(bytes);
+}
+
+static void download(run *r, array *a, double *out) {
+  fetch(r, a);
+  read_values(a, out);
 }
 
 static bool close_enough(run *r, double got, double want, double absolute, double relative) {
@@ -161,10 +266,27 @@ double tolerance(kiln_scalar scalar) {
   }
 }
 
+static bool is_same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+void expect_rest(run *r) {
+  char text[400];
+  for (array *a = r->arrays; a && !r->text[0]; a = a->next) {
+    double *got = calloc(a->count + 1, sizeof *got);
+    download(r, a, got);
+    if (!kiln_canary_holds(&a->around, a->name, a->block, text, sizeof text)) fail(r, "outside", text);
+    for (size_t i = 0; i < a->count && !a->is_written && !a->is_poisoned && !r->text[0]; i++)
+      if (!is_same(got[i], a->v[i]))
+        snprintf(r->text, sizeof r->text, "%s: element %zu is written, which the kernel only reads", a->name,
+                 i);
+    free(got);
+  }
+}
+
 void run_clear(run *r) {
   for (array *a = r->arrays, *next; a; a = next) {
     next = a->next;
-    kiln_free(r->device, a->device);
+    kiln_free(r->device, a->memory);
+    free(a->block);
     free(a->v);
     free(a);
   }
@@ -183,12 +305,13 @@ const kernel_case *const kernel_case_lists[] = {elementwise_cases,    row_cases,
                                                 matrix_cases,         product_cases, attention_cases,
                                                 attention_form_cases, NULL};
 
-void run_cases(kiln_device *device, const char *part, case_report *report, void *context) {
+void run_cases(kiln_device *device, const char *part, uint64_t seed, case_report *report, void *context) {
   for (const kernel_case *const *list = kernel_case_lists; *list; list++)
     for (const kernel_case *c = *list; c->name; c++) {
-      run r = {.device = device, .seed = 1};
+      run r = {.device = device, .seed = 1, .places = seed};
       if (part && !strstr(c->name, part)) continue;
       c->body(&r);
+      expect_rest(&r);
       report(context, c->name, r.text, r.error);
       run_clear(&r);
     }

@@ -3,7 +3,9 @@
 //
 // A case fills arrays with seeded values that its element type holds exactly, launches, and compares every
 // output with what the reference computed from the same values. Outputs are poisoned before, so an element
-// that no lane wrote is seen.
+// that no lane wrote is seen. Each array stands in a larger block (base/canary.h) at a drawn place, with
+// drawn gaps between rows where the kernel takes a distance of rows; what is around it, and what a kernel
+// only reads, is compared after the case.
 #ifndef KILN_TESTS_KERNELS_CASES_H
 #define KILN_TESTS_KERNELS_CASES_H
 
@@ -11,21 +13,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/canary.h"
 #include "base/types.h"
 #include "runtime/kiln.h"
 
-/// An array on host and device. `v` are the exact values.
+/// An array on host and device. `v` are the exact values, row after row without gaps.
 typedef struct array {
   kiln_scalar scalar;
   size_t count;
-  double *v; ///< owned
-  void *device;
+  double *v;          ///< owned
+  kiln_canary around; ///< how it lies in its block
+  uint8_t *block;     ///< owned: as it was last copied to the device
+  uint8_t *memory;    ///< of the device, with room to move the block
+  size_t shift;       ///< bytes from there to the block
+  const char *name;   ///< of the parameter that it was last given to
+  bool is_poisoned, is_written;
   struct array *next;
 } array;
 
 typedef struct run {
   kiln_device *device;
   uint64_t seed;
+  uint64_t places; ///< the state of what draws gaps and places
   array *arrays;
   char text[600]; ///< why it failed; "" while all is well
   double error;   ///< the largest error seen, in units of the tolerance
@@ -39,6 +48,10 @@ array *given(run *r, kiln_scalar scalar, size_t count, const double *values);
 array *output(run *r, kiln_scalar scalar, size_t count);
 /// Zeros: for accumulated outputs.
 array *zeros(run *r, kiln_scalar scalar, size_t count);
+/// The same in rows, a drawn number of elements apart: LD(array).
+array *input_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns, double lo, double hi);
+array *output_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns);
+array *zero_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns);
 
 typedef struct arg {
   enum { ARG_ARRAY, ARG_I32, ARG_I64, ARG_F32 } kind;
@@ -55,6 +68,8 @@ typedef struct arg {
   { ARG_I32, NULL, value, 0 }
 #define L(value) \
   { ARG_I64, NULL, value, 0 }
+/// From row to row of the array, in elements.
+#define LD(array_) L((int64_t)(array_)->around.pitch)
 #define R(value) \
   { ARG_F32, NULL, 0, value }
 
@@ -85,7 +100,10 @@ extern const kernel_case elementwise_cases[], row_cases[], matrix_cases[], produ
 extern const kernel_case *const kernel_case_lists[];
 
 typedef void case_report(void *context, const char *name, const char *text, double error);
-/// Runs all cases whose name contains `part` (NULL: all). `report` gets text "" for a pass.
-void run_cases(kiln_device *device, const char *part, case_report *report, void *context);
+/// Runs all cases whose name contains `part` (NULL: all). `seed` draws where arrays lie. `report` gets text
+/// "" for a pass.
+void run_cases(kiln_device *device, const char *part, uint64_t seed, case_report *report, void *context);
+/// What the kernels of the case should have left alone.
+void expect_rest(run *r);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of its own: kernel-check BUNDLE DEVICE [NAME-PART]. Runs every case on the device and prints a
-// line each.
+// A program of its own: kernel-check BUNDLE DEVICE [NAME-PART [SEED]]. Runs every case on the device and
+// prints a line each. The seed (1) draws where arrays lie and how far apart their rows are.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/kernels/cases.h"
@@ -23,15 +24,17 @@ int main(int argc, char **argv) {
   kiln_error err = {0};
   kiln_library *library;
   kiln_device *device;
-  if (argc < 3) return fprintf(stderr, "usage: kernel-check BUNDLE DEVICE [NAME-PART]\n"), 2;
+  const uint64_t seed = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
+  if (argc < 3) return fprintf(stderr, "usage: kernel-check BUNDLE DEVICE [NAME-PART [SEED]]\n"), 2;
   if (kiln_open_file(argv[1], &library, &err) != KILN_OK) return fprintf(stderr, "%s\n", err.text), 1;
   if (kiln_device_open(library, argv[2], &device, &err) != KILN_OK) {
     fprintf(stderr, "%s\n", err.text);
     kiln_close(library);
     return 1;
   }
-  printf("%s (%s)\n", kiln_device_description(device), kiln_device_target_name(device));
-  run_cases(device, argc > 3 ? argv[3] : NULL, print, &s);
+  printf("%s (%s), seed %llu\n", kiln_device_description(device), kiln_device_target_name(device),
+         (unsigned long long)seed);
+  run_cases(device, argc > 3 ? argv[3] : NULL, seed, print, &s);
   kiln_device_close(device);
   kiln_close(library);
   printf("%u passed, %u failed, 0 skipped\n", s.passed, s.failed);
