@@ -37,18 +37,19 @@ static double from_bits(kiln_scalar s, uint64_t bits) {
 /// Bytes around an array; places that it may begin at.
 enum { AROUND = 512, PLACES = 256 };
 
-static size_t draw(run *r, size_t below) {
+size_t drawn(run *r, size_t below) {
   uint64_t z = (r->places += 0x9e3779b97f4a7c15u);
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
   return (size_t)((z ^ z >> 27) >> 20) % below;
 }
 
-/// Half of the rows are multiples of 16 bytes apart, which some kernels have a variant for, where one is as
-/// long.
+/// Half of the rows are multiples of 16 bytes apart, which some kernels have a variant for.
 static size_t drawn_pitch(run *r, size_t columns, size_t bytes) {
-  const size_t piece = bytes < 16 ? 16 / bytes : 1;
-  size_t pitch = columns + draw(r, 65);
-  return draw(r, 2) ? (pitch + piece - 1) / piece * piece : pitch;
+  const size_t piece = bytes < 16 ? 16 / bytes : 1, pitch = columns + drawn(r, 65),
+               step = r->apart      ? r->apart
+                      : drawn(r, 2) ? piece
+                                    : 1;
+  return (pitch + step - 1) / step * step;
 }
 
 static array *make(run *r, kiln_scalar scalar, size_t rows, size_t columns, size_t pitch) {
@@ -78,7 +79,7 @@ static array *make(run *r, kiln_scalar scalar, size_t rows, size_t columns, size
 static void put(run *r, array *a, bool is_aligned) {
   kiln_error err = {0};
   const size_t step = is_aligned ? 16 : a->around.element;
-  a->shift = draw(r, PLACES / step) * step;
+  a->shift = drawn(r, PLACES / step) * step;
   if (a->memory &&
       kiln_copy_in(r->device, a->memory + a->shift, a->block, kiln_canary_bytes(&a->around), &err) != KILN_OK)
     fail(r, "copy in", err.text);
@@ -124,11 +125,19 @@ array *input_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns, doubl
   return filled(r, make(r, scalar, rows, columns, pitch), lo, hi);
 }
 
-array *given(run *r, kiln_scalar scalar, size_t count, const double *values) {
-  array *a = make(r, scalar, 1, count, count);
-  memcpy(a->v, values, count * sizeof *values);
+static array *with_values(run *r, array *a, const double *values) {
+  memcpy(a->v, values, a->count * sizeof *values);
   upload(r, a);
   return a;
+}
+
+array *given(run *r, kiln_scalar scalar, size_t count, const double *values) {
+  return with_values(r, make(r, scalar, 1, count, count), values);
+}
+
+array *given_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns, const double *values) {
+  size_t pitch = drawn_pitch(r, columns, kiln_scalars[scalar].bytes);
+  return with_values(r, make(r, scalar, rows, columns, pitch), values);
 }
 
 static array *poisoned(run *r, array *a) {
@@ -249,8 +258,9 @@ void expect(run *r, array *a, const double *want, double absolute, double relati
   for (size_t i = 0; i < a->count; i++)
     if (!close_enough(r, got[i], want[i], absolute, relative) && !bad++) first = i;
   if (bad && !r->text[0])
-    snprintf(r->text, sizeof r->text, "%zu of %zu elements differ, first at %zu: got %.9g, expected %.9g",
-             bad, a->count, first, got[first], want[first]);
+    snprintf(r->text, sizeof r->text,
+             "%s: %zu of %zu elements differ, first in row %zu, column %zu: got %.9g, expected %.9g", a->name,
+             bad, a->count, first / a->around.columns, first % a->around.columns, got[first], want[first]);
   free(got);
 }
 

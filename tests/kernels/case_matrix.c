@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/kernels/cases.h"
 
@@ -22,11 +23,10 @@ typedef struct epilogue {
 } epilogue;
 
 static void product(run *r, const char *name, kiln_scalar s, int M, int N, int K, epilogue e) {
-  array *a = input(r, s, (size_t)M * K, -1, 1), *b = input(r, s, (size_t)N * K, -1, 1),
-        *bias = input(r, s, N, -1, 1);
-  array *c = output(r, s, (size_t)M * N);
+  array *a = input_rows(r, s, M, K, -1, 1), *b = input_rows(r, s, N, K, -1, 1), *bias = input(r, s, N, -1, 1);
+  array *c = output_rows(r, s, M, N);
   double *want = calloc((size_t)M * N, sizeof *want);
-  CALL(r, name, A(a), A(b), A(bias), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
+  CALL(r, name, A(a), A(b), A(bias), A(c), I(M), I(N), I(K), LD(a), LD(b), LD(c));
   for (int m = 0; m < M; m++)
     for (int n = 0; n < N; n++) {
       double v = inner(a->v + m * K, b->v + n * K, K) + (e.has_bias ? bias->v[n] : 0);
@@ -56,6 +56,24 @@ static void large_products(run *r) {
             (epilogue){.has_bias = true});
   product(r, "gemm[T=f32,ACT=0,BIAS=false]", KILN_F32, 300, 500, 500, (epilogue){0});
   product(r, "gemm[T=f32,ACT=0,BIAS=true]", KILN_F32, 1290, 1251, 45, (epilogue){.has_bias = true});
+}
+
+/// Sizes of all kinds, rows of all distances: what a tile writes may end anywhere in a row.
+static void drawn_products(run *r) {
+  char name[64];
+  for (int i = 0; i < 60; i++) {
+    kiln_scalar s = floats[drawn(r, 5) < 2 ? drawn(r, 2) : 2];
+    bool is_large = i % 10 == 9;
+    int M = 1 + (int)drawn(r, is_large ? 1300 : 300), N = 1 + (int)drawn(r, is_large ? 1300 : 300),
+        K = (int)drawn(r, is_large ? 70 : 200);
+    snprintf(name, sizeof name, "gemm[T=%s,ACT=0,BIAS=false]", kiln_scalars[s].spelling);
+    product(r, name, s, M, N, K, (epilogue){0});
+    if (r->text[0]) {
+      size_t end = strlen(r->text);
+      snprintf(r->text + end, sizeof r->text - end, " (%s, %d x %d x %d)", name, M, N, K);
+      return;
+    }
+  }
 }
 
 static void activated(run *r) {
@@ -120,11 +138,12 @@ static void integers(run *r) {
 
 // Matrix units sum fp8 products with about 13 bits below the largest: 2^-13 a product of operands up to 1.
 static void fp8_product(run *r, const char *name, kiln_scalar left, int M, int N, int K) {
-  array *a = input(r, left, (size_t)M * K, -1, 1), *b = input(r, KILN_E4M3, (size_t)N * K, -1, 1);
+  r->apart = 16;
+  array *a = input_rows(r, left, M, K, -1, 1), *b = input_rows(r, KILN_E4M3, N, K, -1, 1);
   array *sa = input(r, KILN_F32, M, 0.5, 1), *sb = input(r, KILN_F32, N, 0.5, 1),
-        *c = output(r, KILN_BF16, (size_t)M * N);
+        *c = output_rows(r, KILN_BF16, M, N);
   double *want = calloc((size_t)M * N, sizeof *want);
-  CALL(r, name, A(a), A(b), A(sa), A(sb), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
+  CALL(r, name, A(a), A(b), A(sa), A(sb), A(c), I(M), I(N), I(K), LD(a), LD(b), LD(c));
   for (int i = 0; i < M * N; i++)
     want[i] = inner(a->v + i / N * K, b->v + i % N * K, K) * sa->v[i / N] * sb->v[i % N];
   expect(r, c, want, K * 0x1p-13, tolerance(KILN_BF16));
@@ -141,20 +160,16 @@ static void fp8_products(run *r) {
 }
 
 /// f32 values with as few bits as f16 has, which tf32 keeps.
-static array *short_input(run *r, size_t count) {
-  const array *x = input(r, KILN_F16, count, -1, 1);
-  return given(r, KILN_F32, count, x->v);
+static array *short_input(run *r, size_t rows, size_t columns) {
+  const array *x = input(r, KILN_F16, rows * columns, -1, 1);
+  return given_rows(r, KILN_F32, rows, columns, x->v);
 }
 
-/// The rows of every operand are `pad` elements longer than they must be.
-static void tf32_product(run *r, int M, int N, int K, int pad) {
-  const int ld = K + pad, ldc = N + pad;
-  array *a = short_input(r, (size_t)M * ld), *b = short_input(r, (size_t)N * ld),
-        *c = input(r, KILN_F32, (size_t)M * ldc, -1, 1);
-  double *want = calloc((size_t)M * ldc, sizeof *want);
-  CALL(r, "gemm_tf32", A(a), A(b), A(c), I(M), I(N), I(K), L(ld), L(ld), L(ldc));
-  for (int i = 0; i < M * ldc; i++)
-    want[i] = i % ldc < N ? inner(a->v + i / ldc * ld, b->v + i % ldc * ld, K) : c->v[i];
+static void tf32_product(run *r, int M, int N, int K) {
+  array *a = short_input(r, M, K), *b = short_input(r, N, K), *c = output_rows(r, KILN_F32, M, N);
+  double *want = calloc((size_t)M * N, sizeof *want);
+  CALL(r, "gemm_tf32", A(a), A(b), A(c), I(M), I(N), I(K), LD(a), LD(b), LD(c));
+  for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K);
   expect(r, c, want, K * 1e-6, tolerance(KILN_F32));
   free(want);
 }
@@ -163,19 +178,18 @@ static void tf32_product(run *r, int M, int N, int K, int pad) {
 /// 1,500th; rounded to the nearest their errors cancel.
 static void tf32_sums(run *r) {
   enum { M = 130, N = 132, K = 512 };
-  array *a = input(r, KILN_F32, M * K, 0.5, 1), *b = input(r, KILN_F32, N * K, 0.5, 1),
-        *c = output(r, KILN_F32, M * N);
+  array *a = input_rows(r, KILN_F32, M, K, 0.5, 1), *b = input_rows(r, KILN_F32, N, K, 0.5, 1),
+        *c = output_rows(r, KILN_F32, M, N);
   static double want[M * N];
-  CALL(r, "gemm_tf32", A(a), A(b), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
+  CALL(r, "gemm_tf32", A(a), A(b), A(c), I(M), I(N), I(K), LD(a), LD(b), LD(c));
   for (int i = 0; i < M * N; i++) want[i] = inner(a->v + i / N * K, b->v + i % N * K, K);
   expect(r, c, want, 0, 1e-4);
 }
 
 static void tf32_products(run *r) {
-  static const int shapes[][4] = {{64, 64, 32, 0},     {70, 72, 176, 0},  {1, 512, 256, 4},
-                                  {33, 50, 45, 0},     {100, 72, 0, 4},   {1150, 1288, 40, 0},
-                                  {1160, 2599, 72, 1}, {300, 500, 500, 8}};
-  for (int i = 0; i < 8; i++) tf32_product(r, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
+  static const int shapes[][3] = {{64, 64, 32}, {70, 72, 176},    {1, 512, 256},    {33, 50, 45},
+                                  {100, 72, 0}, {1150, 1288, 40}, {1160, 2599, 72}, {300, 500, 500}};
+  for (int i = 0; i < 8; i++) tf32_product(r, shapes[i][0], shapes[i][1], shapes[i][2]);
   tf32_sums(r);
 }
 
@@ -184,10 +198,11 @@ static void vectors(run *r) {
   for (int t = 0; t < 3; t++)
     for (int i = 0; i < 4; i++) {
       int rows = shapes[i][0], cols = shapes[i][1];
-      array *a = input(r, floats[t], (size_t)rows * cols, -1, 1), *x = input(r, floats[t], cols, -1, 1),
+      r->apart = 8;
+      array *a = input_rows(r, floats[t], rows, cols, -1, 1), *x = input(r, floats[t], cols, -1, 1),
             *y = output(r, floats[t], rows);
       double want[130];
-      CALL(r, instance("gemv", floats[t]), A(a), A(x), A(y), I(rows), I(cols), L(cols));
+      CALL(r, instance("gemv", floats[t]), A(a), A(x), A(y), I(rows), I(cols), LD(a));
       for (int m = 0; m < rows; m++) want[m] = inner(a->v + (size_t)m * cols, x->v, cols);
       expect(r, y, want, cols * 1e-6, tolerance(floats[t]));
     }
@@ -208,15 +223,8 @@ static void transposes(run *r) {
 }
 
 const kernel_case matrix_cases[] = {
-    {"gemm", products},
-    {"gemm_large", large_products},
-    {"gemm_gelu", activated},
-    {"gemm_batched", batches},
-    {"gemm_split_k", splits},
-    {"gemm_i8", integers},
-    {"gemm_fp8", fp8_products},
-    {"gemm_tf32", tf32_products},
-    {"gemv", vectors},
-    {"transpose", transposes},
-    {NULL, NULL},
+    {"gemm", products},       {"gemm_large", large_products}, {"gemm_drawn", drawn_products},
+    {"gemm_gelu", activated}, {"gemm_batched", batches},      {"gemm_split_k", splits},
+    {"gemm_i8", integers},    {"gemm_fp8", fp8_products},     {"gemm_tf32", tf32_products},
+    {"gemv", vectors},        {"transpose", transposes},      {NULL, NULL},
 };

@@ -8,42 +8,39 @@
 
 static const char *const words[] = {"false", "true"};
 
-/// M, N, K; the rows of every operand are `pad` elements longer than they must be.
 typedef struct shape {
-  int M, N, K, pad;
+  int M, N, K;
 } shape;
 
-/// D's rows end in elements that must stay as they are.
 static void product(run *r, kiln_scalar s, bool ta, bool tb, bool has_beta, double beta, shape z) {
-  int lda = (ta ? z.M : z.K) + z.pad, ldb = (tb ? z.K : z.N) + z.pad, ldc = z.N + z.pad, ldd = z.N + z.pad;
-  size_t count_a = (size_t)(ta ? z.K : z.M) * lda, count_b = (size_t)(tb ? z.N : z.K) * ldb;
-  array *a = input(r, s, count_a + 8, -1, 1), *b = input(r, s, count_b + 8, -1, 1);
-  array *d = input(r, s, (size_t)z.M * ldd, -1, 1), *c;
+  array *a = ta ? input_rows(r, s, z.K, z.M, -1, 1) : input_rows(r, s, z.M, z.K, -1, 1);
+  array *b = tb ? input_rows(r, s, z.N, z.K, -1, 1) : input_rows(r, s, z.K, z.N, -1, 1);
+  array *d = output_rows(r, s, z.M, z.N), *c;
   char name[96];
-  if (beta != 0) c = input(r, s, (size_t)z.M * ldc, -1, 1);
+  if (beta != 0) c = input_rows(r, s, z.M, z.N, -1, 1);
   else { // must not be read
-    double *nans = calloc((size_t)z.M * ldc, sizeof *nans);
-    for (int i = 0; i < z.M * ldc; i++) nans[i] = NAN;
-    c = given(r, s, (size_t)z.M * ldc, nans);
+    double *nans = calloc((size_t)z.M * z.N, sizeof *nans);
+    for (int i = 0; i < z.M * z.N; i++) nans[i] = NAN;
+    c = given_rows(r, s, z.M, z.N, nans);
     free(nans);
   }
-  double *want = calloc((size_t)z.M * ldd, sizeof *want);
+  double *want = calloc((size_t)z.M * z.N, sizeof *want);
   for (int m = 0; m < z.M; m++)
-    for (int n = 0; n < ldd; n++) {
-      double sum = n < z.N && beta != 0 ? beta * c->v[m * ldc + n] : 0;
+    for (int n = 0; n < z.N; n++) {
+      double sum = beta != 0 ? beta * c->v[m * z.N + n] : 0;
       for (int k = 0; k < z.K; k++)
-        sum += n < z.N ? a->v[ta ? k * lda + m : m * lda + k] * b->v[tb ? n * ldb + k : k * ldb + n] : 0;
-      want[m * ldd + n] = n < z.N ? sum : d->v[m * ldd + n];
+        sum += a->v[ta ? k * z.M + m : m * z.K + k] * b->v[tb ? n * z.K + k : k * z.N + n];
+      want[m * z.N + n] = sum;
     }
   snprintf(name, sizeof name, "gemm_general[T=%s,TA=%s,TB=%s,BETA=%s]", kiln_scalars[s].spelling, words[ta],
            words[tb], words[has_beta]);
-  CALL(r, name, A(a), A(b), A(c), A(d), I(z.M), I(z.N), I(z.K), L(lda), L(ldb), L(ldc), L(ldd), R(beta));
+  CALL(r, name, A(a), A(b), A(c), A(d), I(z.M), I(z.N), I(z.K), LD(a), LD(b), LD(c), LD(d), R(beta));
   expect(r, d, want, (z.K + 1) * 2e-6, tolerance(s));
   free(want);
 }
 
-static const shape shapes[] = {{64, 64, 32, 0},  {128, 256, 64, 0}, {1, 8, 8, 0},  {70, 72, 40, 8},
-                               {100, 37, 61, 0}, {129, 65, 3, 5},   {40, 56, 0, 8}};
+static const shape shapes[] = {{64, 64, 32},  {128, 256, 64}, {1, 8, 8},  {70, 72, 40},
+                               {100, 37, 61}, {129, 65, 3},   {40, 56, 0}};
 
 static void transposed(run *r) {
   static const kiln_scalar types[] = {KILN_BF16, KILN_F16, KILN_F32};
@@ -56,7 +53,7 @@ static void transposed(run *r) {
 
 // As many tiles as configs for large problems ask for, with ragged edges.
 static void transposed_large(run *r) {
-  static const shape large[] = {{1150, 1288, 40, 0}, {1160, 2600, 24, 8}};
+  static const shape large[] = {{1150, 1288, 40}, {1160, 2600, 24}};
   for (int form = 0; form < 4; form++)
     for (int i = 0; i < 2; i++) product(r, KILN_BF16, form & 1, form & 2, i, i ? 0.5 : 0, large[i]);
 }
@@ -65,14 +62,14 @@ static void transposed_large(run *r) {
 static void in_place(run *r) {
   enum { M = 70, N = 72, K = 40 };
   array *a = input(r, KILN_BF16, M * K, -1, 1), *b = input(r, KILN_BF16, K * N, -1, 1),
-        *c = input(r, KILN_BF16, M * N, -1, 1);
+        *c = input_rows(r, KILN_BF16, M, N, -1, 1);
   static double want[M * N];
   for (int i = 0; i < M * N; i++) {
     want[i] = c->v[i];
     for (int k = 0; k < K; k++) want[i] += a->v[i / N * K + k] * b->v[k * N + i % N];
   }
   CALL(r, "gemm_general[T=bf16,TA=false,TB=false,BETA=true]", A(a), A(b), A(c), A(c), I(M), I(N), I(K), L(K),
-       L(N), L(N), L(N), R(1.0));
+       L(N), LD(c), LD(c), R(1.0));
   expect(r, c, want, K * 2e-6, tolerance(KILN_BF16));
 }
 
@@ -83,23 +80,24 @@ static double activation(int act, double x) {
 
 /// `sizes` of each expert; rows behind the last stay as they are.
 static void grouped(run *r, const char *name, kiln_scalar s, int act, int experts, const int *sizes, int rows,
-                    int N, int K, int pad) {
-  int lda = K + pad, ldc = N + pad, expert = 0;
-  array *a = input(r, s, (size_t)rows * lda + 8, -1, 1), *w = input(r, s, (size_t)experts * N * K + 8, -1, 1),
-        *c = input(r, s, (size_t)rows * ldc, -1, 1);
-  double *ends = calloc((size_t)experts, sizeof *ends), *want = calloc((size_t)rows * ldc, sizeof *want);
+                    int N, int K) {
+  int expert = 0;
+  r->apart = 8;
+  array *a = input_rows(r, s, rows, K, -1, 1), *w = input(r, s, (size_t)experts * N * K, -1, 1),
+        *c = input_rows(r, s, rows, N, -1, 1);
+  double *ends = calloc((size_t)experts, sizeof *ends), *want = calloc((size_t)rows * N, sizeof *want);
   for (int e = 0; e < experts; e++) ends[e] = (e ? ends[e - 1] : 0) + sizes[e];
   for (int m = 0; m < rows; m++) {
     while (expert < experts && m >= ends[expert]) expert++;
-    for (int n = 0; n < ldc; n++) {
+    for (int n = 0; n < N; n++) {
       double sum = 0;
-      for (int k = 0; expert < experts && n < N && k < K; k++)
-        sum += a->v[m * lda + k] * w->v[((size_t)expert * N + n) * K + k];
-      want[m * ldc + n] = expert < experts && n < N ? activation(act, sum) : c->v[m * ldc + n];
+      for (int k = 0; expert < experts && k < K; k++)
+        sum += a->v[m * K + k] * w->v[((size_t)expert * N + n) * K + k];
+      want[m * N + n] = expert < experts ? activation(act, sum) : c->v[m * N + n];
     }
   }
   array *e = given(r, KILN_I32, experts, ends);
-  CALL(r, name, A(a), A(w), A(e), A(c), I(rows), I(experts), I(N), I(K), L(lda), L(ldc));
+  CALL(r, name, A(a), A(w), A(e), A(c), I(rows), I(experts), I(N), I(K), LD(a), LD(c));
   expect(r, c, want, (K + 1) * 2e-6, tolerance(s));
   free(ends);
   free(want);
@@ -113,25 +111,25 @@ static void experts(run *r) {
   for (int act = 0; act < 3; act++) {
     char name[64];
     snprintf(name, sizeof name, "gemm_grouped[T=bf16,ACT=%d]", act);
-    grouped(r, name, KILN_BF16, act, 7, some, 264, 72, 40, 0);
-    grouped(r, name, KILN_BF16, act, 4, many, 1000, 264, 72, 8);
+    grouped(r, name, KILN_BF16, act, 7, some, 264, 72, 40);
+    grouped(r, name, KILN_BF16, act, 4, many, 1000, 264, 72);
   }
-  grouped(r, "gemm_grouped[T=bf16,ACT=0]", KILN_BF16, 0, 3, none, 40, 16, 24, 0);
-  grouped(r, "gemm_grouped[T=bf16,ACT=0]", KILN_BF16, 0, 1, one, 100, 24, 0, 8);
-  grouped(r, "gemm_grouped[T=bf16,ACT=0]", KILN_BF16, 0, 90, ninety, 1100, 37, 21, 3 + 16);
-  grouped(r, "gemm_grouped[T=f16,ACT=0]", KILN_F16, 0, 7, some, 300, 64, 64, 0);
-  grouped(r, "gemm_grouped[T=f32,ACT=0]", KILN_F32, 0, 7, some, 300, 64, 64, 0);
+  grouped(r, "gemm_grouped[T=bf16,ACT=0]", KILN_BF16, 0, 3, none, 40, 16, 24);
+  grouped(r, "gemm_grouped[T=bf16,ACT=0]", KILN_BF16, 0, 1, one, 100, 24, 0);
+  grouped(r, "gemm_grouped[T=bf16,ACT=0]", KILN_BF16, 0, 90, ninety, 1100, 37, 21);
+  grouped(r, "gemm_grouped[T=f16,ACT=0]", KILN_F16, 0, 7, some, 300, 64, 64);
+  grouped(r, "gemm_grouped[T=f32,ACT=0]", KILN_F32, 0, 7, some, 300, 64, 64);
 }
 
 static void silu(run *r) {
   enum { M = 100, N = 72, K = 64 };
   static double want[M * N];
   for (int bias = 0; bias < 2; bias++) {
-    array *a = input(r, KILN_BF16, M * K, -1, 1), *b = input(r, KILN_BF16, N * K, -1, 1),
-          *x = input(r, KILN_BF16, N, -1, 1), *c = output(r, KILN_BF16, M * N);
+    array *a = input_rows(r, KILN_BF16, M, K, -1, 1), *b = input_rows(r, KILN_BF16, N, K, -1, 1),
+          *x = input(r, KILN_BF16, N, -1, 1), *c = output_rows(r, KILN_BF16, M, N);
     char name[64];
     snprintf(name, sizeof name, "gemm[T=bf16,ACT=2,BIAS=%s]", words[bias]);
-    CALL(r, name, A(a), A(b), A(x), A(c), I(M), I(N), I(K), L(K), L(K), L(N));
+    CALL(r, name, A(a), A(b), A(x), A(c), I(M), I(N), I(K), LD(a), LD(b), LD(c));
     for (int i = 0; i < M * N; i++) {
       double sum = bias ? x->v[i % N] : 0;
       for (int k = 0; k < K; k++) sum += a->v[i / N * K + k] * b->v[i % N * K + k];

@@ -35,8 +35,9 @@ static void softmaxes(run *r) {
   for (int t = 0; t < 3; t++)
     for (int w = 0; w < 5; w++) {
       int cols = widths[w];
-      array *x = input(r, types[t], ROWS * cols, -8, 8), *y = output(r, types[t], ROWS * cols);
-      CALL(r, instance("softmax", types[t]), A(x), A(y), I(ROWS), I(cols), I(cols), I(cols));
+      array *x = input_rows(r, types[t], ROWS, cols, -8, 8), *y = output_rows(r, types[t], ROWS, cols);
+      CALL(r, instance("softmax", types[t]), A(x), A(y), I(ROWS), I(cols), I((int64_t)x->around.pitch),
+           I((int64_t)y->around.pitch));
       each_row(x, want, cols, softmax);
       expect(r, y, want, 1e-7, 4 * tolerance(types[t]));
     }

@@ -35,6 +35,8 @@ typedef struct run {
   kiln_device *device;
   uint64_t seed;
   uint64_t places; ///< the state of what draws gaps and places
+  size_t
+      apart; ///< what a kernel promises of distances between rows: multiples of so many elements; 0: nothing
   array *arrays;
   char text[600]; ///< why it failed; "" while all is well
   double error;   ///< the largest error seen, in units of the tolerance
@@ -50,6 +52,7 @@ array *output(run *r, kiln_scalar scalar, size_t count);
 array *zeros(run *r, kiln_scalar scalar, size_t count);
 /// The same in rows, a drawn number of elements apart: LD(array).
 array *input_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns, double lo, double hi);
+array *given_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns, const double *values);
 array *output_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns);
 array *zero_rows(run *r, kiln_scalar scalar, size_t rows, size_t columns);
 
@@ -83,6 +86,8 @@ void call(run *r, const char *name, const arg *args, size_t count);
 void expect(run *r, array *a, const double *want, double absolute, double relative);
 /// Half a unit in the last place of the type, relative, doubled.
 double tolerance(kiln_scalar scalar);
+/// From 0 to below; of the seed that draws places, too.
+size_t drawn(run *r, size_t below);
 /// Frees the arrays.
 void run_clear(run *r);
 

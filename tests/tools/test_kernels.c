@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The kernel library, built by the programs and run by libkiln on the host, against references.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "tests/harness.h"
 
 TEST(kernels, build_and_agree_with_references_on_the_host) {
@@ -9,4 +13,43 @@ TEST(kernels, build_and_agree_with_references_on_the_host) {
                     folder))
     FAIL("the build failed:\n%s", out);
   if (kiln_test_run(&out, "%s/bin/kernel-check %s/k.kbundle host", build, folder)) FAIL("%s", out);
+}
+
+/// A softmax that is right and does one thing more.
+static const char softmax[] =
+    "kiln 1\nkernel softmax[T: type = f32](x: in *T, y: out *T, rows: i32, cols: i32, ldx: i32, ldy: i32)\n"
+    "  @instance(T = f32) @instance(T = f16) @instance(T = bf16) @grid(rows)\n{\n"
+    "  let c = iota(8192)\n  let v = load(x + pid(0) * ldx + c, c < cols + %d, -inf) as f32\n"
+    "  let e = exp(v - reduce.max(v, 0))\n"
+    "  store(y + pid(0) * ldy + c, (e / reduce.add(e, 0)) as T, c < cols)\n"
+    "  store(%s, 1.0 as T, pid(0) == rows - %d)\n}\n";
+
+typedef struct planted {
+  int more;          ///< columns that it reads
+  const char *place; ///< that the last program writes to; NULL: none
+  const char *text;  ///< of the report
+} planted;
+
+static void check_planted(const planted *p) {
+  const char *build = kiln_test_build(), *folder = kiln_test_folder();
+  char source[1000], path[500], *out;
+  snprintf(source, sizeof source, softmax, p->more, p->place ? p->place : "y", p->place ? 1 : 0);
+  snprintf(path, sizeof path, "%s/s.kiln", folder);
+  kiln_test_write(path, source, strlen(source));
+  if (kiln_test_run(&out, "%s/bin/kiln build %s --target host --no-cache -o %s/s.kbundle", build, path,
+                    folder))
+    FAIL("the build failed:\n%s", out);
+  free(out);
+  kiln_test_run(&out, "%s/bin/kernel-check %s/s.kbundle host softmax 2", build, folder);
+  if (!strstr(out, p->text)) FAIL("expected '%s', found\n%s", p->text, out);
+  free(out);
+}
+
+TEST(kernels, accesses_outside_are_reported) {
+  static const planted all[] = {{0, NULL, "softmax                pass"},
+                                {0, "y + cols", "y: row 0, column "},
+                                {0, "y - 1", "y: element 1 before the first is written"},
+                                {0, "y + pid(0) * ldy + cols", "y: element 1 behind the last is written"},
+                                {1, NULL, "nan, expected "}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_planted(&all[i]);
 }
