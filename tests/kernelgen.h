@@ -8,6 +8,7 @@
 #ifndef KILN_TESTS_KERNELGEN_H
 #define KILN_TESTS_KERNELGEN_H
 
+#include "base/canary.h"
 #include "compiler/ir/ir.h"
 
 enum { KERNELGEN_BUFFERS = 32, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
@@ -37,15 +38,19 @@ typedef struct kernelgen_case {
 /// Fails the test when the generator builds something that does not type.
 void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *options, kernelgen_case *out);
 
-/// Buffers with their data and the packed argument block that points to them.
+/// Buffers with their data and the packed argument block that points to them. Each stands in a block of its
+/// own, at a place that the seed draws, no more aligned than its parameter promises.
 typedef struct kernelgen_memory {
-  uint8_t *bytes[KERNELGEN_BUFFERS]; ///< owned; aligned to 64
+  uint8_t *blocks[KERNELGEN_BUFFERS]; ///< owned; aligned to 256
+  uint8_t *bytes[KERNELGEN_BUFFERS];  ///< the buffers in them
+  kiln_canary around[KERNELGEN_BUFFERS];
   uint8_t args[KERNELGEN_ARGS];
 } kernelgen_memory;
 
 void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out);
 void kernelgen_memory_deinit(kernelgen_memory *m);
-/// True when equal; NaN equals NaN in float buffers. Else `out` names the first difference.
+/// True when equal, and when nothing around a buffer has been written; NaN equals NaN in float buffers. Else
+/// `out` names the first difference.
 bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, const kernelgen_memory *b,
                             char *out, size_t size);
 

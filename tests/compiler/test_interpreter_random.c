@@ -176,3 +176,30 @@ static void facts_must_hold(void (*change)(ir_kernel *kernel), const char *stage
 
 TEST(random_kernels, facts_hold_as_written) { facts_must_hold(nothing, "generating"); }
 TEST(random_kernels, facts_hold_of_pointers_and_masks) { facts_must_hold(to_pointers, "views"); }
+
+/// A byte next to each buffer of some kernels, written, is named with its parameter.
+TEST(random_kernels, surroundings_are_compared) {
+  kiln_arena *arena = kiln_arena_create();
+  const kernelgen_options options = {0};
+  for (uint64_t seed = 1; seed <= 5; seed++) {
+    kernelgen_case c;
+    kernelgen_memory a, b;
+    char text[300];
+    kernelgen_make(arena, seed, &options, &c);
+    kernelgen_memory_init(&c, &a);
+    kernelgen_memory_init(&c, &b);
+    CHECK(c.buffer_count && kernelgen_memory_equal(&c, &a, &b, text, sizeof text));
+    for (uint32_t i = 0; i < 2 * c.buffer_count; i++) {
+      size_t bytes = c.buffers[i / 2].count * kiln_scalars[c.buffers[i / 2].scalar].bytes;
+      uint8_t *at = i % 2 ? b.bytes[i / 2] - 1 : b.bytes[i / 2] + bytes;
+      *at ^= 1;
+      CHECK(!kernelgen_memory_equal(&c, &a, &b, text, sizeof text));
+      CHECK(strstr(text, i % 2 ? ": element 1 before the first is written"
+                               : ": element 1 behind the last is written"));
+      *at ^= 1;
+    }
+    kernelgen_memory_deinit(&a);
+    kernelgen_memory_deinit(&b);
+  }
+  kiln_arena_destroy(arena);
+}

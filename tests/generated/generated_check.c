@@ -181,20 +181,19 @@ static kiln_status open_bundle(seed_run *r, kiln_error *err) {
 
 // ------------------------------------------------------------------------------------------ device
 
-static size_t buffer_bytes(const seed_run *r, uint32_t i) {
-  return r->layout.buffers[i].count * kiln_scalars[r->layout.buffers[i].scalar].bytes;
-}
+static size_t block_bytes(const seed_run *r, uint32_t i) { return kiln_canary_bytes(&r->got.around[i]); }
 
-/// Buffers go to the device; the argument block then points to them there.
+/// Buffers go to the device, with what stands around them; the argument block then points to them there.
 static kiln_status copy_in(seed_run *r, kiln_error *err) {
   uint32_t buffer = 0;
   kernelgen_memory_init(&r->layout, &r->got);
   for (uint32_t i = 0; i < r->interface.param_count; i++) {
     if (!r->params[i].pointer) continue;
-    KILN_TRY(kiln_alloc(r->device, buffer_bytes(r, buffer), &r->memory[buffer], err));
-    KILN_TRY(kiln_copy_in(r->device, r->memory[buffer], r->got.bytes[buffer], buffer_bytes(r, buffer), err));
-    uint64_t address = (uint64_t)(uintptr_t)r->memory[buffer++];
+    KILN_TRY(kiln_alloc(r->device, block_bytes(r, buffer), &r->memory[buffer], err));
+    KILN_TRY(kiln_copy_in(r->device, r->memory[buffer], r->got.blocks[buffer], block_bytes(r, buffer), err));
+    uint64_t address = (uint64_t)(uintptr_t)r->memory[buffer] + r->got.around[buffer].before;
     memcpy(r->got.args + r->params[i].offset, &address, sizeof address);
+    buffer++;
   }
   return KILN_OK;
 }
@@ -206,7 +205,7 @@ static kiln_status launch(seed_run *r, kiln_error *err) {
   KILN_TRY(kiln_launch_grid(kernel, NULL, r->layout.grid, r->got.args, r->interface.block_bytes, err));
   KILN_TRY(kiln_sync(r->device, NULL, err));
   for (uint32_t i = 0; i < r->layout.buffer_count; i++)
-    KILN_TRY(kiln_copy_out(r->device, r->got.bytes[i], r->memory[i], buffer_bytes(r, i), err));
+    KILN_TRY(kiln_copy_out(r->device, r->got.blocks[i], r->memory[i], block_bytes(r, i), err));
   char text[KILN_ERROR_TEXT];
   if (kernelgen_memory_equal(&r->layout, &r->want, &r->got, text, sizeof text)) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_MISMATCH, "%s", text);

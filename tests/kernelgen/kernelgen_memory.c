@@ -17,20 +17,51 @@ static uint64_t random_element(kiln_scalar scalar, uint64_t *random) {
   return ir_float_to_bits(scalar, r % 3 ? value : value / 64, true);
 }
 
+/// The parameter of buffer `number`.
+static const ir_param *param_of(const kernelgen_case *c, uint32_t number) {
+  const ir_param *p = c->kernel->params;
+  while (!p->type.pointer || number--) p++;
+  return p;
+}
+
+/// How buffer `i` lies in its block.
+static kiln_canary around_buffer(const kernelgen_case *c, uint32_t i, uint64_t *places) {
+  enum { AROUND = 256, PLACES = 256 };
+  const size_t bytes = kiln_scalars[c->buffers[i].scalar].bytes, count = c->buffers[i].count;
+  size_t step = param_of(c, i)->align;
+  if (step < bytes) step = bytes;
+  if (step > PLACES) step = PLACES;
+  const size_t place = (size_t)(kiln_test_random(places) >> 20) % (PLACES / step) * step;
+  return (kiln_canary){.element = bytes,
+                       .rows = 1,
+                       .columns = count,
+                       .pitch = count,
+                       .before = AROUND + place,
+                       .after = AROUND,
+                       .is_read = !c->buffers[i].written};
+}
+
+static void init_buffer(const kernelgen_case *c, uint32_t i, uint64_t *random, uint64_t *places,
+                        kernelgen_memory *out) {
+  enum { ALIGNMENT = 256 };
+  const size_t bytes = kiln_scalars[c->buffers[i].scalar].bytes, count = c->buffers[i].count;
+  kiln_canary *around = &out->around[i];
+  *around = around_buffer(c, i, places);
+  out->blocks[i] =
+      aligned_alloc(ALIGNMENT, (kiln_canary_bytes(around) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  out->bytes[i] = out->blocks[i] + around->before;
+  kiln_canary_write(around, NULL, out->blocks[i]);
+  for (size_t k = 0; k < count; k++) {
+    uint64_t bits = random_element(c->buffers[i].scalar, random);
+    memcpy(out->bytes[i] + k * bytes, &bits, bytes);
+  }
+}
+
 void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out) {
-  uint64_t random = c->seed ^ 0x6b65726e;
+  uint64_t random = c->seed ^ 0x6b65726e, places = c->seed ^ 0x706c6163;
   size_t at = 0;
   memset(out, 0, sizeof *out);
-  for (uint32_t i = 0; i < c->buffer_count; i++) {
-    size_t bytes = kiln_scalars[c->buffers[i].scalar].bytes,
-           size = (c->buffers[i].count * bytes + 63) & ~(size_t)63;
-    out->bytes[i] = aligned_alloc(64, size);
-    memset(out->bytes[i], 0, size);
-    for (size_t k = 0; k < c->buffers[i].count; k++) {
-      uint64_t bits = random_element(c->buffers[i].scalar, &random);
-      memcpy(out->bytes[i] + k * bytes, &bits, bytes);
-    }
-  }
+  for (uint32_t i = 0; i < c->buffer_count; i++) init_buffer(c, i, &random, &places, out);
   uint32_t buffer = 0;
   for (uint32_t i = 0; i < c->kernel->param_count; i++) {
     ir_type type = c->kernel->params[i].type;
@@ -45,7 +76,7 @@ void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out) {
 }
 
 void kernelgen_memory_deinit(kernelgen_memory *m) {
-  for (int i = 0; i < KERNELGEN_BUFFERS; i++) free(m->bytes[i]);
+  for (int i = 0; i < KERNELGEN_BUFFERS; i++) free(m->blocks[i]);
 }
 
 static bool equal_elements(kiln_scalar scalar, uint64_t a, uint64_t b) {
@@ -60,6 +91,11 @@ bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, 
   for (uint32_t i = 0; i < c->buffer_count; i++) {
     kiln_scalar scalar = c->buffers[i].scalar;
     size_t bytes = kiln_scalars[scalar].bytes;
+    char name[80];
+    snprintf(name, sizeof name, "seed %llu: %s", (unsigned long long)c->seed, param_of(c, i)->name);
+    if (!kiln_canary_holds(&a->around[i], name, a->blocks[i], out, size) ||
+        !kiln_canary_holds(&b->around[i], name, b->blocks[i], out, size))
+      return false;
     for (size_t k = 0; k < c->buffers[i].count; k++) {
       uint64_t x = 0, y = 0;
       memcpy(&x, a->bytes[i] + k * bytes, bytes);
