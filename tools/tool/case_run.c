@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One case from text to verdict. Buffers stand between guards, so that writes next to them are seen.
+// One case from text to verdict. Buffers stand in larger blocks (base/canary.h), so that accesses next to
+// them are seen.
 #include "tools/tool/case_run.h"
 
 #include <stdio.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/canary.h"
 #include "cache/bundle/bundle_writer.h"
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
@@ -15,7 +17,7 @@
 #include "tools/common/cli.h"
 
 static const uint64_t most_pointed = 4ull << 30;
-enum { GUARD = 4096, GUARD_BYTE = 0xa5, ALIGNMENT = 256 };
+enum { AROUND = 4096, ALIGNMENT = 256, PROMISED = 16 };
 
 enum { MOST_WAITING = 256 }; // program instances that get a thread each
 
@@ -28,7 +30,8 @@ typedef struct running {
   const kiln_interface *interface; ///< borrowed from the unit
   ir_kernel *kernel;
   kiln_buffer args;
-  uint8_t *host[CASE_MAX_BUFFERS]; ///< GUARD, the buffer, GUARD
+  kiln_canary around[CASE_MAX_BUFFERS]; ///< how each buffer lies in its block
+  uint8_t *host[CASE_MAX_BUFFERS];      ///< the blocks
   void *device_memory[CASE_MAX_BUFFERS];
   uint64_t addresses[CASE_MAX_BUFFERS];
   case_span pointed; ///< what addresses in the buffers point into; on the device all zeros
@@ -40,8 +43,6 @@ typedef struct running {
   kiln_device *device;
   case_outcome *out;
 } running;
-
-static uint64_t guard_of(const running *c) { return c->runner->exact ? 0 : GUARD; }
 
 static bool interprets(const case_runner *runner) { return !strcmp(runner->device, "interpreter"); }
 
@@ -119,39 +120,52 @@ static kiln_status alloc_pointed(running *c, kiln_error *err) {
   return KILN_OK;
 }
 
+static size_t bytes_of(case_element element) {
+  static const uint8_t bytes[CASE_ELEMENTS] = {
+      [CASE_F64] = 8, [CASE_F32] = 4, [CASE_F16] = 2, [CASE_BF16] = 2, [CASE_E4M3] = 1, [CASE_E5M2] = 1};
+  return bytes[element] ? bytes[element] : 1;
+}
+
+/// Buffers begin at different multiples of 16 bytes, which is what recorded kernels promise at most.
+static kiln_canary around_buffer(const running *c, uint32_t i) {
+  const case_buffer *b = &c->file.buffers[i];
+  const size_t place = PROMISED * (5 * i + 3) % ALIGNMENT,
+               element = b->size % bytes_of(b->element) ? 1 : bytes_of(b->element);
+  kiln_canary around = {.element = element,
+                        .rows = 1,
+                        .columns = b->size / element,
+                        .pitch = b->size / element,
+                        .is_read = !b->changed};
+  if (!c->runner->exact) around.before = AROUND + place, around.after = AROUND;
+  return around;
+}
+
 static kiln_status make_host_memory(running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++) {
     const case_buffer *b = &c->file.buffers[i];
-    uint64_t guard = guard_of(c), whole = (guard + b->size + guard + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    c->around[i] = around_buffer(c, i);
+    uint64_t whole = (kiln_canary_bytes(&c->around[i]) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     c->host[i] = aligned_alloc(ALIGNMENT, whole);
     if (!c->host[i])
       return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "buffer %u: no memory for %llu bytes", i,
                        (unsigned long long)whole);
-    memset(c->host[i], GUARD_BYTE, whole);
-    if (b->size) memcpy(c->host[i] + guard, b->before.bytes, b->size);
-    c->addresses[i] = (uint64_t)(uintptr_t)(c->host[i] + guard);
+    kiln_canary_write(&c->around[i], b->before.bytes, c->host[i]);
+    c->addresses[i] = (uint64_t)(uintptr_t)(c->host[i] + c->around[i].before);
   }
   return KILN_OK;
 }
 
-static kiln_status check_guards(const running *c, uint32_t index, kiln_error *err) {
-  const uint8_t *memory = c->host[index];
-  uint64_t size = c->file.buffers[index].size, guard = guard_of(c);
-  for (uint64_t i = 0; i < guard; i++) {
-    if (memory[guard - 1 - i] != GUARD_BYTE)
-      return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes before its begin", index,
-                       (unsigned long long)i + 1);
-    if (memory[guard + size + i] != GUARD_BYTE)
-      return kiln_fail(err, KILN_STATUS_MISMATCH, "buffer %u: written %llu bytes behind its end", index,
-                       (unsigned long long)i);
-  }
-  return KILN_OK;
+static kiln_status check_around(const running *c, uint32_t i, kiln_error *err) {
+  char name[120], text[KILN_ERROR_TEXT];
+  snprintf(name, sizeof name, "buffer %u (%s)", i, c->file.buffers[i].name ? c->file.buffers[i].name : "");
+  if (kiln_canary_holds(&c->around[i], name, c->host[i], text, sizeof text)) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_MISMATCH, "%s", text);
 }
 
 static kiln_status compare(const running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++) {
-    KILN_TRY(check_guards(c, i, err));
-    KILN_TRY(case_file_compare(&c->file, i, c->coarse, c->host[i] + guard_of(c), err));
+    KILN_TRY(check_around(c, i, err));
+    KILN_TRY(case_file_compare(&c->file, i, c->coarse, c->host[i] + c->around[i].before, err));
   }
   return KILN_OK;
 }
@@ -168,7 +182,7 @@ static kiln_status interpret(running *c, kiln_error *err) {
   KILN_TRY(make_host_memory(c, err));
   KILN_TRY(case_file_pack(&c->file, c->interface, c->addresses, &c->args, err));
   for (uint32_t i = 0; i < c->file.buffer_count; i++)
-    ranges[i] = (kiln_memory_range){c->host[i] + guard_of(c), c->file.buffers[i].size};
+    ranges[i] = (kiln_memory_range){c->host[i] + c->around[i].before, c->file.buffers[i].size};
   ranges[c->file.buffer_count] = (kiln_memory_range){c->pointed_host, c->pointed.size};
   kiln_interpret_options options = {
       .ranges = ranges, .range_count = c->file.buffer_count + 1, .max_steps = c->runner->max_steps};
@@ -249,21 +263,21 @@ static kiln_status open_bundle(running *c, const kiln_target *target, kiln_error
   return kiln_device_open(c->library, device_name(c, name), &c->device, err);
 }
 
-// The guards travel too: each buffer's device memory is laid out as on the host.
+// What is around them travels too: each buffer's device memory is laid out as on the host.
 static kiln_status copy_in(running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++) {
-    uint64_t whole = guard_of(c) + c->file.buffers[i].size + guard_of(c);
+    uint64_t whole = kiln_canary_bytes(&c->around[i]);
     KILN_TRY(kiln_alloc(c->device, whole + !whole, &c->device_memory[i], err));
     KILN_TRY(kiln_copy_in(c->device, c->device_memory[i], c->host[i], whole, err));
-    c->addresses[i] = (uint64_t)(uintptr_t)c->device_memory[i] + guard_of(c);
+    c->addresses[i] = (uint64_t)(uintptr_t)c->device_memory[i] + c->around[i].before;
   }
   return KILN_OK;
 }
 
 static kiln_status copy_out(running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++)
-    KILN_TRY(kiln_copy_out(c->device, c->host[i], c->device_memory[i],
-                           guard_of(c) + c->file.buffers[i].size + guard_of(c), err));
+    KILN_TRY(
+        kiln_copy_out(c->device, c->host[i], c->device_memory[i], kiln_canary_bytes(&c->around[i]), err));
   return KILN_OK;
 }
 
