@@ -97,14 +97,17 @@ const char *instance(const char *kernel, kiln_scalar scalar);
 typedef struct kernel_case {
   const char *name;
   void (*body)(run *r);
+  const char
+      *kernel; ///< of a source beside the library: without it in the bundle the case is skipped; NULL: no
 } kernel_case;
 
 extern const kernel_case elementwise_cases[], row_cases[], matrix_cases[], product_cases[], attention_cases[],
-    attention_form_cases[], token_cases[];
+    attention_form_cases[], token_cases[], partial_cases[];
 /// The lists above, each ended by a row without a name.
 extern const kernel_case *const kernel_case_lists[];
 
-typedef void case_report(void *context, const char *name, const char *text, double error);
+typedef enum case_result { CASE_PASSED, CASE_FAILED, CASE_SKIPPED } case_result;
+typedef void case_report(void *context, const char *name, case_result result, const char *text, double error);
 /// Runs all cases whose name contains `part` (NULL: all). `seed` draws where arrays lie. `report` gets text
 /// "" for a pass.
 void run_cases(kiln_device *device, const char *part, uint64_t seed, case_report *report, void *context);
