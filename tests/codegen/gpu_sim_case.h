@@ -4,6 +4,7 @@
 #ifndef KILN_TESTS_GPU_SIM_CASE_H
 #define KILN_TESTS_GPU_SIM_CASE_H
 
+#include "base/canary.h"
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/middle/pipeline.h"
@@ -69,11 +70,37 @@ static void compare(const sim_case *c, const uint8_t *got, const uint8_t *want, 
   }
 }
 
-/// The packed arguments of a run with buffers of its own.
+/// The packed arguments of a run with buffers of its own, each at a place of its own in a larger block.
 typedef struct call {
   uint8_t args[MAX_ARGUMENTS * 8];
-  uint8_t *buffers[MAX_ARGUMENTS];
+  uint8_t *buffers[MAX_ARGUMENTS], *blocks[MAX_ARGUMENTS]; ///< owned are the blocks
+  kiln_canary around[MAX_ARGUMENTS];
 } call;
+
+/// No more aligned than the parameter promises.
+static uint8_t *open_buffer(const ir_param *param, uint32_t i, size_t count, call *out) {
+  enum { AROUND = 256, ALIGNMENT = 256 };
+  const size_t bytes = kiln_scalars[param->type.scalar].bytes,
+               step = param->align > bytes ? param->align : bytes;
+  out->around[i] = (kiln_canary){.element = bytes,
+                                 .rows = 1,
+                                 .columns = count,
+                                 .pitch = count,
+                                 .before = AROUND + (5 * i + 3) * step % ALIGNMENT,
+                                 .after = AROUND,
+                                 .is_read = param->access == IR_ACCESS_IN};
+  const size_t whole = kiln_canary_bytes(&out->around[i]);
+  out->blocks[i] = aligned_alloc(ALIGNMENT, (whole + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  CHECK(out->blocks[i] != NULL);
+  kiln_canary_write(&out->around[i], NULL, out->blocks[i]);
+  return out->buffers[i] = out->blocks[i] + out->around[i].before;
+}
+
+static void look_around(const call *c, const char *who, const ir_param *param, uint32_t i) {
+  char text[200];
+  if (!kiln_canary_holds(&c->around[i], param->name, c->blocks[i], text, sizeof text))
+    FAIL("%s: %s", who, text);
+}
 
 static void open_call(const sim_case *c, const ir_kernel *kernel, call *out) {
   uint32_t offset = 0;
@@ -85,10 +112,8 @@ static void open_call(const sim_case *c, const ir_kernel *kernel, call *out) {
     offset = (offset + size - 1) / size * size;
     uint64_t value = (uint64_t)c->arguments[i];
     if (t.pointer) {
-      size_t bytes = (size_t)c->arguments[i] * kiln_scalars[t.scalar].bytes;
-      out->buffers[i] = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
-      CHECK(out->buffers[i] != NULL);
-      fill(out->buffers[i], t.scalar, (size_t)c->arguments[i], c->bound, &seed);
+      fill(open_buffer(&kernel->params[i], i, (size_t)c->arguments[i], out), t.scalar,
+           (size_t)c->arguments[i], c->bound, &seed);
       value = (uint64_t)(uintptr_t)out->buffers[i];
     } else if (t.scalar == KILN_F32) {
       value = ir_float_to_bits(KILN_F32, (double)c->arguments[i], false);
@@ -114,8 +139,10 @@ static void run_config(const sim_case *c, uint32_t config, const sim_options *op
     if (!plain->params[i].type.pointer) continue;
     compare(c, simulated.buffers[i], reference.buffers[i], plain->params[i].type.scalar,
             (size_t)c->arguments[i], i);
-    free(simulated.buffers[i]);
-    free(reference.buffers[i]);
+    look_around(&simulated, "simulated", &plain->params[i], i);
+    look_around(&reference, "interpreted", &plain->params[i], i);
+    free(simulated.blocks[i]);
+    free(reference.blocks[i]);
   }
   kiln_arena_destroy(arena);
 }

@@ -299,3 +299,48 @@ TEST(gpu_sim, slots_and_turned_reads) {
   run_slots(none, 128 * 160, 128 * 64, 150);
   CHECK(!sim_turned);
 }
+
+/// Results that are parts of longer rows, by views and by pointers: columns end anywhere, rows are any
+/// distance apart, and where both are multiples of 16 bytes vectors are written.
+static void check_rows(const char *type, unsigned rows, unsigned columns, unsigned distance, bool is_div,
+                       bool is_view, bool is_turned) {
+  char text[1200];
+  const char *view = is_turned
+                         ? "store(view(c, [N, M], [ldc, 1], [64, 32]), [pid(1) * 64, pid(0) * 32], trans(r))"
+                         : "store(view(c, [M, N], [ldc, 1], [32, 64]), [pid(0) * 32, pid(1) * 64], r)",
+             *pointers = is_turned
+                             ? "store(c + n[:, _] * ldc + m[_, :], trans(r), (n < N)[:, _] & (m < M)[_, :])"
+                             : "store(c + m[:, _] * ldc + n[_, :], r, (m < M)[:, _] & (n < N)[_, :])";
+  snprintf(text, sizeof text,
+           "kiln 1\nkernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: inout *%s%s, M: i32%s, N: "
+           "i32%s, ldc: i32%s)\n"
+           "  @grid(cdiv(M, 32), cdiv(N, 64)) @config(warps = 4) @config(warps = 1)\n{\n"
+           "  let m = pid(0) * 32 + iota(32)\n  let n = pid(1) * 64 + iota(64)\n"
+           "  let x = load(view(a, [M, 32], [32, 1], [32, 32]), [pid(0) * 32, 0])\n"
+           "  let y = load(view(b, [N, 32], [32, 1], [64, 32]), [pid(1) * 64, 0])\n"
+           "  let r = dot(x, trans(y), zeros(f32[32, 64])) as %s\n  %s\n}\n",
+           type, is_div ? " @align(16)" : "", is_div && is_turned ? " @div(8)" : "",
+           is_div && !is_turned ? " @div(8)" : "", is_div ? " @div(8)" : "", type, is_view ? view : pointers);
+  unsigned lines = is_turned ? columns : rows, ends = is_turned ? rows : columns;
+  sim_case c = {
+      .text = text,
+      .arguments = {rows * 32, columns * 32, (lines - 1) * distance + ends, rows, columns, distance},
+      .grid = {(rows + 31) / 32, (columns + 63) / 64, 1},
+      .tolerance = 0.01};
+  run_case(&c);
+}
+
+TEST(gpu_sim, parts_of_rows) {
+  static const char *const types[] = {"bf16", "f16", "f32", "i32", "i8", "e4m3"};
+  uint64_t seed = 1;
+  for (unsigned i = 0; i < 24; i++) {
+    bool is_div = i & 1, is_turned = i & 4;
+    unsigned rows = 1 + (unsigned)(kiln_test_random(&seed) >> 20) % 40,
+             columns = 1 + (unsigned)(kiln_test_random(&seed) >> 20) % 80;
+    if (is_div && is_turned) rows = (rows + 7) / 8 * 8;
+    if (is_div && !is_turned) columns = (columns + 7) / 8 * 8;
+    unsigned distance = (is_turned ? rows : columns) + (unsigned)(kiln_test_random(&seed) >> 20) % 65;
+    if (is_div) distance = (distance + 7) / 8 * 8;
+    check_rows(types[i % 6], rows, columns, distance, is_div, i & 2, is_turned);
+  }
+}
