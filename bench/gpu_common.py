@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the GPU benches share: a bundle's kernels through kiln_launch, timing with events, ratios. Needs PyTorch."""
+"""What the GPU benches share: a bundle's kernels through kiln_launch, timing with events, ratios. Needs PyTorch, and tests/python/canary.py beside bench/."""
 import ctypes as C
 import math
 import os
 import statistics
+import sys
 import threading
 import time
+import weakref
 
 import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "python"))
+from canary import Tensor  # noqa: E402
 
 
 class KilnError(C.Structure):
@@ -95,6 +100,28 @@ def error_of(found, wanted):
     return ((found - wanted).norm() / wanted.norm().clamp_min(1e-30)).item()
 
 
+canaries = weakref.WeakValueDictionary()  # by the memory of results
+
+
+def result(shape, dtype, pitch=None):
+    """A tensor of NaNs that `check` looks around; rows are `pitch` elements apart."""
+    surrounded = Tensor(torch, shape, dtype, "cuda", float("nan"), pitch)
+    tensor = surrounded.tensor
+    del surrounded.tensor  # which keeps the other, not both each other
+    tensor.surrounded = surrounded
+    canaries[tensor.untyped_storage().data_ptr()] = surrounded
+    return tensor
+
+
+def look_around(title, found):
+    surrounded = canaries.get(found.untyped_storage().data_ptr())
+    text = surrounded.check("the result") if surrounded else ""
+    if text:
+        wrong.append(title)
+        print("%s: WRONG, %s" % (title, text), flush=True)
+    return not text
+
+
 wrong = []
 watched = []  # with `repeats`: what was checked since the last report, which is what the next job writes
 
@@ -108,7 +135,7 @@ def check(title, found, wanted, bound):
         wrong.append(title)
         bad = (found.double() - wanted.double()).abs() > 1e-2 * wanted.double().abs().max()
         print("%s: WRONG, error %.3g; %d of %d elements, first at %s" % (title, e, bad.sum().item(), bad.numel(), bad.nonzero()[:1].tolist()), flush=True)
-    return good
+    return look_around(title, found) and good
 
 
 ratios = {}

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import gpu_common
-from gpu_common import F32, I32, I64, Kiln, check, error_of, geomean, measure, ratios, report
+from gpu_common import F32, I32, I64, Kiln, check, error_of, geomean, measure, ratios, report, result
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 
@@ -33,7 +33,7 @@ def gemm_call(kiln, dtype, a, b, bias, c, M, N, K):
 
 def gemm(kiln, dtype, M, N, K, reps):
     a, b = (torch.randn(r, max(K, 8), device="cuda", dtype=dtype)[:, :K] for r in (M, N))
-    bias, c = torch.zeros(N, device="cuda", dtype=dtype), torch.full((M, N), float("nan"), device="cuda", dtype=dtype)
+    bias, c = torch.zeros(N, device="cuda", dtype=dtype), result((M, N), dtype)
     ours = gemm_call(kiln, dtype, a, b, bias, c, M, N, K)
     ours(), torch.cuda.synchronize()
     wanted = torch.matmul(a, b.t())
@@ -47,7 +47,7 @@ def gemm(kiln, dtype, M, N, K, reps):
 def huge(kiln, M, N, K):
     """More than 2^31 elements in one of the tensors; the first and the last rows are compared."""
     a, b = (torch.randn(r, K, device="cuda", dtype=torch.bfloat16) for r in (M, N))
-    bias, c = torch.zeros(N, device="cuda", dtype=torch.bfloat16), torch.full((M, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+    bias, c = torch.zeros(N, device="cuda", dtype=torch.bfloat16), result((M, N), torch.bfloat16)
     gemm_call(kiln, torch.bfloat16, a, b, bias, c, M, N, K)(), torch.cuda.synchronize()
     for rows in slice(0, 300), slice(M - 300, M):
         check("gemm bf16 %dx%dx%d, rows from %d" % (M, N, K, rows.start), c[rows], torch.matmul(a[rows], b.t()), 2e-3)
@@ -55,7 +55,7 @@ def huge(kiln, M, N, K):
 
 def fp8(kiln, n, kernel, fast, reps):
     a, b = (torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
-    one, ones, c = torch.ones((), device="cuda"), torch.ones(n, device="cuda"), torch.full((n, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+    one, ones, c = torch.ones((), device="cuda"), torch.ones(n, device="cuda"), result((n, n), torch.bfloat16)
     call = kiln.kernel(kernel)
     ours = lambda: call(a, b, ones, ones, c, I32(n), I32(n), I32(n), I64(n), I64(n), I64(n))
     library = lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=fast)
@@ -73,7 +73,7 @@ def f32(kiln, M, N, K, reps):
     sizes = (I32(M), I32(N), I32(K), I64(K), I64(K), I64(N))
     wanted = a.double() @ b.double().t()
     for name, bound, kernel, operands in (("f32", 5e-6, "gemm[T=f32,ACT=0,BIAS=false]", (a, b, torch.zeros(N, device="cuda"))), ("tf32", 1e-3, "gemm_tf32", (a, b))):
-        c = torch.full((M, N), float("nan"), device="cuda")
+        c = result((M, N), torch.float32)
         call = kiln.kernel(kernel)
         ours = lambda: call(*operands, c, *sizes)
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
@@ -87,7 +87,7 @@ def f32(kiln, M, N, K, reps):
 
 def int8(kiln, n, reps):
     a, b = (torch.randint(-128, 128, (n, n), device="cuda", dtype=torch.int8) for _ in range(2))
-    ones, c = torch.ones(n, device="cuda"), torch.full((n, n), float("nan"), device="cuda")
+    ones, c = torch.ones(n, device="cuda"), result((n, n), torch.float32)
     call = kiln.kernel("gemm_i8")
     ours = lambda: call(a, b, ones, ones, c, I32(n), I32(n), I32(n))
     library = lambda: torch._int_mm(a, b.t())
@@ -98,7 +98,7 @@ def int8(kiln, n, reps):
 
 def attention(kiln, dtype, heads, S, D, causal, reps):
     q, k, v = (torch.randn(1, heads, S, D, device="cuda", dtype=dtype) for _ in range(3))
-    o, lse = torch.full_like(q, float("nan")), torch.empty(heads, S, device="cuda")
+    o, lse = result(q.shape, q.dtype), torch.empty(heads, S, device="cuda")
     kernel = kiln.kernel("attention[T=%s,D=%d,CAUSAL=%s]" % (NAMES[dtype], D, str(causal).lower()))
     scale = 1 / math.sqrt(D)
     ours = lambda: kernel(q, k, v, o, lse, I32(heads), I32(S), F32(scale))
@@ -124,7 +124,7 @@ def attention(kiln, dtype, heads, S, D, causal, reps):
 def fused(kiln, M, N, K, reps):
     """GELU(A B^T + bias) in its tanh form, which is what the peer's fused epilogue has."""
     a, b = (torch.randn(r, K, device="cuda", dtype=torch.bfloat16) for r in (M, N))
-    bias, c = torch.randn(N, device="cuda", dtype=torch.bfloat16), torch.full((M, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+    bias, c = torch.randn(N, device="cuda", dtype=torch.bfloat16), result((M, N), torch.bfloat16)
     kernel = kiln.kernel("gemm[T=bf16,ACT=3,BIAS=true]")
     ours = lambda: kernel(a, b, bias, c, I32(M), I32(N), I32(K), I64(K), I64(K), I64(N))
     ours(), torch.cuda.synchronize()
@@ -135,7 +135,7 @@ def fused(kiln, M, N, K, reps):
 
 def batched(kiln, batch, n, reps):
     a, b = (torch.randn(batch, n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    c = torch.full((batch, n, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+    c = result((batch, n, n), torch.bfloat16)
     kernel = kiln.kernel("gemm_batched[T=bf16]")
     ours = lambda: kernel(a, b, c, I32(n), I32(n), I32(n), I64(n * n), I64(n * n), I64(n * n), I32(batch))
     ours(), torch.cuda.synchronize()
@@ -149,7 +149,7 @@ def ragged(kiln, M, N, K, pad, reps):
     a, b = (torch.randn(r, K, device="cuda", dtype=torch.bfloat16) for r in (M, N))
     width = -(-N // 8) * 8 if pad else N
     bias = torch.zeros(N, device="cuda", dtype=torch.bfloat16)
-    c, other = (torch.full((M, width), float("nan"), device="cuda", dtype=torch.bfloat16)[:, :N] for _ in range(2))
+    c, other = (result((M, N), torch.bfloat16, width) for _ in range(2))
     ours = gemm_call(kiln, torch.bfloat16, a, b, bias, c, M, N, K)
     ours(), torch.cuda.synchronize()
     title = "gemm ragged %dx%dx%d%s" % (M, N, K, " padded rows" if pad else "")
@@ -159,7 +159,7 @@ def ragged(kiln, M, N, K, pad, reps):
 
 def thin(kiln, M, N, K, reps):
     a, b = (torch.randn(r, K, device="cuda", dtype=torch.bfloat16) for r in (M, N))
-    bias, c = torch.zeros(N, device="cuda", dtype=torch.bfloat16), torch.full((M, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+    bias, c = torch.zeros(N, device="cuda", dtype=torch.bfloat16), result((M, N), torch.bfloat16)
     ours = gemm_call(kiln, torch.bfloat16, a, b, bias, c, M, N, K)
     ours(), torch.cuda.synchronize()
     title = "gemm thin %dx%dx%d" % (M, N, K)
@@ -188,7 +188,7 @@ def transposed(kiln, M, N, K, reps):
             b = torch.randn((N, K) if tb else (K, N), device="cuda", dtype=torch.bfloat16)
             x, y = a.t() if ta else a, b.t() if tb else b
             for beta in False, True:
-                c, d = torch.randn(M, N, device="cuda", dtype=torch.bfloat16), torch.full((M, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+                c, d = torch.randn(M, N, device="cuda", dtype=torch.bfloat16), result((M, N), torch.bfloat16)
                 kernel = kiln.kernel("gemm_general[T=bf16,TA=%s,TB=%s,BETA=%s]" % tuple(str(v).lower() for v in (ta, tb, beta)))
                 ours = lambda: kernel(a, b, c, d, I32(M), I32(N), I32(K), I64(a.stride(0)), I64(b.stride(0)), I64(N), I64(N), F32(1 if beta else 0))
                 library = (lambda: torch.addmm(c, x, y)) if beta else (lambda: torch.matmul(x, y))
@@ -202,7 +202,7 @@ def experts(kiln, count, rows, N, K, even, reps):
     sizes = torch.full((count,), rows // count) if even else torch.distributions.Multinomial(rows, torch.rand(count) ** 2).sample().int()
     ends = sizes.cumsum(0).int().cuda()
     a, w = torch.randn(rows, K, device="cuda", dtype=torch.bfloat16), torch.randn(count, N, K, device="cuda", dtype=torch.bfloat16)
-    c = torch.full((rows, N), float("nan"), device="cuda", dtype=torch.bfloat16)
+    c = result((rows, N), torch.bfloat16)
     kernel = kiln.kernel("gemm_grouped[T=bf16,ACT=0]")
     ours = lambda: kernel(a, w, ends, c, I32(rows), I32(count), I32(N), I32(K), I64(K), I64(N))
     ours(), torch.cuda.synchronize()
@@ -246,7 +246,7 @@ def form(kiln, dtype, batch, heads, kv_heads, rows, keys, D, left, right, reps, 
         q, k, v = torch.randn(batch, rows, heads + 2 * kv_heads, D, device="cuda", dtype=dtype).split([heads, kv_heads, kv_heads], 2)
     else:
         q, k, v = (torch.randn(batch, n, h, D, device="cuda", dtype=dtype) for n, h in ((rows, heads), (keys, kv_heads), (keys, kv_heads)))
-    o, lse = torch.full((batch, rows, heads, D), float("nan"), device="cuda", dtype=dtype), torch.empty(batch, heads, rows, device="cuda")
+    o, lse = result((batch, rows, heads, D), dtype), torch.empty(batch, heads, rows, device="cuda")
     ours = general_call(kiln, q, k, v, o, lse, left, right)
     ours(), torch.cuda.synchronize()
     group = heads // kv_heads
@@ -278,7 +278,7 @@ def sequences(kiln, dtype, lengths, heads, kv_heads, D, causal, reps):
     starts = torch.tensor([0] + lengths, device="cuda").cumsum(0).int()
     total, longest, right = sum(lengths), max(lengths), 0 if causal else -1
     q, k, v = (torch.randn(total, h, D, device="cuda", dtype=dtype) for h in (heads, kv_heads, kv_heads))
-    o, lse = torch.full_like(q, float("nan")), torch.empty(heads, total, device="cuda")
+    o, lse = result(q.shape, q.dtype), torch.empty(heads, total, device="cuda")
     kernel, scale = kiln.kernel("attention_packed[T=%s,D=%d]" % (NAMES[dtype], D)), F32(1 / math.sqrt(D))
     numbers = [I32(n) for n in (len(lengths), longest, heads, kv_heads, total, total)]
     strides = [I64(s) for t in (q, k, v, o) for s in t.stride()[:2]]

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
-from gpu_common import F32, I32, I64, Kiln, check, geomean, measure, ratios, report
+from gpu_common import F32, I32, I64, Kiln, check, geomean, measure, ratios, report, result
 from triton_rows import layer_norm_row, softmax_row
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.int32: "i32"}
@@ -62,7 +62,7 @@ def row_kernels(dtype, rows, cols):
     """name -> (Kiln's kernel, its arguments, Triton's kernel, its arguments, bytes, result, what the result must be)"""
     x, res = (torch.randn(rows, cols, device="cuda", dtype=dtype) for _ in range(2))
     w, b = (torch.randn(cols, device="cuda", dtype=dtype) for _ in range(2))
-    y = torch.full_like(x, float("nan"))
+    y = result(x.shape, dtype)
     mean, rstd = (torch.empty(rows, device="cuda") for _ in range(2))
     size, eps = x.numel() * x.element_size(), 1e-5
     wide = lambda t: t[:64].float()
@@ -127,7 +127,7 @@ def rows_part(kiln, reps):
 def gemv_part(kiln, reps):
     for rows, cols in (4096, 4096), (14336, 4096), (32768, 8192):
         a, x = torch.randn(rows, cols, device="cuda", dtype=torch.bfloat16), torch.randn(cols, device="cuda", dtype=torch.bfloat16)
-        y = torch.full((rows,), float("nan"), device="cuda", dtype=torch.bfloat16)
+        y = result((rows,), torch.bfloat16)
         call = kiln.kernel("gemv[T=bf16]")
         ours = lambda: call(a, x, y, I32(rows), I32(cols), I64(cols))
         ours(), torch.cuda.synchronize()
@@ -143,7 +143,7 @@ def decode_part(kiln, reps):
     table = torch.randperm(pages, device="cuda").int().view(sequences, length // page)
     lengths = torch.full((sequences,), length, device="cuda", dtype=torch.int32)
     q = torch.randn(sequences, heads, D, device="cuda", dtype=torch.bfloat16)
-    o = torch.full_like(q, float("nan"))
+    o = result(q.shape, q.dtype)
     call = kiln.kernel("paged_attention[T=bf16,D=128,PAGE=16]")
     ours = lambda: call(q, k, v, table, lengths, o, I32(sequences), I32(heads), I32(kv_heads), I32(length // page), F32(D**-0.5))
     ours(), torch.cuda.synchronize()
@@ -164,7 +164,7 @@ def split_part(kiln, reps):
         table = torch.randperm(pages, device="cuda").int().view(sequences, length // page)
         lengths = torch.full((sequences,), length, device="cuda", dtype=torch.int32)
         q = torch.randn(sequences, heads, D, device="cuda", dtype=torch.bfloat16)
-        o, size = torch.full_like(q, float("nan")), 2 * k.numel() * 2
+        o, size = result(q.shape, q.dtype), 2 * k.numel() * 2
         keys, values = (t[table[0].long()].reshape(length, kv_heads, D).float().repeat_interleave(heads // kv_heads, 1) for t in (k, v))
         wanted = torch.einsum("hl,lhd->hd", torch.softmax(torch.einsum("hd,lhd->hl", q[0].float(), keys) * D**-0.5, 1), values)
         source, target = (torch.empty(size // 2, dtype=torch.int8, device="cuda") for _ in range(2))

@@ -14,6 +14,7 @@ import unittest
 FULL = bool(os.environ.get("KILN_TEST_FULL"))
 
 import support  # noqa: E402
+from canary import Array  # noqa: E402
 from support import BUILD
 
 import kiln  # noqa: E402
@@ -127,12 +128,16 @@ class Programs(unittest.TestCase):
                     self.assertNotIsInstance(want, language.Refused, "compiled, though: %s\n%s" % (want, told))
                     counts["%s: %s" % (type(want).__name__, want)] += 1
                     continue
-                scalars, got = arguments(seed)
+                scalars, plain = arguments(seed)
+                around = {name: Array(np, values, shift=seed % 5, is_read=name in programs.INPUTS) for name, values in plain.items()}
+                got = {name: a.array for name, a in around.items()}
                 kernel = device.kernel("k%d" % i)
                 heads = re.search(r"\bkernel NAME\(([^)]*)\)", text)[1]
                 kernel(*[got[n] if n in got else scalars[n] for n in re.findall(r"(\w+)\s*:", heads)])
                 difference = differing(want, got)
                 self.assertIsNone(difference, "%s\n%s" % (difference, told))
+                for name, a in around.items():
+                    self.assertEqual(a.check(name), "", told)
                 counts["agreed"] += 1
             if library:
                 device.close()

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What stands around arrays (canary.py): every byte outside that changes is named, none inside is; kernels that write one element past a row, before
+and behind an array are seen through the package, and one that reads there."""
+import os
+import random
+import sys
+import unittest
+
+import support
+from canary import Array, Canary, Tensor
+
+import kiln
+
+try:
+    import numpy as np
+except ImportError:
+    np = None
+try:
+    import torch
+except ImportError:
+    torch = None
+
+ROWS = """kiln 1
+kernel rows(x: in *f32, y: out *f32, rows: i32, cols: i32, ldx: i32, ldy: i32, more: i32, place: i32) @grid(rows) @config(warps = 1)
+{
+  let c = iota(64)
+  let v = load(x + pid(0) * ldx + c, c < cols + more, 0.0)
+  store(y + pid(0) * ldy + c, v + reduce.add(v, 0) * 0.0, c < cols)
+  store(y + place, 5.0, (pid(0) == 0) & (place < rows * ldy))
+}
+"""
+
+
+class Canaries(unittest.TestCase):
+    def expected(self, c, at):
+        """By counting elements."""
+        for n in range(1, c.before // c.element + 2):
+            if at < c.before and at >= c.before - n * c.element:
+                return "x: element %d before the first is written" % n
+        begin = c.before
+        for row in range(c.rows):
+            for column in range(c.columns if row + 1 == c.rows else c.pitch):
+                if begin <= at < begin + c.element:
+                    return "" if column < c.columns else "x: row %d, column %d is written (of %d columns in rows of %d)" % (row, column, c.columns, c.pitch)
+                begin += c.element
+        return "x: element %d behind the last is written" % ((at - begin) // c.element + 1)
+
+    def test_every_byte(self):
+        r = random.Random(1)
+        for _ in range(60):
+            columns = r.randrange(6)
+            c = Canary(r.choice((1, 2, 4, 8)), r.randrange(5), columns, columns + r.randrange(4), 8 * r.randrange(3), 8 * r.randrange(3), r.random() < 0.5)
+            block = c.pattern()
+            self.assertEqual(c.check("x", block), "")
+            for at in range(c.size()):
+                block[at] ^= 1
+                self.assertEqual(c.check("x", block), self.expected(c, at))
+                block[at] ^= 1
+
+    @unittest.skipIf(torch is None, "PyTorch is not installed")
+    def test_tensors(self):
+        r = random.Random(2)
+        for _ in range(40):
+            shape = [r.randrange(1, 4) for _ in range(r.randrange(1, 4))]
+            t = Tensor(torch, shape, r.choice((torch.float32, torch.bfloat16)), "cpu", 3.0, shape[-1] + r.randrange(3))
+            self.assertEqual(t.tensor.tolist(), torch.full(shape, 3.0).tolist())
+            self.assertEqual(t.check("x"), "")
+            for at in r.sample(range(t.canary.size()), 60):
+                t.block[at] ^= 1
+                self.assertEqual(t.check("x"), self.expected(t.canary, at))
+                t.block[at] ^= 1
+
+    @unittest.skipIf(np is None, "NumPy is not installed")
+    def test_kernels(self):
+        source, bundle = os.path.join(FOLDER, "rows.kiln"), os.path.join(FOLDER, "rows.kbundle")
+        with open(source, "w") as file:
+            file.write(ROWS)
+        support.tool("build", source, "-t", "host", "--no-cache", "-q", "-o", bundle)
+        device = kiln.Library(bundle).device("host")
+        kernel, values = device.kernel("rows"), np.arange(21, dtype=np.float32).reshape(3, 7)
+
+        def run(more, place):
+            x, y = Array(np, values, 9, 3, is_read=True), Array(np, np.zeros((3, 7), np.float32), 10, 1)
+            flat = [a.block[a.canary.before:a.canary.before + a.canary.inner()].view(np.float32) for a in (x, y)]
+            kernel(*flat, 3, 7, 9, 10, more, place)
+            self.assertEqual(x.check("x"), "")
+            return y.check("y"), np.array_equal(y.array, values)
+        self.assertEqual(run(0, 1000), ("", True))
+        self.assertEqual(run(0, 17), ("y: row 1, column 7 is written (of 7 columns in rows of 10), and 3 bytes more", True))
+        self.assertEqual(run(0, -1), ("y: element 1 before the first is written, and 3 bytes more", True))
+        self.assertEqual(run(0, 27), ("y: element 1 behind the last is written, and 3 bytes more", True))
+        self.assertEqual(run(1, 1000), ("", False))  # NaN beside x shows
+
+
+if __name__ == "__main__":
+    sys.exit(support.main(__name__))
