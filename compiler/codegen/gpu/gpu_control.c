@@ -134,8 +134,7 @@ static bool is_only_stored(const ir_value *sums) {
   return user->code == IR_STAGE || (user->code == IR_CAST && is_only_stored(&user->results[0]));
 }
 
-/// What a branch that is hardly ever taken leads to stands behind everything else.
-static void expect_first(gpu *g, LLVMValueRef branch) {
+void gpu_expect_first(gpu *g, LLVMValueRef branch) {
   enum { OFTEN = 2000, SELDOM = 1 }; // LLVM's own weights of what is likely and what is not
   LLVMMetadataRef parts[3] = {LLVMMDStringInContext2(g->context, "branch_weights", strlen("branch_weights")),
                               LLVMValueAsMetadata(gpu_i32(g, OFTEN)),
@@ -179,7 +178,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   LLVMPositionBuilderAtEnd(b, region->enter);
   LLVMValueRef enters = LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header,
                                         around == region->enter ? after : around);
-  if (around != region->enter) expect_first(g, enters);
+  if (around != region->enter) gpu_expect_first(g, enters);
   LLVMPositionBuilderAtEnd(b, header);
   LLVMValueRef iv = LLVMBuildPhi(b, LLVMTypeOf(lo), "");
   gpu_set_scalar(g, ir_for_counter(op), iv);

@@ -284,6 +284,8 @@ gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
 void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
 void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
 LLVMBasicBlockRef gpu_block(gpu *g, const char *name);
+/// A conditional branch that hardly ever goes to its second block, which then stands behind everything else.
+void gpu_expect_first(gpu *g, LLVMValueRef branch);
 
 // gpu_maps.c
 /// Finds the tensor maps of the kernel's operations.

@@ -56,7 +56,8 @@ static ending find_end(gpu *g, const ir_op *op, const nvptx_staged *s, LLVMBasic
   LLVMBasicBlockRef ragged = gpu_block(g, "ragged");
   LLVMValueRef extent = wide(g, ir_view_extents(view)[last]),
                rest = both(g, extent, i64(g, PIECE / bytes - 1));
-  LLVMBuildCondBr(g->builder, LLVMBuildICmp(g->builder, LLVMIntNE, rest, i64(g, 0), ""), ragged, otherwise);
+  LLVMValueRef is_whole = LLVMBuildICmp(g->builder, LLVMIntEQ, rest, i64(g, 0), "");
+  gpu_expect_first(g, LLVMBuildCondBr(g->builder, is_whole, otherwise, ragged));
   LLVMPositionBuilderAtEnd(g->builder, ragged);
   e.rest = made_here(g, rest);
   e.whole = LLVMBuildSub(g->builder, extent, e.rest, "");
