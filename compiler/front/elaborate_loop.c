@@ -377,9 +377,10 @@ void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
   ir_attrs attrs = {0};
   ir_block *outer = e->b.block;
   kiln_loop l = {.first = ir_block_create(e->b.arena)};
-  const ir_value *const *heads = head_values(e, n->a);
+  const kiln_node *let = n->kind == KILN_NODE_LOOP ? n->a : NULL; // of a 'while' it is the condition
+  const ir_value *const *heads = head_values(e, let);
   kiln_elab_loop_attributes(e, n->names, ir_scalar_type(KILN_I64), &attrs);
-  l.items = find_carried(e, n->body, n->a ? n->a->names.count : 0, &l.count);
+  l.items = find_carried(e, n->body, let ? let->names.count : 0, &l.count);
   l.outer_count = l.count;
   uint32_t scope = kiln_elab_open_scope(e, &l.top);
   kiln_elab_open_control(e, &c, true);
@@ -388,7 +389,7 @@ void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
     l.items[i].first = ir_block_arg(e->b.arena, l.first, l.items[i].initial->type);
     l.items[i].binding->value = kiln_value_runtime(l.items[i].first);
   }
-  bind_heads(e, &l, n->a, heads);
+  bind_heads(e, &l, let, heads);
   e->b.block = l.first;
   loop_body(e, n, &c);
   ir_value **yields = KILN_NEW_ARRAY(e->arena, ir_value *, l.count);
