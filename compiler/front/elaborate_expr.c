@@ -120,10 +120,14 @@ kiln_value kiln_elab_binary(kiln_elab *e, ir_place place, kiln_token_kind op, ki
 }
 
 static kiln_value negate(kiln_elab *e, ir_place place, kiln_value v) {
+  char text[IR_TYPE_TEXT];
   if (v.kind == KILN_VALUE_REAL) return kiln_value_real(-v.real);
   if (v.kind == KILN_VALUE_INT) return kiln_elab_binary(e, place, KILN_TOKEN_MINUS, kiln_value_int(0), v);
-  bool real = (v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME) &&
-              ir_type_class(v.type) == KILN_CLASS_FLOAT;
+  bool typed = v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME;
+  bool real = typed && ir_type_class(v.type) == KILN_CLASS_FLOAT;
+  if (typed && !v.type.is_view && ir_type_class(v.type) == KILN_CLASS_BOOL)
+    return kiln_elab_error(e, place, "'-': expected a number, found %s; '~' negates conditions",
+                           kiln_value_text(v, text));
   return kiln_elab_binary(e, place, KILN_TOKEN_MINUS, real ? kiln_value_real(-0.0) : kiln_value_int(0), v);
 }
 

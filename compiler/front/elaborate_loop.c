@@ -21,6 +21,7 @@ typedef struct kiln_loop {
   ir_value **passed; ///< outer variables, then names of the break, then what is read later
   uint32_t passed_count, passed_capacity;
   kiln_list exports; ///< names of the break
+  kiln_list faulty;  ///< the same after an error in their values
   kiln_binding *top; ///< of the stack when the loop began
 } kiln_loop;
 
@@ -126,24 +127,34 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type count
 
 // --------------------------------------------------------------------------------------------- for
 
+// A bound or the step is what counters can be; false after an error.
+static bool may_bound(kiln_elab *e, const kiln_node *n, kiln_value v) {
+  char text[IR_TYPE_TEXT];
+  bool typed = v.kind == KILN_VALUE_CONST || v.kind == KILN_VALUE_RUNTIME;
+  bool counts = typed && !v.type.rank && !v.type.pointer && !v.type.is_view &&
+                (v.type.scalar == KILN_I32 || v.type.scalar == KILN_I64);
+  if (v.kind == KILN_VALUE_INT || counts) return true;
+  if (v.kind != KILN_VALUE_ERROR)
+    kiln_elab_error(e, n->place, "bounds of a 'for': expected scalar i32 or i64, found %s",
+                    kiln_value_text(v, text));
+  return false;
+}
+
 static bool bounds(kiln_elab *e, const kiln_node *n, ir_value **out) {
   kiln_value lo = kiln_elab_eval(e, n->a), hi = kiln_elab_eval(e, n->b),
              step = n->c ? kiln_elab_eval(e, n->c) : kiln_value_int(1);
   kiln_value *all[] = {&lo, &hi, &step};
-  char text[IR_TYPE_TEXT];
-  bool known = step.kind == KILN_VALUE_INT ||
-               (step.kind == KILN_VALUE_CONST && ir_type_class(step.type) == KILN_CLASS_INT);
-  int64_t by = !known ? 1 : step.kind == KILN_VALUE_INT ? step.integer : kiln_value_const_int(step);
+  bool fit = may_bound(e, n->a, lo);
+  fit &= may_bound(e, n->b, hi);
+  if (n->c) fit &= may_bound(e, n->c, step);
+  if (!fit) return false;
+  int64_t by = step.kind == KILN_VALUE_INT     ? step.integer
+               : step.kind == KILN_VALUE_CONST ? kiln_value_const_int(step)
+                                               : 1;
   if (by <= 0) // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a step that is not written is 1
     return kiln_elab_error(e, n->c->place, "step of a 'for': expected at least 1, found %lld", (long long)by),
            false;
   if (!kiln_elab_unify(e, n->place, all, 3, "bounds of a 'for'")) return false;
-  bool integer =
-      !lo.type.rank && !lo.type.pointer && (lo.type.scalar == KILN_I32 || lo.type.scalar == KILN_I64);
-  if (!integer)
-    return kiln_elab_error(e, n->place, "bounds of a 'for': expected scalar i32 or i64, found %s",
-                           ir_type_text(lo.type, text)),
-           false;
   for (unsigned i = 0; i < 3; i++) out[i] = all[i]->ir;
   return true;
 }
@@ -234,39 +245,46 @@ static void leave_first(kiln_elab *e, kiln_control *c) {
   }
 }
 
-static bool export_names(kiln_elab *e, kiln_loop *l, const kiln_node *let) {
-  if (!let) return true;
-  if (let->names.count != let->list.count)
-    return kiln_elab_error(e, let->place, "expected %u values for the names of 'break', found %u",
-                           let->names.count, let->list.count),
-           false;
-  for (uint32_t i = 0; i < let->list.count; i++) {
-    kiln_value v = kiln_elab_eval(e, let->list.items[i]);
-    ir_value *ir = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, let->list.items[i]->place, v);
-    if (!ir) return false;
-    pass(e, l, ir);
+// The values of a binding in the IR; NULL after an error.
+static ir_value **bound_values(kiln_elab *e, const kiln_node *let) {
+  kiln_values values = kiln_elab_values_for(e, let);
+  ir_value **out = KILN_NEW_ARRAY(e->arena, ir_value *, values.count);
+  for (uint32_t i = 0; i < values.count; i++) {
+    kiln_value v = values.items[i];
+    out[i] = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, let->names.items[i]->place, v);
+    if (!out[i]) return NULL;
   }
-  l->exports = let->names;
-  return true;
+  return out;
 }
 
-// Ends the first region: `going_on` is its condition. Outer variables and the break's names are passed.
+// Names whose values are at fault are bound all the same: one error is enough.
+static void bind_errors(kiln_elab *e, kiln_list names) {
+  for (uint32_t i = 0; i < names.count; i++)
+    kiln_elab_bind(e, names.items[i]->atom, names.items[i]->place, (kiln_value){0})->is_var = true;
+}
+
+// Ends the first region: `going_on` is its condition. Outer variables and the break's names are passed; what
+// the names are bound to may assign outer variables, so it comes first.
 static void cross_break(kiln_elab *e, kiln_control *c, ir_value *going_on, const kiln_node *let) {
   kiln_loop *l = c->loop;
+  ir_value **exports = let ? bound_values(e, let) : NULL;
   c->has_break = true;
   l->condition = going_on;
   l->second = ir_block_create(e->b.arena);
   for (uint32_t i = 0; i < l->outer_count; i++) pass(e, l, l->items[i].binding->value.ir);
-  bool ok = export_names(e, l, let);
+  if (exports) l->exports = let->names;
+  else if (let) l->faulty = let->names;
+  bind_errors(e, l->faulty);
+  for (uint32_t i = 0; i < l->exports.count; i++) pass(e, l, exports[i]);
   leave_first(e, c);
   e->b.block = l->second;
   for (uint32_t i = 0; i < l->outer_count; i++) {
     l->items[i].second = ir_block_arg(e->b.arena, l->second, l->items[i].binding->value.type);
     l->items[i].binding->value = kiln_value_runtime(l->items[i].second);
   }
-  for (uint32_t i = 0; ok && i < l->exports.count; i++) {
+  for (uint32_t i = 0; i < l->exports.count; i++) {
     const kiln_node *name = l->exports.items[i];
-    ir_type type = l->passed[l->outer_count + i]->type;
+    ir_type type = exports[i]->type;
     kiln_elab_bind(e, name->atom, name->place, kiln_value_runtime(ir_block_arg(e->b.arena, l->second, type)));
   }
 }
@@ -294,30 +312,15 @@ void kiln_elab_break(kiln_elab *e, const kiln_node *n) {
   else cross_break(e, c, negated(e, n->a), n->b);
 }
 
-static void bind_heads(kiln_elab *e, kiln_loop *l, const kiln_node *let, const ir_value *const *initial) {
-  for (uint32_t i = 0; let && i < let->names.count && initial; i++) {
+static void bind_heads(kiln_elab *e, kiln_loop *l, const kiln_node *let, ir_value *const *initial) {
+  if (let && !initial) bind_errors(e, let->names);
+  for (uint32_t i = 0; initial && i < let->names.count; i++) {
     const kiln_node *name = let->names.items[i];
     ir_value *arg = ir_block_arg(e->b.arena, l->first, initial[i]->type);
     kiln_binding *b = kiln_elab_bind(e, name->atom, name->place, kiln_value_runtime(arg));
     b->is_var = true;
-    l->items[l->count++] = (carried){.binding = b, .initial = (ir_value *)initial[i], .first = arg};
+    l->items[l->count++] = (carried){.binding = b, .initial = initial[i], .first = arg};
   }
-}
-
-static const ir_value *const *head_values(kiln_elab *e, const kiln_node *let) {
-  if (!let) return NULL;
-  if (let->names.count != let->list.count) {
-    kiln_elab_error(e, let->place, "expected %u values for the names of 'loop', found %u", let->names.count,
-                    let->list.count);
-    return NULL;
-  }
-  const ir_value **values = KILN_NEW_ARRAY(e->arena, const ir_value *, let->list.count);
-  for (uint32_t i = 0; i < let->list.count; i++) {
-    kiln_value v = kiln_elab_eval(e, let->list.items[i]);
-    values[i] = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, let->list.items[i]->place, v);
-    if (!values[i]) return NULL;
-  }
-  return values;
 }
 
 // Outer variables that were never assigned are not carried after all.
@@ -378,7 +381,7 @@ void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
   ir_block *outer = e->b.block;
   kiln_loop l = {.first = ir_block_create(e->b.arena)};
   const kiln_node *let = n->kind == KILN_NODE_LOOP ? n->a : NULL; // of a 'while' it is the condition
-  const ir_value *const *heads = head_values(e, let);
+  ir_value **heads = let ? bound_values(e, let) : NULL;
   kiln_elab_loop_attributes(e, n->names, ir_scalar_type(KILN_I64), &attrs);
   l.items = find_carried(e, n->body, let ? let->names.count : 0, &l.count);
   l.outer_count = l.count;
@@ -407,4 +410,5 @@ void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
     kiln_elab_bind(e, name->atom, name->place,
                    op ? kiln_value_runtime(&op->results[l.outer_count + i]) : (kiln_value){0});
   }
+  bind_errors(e, l.faulty);
 }

@@ -43,8 +43,7 @@ static kiln_values one_error(kiln_elab *e) { return (kiln_values){KILN_NEW(e->ar
 
 static kiln_values if_values(kiln_elab *e, const kiln_node *n, const kiln_values *like);
 
-// Values for the names of a statement; on a mismatch all are errors.
-static kiln_values values_for(kiln_elab *e, const kiln_node *n) {
+kiln_values kiln_elab_values_for(kiln_elab *e, const kiln_node *n) {
   kiln_values values = n->a ? if_values(e, n->a, NULL) : eval_list(e, n->list);
   if (values.count == n->names.count) return values;
   if (!any_error(values))
@@ -62,7 +61,7 @@ static kiln_value variable_value(kiln_elab *e, ir_place place, kiln_value v) {
 }
 
 static void bind_statement(kiln_elab *e, const kiln_node *n, bool is_var) {
-  kiln_values values = values_for(e, n);
+  kiln_values values = kiln_elab_values_for(e, n);
   for (uint32_t i = 0; i < n->names.count; i++) {
     const kiln_node *name = n->names.items[i];
     kiln_value v = is_var ? variable_value(e, name->place, values.items[i]) : values.items[i];
@@ -108,7 +107,7 @@ static bool is_assigned_before(const kiln_node *n, uint32_t i) {
 }
 
 static void assign_statement(kiln_elab *e, const kiln_node *n) {
-  kiln_values values = values_for(e, n);
+  kiln_values values = kiln_elab_values_for(e, n);
   for (uint32_t i = 0; i < n->names.count; i++) {
     const kiln_node *name = n->names.items[i];
     if (is_assigned_before(n, i)) {

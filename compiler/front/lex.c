@@ -108,9 +108,11 @@ static void set_integer(lexer *l, kiln_token *t, bool hex) {
     uint64_t base = hex ? 16 : 10;
     overflow |= __builtin_mul_overflow(v, base, &v) || __builtin_add_overflow(v, (uint64_t)hex_digit(*c), &v);
   }
-  if (overflow || (!hex && v > INT64_MAX))
+  if (overflow || (!hex && v > INT64_MAX)) {
     kiln_diagnose(l->d, KILN_ERROR, l->file, t->place, "integer %.*s does not fit 64 bits",
                   (int)(t->length > 80 ? 80 : t->length), t->start);
+    v = 1; // what suits most places: one error is enough
+  }
   t->integer = (int64_t)v;
   t->is_pattern = hex;
 }

@@ -361,7 +361,9 @@ static void collect(name_set *set, const kiln_node *n) {
   }
   collect(set, n->body);
   if (n->kind == KILN_NODE_IF || n->kind == KILN_NODE_WHEN) collect(set, n->c);
-  if (n->kind == KILN_NODE_LET || n->kind == KILN_NODE_VAR) collect(set, n->a); // an 'if' with values
+  // An 'if' with values, also of what 'loop' and 'break' bind.
+  if (n->kind == KILN_NODE_LET || n->kind == KILN_NODE_VAR || n->kind == KILN_NODE_LOOP) collect(set, n->a);
+  if (n->kind == KILN_NODE_BREAK) collect(set, n->b);
 }
 
 kiln_list kiln_assigned_names(kiln_arena *arena, kiln_module *module, const kiln_node *body) {
