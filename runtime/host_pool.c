@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/float_state.h"
+
 /// A wait is looked at this often, and is for nothing when nobody has gone on for that long.
 enum { LOOK_NS = 20 * 1000 * 1000, QUIET_NS = 1000 * 1000 * 1000 };
 
@@ -234,8 +236,12 @@ static void take_part(kiln_host_pool *p, job *j) {
   p->comings++;
   pthread_mutex_unlock(&p->lock);
   if (!s) s = calloc(1, sizeof *s);
-  if (s && grow_scratch(s, j->scratch_bytes)) run_instances(&mine, s->bytes);
-  else atomic_store(&j->exhausted, true);
+  if (s && grow_scratch(s, j->scratch_bytes)) {
+    // Whatever the launching thread has, or had when it started the others.
+    kiln_float_state was = kiln_float_enter();
+    run_instances(&mine, s->bytes);
+    kiln_float_leave(was);
+  } else atomic_store(&j->exhausted, true);
   pthread_mutex_lock(&p->lock);
   for (at = &p->parts; *at != &mine;) at = &(*at)->next;
   *at = mine.next;

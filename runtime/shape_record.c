@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/float_state.h"
 #include "base/output.h"
 #include "runtime/launch.h"
 
@@ -137,9 +138,11 @@ static bool write_float(kiln_scalar scalar, const uint8_t *at, kiln_buffer *out)
   double number;
   memcpy(&value, &bits, sizeof value);
   memcpy(&number, &wide, sizeof number);
+  kiln_float_all was = kiln_float_enter_all(); // the caller may flush denormals, and round otherwise
   if (scalar == KILN_F16) value = half_to_float(kiln_le16(at));
   if (scalar == KILN_F64) kiln_buffer_format(out, "%.17g", number);
   else kiln_buffer_format(out, "%.9g", (double)value);
+  kiln_float_leave_all(&was);
   return scalar == KILN_F32 || scalar == KILN_F64 || scalar == KILN_F16 || scalar == KILN_BF16;
 }
 

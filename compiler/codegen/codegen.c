@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/float_state.h"
 #include "compiler/codegen/llvm/llvm_gate.h"
 #include "compiler/codegen/llvm/llvm_module.h"
 #include "compiler/codegen/llvm/llvm_target.h"
@@ -307,8 +308,8 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
              : KILN_OK;
 }
 
-kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
-                         kiln_artifact *out, kiln_error *err) {
+static kiln_status generate(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
+                            kiln_artifact *out, kiln_error *err) {
   kiln_error ignored = {0};
   if (!err) err = &ignored;
   memset(out, 0, sizeof *out);
@@ -332,5 +333,13 @@ kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kil
   else kiln_buffer_deinit(&out->code);
   dispose_module(&c);
   kiln_buffer_deinit(&c.producer);
+  return status;
+}
+
+kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
+                         kiln_artifact *out, kiln_error *err) {
+  kiln_float_all was = kiln_float_enter_all(); // constants are folded, here and by LLVM
+  kiln_status status = generate(kernel, target, options, out, err);
+  kiln_float_leave_all(&was);
   return status;
 }

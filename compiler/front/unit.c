@@ -5,13 +5,15 @@
 
 #include <string.h>
 
+#include "base/float_state.h"
+
 static bool has_suffix(const char *file, const char *suffix) {
   size_t length = strlen(file), wanted = strlen(suffix);
   return length >= wanted && !strcmp(file + length - wanted, suffix);
 }
 
-kiln_unit *kiln_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
-                          const kiln_front_options *options, kiln_diagnostics *d) {
+static kiln_unit *open_unit(kiln_arena *arena, const char *file, const char *text, size_t size,
+                            const kiln_front_options *options, kiln_diagnostics *d) {
   static const kiln_front_options none;
   if (!options) options = &none;
   if (size > (64u << 20)) {
@@ -21,6 +23,15 @@ kiln_unit *kiln_unit_open(kiln_arena *arena, const char *file, const char *text,
   }
   if (has_suffix(file, ".ttir")) return kiln_ttir_unit_open(arena, file, text, size, options, d);
   return kiln_native_unit_open(arena, file, text, size, options, d);
+}
+
+// Numbers are read and folded in the environment that programs run in, not in the caller's.
+kiln_unit *kiln_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
+                          const kiln_front_options *options, kiln_diagnostics *d) {
+  kiln_float_all was = kiln_float_enter_all();
+  kiln_unit *unit = open_unit(arena, file, text, size, options, d);
+  kiln_float_leave_all(&was);
+  return unit;
 }
 
 size_t kiln_unit_instance_count(const kiln_unit *unit) { return unit->methods->instance_count(unit); }
@@ -82,8 +93,8 @@ static bool steps_are_positive(const kiln_unit *unit, ir_kernel *kernel, kiln_di
   return !c.failed;
 }
 
-ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config,
-                           uint32_t variant, const kiln_target *target, kiln_diagnostics *d) {
+static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
+                        const kiln_target *target, kiln_diagnostics *d) {
   const kiln_interface *interface = kiln_unit_interface(unit, index);
   if (!interface || config >= interface->config_count || variant >= interface->variant_count) {
     kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "no instance %zu with config %u and variant %u",
@@ -107,6 +118,14 @@ ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uin
   if (ir_verify(kernel, "front", &err) == KILN_OK) return kernel;
   kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "%s: %s", interface->name, err.text);
   return NULL;
+}
+
+ir_kernel *kiln_unit_lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config,
+                           uint32_t variant, const kiln_target *target, kiln_diagnostics *d) {
+  kiln_float_all was = kiln_float_enter_all();
+  ir_kernel *kernel = lower(unit, arena, index, config, variant, target, d);
+  kiln_float_leave_all(&was);
+  return kernel;
 }
 
 const char *kiln_unit_origin(const kiln_unit *unit, uint32_t line, char out[KILN_PLACE_TEXT]) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/float_state.h"
 #include "compiler/ir/scalar.h"
 
 uint64_t *machine_place(machine *m, const ir_value *v) {
@@ -193,8 +194,8 @@ static void read_arguments(machine *m, const uint8_t *args) {
   }
 }
 
-kiln_status kiln_interpret(ir_kernel *kernel, const void *args, const uint32_t grid[3],
-                           const kiln_interpret_options *options, kiln_error *err) {
+static kiln_status interpret(ir_kernel *kernel, const void *args, const uint32_t grid[3],
+                             const kiln_interpret_options *options, kiln_error *err) {
   static const kiln_interpret_options defaults;
   machine m = {
       .kernel = kernel, .arena = kiln_arena_create(), .options = options ? options : &defaults, .err = err};
@@ -208,5 +209,13 @@ kiln_status kiln_interpret(ir_kernel *kernel, const void *args, const uint32_t g
       for (m.program[0] = 0; status == KILN_OK && m.program[0] < grid[0]; m.program[0]++)
         status = machine_run(&m, kernel->body);
   kiln_arena_destroy(m.arena);
+  return status;
+}
+
+kiln_status kiln_interpret(ir_kernel *kernel, const void *args, const uint32_t grid[3],
+                           const kiln_interpret_options *options, kiln_error *err) {
+  kiln_float_all was = kiln_float_enter_all();
+  kiln_status status = interpret(kernel, args, grid, options, err);
+  kiln_float_leave_all(&was);
   return status;
 }

@@ -2,6 +2,7 @@
 // The list of passes between the canonical form and a back end.
 #include "compiler/middle/pipeline.h"
 
+#include "base/float_state.h"
 #include "compiler/middle/passes.h"
 
 static void name_operation(ir_op *op, void *context) {
@@ -94,7 +95,11 @@ const size_t kiln_middle_pass_count = sizeof kiln_middle_passes / sizeof *kiln_m
 kiln_status kiln_middle_promoting(ir_kernel *kernel, const kiln_target *target, kiln_promotion promote,
                                   const ir_pass_options *options, kiln_error *err) {
   const knowledge context = {target, promote};
-  return ir_run_passes(kiln_middle_passes, kiln_middle_pass_count, kernel, &context, options, err);
+  kiln_float_all was = kiln_float_enter_all(); // constants are folded
+  kiln_status status =
+      ir_run_passes(kiln_middle_passes, kiln_middle_pass_count, kernel, &context, options, err);
+  kiln_float_leave_all(&was);
+  return status;
 }
 
 kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,

@@ -2,7 +2,6 @@
 // Numbers of Python as the bytes of a type of the kernel language.
 #include "python/extension/extension.h"
 
-#include <math.h>
 #include <string.h>
 
 // NumPy's truth values are no integers, but say what they are.
@@ -57,12 +56,30 @@ static bool number_of(PyObject *value, double *out) {
   return false;
 }
 
-// To the nearest, ties to even; what is not a number stays so.
-static uint16_t bf16_of(float number) {
-  uint32_t bits;
-  memcpy(&bits, &number, sizeof bits);
-  if (number != number) return (uint16_t)(bits >> 16 | 0x40);
-  return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+/// Bits of an f64 as those of a type with fewer, in one rounding to the nearest, ties to even; what is not a
+/// number stays so. By integers: the calling thread may round otherwise and flush denormals. False: a number
+/// became an infinity.
+static bool narrow(uint64_t wide, unsigned exponent_bits, unsigned fraction_bits, uint32_t *out) {
+  const int32_t bias = (1 << (exponent_bits - 1)) - 1;
+  const uint32_t infinity = ((1U << exponent_bits) - 1) << fraction_bits,
+                 sign = (uint32_t)(wide >> 63) << (exponent_bits + fraction_bits);
+  uint64_t fraction = wide & 0xfffffffffffff;
+  int32_t exponent = (int32_t)(wide >> 52 & 0x7ff);
+  if (exponent == 0x7ff) {
+    uint32_t quiet = fraction ? (uint32_t)(fraction >> (52 - fraction_bits)) | 1U << (fraction_bits - 1) : 0;
+    return *out = sign | infinity | quiet, true;
+  }
+  if (exponent) fraction |= UINT64_C(1) << 52; // denormals of f64 are zeros of all the others
+  exponent += bias - 1023;
+  unsigned dropped = 52 - fraction_bits + (exponent < 1 ? (unsigned)(1 - exponent) : 0);
+  uint64_t kept = dropped > 54 ? 0 : fraction >> dropped;
+  if (dropped <= 54) {
+    uint64_t rest = fraction & ((UINT64_C(1) << dropped) - 1), half = UINT64_C(1) << (dropped - 1);
+    kept += rest > half || (rest == half && kept & 1); // a carry goes into the exponent, as it should
+  }
+  uint64_t bits = kept + ((uint64_t)(exponent > 1 ? exponent - 1 : 0) << fraction_bits);
+  *out = sign | (bits < infinity ? (uint32_t)bits : infinity);
+  return bits < infinity;
 }
 
 bool kiln_scalar_pack(const kiln_element *element, PyObject *value, uint8_t *out) {
@@ -72,22 +89,19 @@ bool kiln_scalar_pack(const kiln_element *element, PyObject *value, uint8_t *out
   if (kind == '4' || kind == '5') return pack_integer("i8", 8, 1, value, out); // the bits
   double number;
   if (!number_of(value, &number)) return false;
-  float single = (float)number;
-  _Float16 half = (_Float16)number;
-  uint16_t brain = bf16_of(single);
-  const void *bytes = kind == 'F'          ? &brain
-                      : element->size == 2 ? (void *)&half
-                      : element->size == 4 ? (void *)&single
-                                           : &number;
-  double rounded = kind == 'F' || element->size == 4 ? (double)single
-                   : element->size == 2              ? (double)half
-                                                     : number;
-  if (isinf(rounded) && !isinf(number)) {
+  uint64_t wide;
+  uint32_t bits, single;
+  memcpy(&wide, &number, sizeof wide);
+  if (element->size == 8) return memcpy(out, &wide, sizeof wide), true;
+  bool is_brain = kind == 'F', is_half = !is_brain && element->size == 2;
+  bool fits = narrow(wide, is_half ? 5 : 8, is_brain ? 7 : is_half ? 10 : 23, &bits);
+  // The largest numbers of f32 are an infinity of bf16, as they are everywhere else.
+  if (!fits && !(is_brain && narrow(wide, 8, 23, &single))) {
     PyObject *text = PyFloat_FromDouble(number);
     if (text) PyErr_Format(PyExc_OverflowError, "%R is not a value of type %s", text, element->name);
     Py_XDECREF(text);
     return false;
   }
-  memcpy(out, bytes, element->size);
+  memcpy(out, &bits, element->size); // little-endian
   return true;
 }

@@ -2,11 +2,15 @@
 """The Python package against NumPy: kernels built here by `kiln build`, launched on the host."""
 import array
 import ctypes
+import fractions
 import gc
 import inspect
+import math
 import os
 import pickle
+import platform
 import pydoc
+import random
 import re
 import struct
 import subprocess
@@ -347,6 +351,25 @@ class Numpy(Cases):
             self.device.kernel("scalars")(0, 0, 0, value, 0, 0, y)
             self.assertEqual(y[3], struct.unpack("<e", struct.pack("<e", value))[0], value)
         self.assertRaisesRegex(OverflowError, "'h'.*65520.0 is not a value of type f16", self.device.kernel("scalars"), 0, 0, 0, 65520.0, 0, 0, y)
+
+    # bf16 was rounded to f32 first; with another rounding of the calling thread all were rounded that way.
+    def test_floats_are_rounded_once_in_any_environment(self):
+        seed, y = 20261128, np.zeros(6)
+        draw, libm, scalars = random.Random(seed), ctypes.CDLL("libm.so.6"), self.device.kernel("scalars")
+        print("floats as arguments: seed %d" % seed)
+        for step in range(3000):
+            name, bits, least, most = draw.choice((("h", 10, -24, 4), ("g", 7, -133, 119)))  # fraction; exponents of the last place
+            last = fractions.Fraction(2) ** draw.randint(least, most)
+            value = float((draw.randrange(-2 ** bits, 2 ** bits) + fractions.Fraction(draw.choice((0, 1, -1)), 2 ** draw.choice((18, 30, 40))) +
+                           fractions.Fraction(1, 2)) * last)
+            place = fractions.Fraction(2) ** max(math.frexp(value)[1] - 1 - bits, least)
+            want = float(round(fractions.Fraction(value) / place) * place)  # halves to even
+            libm.fesetround((0, 0x400, 0x800, 0xC00)[step % 4] if platform.machine() == "x86_64" else 0)
+            try:
+                scalars(0, 0, 0, value if name == "h" else 0, value if name == "g" else 0, value, y)
+            finally:
+                libm.fesetround(0)
+            self.assertEqual((y[3] if name == "h" else y[4], y[5]), (want, value), (name, value))
 
     def test_views_have_shape_and_strides(self):
         base = np.arange(40 * 50, dtype=np.float32).reshape(40, 50)
