@@ -146,7 +146,7 @@ LLVM_PARTS = nvptx amdgpu x86 aarch64 passes irreader linker bitreader bitwriter
 LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LLVM_CONFIG) --link-static --libs $(LLVM_PARTS)) -l:libstdc++.a $(ZSTD) -l:libz.a -l:libtinfo.a -lm -lpthread -ldl
 
 PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
-CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check
+CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check $(B)/bin/conversion-check
 # Applications write <kiln/kiln.h>, here as after installation: -I$(INCLUDE) -I. stands for the installed folder.
 INCLUDE := $(B)/include
 # The package as it is installed: `PYTHONPATH=$(B)/python` stands for that. One build serves every CPython from 3.11 on, but for the free-threaded ones, which have no
@@ -186,6 +186,12 @@ $(B)/bin/kernel-check: $(call objects,$(call sources,tests/kernels)) $(A_RUNTIME
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -pie $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
+
+# Runs conversions between all types against exact arithmetic on any device; carried too.
+$(B)/bin/conversion-check: $(call objects,$(call sources,tests/conversions)) $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
 
 # Runs random kernels against the interpreter on any device; carried too, with kiln-codegen beside it.
 $(B)/bin/generated-check: $(call objects,$(call sources,tests/generated tools/common)) $(call objects,$(call sources,tests/kernelgen)) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)

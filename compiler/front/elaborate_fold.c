@@ -135,21 +135,17 @@ bool kiln_fold_compare(kiln_elab *e, ir_place place, ir_predicate p, bool is_uns
   return true;
 }
 
-kiln_value kiln_fold_cast(kiln_value v, ir_type element, bool is_unsigned) {
-  uint32_t flags = is_unsigned ? IR_UNSIGNED : 0;
+kiln_value kiln_fold_cast(kiln_value v, ir_type element, uint32_t flags, ir_round round) {
   kiln_scalar from = v.kind == KILN_VALUE_CONST ? (kiln_scalar)v.type.scalar
                      : v.kind == KILN_VALUE_INT ? KILN_I64
                                                 : KILN_F64;
   uint64_t bits = v.kind == KILN_VALUE_INT    ? (uint64_t)v.integer
                   : v.kind == KILN_VALUE_REAL ? ir_float_to_bits(KILN_F64, v.real, false)
                                               : v.bits;
-  // A literal has no width yet: it goes to a float type in one rounding.
+  // A literal has no width, and its sign.
   if (v.kind == KILN_VALUE_INT && (ir_type_class(element) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)))
-    return kiln_value_const(element,
-                            kiln_scalar_cast(KILN_F64, (kiln_scalar)element.scalar, 0, IR_ROUND_NEAREST,
-                                             ir_float_to_bits(KILN_F64, (double)v.integer, false)));
-  return kiln_value_const(element,
-                          kiln_scalar_cast(from, (kiln_scalar)element.scalar, flags, IR_ROUND_NEAREST, bits));
+    flags &= ~IR_UNSIGNED;
+  return kiln_value_const(element, kiln_scalar_cast(from, (kiln_scalar)element.scalar, flags, round, bits));
 }
 
 // Literals are computed as i64 and f64 and stay literals.

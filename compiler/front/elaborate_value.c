@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compiler/front/elaborate.h"
+#include "compiler/ir/scalar.h"
 
 bool kiln_value_is_known(kiln_value v) {
   return v.kind == KILN_VALUE_INT || v.kind == KILN_VALUE_REAL || v.kind == KILN_VALUE_CONST;
@@ -69,7 +70,9 @@ static kiln_value int_as(kiln_elab *e, ir_place place, kiln_value v, ir_type ele
 static kiln_value float_as(kiln_elab *e, ir_place place, kiln_value v, ir_type element) {
   kiln_scalar scalar = (kiln_scalar)element.scalar;
   double real = v.kind == KILN_VALUE_INT ? (double)v.integer : v.real;
-  uint64_t bits = ir_float_to_bits(scalar, real, false);
+  uint64_t bits = v.kind == KILN_VALUE_INT ? kiln_scalar_cast(KILN_I64, scalar, IR_SATURATE_OFF,
+                                                              IR_ROUND_NEAREST, (uint64_t)v.integer)
+                                           : ir_float_to_bits(scalar, real, false);
   uint64_t top = ir_float_to_bits(scalar, INFINITY, true);
   double got = ir_bits_to_float(scalar, bits), largest = ir_bits_to_float(scalar, top);
   if (isinf(largest)) largest = ir_bits_to_float(scalar, top - 1);

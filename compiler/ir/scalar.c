@@ -200,11 +200,13 @@ static uint64_t compare(const ir_op *op, const uint64_t *bits) {
 
 // ------------------------------------------------------------------------------------------- casts
 
-/// `value` rounded to the float type; toward zero: nearest, then one step back when that went past.
+/// `value` rounded to the float type; toward zero: nearest, then one step back when that went past, to
+/// infinity or to e4m3's NaN in place of a number too.
 static uint64_t round_to(kiln_scalar to, double value, uint32_t flags, ir_round round) {
   bool saturate = (kiln_scalars[to].type_class & KILN_CLASS_FP8) && !(flags & IR_SATURATE_OFF);
   uint64_t bits = ir_float_to_bits(to, isnan(value) ? (double)NAN : value, saturate);
-  if (round == IR_ROUND_ZERO && isfinite(value) && fabs(ir_bits_to_float(to, bits)) > fabs(value)) bits--;
+  bool past = !(fabs(ir_bits_to_float(to, bits)) <= fabs(value));
+  if (round == IR_ROUND_ZERO && isfinite(value) && past) bits--;
   return bits;
 }
 
@@ -216,16 +218,23 @@ static uint64_t float_to_int(double value, unsigned width, bool is_unsigned) {
   return kiln_scalar_mask(is_unsigned ? (uint64_t)value : (uint64_t)(int64_t)value, width);
 }
 
-/// Integers become f64 or f32 in one rounding; narrower floats are reached through f32.
-static uint64_t int_to_float(kiln_scalar to, bool negative, uint64_t magnitude, ir_round round) {
+/// Cut to 53 bits, the last one set when something was cut: a second rounding to fewer bits comes out as one.
+static double double_to_odd(uint64_t magnitude) {
+  const uint64_t low = 0x7ff;
+  if (magnitude >> 53 && magnitude & low) magnitude = (magnitude & ~low) | (low + 1);
+  return (double)magnitude;
+}
+
+/// In one rounding to each type.
+static uint64_t int_to_float(kiln_scalar to, bool negative, uint64_t magnitude, uint32_t flags,
+                             ir_round round) {
   if (to == KILN_F64) {
     double d = (double)magnitude;
     if (round == IR_ROUND_ZERO && (d >= 0x1p64 || (uint64_t)d > magnitude)) d = nextafter(d, 0);
     return bits_of(to, negative ? -d : d);
   }
-  float f = (float)magnitude;
-  if (round == IR_ROUND_ZERO && (f >= 0x1p64f || (uint64_t)f > magnitude)) f = nextafterf(f, 0);
-  return to == KILN_F32 ? bits_of_float(to, negative ? -f : f) : round_to(to, negative ? -f : f, 0, round);
+  double d = double_to_odd(magnitude);
+  return round_to(to, negative ? -d : d, flags, round);
 }
 
 uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_round round, uint64_t bits) {
@@ -245,8 +254,7 @@ uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_r
   if (target->type_class == KILN_CLASS_INT) return kiln_scalar_mask((uint64_t)wide, target->bits);
   bool negative = !is_unsigned && wide < 0;
   uint64_t magnitude = negative ? 0 - (uint64_t)wide : (uint64_t)wide;
-  if (!(target->type_class & KILN_CLASS_FP8)) return int_to_float(to, negative, magnitude, round);
-  return round_to(to, float_of(KILN_F32, int_to_float(KILN_F32, negative, magnitude, round)), flags, round);
+  return int_to_float(to, negative, magnitude, flags, round);
 }
 
 // --------------------------------------------------------------------------------------- the whole

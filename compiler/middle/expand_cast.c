@@ -113,11 +113,9 @@ static ir_value *narrow_to_odd(expanding *x, ir_value *wide) {
   return x_bits(x, x_select(x, inexact, x_opi(x, IR_OR, bits, 1), bits), KILN_F32);
 }
 
-/// An integer as f64, cut: high and low half are exact, and the error of their sum says on which side it
-/// fell.
-static ir_value *integer_to_zero(expanding *x, ir_value *v, uint32_t flags) {
-  bool narrow = ir_type_bits(v->type) <= 32;
-  if (narrow) return ir_cast(&x->b, v, KILN_F64, flags, IR_ROUND_NEAREST);
+/// An integer of 64 bits as f64, cut: high and low half are exact, and the error of their sum, which is
+/// `out_rest`, says on which side it fell.
+static ir_value *cut_integer(expanding *x, ir_value *v, uint32_t flags, ir_value **out_rest) {
   ir_value *high = ir_cast(&x->b, ir_binary(&x->b, IR_SHR, flags & IR_UNSIGNED, v, x_int(x, v, 32)), KILN_F64,
                            flags, IR_ROUND_NEAREST);
   ir_value *low = x_zext(x, x_opi(x, IR_AND, v, 0xffffffff), KILN_F64);
@@ -125,15 +123,44 @@ static ir_value *integer_to_zero(expanding *x, ir_value *v, uint32_t flags) {
   ir_value *sum = x_op(x, IR_ADD, high, low), *rest = x_op(x, IR_SUB, low, x_op(x, IR_SUB, sum, high));
   ir_value *zero = x_real(x, sum, 0);
   ir_value *past = x_cmp(x, IR_LT, x_op(x, IR_MUL, rest, sum), zero);
+  *out_rest = rest;
   return step_back(x, sum, past);
 }
 
-static ir_value *to_f32(expanding *x, ir_value *v, uint32_t flags, bool to_zero) {
+static ir_value *integer_to_zero(expanding *x, ir_value *v, uint32_t flags) {
+  ir_value *rest;
+  if (ir_type_bits(v->type) <= 32) return ir_cast(&x->b, v, KILN_F64, flags, IR_ROUND_NEAREST);
+  return cut_integer(x, v, flags, &rest);
+}
+
+static ir_value *integer_to_odd(expanding *x, ir_value *v, uint32_t flags) {
+  ir_value *rest, *cut = cut_integer(x, v, flags, &rest), *bits = x_bits(x, cut, KILN_I64);
+  ir_value *inexact = x_cmp(x, IR_NE, rest, x_real(x, rest, 0));
+  return x_bits(x, x_select(x, inexact, x_opi(x, IR_OR, bits, 1), bits), KILN_F64);
+}
+
+/// An integer of 32 bits as f32 to odd: of numbers from 2^24 on the last 8 bits become one, so that 24 are
+/// left.
+static ir_value *word_to_odd(expanding *x, ir_value *v, uint32_t flags) {
+  ir_value *low = x_opi(x, IR_AND, v, 0xff);
+  ir_value *some = x_opi(x, IR_AND, x_opi(x, IR_ADD, low, 0xff), 0x100);
+  ir_value *merged = x_op(x, IR_OR, x_op(x, IR_XOR, v, low), some);
+  bool is_unsigned = flags & IR_UNSIGNED;
+  ir_value *size = is_unsigned ? v : x_opi(x, IR_ADD, v, 1u << 24);
+  ir_value *is_exact =
+      ir_compare(&x->b, IR_LT, IR_UNSIGNED, size, x_int(x, v, is_unsigned ? 1u << 24 : 1u << 25));
+  return ir_cast(&x->b, x_select(x, is_exact, v, merged), KILN_F32, flags, IR_ROUND_NEAREST);
+}
+
+/// bf16 is the one narrow type that an integer can both fit and have more bits than f32.
+static ir_value *to_f32(expanding *x, ir_value *v, kiln_scalar to, uint32_t flags, bool to_zero) {
   kiln_scalar from = v->type.scalar;
   unsigned class = kiln_scalars[from].type_class;
   if (from == KILN_F32) return v;
   if (from == KILN_F64) return to_zero ? narrow_to_zero(x, v) : narrow_to_odd(x, v);
   if (to_zero && class == KILN_CLASS_INT) return narrow_to_zero(x, integer_to_zero(x, v, flags));
+  if (to == KILN_BF16 && from == KILN_I32) return word_to_odd(x, v, flags);
+  if (to == KILN_BF16 && from == KILN_I64) return narrow_to_odd(x, integer_to_odd(x, v, flags));
   return ir_cast(&x->b, v, KILN_F32, flags, IR_ROUND_NEAREST);
 }
 
@@ -157,10 +184,10 @@ ir_value *expand_cast(expanding *x, const ir_op *op) {
     return x_cmp(x, IR_NE, v, x_real(x, v, 0));
   }
   if (to == KILN_F64 && is_integer) return integer_to_zero(x, v, flags);
-  if (to == KILN_F32 && (from == KILN_F64 || is_integer)) return to_f32(x, v, flags, to_zero);
+  if (to == KILN_F32 && (from == KILN_F64 || is_integer)) return to_f32(x, v, to, flags, to_zero);
   if (from == KILN_F32 && kiln_scalars[to].bits <= 16) return encode(x, v, to, flags, to_zero);
   bool narrow = kiln_scalars[from].bits <= 16 && !is_integer;
   bool needs_decode = narrow && to == KILN_F32;
   if (needs_decode) return decode(x, v);
-  return from_f32(x, to_f32(x, v, flags, to_zero), to, flags, op->attrs.round);
+  return from_f32(x, to_f32(x, v, to, flags, to_zero), to, flags, op->attrs.round);
 }
