@@ -199,17 +199,44 @@ static const ir_value *behind_shape(const ir_value *v) {
   return v;
 }
 
-/// The loop goes from 0 or more in steps of one to (length + step - 1) / step, where that does not pass the
-/// largest integer: iteration n begins at n * step, and the one behind the last at `length` or beyond.
+/// v is operand + constant.
+static bool is_sum(const ir_value *v, const ir_value *operand, int64_t constant) {
+  int64_t more;
+  return v->def && v->def->code == IR_ADD && v->def->operands[0] == operand &&
+         ir_constant_int(v->def->operands[1], &more) && more == constant;
+}
+
+/// A choice by length > 0.
+static bool is_chosen(const ir_op *choice, const ir_value *length) {
+  int64_t zero;
+  const ir_op *test = choice->code == IR_SELECT ? choice->operands[0]->def : NULL;
+  return test && test->code == IR_CMP && test->attrs.kind == IR_GT && !(test->attrs.flags & IR_UNSIGNED) &&
+         test->operands[0] == length && ir_constant_int(test->operands[1], &zero) && !zero;
+}
+
+/// v is length / step rounded up: (length + step - 1) / step, where that does not pass the largest integer,
+/// or as cdiv has it: (length > 0 ? length - 1 : length) / step, and one more where length > 0.
+static bool is_rounded_up(const ir_value *v, const ir_value *length, int64_t step) {
+  int64_t by;
+  const ir_op *op = v->def, *quotient = op;
+  if (!op) return false;
+  const bool is_choice = is_chosen(op, length);
+  if (is_choice) quotient = op->operands[2]->def;
+  if (!quotient || quotient->code != IR_DIV || quotient->attrs.flags & IR_UNSIGNED) return false;
+  if (!ir_constant_int(quotient->operands[1], &by) || by != step || by <= 0) return false;
+  const ir_value *divided = quotient->operands[0];
+  if (!is_choice) return is_sum(divided, length, step - 1);
+  return is_sum(op->operands[1], op->operands[2], 1) && divided->def && is_chosen(divided->def, length) &&
+         is_sum(divided->def->operands[1], length, -1) && divided->def->operands[2] == length;
+}
+
+/// The loop goes from 0 or more in steps of one to length / step, rounded up: iteration n begins at n * step,
+/// and the one behind the last at `length` or beyond.
 static bool covers(const kiln_ahead *a, const ir_value *length, int64_t step) {
-  const ir_op *quotient = ir_for_upper(a->loop)->def;
-  int64_t lower, one, by, more;
+  int64_t lower, one;
   if (!ir_constant_int(ir_for_lower(a->loop), &lower) || lower < 0) return false;
   if (!ir_constant_int(ir_for_step(a->loop), &one) || one != 1) return false;
-  if (!quotient || quotient->code != IR_DIV || quotient->attrs.flags & IR_UNSIGNED) return false;
-  const ir_op *sum = quotient->operands[0]->def;
-  return sum && sum->code == IR_ADD && ir_constant_int(quotient->operands[1], &by) && by == step && by > 0 &&
-         sum->operands[0] == length && ir_constant_int(sum->operands[1], &more) && more == step - 1;
+  return is_rounded_up(ir_for_upper(a->loop), length, step);
 }
 
 /// The mask holds nowhere in the iteration behind the last: one of its conditions is that a number from 0 on

@@ -43,6 +43,13 @@ static slope slope_of_scaled(const ir_op *op, unsigned depth) {
   return left.by ? left : UNKNOWN;
 }
 
+/// What a constant is added to or subtracted from, or the value itself.
+static const ir_value *without_constant(const ir_value *v) {
+  int64_t constant;
+  const bool is_sum = v->def && (v->def->code == IR_ADD || v->def->code == IR_SUB);
+  return is_sum && ir_constant_int(v->def->operands[1], &constant) ? v->def->operands[0] : v;
+}
+
 static slope slope_of(const ir_value *v, unsigned depth) {
   const ir_op *op = v->def;
   if (!op) return (slope){0}; // a parameter: what loops carry does not reach their bounds here
@@ -58,6 +65,9 @@ static slope slope_of(const ir_value *v, unsigned depth) {
   case IR_DIV:
   case IR_SHL:
   case IR_SHR: return slope_of_scaled(op, depth - 1);
+  case IR_SELECT: // of a number and the next, as in cdiv
+    if (without_constant(op->operands[1]) != without_constant(op->operands[2])) break;
+    return slope_of(without_constant(op->operands[1]), depth - 1);
   default: break;
   }
   for (uint32_t i = 0; i < op->operand_count; i++) {
