@@ -213,6 +213,32 @@ static tree *unary(builder *b, const kiln_node *n) {
   return node(b, KILN_EXPR_SUB, leaf(b, KILN_EXPR_CONST, 0, 0, false), v, n->place);
 }
 
+// Integers are exact here: a type that holds the number changes nothing, and no other is one.
+static tree *converted(builder *b, const kiln_node *n) {
+  char text[IR_TYPE_TEXT];
+  ir_type type;
+  int64_t lo, hi;
+  tree *x = build(b, n->a);
+  if (!kiln_elab_type(b->e, n->b, &type) || !x) return NULL;
+  unsigned class = type.rank || type.is_view ? 0 : ir_type_class(type), width = ir_type_bits(type);
+  if (class == KILN_CLASS_BOOL && !x->is_bool)
+    return node(b, KILN_EXPR_NE, x, leaf(b, KILN_EXPR_CONST, 0, 0, false), n->place);
+  if (class == KILN_CLASS_BOOL || (class == KILN_CLASS_INT && width == 64)) return x;
+  if (class != KILN_CLASS_INT) {
+    kiln_elab_error(b->e, n->place,
+                    "%s: expected an integer type in an expression that runs at launch, found %s", b->what,
+                    ir_type_text(type, text));
+    return NULL;
+  }
+  bool known = kiln_launch_range(x, b->params, &lo, &hi);
+  if (known && lo >= -(INT64_C(1) << (width - 1)) && hi < INT64_C(1) << (width - 1)) return x;
+  kiln_elab_error(b->e, n->place,
+                  "%s: %s may not hold this; integers of an expression that runs at launch have 64 bits and "
+                  "need no 'as'",
+                  b->what, ir_type_text(type, text));
+  return NULL;
+}
+
 static tree *build(builder *b, const kiln_node *n) {
   enum { DEEPEST = 400 };
   tree *x = NULL;
@@ -226,7 +252,7 @@ static tree *build(builder *b, const kiln_node *n) {
   case KILN_NODE_BINARY: x = binary(b, n); break;
   case KILN_NODE_UNARY: x = unary(b, n); break;
   case KILN_NODE_CALL: x = call(b, n); break;
-  case KILN_NODE_AS: x = build(b, n->a); break;
+  case KILN_NODE_AS: x = converted(b, n); break;
   default: x = from_value(b, n, kiln_elab_eval(b->e, n)); break;
   }
   b->depth--;

@@ -436,6 +436,25 @@ TEST(heads, nonsense_in_heads_is_refused) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(cases[i][0], cases[i][1]);
 }
 
+// `as` was passed over in what runs at launch, where integers are exact: another value than the kernel's.
+TEST(heads, casts_at_launch_keep_the_value) {
+  static const char *const cases[][2] = {
+      {"kernel k(n: i64) @grid(n `as i32) {}",
+       "@grid: i32 may not hold this; integers of an expression that"},
+      {"kernel k(n: i32) @grid((n + n) `as i32) {}", "@grid: i32 may not hold this"},
+      {"kernel k(n: i32) @grid(n `as i8) {}", "@grid: i8 may not hold this"},
+      {"fn f(n) { return n `as i16 }\nkernel k(n: i32) @grid(f(n)) {}", "@grid: i16 may not hold this"},
+      {"kernel k(n: i32) @grid(n `as f32) {}",
+       "@grid: expected an integer type in an expression that runs at launch"},
+      {"kernel k(n: i32) @grid(1) @require(n `as i8 < 5) {}", "@require: i8 may not hold this"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(cases[i][0], cases[i][1]);
+  static const char right[] =
+      "kiln 1\nkernel k(n: i32, s: i8, m: i64 @range(0, 1000)) @grid(n as i64 * 5, s as i16, m as i32)\n"
+      "  @require((n < 5) as i32 + 1 > 1) @variant(n as i1) {}\n";
+  check_text("k.kiln", right, sizeof right - 1);
+}
+
 // What an option asks for has no place in the source.
 TEST(heads, instances_of_options_have_no_place) {
   static const char text[] = "kiln 1\nkernel kern[Q = 1](n: i32) {}\n";
