@@ -519,13 +519,20 @@ static PyObject *variants_launched(PyObject *Py_UNUSED(type), PyObject *Py_UNUSE
   return PyLong_FromUnsignedLongLong(launched);
 }
 
+static PyObject *variants_count(PyObject *self, PyObject *Py_UNUSED(none)) {
+  ((variants *)self)->launches++;
+  return Py_NewRef(Py_None);
+}
+
 static PyMethodDef methods[] = {
+    {"count", variants_count, METH_NOARGS, "count()\n--\n\nCounts a launch that went through Python."},
     {"launched", variants_launched, METH_NOARGS | METH_STATIC,
-     "launched()\n--\n\nHow many launches of the process did not go through Python."},
+     "launched()\n--\n\nHow many launches of the process did not go through Python; a fork goes on "
+     "counting."},
     {0},
 };
 static PyMemberDef members[] = {
-    {"launches", T_ULONGLONG, offsetof(variants, launches), 0, "How many launches there were."},
+    {"launches", T_ULONGLONG, offsetof(variants, launches), READONLY, "How many launches there were."},
     KILN_CALL_OF(variants),
     {"__weaklistoffset__", T_PYSSIZET, offsetof(variants, weak), READONLY, NULL},
     {0},

@@ -1,37 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the interpreter runs at its start where KILN_TRITON is set (kiln-triton.pth): once the program has imported Triton, Kiln is behind it. With
-KILN_TRITON=report the process says at its end on standard error how many launches ran whose code."""
+KILN_TRITON=report each process says at its end on standard error how many launches ran whose code, and why where Kiln is not behind Triton."""
 import atexit
-import importlib.abc
-import importlib.util
 import os
 import sys
 
+from . import _following
+
+
+def _say(text):
+    try:
+        if sys.stderr is not None:
+            print("kiln: " + text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):  # closed
+        pass
+
+
+def _follow_triton(_=None):
+    """Has kiln.triton imported, whose last act is `attach`. In the middle of its own import it does that by itself."""
+    try:
+        import kiln.triton  # noqa: F401
+    except Exception as error:
+        _say("not attached to Triton: %s" % error)
+
+
+def attach(enable):
+    """What kiln.triton calls at the end of its import."""
+    if _state.is_wanted:
+        enable()
+
+
+class _State:
+    is_wanted = False  # Kiln is to be behind Triton
+    reported_by = None  # the process that has said its report
+    is_child = any(word.startswith("from multiprocessing.") for word in sys.orig_argv)  # it reports where it launched something
+
+
+_state = _State()
+
+
+def _why_detached():
+    """Why Kiln is not behind Triton; None: it is."""
+    if "triton" not in sys.modules:
+        return "Triton was not imported"
+    was_there = "kiln.triton" in sys.modules
+    try:
+        from kiln.triton import _attaching
+    except Exception as error:
+        return str(error)
+    return _attaching.why_detached() if was_there else "its import was not seen; another finder of sys.meta_path found it"
+
 
 def _report():
-    launching = sys.modules.get("kiln.triton._launching")
-    if launching is not None:
-        print("kiln: %d launches of %d kernels ran Kiln's code, %d Triton's" %
-              (launching.counts["kiln"], len(launching.variants), launching.counts["triton"]), file=sys.stderr)
+    if _state.reported_by == os.getpid():
+        return
+    why, launching = _why_detached(), sys.modules.get("kiln.triton._launching")
+    counts = launching.launches() if launching is not None else {}
+    is_any = any(counts.values())
+    if _state.is_child and not is_any:
+        return
+    _state.reported_by = os.getpid()
+    if why is None or is_any:
+        kernels = sum(1 for one in list(launching.variants.values()) if one.launches)
+        _say("%d launches of %d kernels ran Kiln's code, %d Triton's" % (counts["kiln"], kernels, counts["triton"]))
+    if why is not None:
+        _say("not attached to Triton: %s" % why)
 
 
-class _Waiting(importlib.abc.MetaPathFinder):
-    """Finds Triton as it would be found, and has Kiln follow it."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "triton":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("triton")
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def exec_module(module):
-            execute(module)
-            import kiln.triton.auto  # noqa: F401
-        spec.loader.exec_module = exec_module
-        return spec
+def _in_child():
+    """After a fork. multiprocessing ends its children without what `atexit` has, but asks its own list."""
+    _state.is_child, _state.reported_by = True, None
+    theirs = sys.modules.get("multiprocessing.util")
+    if theirs is not None:
+        theirs.register_after_fork(_state, lambda _: theirs.Finalize(None, _report, exitpriority=0))
 
 
 def start():
@@ -40,7 +81,9 @@ def start():
         return
     if wish == "report":
         atexit.register(_report)
-    sys.meta_path.insert(0, _Waiting())
+        os.register_at_fork(after_in_child=_in_child)
+    _state.is_wanted = True
+    _following.when_executed("triton", _follow_triton)
 
 
 start()

@@ -128,8 +128,8 @@ class Examples(Cases):
     def test_the_example_runs(self):
         bundle = os.path.join(self.folder.name, "example.kbundle")
         done = subprocess.run([sys.executable, os.path.join(support.ROOT, "examples", "python", "triton", "add.py"), bundle], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")), timeout=600)
-        self.assertEqual((done.returncode, done.stdout.decode()), (0, "3000 sums on cpu, 3000 from %s, 0 wrong\n" % bundle))
+                              stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=os.path.join(support.BUILD, "python")), timeout=600)
+        self.assertEqual((done.returncode, done.stdout.decode()), (0, "3000 sums on cpu, 3000 from %s, 0 wrong\n" % bundle), done.stderr.decode())
 
 
 class AtTheFirstCall(Cases):

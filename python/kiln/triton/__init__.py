@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels of Triton, compiled by Kiln. Triton reads the Python (3.6, no GPU needed); from its IR on everything is Kiln's.
+"""Kernels of Triton, compiled by Kiln. Triton reads the Python (3.6 to 3.9, no GPU needed); from its IR on everything is Kiln's.
 
     kiln.triton.export(fn, {"x": "*fp32", "n": "i32"}, {"BLOCK": 128}, targets=["sm_90a", "host"], output="app.kbundle")
 
@@ -13,15 +13,19 @@
 `import kiln.triton.auto`, or KILN_TRITON=1 in the environment, puts Kiln behind every @triton.jit function of an unmodified program.
 """
 import copy
+import sys
 
+from . import _versions  # first: it refuses versions that are not supported
 import triton
 from triton.language import str_to_ty
 from triton.runtime import Autotuner, Heuristics, JITFunction
 
 from . import _launching, _reading, _tuning
-from .._core import Library, Variants
-from ._launching import Compiled, Jit
-from ._reading import READ_FOR, NotCompiled
+from .._core import Library
+from ._attaching import _replaced, disable, enable  # noqa: F401
+from ._launching import Compiled, Jit, launches
+from ._places import READ_FOR
+from ._reading import NotCompiled
 from ._tuning import use_table
 
 __all__ = ["Compiled", "Jit", "NotCompiled", "READ_FOR", "compiled", "disable", "enable", "export", "jit", "launches", "save", "use_table"]
@@ -75,52 +79,6 @@ def jit(fn):
     raise TypeError("expected a function of @triton.jit (Triton %s), found %s" % (triton.__version__, type(fn).__name__))
 
 
-_replaced = []
-
-
-def _replace(owner, name, value):
-    _replaced.append((owner, name, owner.__dict__[name]))
-    setattr(owner, name, value)
-
-
-def enable():
-    """Puts Kiln behind every @triton.jit function of the process. Without a GPU they run on the CPU."""
-    if _replaced:
-        return
-    from triton.compiler import CompiledKernel
-
-    from . import _host
-
-    def run(self, *arguments, grid, warmup=False, **named):
-        engine = self.__dict__.get("_kiln_engine")
-        if engine is None:
-            engine = self.__dict__["_kiln_engine"] = _launching.Engine(self)
-        return engine.call(*arguments, grid=grid, warmup=warmup, **named)
-
-    theirs = CompiledKernel.run
-
-    def counted(self):
-        _launching.counts["triton"] += 1
-        return theirs.fget(self)
-
-    _replace(JITFunction, "run", run)
-    _replace(Autotuner, "run", _tuning.run)
-    _replace(CompiledKernel, "run", property(counted))
-    _host.activate()
-
-
-def disable():
-    """Puts Triton back."""
-    while _replaced:
-        owner, name, value = _replaced.pop()
-        setattr(owner, name, value)
-
-
-def launches():
-    """How many launches ran Kiln's code, and how many Triton's: {"kiln": 12, "triton": 0}."""
-    return dict(_launching.counts, kiln=_launching.counts["kiln"] + Variants.launched())
-
-
 def compiled():
     """What was compiled in this process, in order: each has `name`, `identity`, `signature`, `constants`, `facts` of the launch, `launches`, `kernel`."""
     return list(_launching.variants.values())
@@ -134,3 +92,7 @@ def save(output, targets=None) -> Library:
         raise ValueError("no kernel of Triton was compiled yet")
     targets = list(dict.fromkeys(one.place.target for one in found)) if targets is None else [targets] if isinstance(targets, str) else list(targets)
     return _reading.bundle([(one.name, one.text, one.facts) for one in found], targets, output)
+
+
+if "kiln._behind_triton" in sys.modules:  # KILN_TRITON is set
+    sys.modules["kiln._behind_triton"].attach(enable)

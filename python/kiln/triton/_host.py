@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The CPU as a device of Triton's, where there is no GPU: what its tuner and programs ask of a driver."""
+import math
+import statistics
 import time
 import types
 
-import torch
+from triton.backends import Backend, backends
 from triton.backends.driver import DriverBase
 from triton.runtime import driver
 
-from ._reading import READ_FOR
+from . import _places
+from ._places import READ_FOR
 
 _INTERFACE = types.SimpleNamespace(
     Event=None, synchronize=lambda *_: None, current_device=lambda: 0, device_count=lambda: 1, is_available=lambda: True, set_device=lambda _: None,
@@ -23,10 +26,24 @@ def _do_bench(call, warmup=25, rep=100, quantiles=None, return_mode="mean", **_)
         start = time.perf_counter()
         call()
         times.append((time.perf_counter() - start) * 1e3)
-    found = torch.tensor(times)
     if quantiles is not None:
-        return [torch.quantile(found, q).item() for q in quantiles]
-    return {"all": lambda: times, "min": found.min, "max": found.max, "median": found.median}.get(return_mode, found.mean)()
+        return [_quantile(sorted(times), q) for q in quantiles]
+    return {"all": list, "min": min, "max": max, "median": statistics.median}.get(return_mode, statistics.mean)(times)
+
+
+def _quantile(times, q):
+    """Of sorted times; between two of them in proportion."""
+    at = q * (len(times) - 1)
+    below = math.floor(at)
+    return times[below] + (at - below) * (times[math.ceil(at)] - times[below])
+
+
+class _NoCompiler:
+    """Triton compiles nothing for the CPU."""
+
+    @staticmethod
+    def supports_target(_):
+        return False
 
 
 class HostDriver(DriverBase):
@@ -38,7 +55,7 @@ class HostDriver(DriverBase):
 
     @classmethod
     def is_active(cls):
-        return not torch.cuda.is_available()
+        return not _places.has_gpu()
 
     def map_python_to_cpp_type(self, ty):
         raise NotImplementedError("Kiln needs no types of C++")
@@ -59,7 +76,7 @@ class HostDriver(DriverBase):
         return divmod(READ_FOR.arch, 10)
 
     def get_active_torch_device(self):
-        return torch.device("cpu")
+        return _places.cpu()
 
     def get_device_interface(self):
         return _INTERFACE
@@ -68,13 +85,22 @@ class HostDriver(DriverBase):
         return _do_bench
 
     def get_empty_cache_for_benchmark(self):
-        return torch.empty(1 << 20, dtype=torch.int8)
+        return bytearray(1 << 20)
 
     def clear_cache(self, cache):
-        cache.zero_()
+        cache[:] = bytes(len(cache))
+
+
+_NAME = "kiln"  # among Triton's backends
 
 
 def activate():
-    """Where there is a GPU, Triton's own driver stays."""
-    if HostDriver.is_active() and not isinstance(driver._active, HostDriver):
-        driver.set_active(HostDriver())
+    """Where there is a GPU, Triton's own driver stays. That is asked when a driver is first wanted: PyTorch imports Triton, and cannot answer so early."""
+    backends[_NAME] = Backend(_NoCompiler, HostDriver)
+
+
+def deactivate():
+    backends.pop(_NAME, None)
+    for name in ("_default", "_active"):
+        if isinstance(getattr(driver, name), HostDriver):
+            setattr(driver, name, None)

@@ -3,59 +3,64 @@
 compiled before is in C (kiln._core.Variants), since programs wait for it; Python compiles, and launches what is not plain."""
 import collections
 import functools
+import os
 import sys
+import threading
 
-import torch
 import triton.language as tl
 from triton import knobs
-from triton.backends.compiler import GPUTarget
-from triton.compiler import make_backend
 from triton.compiler.compiler import LazyDict
 from triton.runtime.jit import KernelInterface, create_function_from_signature
 
-from . import _ahead, _reading
+from . import _ahead, _places, _reading, _versions
 from .._core import Plan, Variants
 
-counts = {"kiln": 0, "triton": 0}  # launches, of Kiln's those that went through Python
+_counting = threading.Lock()
+_counts = {"kiln": 0, "triton": 0}  # launches, of Kiln's those that went through Python
+_inherited = 0  # launches that the process a fork comes from had counted in C
 variants = {}  # all that were compiled, by function, identity and target; in order
-_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
-class Place:
-    """A device with what Triton's front end is told of it and the target to compile for."""
-
-    def __init__(self, device, read_for, target):
-        self.device, self.read_for, self.target = device, read_for, target
-        self.backend = make_backend(read_for)
+def launches():
+    """How many launches of this process ran Kiln's code, and how many Triton's: {"kiln": 12, "triton": 0}. The replay of a graph is none."""
+    return dict(_counts, kiln=_counts["kiln"] + Variants.launched() - _inherited)
 
 
-@functools.lru_cache(None)
-def place_of(device) -> Place:
-    if device.type == "cpu":
-        return Place("host", _reading.READ_FOR, "host")
-    index = torch.cuda.current_device() if device.index is None else device.index
-    properties = torch.cuda.get_device_properties(index)
-    if torch.version.hip:
-        arch = properties.gcnArchName.split(":")[0]
-        return Place("hip:%d" % index, GPUTarget("hip", arch, properties.warp_size), arch)
-    arch = 10 * properties.major + properties.minor
-    return Place("cuda:%d" % index, GPUTarget("cuda", arch, 32), "sm_%d%s" % (arch, "a" if arch >= 90 else ""))
+def _count(whose):
+    with _counting:
+        _counts[whose] += 1
 
 
-def _device_of(values):
-    """Where the first tensor is; without one, where Triton would launch."""
-    for value in values:
-        kind = value.__class__
-        if kind is _Tensor or kind is _Parameter:
-            return value.device
-        if isinstance(value, tuple):
-            if any(hasattr(one, "data_ptr") for one in value):
-                return _device_of(value)
-            continue
-        device = getattr(value, "device", None) or getattr(getattr(value, "base", None), "device", None)
-        if isinstance(device, torch.device):  # NumPy's arrays name theirs by a text
-            return device
-    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+def _in_child():
+    global _counting, _inherited
+    _counting, _inherited = threading.Lock(), Variants.launched()
+    _counts.update(kiln=0, triton=0)
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def counted(launch):
+    """A launcher of Triton's code, whose calls are counted."""
+    @functools.wraps(launch)
+    def counting(*arguments, **named):
+        done = launch(*arguments, **named)
+        _count("triton")
+        return done
+    return counting
+
+
+class TritonLauncher:
+    """What launches a kernel that Triton compiled, with the calls counted; else as it is."""
+
+    def __init__(self, theirs):
+        self._theirs, self._call = theirs, counted(theirs)
+
+    def __call__(self, *arguments, **named):
+        return self._call(*arguments, **named)
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__["_theirs"], name)
 
 
 def _plain(kind):
@@ -69,17 +74,23 @@ def _leaves(kind, value):
         for one, its in zip(kind, value):
             yield from _leaves(one, its)
     elif kind.startswith("tensordesc"):
-        yield torch.as_strided(value.base, list(value.shape), list(value.strides))
+        yield _places.strided(value.base, value.shape, value.strides)
         yield from value.shape
         yield from value.strides
     elif kind != "constexpr":
         yield value
 
 
-def _refuse_padding(name, kind, value):
-    """A descriptor of the host says at its launch what is read outside of it; a view of Kiln's has that in its code."""
-    if isinstance(kind, str) and kind.startswith("tensordesc") and getattr(value, "padding", "zero") != "zero":
+def _refuse_descriptor(name, kind, value):
+    """A descriptor of the host says at its launch what is read outside of it and how elements are rounded; a view of Kiln's has that in its code."""
+    if not isinstance(kind, str) or not kind.startswith("tensordesc"):
+        return
+    if not kind.startswith("tensordesc<"):
+        raise TypeError("argument '%s': expected a descriptor of tiles, found one of another kind (%s)" % (name, kind.partition("<")[0]))
+    if getattr(value, "padding", "zero") != "zero":
         raise TypeError("argument '%s': expected a descriptor that pads with zero, found padding '%s'" % (name, value.padding))
+    if _versions.HERE.descriptor_rounds and getattr(value, "round_f32_to_tf32", False):
+        raise TypeError("argument '%s': expected a descriptor that gives elements as they are, found one that rounds f32 to tf32" % name)
 
 
 class Compiled:
@@ -114,7 +125,7 @@ class Compiled:
 
     def _leaves_of(self, name, value):
         kind = self.signature[name]
-        _refuse_padding(name, kind, value)
+        _refuse_descriptor(name, kind, value)
         if isinstance(kind, str) and kind.startswith("tensordesc") and not hasattr(value.base, "untyped_storage"):
             return [value.base, *value.shape, *value.strides]  # of a warmup, which has no memory
         return _leaves(kind, value)
@@ -166,8 +177,8 @@ class Compiled:
         self.launch(bound, grid, stream)
         if metadata is not None and leave:
             leave(metadata)
-        counts["kiln"] += 1
-        self._launches += 1
+        with _counting:
+            self._launches += 1
 
     def run(self, x, y, z, stream, function, packed, metadata, enter, leave, *values):
         """As the launcher of a kernel that Triton compiled."""
@@ -176,8 +187,9 @@ class Compiled:
         self.launch(dict(zip(self.signature, values)), (x, y, z), stream or None)
         if leave:
             leave(metadata)
-        counts["kiln"] += 1
-        self._launches += 1
+        _count("kiln")
+        with _counting:
+            self._launches += 1
 
     def __getitem__(self, grid):
         def runner(*values, stream=None):
@@ -186,6 +198,7 @@ class Compiled:
             else:
                 bound = dict(zip(self.signature, values))
             self.start(bound, tuple(grid) + (1,) * (3 - len(grid)), stream)
+            _count("kiln")
         return runner
 
 
@@ -249,16 +262,16 @@ class Engine:
     def _compile(self, ahead, place, key, bound, specialization, options, named, is_warmup):
         fn = self.fn
         packed = options, signature, constants, attributes = self._pack(place, bound, specialization, options, named)
-        told = (str(key), signature, place.device, constants, options, [attributes], is_warmup)
-        text_key = "%s%s" % (specialization, options)
-        if fn._call_hook(knobs.runtime.jit_cache_hook, (text_key, [kind for kind, _ in specialization]), *told[1:]):
+        told = (("%s%s" % (specialization, options), [kind for kind, _ in specialization]), signature, place.read_for, place.device, constants, options,
+                [attributes], is_warmup)
+        if _versions.call_hook(fn, knobs.runtime.jit_cache_hook, *told):
             return None
         begun = ahead and ahead.take((self, key))
         text, facts = begun[:2] if begun else self._read(place, *packed)
         library = begun[2] if begun else lambda: _reading.compile_ir(text, facts, (place.target,))
         compiled = Compiled(fn, place, bound, signature, options, text, facts, constants, library)
         self.variants[key] = variants[fn.__name__, compiled.identity, place.target] = compiled
-        fn._call_hook(knobs.runtime.jit_post_compile_hook, (text_key, [kind for kind, _ in specialization]), *told[1:])
+        _versions.call_hook(fn, knobs.runtime.jit_post_compile_hook, *told)
         return compiled
 
     def _forget_changed_source(self):
@@ -278,8 +291,8 @@ class Engine:
         fn = self.fn
         for hook in fn.pre_run_hooks:
             hook(*arguments, **named)
-        device = _device_of(arguments) if not named else _device_of((*arguments, *named.values()))
-        place = place_of(device)
+        device = _places.device_of(arguments) if not named else _places.device_of((*arguments, *named.values()))
+        place = _places.place_of(device)
         binder = self._binders.get(device)
         if binder is None:
             binder = self._binders[device] = create_function_from_signature(fn.signature, fn.params, place.backend)
@@ -305,7 +318,8 @@ class Engine:
         if callable(grid):
             grid = grid(bound)
         compiled.start(bound, grid, stream)
-        self.call.launches += 1
+        _count("kiln")
+        self.call.count()
         return compiled
 
 

@@ -6,7 +6,6 @@ import os
 import tempfile
 
 from triton._C.libtriton import ir
-from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.errors import PTXASError
 
@@ -15,7 +14,6 @@ from .._core import Library
 from .._words import Error
 
 FACTS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", "num_ctas")  # of a launch, beside the IR
-READ_FOR = GPUTarget("cuda", 90, 32)  # what Triton's front end is told where the kernel is for the host
 
 
 class NotCompiled(Error, PTXASError):

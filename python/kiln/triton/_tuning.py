@@ -7,14 +7,14 @@ import shlex
 import tempfile
 import time
 
-import torch
 from triton import knobs
 from triton.compiler.errors import CompileTimeAssertionFailure
-from triton.runtime import driver
+from triton.runtime import JITFunction, driver
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from .. import _compiler
-from . import _ahead
+from . import _ahead, _places, _versions
+from ._places import is_capturing as _is_capturing
 
 BUDGET_S, MOST_ROUNDS, LEAST_ROUNDS, TIMES = 2.0, 100, 3, 3
 REFUSALS = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
@@ -116,7 +116,7 @@ def _product():
     device = driver.active.get_active_torch_device()
     if device.type == "cpu":
         return {"product": "host", "processor": "host", "units": "0"}
-    properties = torch.cuda.get_device_properties(device)
+    properties = _places.torch.cuda.get_device_properties(device)
     target = driver.active.get_current_target()
     processor = target.arch if isinstance(target.arch, str) else "sm_%d" % target.arch
     return {"product": properties.name, "processor": processor, "units": str(properties.multi_processor_count)}
@@ -181,7 +181,7 @@ class _Clock:
             start = time.perf_counter_ns()
             launch()
             return time.perf_counter_ns() - start
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, end = (_places.torch.cuda.Event(enable_timing=True) for _ in range(2))
         driver.active.clear_cache(self.cache)
         start.record()
         launch()
@@ -267,24 +267,32 @@ def _measure(tuner, configs, arguments, named, identity):
     return chosen
 
 
-def _is_capturing():
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
-
-
 def _choose(tuner, arguments, named):
-    """(the config, whether it is to be kept)."""
+    """(the config, where it is from: "only", "table", "measured", or "captured", which is not kept)."""
     configs = tuner.prune_configs(named)
     if len(configs) < 2:
-        return configs[0], True
+        return configs[0], "only"
     identity = identity_of(tuner, {**tuner.nargs, **named}) if _tables else None
     by_text = {config_text(config): config for config in configs}
     for table in _tables:
         found = by_text.get(table.find(identity))
         if found is not None:
-            return found, True
+            return found, "table"
     if _is_capturing():
-        return configs[0], False
-    return _measure(tuner, list(configs), arguments, named, identity), True
+        return configs[0], "captured"
+    return _measure(tuner, list(configs), arguments, named, identity), "measured"
+
+
+def _tell_listener(tuner, key, origin):
+    """Of Triton's: what was chosen, for the first time."""
+    listener = knobs.autotuning.listener if _versions.HERE.tuner_has_listener else None
+    if listener is None or origin == "only":
+        return
+    fn, is_measured = tuner.fn, origin == "measured"
+    while not isinstance(fn, JITFunction):
+        fn = fn.fn
+    listener(fn=fn, key=key, best_config=tuner.cache[key], configs_timings=tuner.configs_timings if is_measured else {},
+             duration=getattr(tuner, "bench_time", None) if is_measured else None, cache_hit=not is_measured)
 
 
 def run(tuner, *arguments, **named):
@@ -296,9 +304,10 @@ def run(tuner, *arguments, **named):
         key = (*[given[name] for name in tuner.keys if name in given], *[str(value.dtype) for value in given.values() if hasattr(value, "dtype")])
         config = tuner.cache.get(key)
         if config is None:
-            config, is_kept = _choose(tuner, arguments, named)
-            if is_kept:
+            config, origin = _choose(tuner, arguments, named)
+            if origin != "captured":
                 tuner.cache[key] = config
+                _tell_listener(tuner, key, origin)
     tuner.best_config = config
     if config.pre_hook is not None:
         config.pre_hook({**tuner.nargs, **named, **config.all_kwargs()})

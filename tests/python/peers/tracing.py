@@ -31,6 +31,8 @@ class _OnTheCpu(TorchFunctionMode):
 def pretend():
     """There is a GPU, whose memory is the CPU's."""
     from kiln.triton import _host
+    from triton.runtime import driver
+    driver.set_active(_host.HostDriver())
     nothing, stream = lambda *_, **__: None, types.SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
     for name, value in {
         "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0, "get_device_properties": lambda *_: H200, "get_device_name": lambda *_: H200.name,

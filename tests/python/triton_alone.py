@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What test_triton_versions.py runs with each version of Triton, in an environment that has its wheel and nothing else: kiln.triton needs no PyTorch. Whatever has
+`data_ptr` and `dtype` is a tensor to Triton; Array is that, over bytes of its own. KILN_TEST_SEED chooses what is drawn."""
+import array
+import inspect
+import itertools
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import unittest
+import warnings
+
+import support
+
+import triton
+import triton.language as tl
+import triton.testing
+from triton import knobs
+from triton.runtime import Autotuner, JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import kiln  # noqa: E402
+import kiln.triton
+
+VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
+SEED = int(os.environ.get("KILN_TEST_SEED") or random.SystemRandom().randrange(1 << 31))
+TYPES = {"float32": "f", "float64": "d", "int32": "i", "int64": "q", "int16": "h", "int8": "b"}
+
+
+class Array:
+    """Elements in memory of its own, aligned to 16 bytes or, `misaligned`, not."""
+
+    def __init__(self, values, dtype="float32", misaligned=False):
+        self.dtype, self.count = dtype, len(values)
+        self.memory = array.array(TYPES[dtype], [0] * (len(values) + 32))
+        size = self.memory.itemsize
+        address = self.memory.buffer_info()[0]
+        self.first = (-address % 16) // size + (1 if misaligned else 0)
+        self.address = address + self.first * size
+        self.set(values)
+
+    def set(self, values):
+        self.memory[self.first:self.first + self.count] = array.array(self.memory.typecode, values)
+
+    def data_ptr(self):
+        return self.address
+
+    def list(self):
+        return self.memory[self.first:self.first + self.count].tolist()
+
+
+@triton.jit
+def add(x, y, z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def count_up(x, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i) + 1)
+
+
+@triton.jit
+def product(a, b, c, N: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    tl.store(c + i * N + j, tl.dot(tl.load(a + i * N + j), tl.load(b + i * N + j), input_precision="ieee"))
+
+
+@triton.jit
+def running(x, y, n, BLOCK: tl.constexpr):
+    total = 0.0
+    for at in range(0, n, BLOCK):
+        i = at + tl.arange(0, BLOCK)
+        part = tl.load(x + i, mask=i < n, other=0.0)
+        tl.store(y + i, total + tl.cumsum(part, 0), mask=i < n)
+        total += tl.sum(part, 0)
+    tl.store(y + n, tl.max(tl.load(x + tl.arange(0, BLOCK), mask=tl.arange(0, BLOCK) < n, other=-float("inf")), 0))
+
+
+@triton.jit
+def width_of(y, n):
+    tl.store(y, n.to(tl.int64))
+    tl.store(y + 1, tl.zeros((1, ), tl.int64).sum(0) + n.dtype.primitive_bitwidth)
+
+
+@triton.jit
+def of_tuple(y, pair):
+    tl.store(y, tl.load(pair[0]) * pair[1])
+
+
+class Cases(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        warnings.simplefilter("ignore")
+        cls.folder = tempfile.TemporaryDirectory(prefix="kiln-triton-alone-")
+        os.environ["KILN_CACHE_DIR"] = os.path.join(cls.folder.name, "cache")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+
+class Inside(Cases):
+    """What Kiln uses of Triton's inside has the parameters that it counts on."""
+
+    def parameters(self, function):
+        return " ".join(inspect.signature(function).parameters)
+
+    def test_what_differs_is_in_the_table(self):
+        from kiln.triton import _versions
+        self.assertEqual(_versions.TABLE[VERSION], _versions.HERE)
+        self.assertEqual("target" in self.parameters(JITFunction._call_hook).split(), _versions.HERE.hook_has_target)
+        self.assertEqual("round_f32_to_tf32" in self.parameters(TensorDescriptor).split(), _versions.HERE.descriptor_rounds)
+        self.assertEqual(hasattr(knobs.autotuning, "listener"), _versions.HERE.tuner_has_listener)
+
+    def test_what_does_not_differ(self):
+        from triton.backends import Backend
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource, CompiledKernel, make_backend
+        from triton.runtime import driver
+        from triton.runtime.jit import create_function_from_signature
+        backend = make_backend(GPUTarget("cuda", 90, 32))
+        for function, parameters in (
+                (create_function_from_signature, "sig kparams backend"), (JITFunction._pack_args, "self backend kwargs bound_args specialization options"),
+                (ASTSource, "fn signature constexprs attrs"), (ASTSource.make_ir, "self target options codegen_fns module_map context"),
+                (backend.make_ttir, "mod metadata opt capability"), (backend.parse_options, "opts"), (backend.get_codegen_implementation, "options"),
+                (Backend, "compiler driver"), (GPUTarget, "backend arch warp_size"), (Autotuner.prune_configs, "self kwargs"),
+                (Autotuner._bench, "self args config meta"), (driver.set_active, "driver")):
+            self.assertEqual(self.parameters(function), parameters, function)
+        self.assertEqual([hook for hook in self.parameters(JITFunction._call_hook).split() if hook != "target"],
+                         "self hook key signature device constants options configs is_warmup".split())
+        self.assertIsInstance(CompiledKernel.run, property)
+        self.assertEqual({"_default", "_active"} - set(vars(driver)), set())
+        for name in ("_src", "hash", "used_global_vals", "pre_run_hooks", "params", "arg_names", "debug", "launch_metadata"):
+            self.assertTrue(hasattr(add, name), name)
+        binder = create_function_from_signature(add.signature, add.params, backend)
+        x = Array([0] * 4)
+        bound, kinds, options = binder(x, x, x, 5, BLOCK=16)
+        self.assertEqual((list(bound), kinds, options), (["x", "y", "z", "n", "BLOCK"], [("*fp32", "D")] * 3 + [("i32", ""), ("constexpr", 16)], {}))
+
+
+class Launches(Cases):
+    def test_export(self):
+        library = kiln.triton.export(add, {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32"}, {"BLOCK": 128}, targets=["sm_90a", "gfx942", "host"],
+                                     divisible=["n"], num_warps=8)
+        device = library.device("host")
+        x, y, z = (device.memory(160, "f32") for _ in range(3))
+        x.copy_in(array.array("f", range(160)))
+        y.copy_in(array.array("f", [1] * 160))
+        device.kernel("add")[2](x, y, z, 160)
+        self.assertEqual(array.array("f", bytes(z)).tolist(), [i + 1.0 for i in range(160)])
+        self.assertRaisesRegex(kiln.LaunchRefused, "divisible by 16", device.kernel("add")[2], x, y, z, 159)
+
+    def test_drawn_launches(self):
+        draw, jitted = random.Random(SEED), kiln.triton.jit(add)
+        for _ in range(20):
+            n, block, dtype = draw.randrange(1, 300), draw.choice((16, 64, 128)), draw.choice(sorted(TYPES))
+            x, y = ([draw.randrange(-50, 50) for _ in range(n)] for _ in range(2))
+            z = Array([77] * (n + 8), dtype, draw.random() < 0.5)
+            jitted[(-(-n // block),)](Array(x, dtype, draw.random() < 0.5), Array(y, dtype), z, n, BLOCK=block, num_warps=draw.choice((1, 4)))
+            self.assertEqual(z.list(), [a + b for a, b in zip(x, y)] + [77] * 8, (SEED, n, block, dtype))
+        self.assertEqual(jitted.launches, 20)
+
+    def test_products_loops_and_reductions(self):
+        a, b, c = [i % 7 - 3 for i in range(256)], [i % 5 - 2 for i in range(256)], Array([0] * 256)
+        kiln.triton.jit(product)[(1,)](Array(a), Array(b), c, N=16)
+        self.assertEqual(c.list(), [sum(a[16 * i + k] * b[16 * k + j] for k in range(16)) for i in range(16) for j in range(16)])
+        x, y = [i % 11 - 4 for i in range(100)], Array([0] * 101)
+        kiln.triton.jit(running)[(1,)](Array(x), y, 100, BLOCK=32)
+        self.assertEqual(y.list(), list(itertools.accumulate(x)) + [max(x[:32])])
+
+    def test_integers_are_typed_by_triton(self):
+        jitted, y = kiln.triton.jit(width_of), Array([0, 0], "int64")
+        for n, bits in ((3, 32), (-(1 << 31), 32), ((1 << 31) - 1, 32), (1 << 31, 64), (-(1 << 31) - 1, 64), ((1 << 63) - 1, 64), (-(1 << 63), 64)):
+            for _ in range(2):
+                jitted[(1,)](y, n)
+                self.assertEqual(y.list(), [n, bits])
+        unsigned = (1 << 64) - 1  # Triton's u64
+        jitted[(1,)](y, unsigned)
+        self.assertEqual(y.list(), [-1, 64])
+        for n in (1 << 64, -(1 << 63) - 1):
+            self.assertRaises((OverflowError, TypeError, ValueError), jitted[(1,)], y, n)
+
+    def test_what_is_not_plain(self):
+        y = Array([0] * 2)
+        kiln.triton.jit(of_tuple)[(1,)](y, (Array([3.0]), 5))
+        self.assertEqual(y.list()[0], 15)
+        jitted = kiln.triton.jit(count_up)
+        self.assertRaises(KeyError, jitted[(1,)], y, BLOCK=2, num_wraps=4)
+        self.assertRaises(TypeError, jitted[(1,)], "text", BLOCK=2)
+        found = jitted.warmup(y, BLOCK=2, grid=(1,))
+        self.assertEqual((found.metadata.num_warps, jitted.launches, y.list()), (4, 0, [15, 0]))
+        if kiln.triton._versions.HERE.descriptor_rounds:
+            descriptor = types_of_descriptor(round_f32_to_tf32=True)
+            self.assertRaisesRegex(TypeError, "argument 'x': .* rounds f32 to tf32", kiln.triton._launching._refuse_descriptor, "x", "tensordesc<fp32[2, 2]>", descriptor)
+        self.assertRaisesRegex(TypeError, "argument 'x': .*tensordesc_im2col", kiln.triton._launching._refuse_descriptor, "x", "tensordesc_im2col<fp32[2, 2]>", None)
+
+    def test_hooks(self):
+        told, x = [], Array([0] * 16)
+
+        def compiling(**what):
+            told.append((what["fn"].name, what["compile"]["num_warps"], what["compile"]["signature"]["x"], what["compile"]["device"]))
+        entering = lambda metadata: told.append((metadata.get()["name"], x.list()[0]))  # noqa: E731
+        knobs.runtime.jit_post_compile_hook = compiling
+        knobs.runtime.launch_enter_hook.add(entering)
+        try:
+            jitted = kiln.triton.jit(count_up)
+            for _ in range(2):
+                jitted[(1,)](x, BLOCK=16, num_warps=2)
+            knobs.runtime.jit_cache_hook = lambda **_: True
+            self.assertIsNone(jitted[(1,)](x, BLOCK=8))
+        finally:
+            knobs.runtime.jit_post_compile_hook = knobs.runtime.jit_cache_hook = None
+            knobs.runtime.launch_enter_hook.remove(entering)
+        self.assertEqual(told, [("count_up", 2, "*fp32", "host"), ("count_up", 0.0), ("count_up", 1.0)])
+
+    def test_tuners(self):
+        told, x = [], Array([0] * 64)
+        if kiln.triton._versions.HERE.tuner_has_listener:
+            knobs.autotuning.listener = lambda **what: told.append((what["fn"], what["cache_hit"], len(what["configs_timings"]) > 0))
+        kiln.triton.enable()
+        try:
+            tuner = triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64})], key=[])(count_up)
+            tuner[lambda meta: (64 // meta["BLOCK"],)](x)
+            self.assertEqual(triton.testing.do_bench.__name__, "do_bench")
+            self.assertGreater(triton.runtime.driver.active.get_benchmarker()(lambda: None, quantiles=(0.5,))[0], 0)
+        finally:
+            kiln.triton.disable()
+            if told:
+                knobs.autotuning.listener = None
+        self.assertEqual(len(set(x.list())), 1)
+        self.assertEqual(told, [(count_up, False, True)] if kiln.triton._versions.HERE.tuner_has_listener else [])
+
+
+def types_of_descriptor(**fields):
+    return type("Descriptor", (), {"padding": "zero", "round_f32_to_tf32": False, **fields})()
+
+
+# Each makes ready for, or is, the import of Triton in a program that knows nothing of Kiln.
+PROBES = {
+    "find_spec": "importlib.util.find_spec('triton')", "find_spec of a part": "importlib.util.find_spec('triton.language')",
+    "metadata": "importlib.metadata.version('triton')", "pkgutil": "list(pkgutil.iter_modules())", "path finder": "importlib.machinery.PathFinder.find_spec('triton')",
+    "invalidate": "importlib.invalidate_caches()", "import": "import triton", "reload": "import triton; importlib.reload(triton)",
+    "threads": "run([threading.Thread(target=__import__, args=(name,)) for name in ('triton', 'triton', 'kiln.triton', 'triton')])",
+    "kiln first": "import kiln.triton", "another finder": "sys.meta_path.insert(0, type('F', (), {'find_spec': lambda *_: None}))",
+    "executed": "spec = importlib.util.find_spec('triton'); spec.loader.get_source('triton'); importlib.util.module_from_spec(spec)",
+    "resources": "import importlib.resources; importlib.resources.files('triton')",
+}
+PROGRAM = """
+import ctypes, importlib, importlib.machinery, importlib.metadata, importlib.util, multiprocessing, os, pkgutil, sys, threading
+
+def run(threads):
+    for one in threads: one.start()
+    for one in threads: one.join()
+
+if __name__ == "__main__":
+%s
+import triton, triton.language as tl
+import triton.runtime
+
+class Array:
+    dtype = "float32"
+    memory = (ctypes.c_float * 64)()
+    def data_ptr(self): return ctypes.addressof(self.memory)
+
+@triton.jit
+def fill(x, BLOCK: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), 1.0)
+
+def launch(count):
+    for _ in range(count): fill[(1,)](Array(), BLOCK=16)
+
+if __name__ == "__main__":
+%s
+"""
+WAYS = {  # to launch COUNT times; the reports of this process and of others
+    "one after another": ("launch(COUNT)", 1, 0),
+    "with a hook": ("f = lambda *_, **__: None; fill.add_pre_run_hook(f); launch(COUNT); fill.pre_run_hooks.clear()", 1, 0),
+    "by what was compiled": ("c = fill.warmup(Array(), BLOCK=16, grid=(1,)); [c[(1, 1, 1)](Array()) for _ in range(COUNT)]", 1, 0),
+    "in threads": ("run([threading.Thread(target=launch, args=(COUNT,)) for _ in range(3)])", 3, 0),
+    "in a fork": ("p = multiprocessing.get_context('fork').Process(target=launch, args=(COUNT,)); p.start(); p.join()", 0, 1),
+    "in a new process": ("p = multiprocessing.get_context('spawn').Process(target=launch, args=(COUNT,)); p.start(); p.join()", 0, 1),
+    "in a bare fork": ("sys.stdout.flush(); p = os.fork()\n    if not p: launch(COUNT); sys.exit()\n    os.waitpid(p, 0)", 0, 1),
+}
+
+
+class Behind(Cases):
+    """KILN_TRITON, whatever a program does before it imports Triton, and what its report says."""
+
+    def run_program(self, text, **environment):
+        path, site = (os.path.join(self.folder.name, name) for name in ("program.py", "site"))
+        os.makedirs(site, exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+        with open(os.path.join(site, "sitecustomize.py"), "w") as file:  # a build's folder is in PYTHONPATH, which reads no .pth
+            file.write("import site; site.addsitedir(%r)" % os.path.join(support.ROOT, "python"))
+        environment = {"KILN_TRITON": "report", "PYTHONPATH": os.pathsep.join((site, os.path.join(support.BUILD, "python"))), "PYTHONWARNINGS": "ignore", **environment}
+        done = subprocess.run([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, env={**os.environ, **environment})
+        said = done.stderr.decode()
+        return done.returncode, sorted(line for line in said.splitlines() if line.startswith("kiln:")), said
+
+    def test_drawn_programs(self):
+        draw = random.Random(SEED)
+        for _ in range(5):
+            probes = [draw.choice(sorted(PROBES)) for _ in range(draw.randrange(1, 6))]
+            ways = [(draw.choice(sorted(WAYS)), draw.randrange(1, 200)) for _ in range(draw.randrange(1, 4))]
+            text = PROGRAM % ("\n".join("    " + PROBES[one] for one in probes), "\n".join("    " + WAYS[way][0].replace("COUNT", str(count)) for way, count in ways))
+            own = sum(WAYS[way][1] * count for way, count in ways)
+            counts = [own] + [count for way, count in ways if WAYS[way][2]]
+            expected = sorted("kiln: %d launches of %d kernels ran Kiln's code, 0 Triton's" % (count, count > 0) for count in counts)
+            code, found, said = self.run_program(text)
+            if "in a fork" in str(ways) or "in a bare fork" in str(ways):  # a fork knows the kernels that its parent launched
+                found = [line.replace("of 2 kernels", "of 1 kernels") for line in found]
+            self.assertEqual((code, found), (0, expected), (SEED, probes, ways, said))
+
+    def test_it_is_said_where_kiln_is_not_behind(self):
+        for text, why in (("pass", "Triton was not imported"),
+                          ("import kiln.triton; kiln.triton.disable()", r"kiln.triton.disable\(\) was called"),
+                          ("import importlib.machinery, sys\nsys.meta_path.insert(0, importlib.machinery.PathFinder)\nimport triton", "its import was not seen; another finder"),
+                          ("import triton, sys\nfor name in [n for n in sys.modules if n.partition('.')[0] == 'triton' and not n.startswith('triton._C')]: del sys.modules[name]\nimport triton",
+                           "Triton was imported a second time"),
+                          ("import triton\ndef run(*_, **__): pass\ntriton.JITFunction.run = run", "JITFunction.run was replaced by __main__.run")):
+            code, found, said = self.run_program(text)
+            self.assertEqual((code, len(found)), (0, 1), said)
+            self.assertRegex(found[0], "^kiln: not attached to Triton: " + why)
+        self.assertEqual(self.run_program("pass", KILN_TRITON="1")[1:], ([], ""))
+
+    def test_other_versions_are_refused_by_name(self):
+        stub = os.path.join(self.folder.name, "stub")
+        os.makedirs(os.path.join(stub, "triton"), exist_ok=True)
+        for version in ("3.5.1", "3.10.0", "4.0.0+git1234", "2.1", "unknown"):
+            with open(os.path.join(stub, "triton", "__init__.py"), "w") as file:
+                file.write("__version__ = %r\n" % version)
+            text = "import sys\nsys.path.insert(0, %r)\nimport triton\nprint(triton.__version__)\ntry: import kiln.triton\nexcept ImportError as error: print(error, file=sys.stderr)" % stub
+            code, found, said = self.run_program(text)
+            refusal = "Triton %s is not supported, 3.6 to 3.9 are" % version
+            self.assertEqual((code, found, said.count(refusal)), (0, ["kiln: not attached to Triton: " + refusal] * 2, 3), said)
+
+
+class Threads(Cases):
+    def test_counts_of_threads_add_up(self):
+        jitted, before = kiln.triton.jit(count_up), kiln.triton.launches()
+        arrays = [Array([0] * 16) for _ in range(6)]
+
+        def launch(x):
+            for _ in range(200):
+                jitted[(1,)](x, BLOCK=16)
+        threads = [threading.Thread(target=launch, args=(x,)) for x in arrays]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        self.assertEqual([x.list() for x in arrays], [[200.0] * 16] * 6)
+        self.assertEqual(jitted.launches, 1200)
+        self.assertEqual(kiln.triton.launches()["kiln"] - before["kiln"], 1200)
+
+
+if __name__ == "__main__":
+    print("seed %d, Triton %s" % (SEED, triton.__version__))
+    sys.exit(support.main(__name__))
