@@ -357,7 +357,8 @@ bool kiln_handle_wrote(PyObject *tensor);
 
 // --------------------------------------------------------------------------------- scalar.c
 
-/// The bytes of a number as `element`, little-endian, at `out`; false with an exception.
+/// The bytes of a number as `element`, little-endian, at `out`; false with an exception, an OverflowError
+/// where it is out of range. Unsigned scalars of NumPy of the element's size give their bits.
 bool kiln_scalar_pack(const kiln_element *element, PyObject *value, uint8_t *out);
 
 // --------------------------------------------------------------------------------- kernel.c

@@ -28,20 +28,45 @@ static PyObject *integer_of(PyObject *value) {
   return PyNumber_Index(value);
 }
 
-// From the least signed to the greatest unsigned value of `bits`.
-static bool pack_integer(const char *name, unsigned bits, size_t size, PyObject *value, uint8_t *out) {
+// Whether the value is of an unsigned type of NumPy's of that size, so that its bits are meant.
+static bool is_unsigned(PyObject *value, size_t size) {
+  if (PyLong_CheckExact(value)) return false;
+  PyObject *dtype = PyObject_GetAttrString(value, "dtype"),
+           *kind = dtype ? PyObject_GetAttrString(dtype, "kind") : NULL,
+           *bytes = dtype ? PyObject_GetAttrString(dtype, "itemsize") : NULL;
+  bool is = kind && PyUnicode_Check(kind) && PyUnicode_CompareWithASCIIString(kind, "u") == 0 && bytes &&
+            PyLong_Check(bytes) && PyLong_AsSize_t(bytes) == size;
+  Py_XDECREF(dtype);
+  Py_XDECREF(kind);
+  Py_XDECREF(bytes);
+  PyErr_Clear();
+  return is;
+}
+
+static bool refuse_integer(const char *name, unsigned bits, PyObject *number) {
+  long long most = bits == 1 ? 1 : (long long)(UINT64_MAX >> (65 - bits));
+  PyErr_Format(PyExc_OverflowError, "%R is not a value of type %s (%lld to %lld)", number, name,
+               bits == 1 ? 0 : -most - 1, most);
+  return false;
+}
+
+// `is_bits`: the unsigned values of the type are its bits.
+static bool pack_integer(const char *name, unsigned bits, size_t size, bool is_bits, PyObject *value,
+                         uint8_t *out) {
   PyObject *number = integer_of(value);
   if (!number) return false;
   int overflow;
   long long n = PyLong_AsLongLongAndOverflow(number, &overflow);
   uint64_t word = (uint64_t)n;
-  if (overflow > 0 && bits == 64) {
+  if (!overflow && bits < 64)
+    overflow = n >= 1LL << (bits - (bits > 1)) ? 1 : n < -(1LL << (bits - 1)) ? -1 : 0;
+  if (!overflow && bits == 1 && n < 0) overflow = -1;
+  if (overflow > 0 && bits > 1 && (is_bits || is_unsigned(value, size))) {
     word = PyLong_AsUnsignedLongLong(number);
-    overflow = PyErr_Occurred() != NULL;
+    overflow = PyErr_Occurred() || (bits < 64 && word >> bits);
     PyErr_Clear();
-  } else if (!overflow && bits < 64)
-    overflow = n < (bits == 1 ? 0 : -(1LL << (bits - 1))) || n >= 1LL << bits;
-  if (overflow) PyErr_Format(PyExc_OverflowError, "%R is not a value of type %s", number, name);
+  }
+  if (overflow) refuse_integer(name, bits, number);
   else memcpy(out, &word, size); // little-endian, as all hosts of libkiln
   Py_DECREF(number);
   return !overflow;
@@ -84,9 +109,9 @@ static bool narrow(uint64_t wide, unsigned exponent_bits, unsigned fraction_bits
 
 bool kiln_scalar_pack(const kiln_element *element, PyObject *value, uint8_t *out) {
   unsigned kind = element->own >> 16;
-  if (kind == 'b') return pack_integer(element->name, 1, 1, value, out);
-  if (kind == 'i') return pack_integer(element->name, 8u * element->size, element->size, value, out);
-  if (kind == '4' || kind == '5') return pack_integer("i8", 8, 1, value, out); // the bits
+  if (kind == 'b') return pack_integer(element->name, 1, 1, false, value, out);
+  if (kind == 'i') return pack_integer(element->name, 8u * element->size, element->size, false, value, out);
+  if (kind == '4' || kind == '5') return pack_integer("i8", 8, 1, true, value, out); // the bits
   double number;
   if (!number_of(value, &number)) return false;
   uint64_t wide;

@@ -114,7 +114,7 @@ static bool take_values(call *c, const kiln_kernel_object *k, PyObject *values) 
     const kiln_parameter *p = &k->parameters[i];
     PyObject *value = PyTuple_GetItem(values, (Py_ssize_t)i);
     if (!p->rank && !p->depth) {
-      if (!kiln_scalar_pack(p->element, value, c->block + p->offset)) return false;
+      if (!kiln_scalar_pack(p->element, value, c->block + p->offset)) return kiln_argument_name(k, p), false;
       continue;
     }
     unsigned long buffer = PyLong_AsUnsignedLong(value);

@@ -15,6 +15,7 @@ _NUMBERS = {"f32": (6,), "f64": (7,), "f16": (5,), "bf16": (15,), "i1": (11,), "
 _FLOATS = ("f16", "bf16", "f32", "f64")
 
 _HEAD = r"""// Made by kiln.torch.library; the operations of a bundle for PyTorch.
+#include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,19 +86,38 @@ static void pack(const kernel *k, const parameter *p, tensor t, int32_t device, 
   }
 }
 
-static void pack_number(const parameter *p, uint64_t value, uint8_t *out) {
-  double number;
+// To the nearest bf16, ties to even, at once: the f32 before it is rounded to odd.
+static uint16_t bf16_of(double number) {
+  float single = (float)number;
+  uint32_t bits;
+  if (single != single || single - single != 0) return memcpy(&bits, &single, 4), (uint16_t)(bits >> 16 | (single != single ? 0x40 : 0));
+  memcpy(&bits, &single, 4);
+  if ((double)single != number) {
+    if ((single < 0 ? -(double)single : (double)single) > (number < 0 ? -number : number)) bits--;
+    bits |= 1;
+  }
+  return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+// An empty text where the value is one of the type.
+static void pack_number(const kernel *k, const parameter *p, uint64_t value, uint8_t *out, char *why, size_t size) {
+  double number, rounded = 0;
   memcpy(&number, &value, 8);
+  float single = (float)number;
+  _Float16 half = (_Float16)number;
+  uint16_t brain = bf16_of(number);
   if (p->kind == 'd') memcpy(out, &number, 8);
-  else if (p->kind == 'f') memcpy(out, &(float){(float)number}, 4);
-  else if (p->kind == 'h') memcpy(out, &(_Float16){(_Float16)number}, 2);
-  else if (p->kind == 'b') {
-    float single = (float)number;
-    uint32_t bits;
-    memcpy(&bits, &single, 4);
-    uint16_t half = single != single ? (uint16_t)(bits >> 16 | 0x40) : (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-    memcpy(out, &half, 2);
-  } else memcpy(out, &value, p->bytes);
+  else if (p->kind == 'f') memcpy(out, &single, 4), rounded = (double)single;
+  else if (p->kind == 'h') memcpy(out, &half, 2), rounded = (double)half;
+  else if (p->kind == 'b') memcpy(out, &brain, 2), rounded = (double)single;
+  else {
+    int64_t whole = (int64_t)value, most = p->kind == '1' ? 1 : p->kind == '8' ? 255 : INT64_MAX >> (64 - 8 * p->bytes), least = p->kind == '1' ? 0 : p->kind == '8' ? -128 : -most - 1;
+    if (whole < least || whole > most)
+      snprintf(why, size, "%s: argument '%s' (%s): %lld is not a value of type %s (%lld to %lld)", k->name, p->name, p->type, (long long)whole, p->type, (long long)least, (long long)most);
+    memcpy(out, &value, p->bytes);
+  }
+  if (isinf(rounded) && !isinf(number))
+    snprintf(why, size, "%s: argument '%s' (%s): %.17g is not a value of type %s", k->name, p->name, p->type, number, p->type);
 }
 
 static bool allocate(const parameter *p, const int64_t *sizes, int32_t type, int32_t index, tensor *out) {
@@ -127,7 +147,7 @@ static void run(const kernel *const *instances, int count, uint64_t *stack, uint
     const parameter *p = &k->parameters[i];
     uint8_t *out = block + p->offset;
     if (p->kind == 't') pack(k, p, (tensor)stack[p->input], type, out, why, sizeof why);
-    else if (p->kind != 'o') pack_number(p, stack[p->input], out);
+    else if (p->kind != 'o') pack_number(k, p, stack[p->input], out, why, sizeof why);
     else if (!allocate(p, shapes[p->input], type, index, &outputs[p->input])) snprintf(why, sizeof why, "%s: '%s' cannot be allocated", k->name, p->name);
     else {
       made++;
@@ -186,7 +206,7 @@ def _kernel(number, interface):
         rank = len(interface.returned[param.name][1]) if is_output else param.rank
         if is_output and param.rank:
             raise ValueError("%s: '%s' is a view that is returned; a library of C allocates for pointers only" % (interface.name, param.name))
-        letters = {"f16": "h", "bf16": "b", "f32": "f", "f64": "d"}
+        letters = {"f16": "h", "bf16": "b", "f32": "f", "f64": "d", "i1": "1", "e4m3": "8", "e5m2": "8"}
         kind = "o" if is_output else "t" if is_array(param) else letters.get(param.scalar if not param.depth else "", "i")
         rows.append("{%s, '%s', %d, %d, %s, %d, %d, {%d, %d}, %s}" % (
             _text(param.name), kind, rank, outputs.index(param.name) if is_output else inputs[param.name], "true" if param.access == ACCUM else "false",

@@ -107,6 +107,12 @@ def _fits(param, array):
     return str(getattr(array, "dtype", "")) in _DTYPES[param.scalar] and (not param.rank or array.ndim == param.rank)
 
 
+def _number(value):
+    """A scalar as one of Python, but what only its unsigned type can hold, whose bits are meant."""
+    number, dtype = value.item(), np.dtype(value.dtype)
+    return dtype.type(number) if dtype.kind == "u" and number >> (8 * dtype.itemsize - 1) else number
+
+
 def _check(interface, arguments):
     """The arguments with arrays of NumPy as those of JAX."""
     if len(arguments) != len(interface.taken):
@@ -117,7 +123,7 @@ def _check(interface, arguments):
         if not is_array(param):
             if isinstance(value, jax.core.Tracer):
                 raise TypeError(title + "expected a number, found a traced value; numbers are fixed when the program is traced (static_argnums)")
-            checked.append(value.item() if isinstance(value, (np.generic, np.ndarray, jax.Array)) else value)
+            checked.append(_number(value) if isinstance(value, (np.generic, np.ndarray, jax.Array)) else value)
             continue
         if not isinstance(value, (jax.Array, np.ndarray)):
             raise TypeError(title + "expected an array, found %s" % type(value).__name__)

@@ -89,6 +89,18 @@ def width_of(y, n):
 
 
 @triton.jit
+def annotated(y, a: tl.int8, b: tl.uint8, c: tl.int16, d: tl.uint16, e: tl.int32, f: tl.uint32, g: tl.int64, h: tl.uint64):
+    tl.store(y, a.to(tl.int64))
+    tl.store(y + 1, b.to(tl.int64))
+    tl.store(y + 2, c.to(tl.int64))
+    tl.store(y + 3, d.to(tl.int64))
+    tl.store(y + 4, e.to(tl.int64))
+    tl.store(y + 5, f.to(tl.int64))
+    tl.store(y + 6, g.to(tl.int64))
+    tl.store(y + 7, h.to(tl.int64))
+
+
+@triton.jit
 def of_tuple(y, pair):
     tl.store(y, tl.load(pair[0]) * pair[1])
 
@@ -185,6 +197,20 @@ class Launches(Cases):
         self.assertEqual(y.list(), [-1, 64])
         for n in (1 << 64, -(1 << 63) - 1):
             self.assertRaises((OverflowError, TypeError, ValueError), jitted[(1,)], y, n)
+
+    def test_annotated_integers_at_the_ends_of_their_ranges(self):
+        draw, jitted, y = random.Random(SEED), kiln.triton.jit(annotated), Array([0] * 8, "int64")
+        ranges = [(0, (1 << bits) - 1) if unsigned else (-1 << bits - 1, (1 << bits - 1) - 1) for bits in (8, 16, 32, 64) for unsigned in (False, True)]
+        for _ in range(40):
+            values = [draw.choice((least, least + 1, most - 1, most, draw.randint(least, most))) for least, most in ranges]
+            jitted[(1,)](y, *values)
+            self.assertEqual(y.list(), values[:7] + [values[7] - (values[7] >> 63 << 64)], (SEED, values))
+            at = draw.randrange(8)
+            values[at] = ranges[at][0] - draw.randint(1, 5) if draw.random() < 0.5 else ranges[at][1] + draw.randint(1, 5)
+            before = y.list()
+            with self.assertRaises(OverflowError, msg=(SEED, values)):
+                jitted[(1,)](y, *values)
+            self.assertEqual(y.list(), before)
 
     def test_what_is_not_plain(self):
         y = Array([0] * 2)

@@ -301,7 +301,9 @@ int kiln_command_run(int argc, char **argv) {
       .options = options,
       .option_count = sizeof options / sizeof *options,
       .more =
-          "Scalars are numbers. Buffers: zeros:COUNT, ones:COUNT, iota:COUNT, fill:COUNT:VALUE, "
+          "Scalars are numbers that the type can hold; u8:, u16:, u32: or u64: before one gives the bits of "
+          "an "
+          "integer of that size. Buffers: zeros:COUNT, ones:COUNT, iota:COUNT, fill:COUNT:VALUE, "
           "random:COUNT[:SEED], @FILE, null.\n"
           "A view is a buffer and its shape: random:4096[64,64], or with strides random:4096[64,32;64,1].",
   };

@@ -28,10 +28,10 @@ static uint64_t load_bits(const uint8_t *at, unsigned bytes) {
   return bits;
 }
 
-static void store(kiln_scalar scalar, double value, uint8_t *at) {
-  uint64_t bits = is_float(scalar) ? ir_float_to_bits(scalar, value, true) : (uint64_t)(int64_t)value;
-  if (scalar == KILN_I1) bits = value != 0;
-  for (unsigned i = 0; i < kiln_scalars[scalar].bytes; i++) at[i] = (uint8_t)(bits >> 8 * i);
+// Elements that are made: what an integer type cannot hold wraps around.
+static uint64_t bits_of(kiln_scalar scalar, double value) {
+  if (scalar == KILN_I1) return value != 0;
+  return is_float(scalar) ? ir_float_to_bits(scalar, value, true) : (uint64_t)(int64_t)value;
 }
 
 // A long double holds every f64 and every i64.
@@ -61,36 +61,84 @@ static uint64_t random_word(uint64_t seed, uint64_t index) {
   return z ^ z >> 31;
 }
 
-/// What a generator is given: the element's number, its extra word.
-typedef double generate(size_t index, double word, kiln_scalar scalar);
-static double zeros(size_t i, double w, kiln_scalar t) { return (void)i, (void)w, (void)t, 0; }
-static double ones(size_t i, double w, kiln_scalar t) { return (void)i, (void)w, (void)t, 1; }
-static double iota(size_t i, double w, kiln_scalar t) { return (void)w, (void)t, (double)i; }
-static double same(size_t i, double w, kiln_scalar t) { return (void)i, (void)t, w; }
+/// What a generator is given: the element's number, what stands behind the count. It gives the element's
+/// bits.
+typedef uint64_t generate(size_t index, uint64_t word, kiln_scalar scalar);
+static uint64_t zeros(size_t i, uint64_t w, kiln_scalar t) { return (void)i, (void)w, (void)t, 0; }
+static uint64_t ones(size_t i, uint64_t w, kiln_scalar t) { return (void)i, (void)w, bits_of(t, 1); }
+static uint64_t iota(size_t i, uint64_t w, kiln_scalar t) { return (void)w, bits_of(t, (double)i); }
+static uint64_t same(size_t i, uint64_t w, kiln_scalar t) { return (void)i, (void)t, w; }
 // Floats in [-1, 1), integers in 0..99.
-static double random_element(size_t i, double w, kiln_scalar t) {
-  double unit = (double)(random_word((uint64_t)w, i) >> 11) / 9007199254740992.0;
-  return is_float(t) ? 2 * unit - 1 : floor(100 * unit);
+static uint64_t random_element(size_t i, uint64_t w, kiln_scalar t) {
+  double unit = (double)(random_word(w, i) >> 11) / 9007199254740992.0;
+  return bits_of(t, is_float(t) ? 2 * unit - 1 : floor(100 * unit));
 }
 
 static const struct {
   const char *name;
   generate *make;
-} generators[] = {
-    {"zeros", zeros}, {"ones", ones}, {"iota", iota}, {"fill", same}, {"random", random_element}};
+  enum { TAKES_NOTHING, TAKES_VALUE, MAY_TAKE_SEED } takes; // behind the count
+} generators[] = {{"zeros", zeros, TAKES_NOTHING},
+                  {"ones", ones, TAKES_NOTHING},
+                  {"iota", iota, TAKES_NOTHING},
+                  {"fill", same, TAKES_VALUE},
+                  {"random", random_element, MAY_TAKE_SEED}};
 
 typedef struct generating {
   run_value *value;
   generate *make;
-  double word;
+  uint64_t word;
 } generating;
 
 static void generate_part(void *context, uint64_t from, uint64_t to) {
   const generating *g = context;
   unsigned bytes = kiln_scalars[g->value->scalar].bytes;
-  for (uint64_t i = from; i < to; i++)
-    store(g->value->scalar, g->make(i, g->word, g->value->scalar), g->value->bytes + i * bytes);
+  for (uint64_t i = from; i < to; i++) {
+    uint64_t bits = g->make(i, g->word, g->value->scalar);
+    for (unsigned b = 0; b < bytes; b++) g->value->bytes[i * bytes + b] = (uint8_t)(bits >> 8 * b);
+  }
 }
+
+// ----------------------------------------------------------------------------------------- numbers
+
+// A number without a sign in C's notation; false also where it has more than 64 bits.
+static bool read_word(const char *text, uint64_t *out) {
+  char *end = NULL;
+  if (!isdigit((unsigned char)*text)) return false;
+  errno = 0;
+  *out = strtoull(text, &end, 0);
+  return !*end && !errno;
+}
+
+// "-5", "0x10", and "u32:3000000000" for the bits of an i32.
+static bool read_integer(unsigned bits, const char *text, uint64_t *out) {
+  char prefix[8];
+  size_t length = (size_t)snprintf(prefix, sizeof prefix, "u%u:", bits);
+  bool is_unsigned = bits > 1 && !strncmp(text, prefix, length), is_negative = *text == '-';
+  uint64_t half = bits == 1 ? 2 : (uint64_t)1 << (bits - 1), word; // least that is too large
+  if (is_unsigned) return read_word(text + length, out) && !(bits < 64 && *out >> bits);
+  if (!read_word(text + is_negative, &word)) return false;
+  *out = is_negative ? 0 - word : word;
+  return is_negative ? word <= (bits == 1 ? 0 : half) : word < half;
+}
+
+static bool read_float(kiln_scalar scalar, const char *text, uint64_t *out) {
+  char *end = NULL;
+  errno = 0;
+  double value = strtod(text, &end);
+  if (end == text || *end) return false;
+  *out = ir_float_to_bits(scalar, value, true);
+  bool is_named = strpbrk(text, "nN"); // inf, nan
+  return is_named || (isfinite(value) && isfinite((double)ir_bits_to_float(scalar, *out)));
+}
+
+/// The bits of a scalar that the type can hold.
+static bool read_scalar(kiln_scalar scalar, const char *text, uint64_t *out) {
+  return is_float(scalar) ? read_float(scalar, text, out)
+                          : read_integer(kiln_scalars[scalar].bits, text, out);
+}
+
+// ---------------------------------------------------------------------------------------- buffers
 
 static kiln_status bad(const run_value *v, const char *text, kiln_error *err) {
   return kiln_fail(
@@ -104,12 +152,19 @@ static kiln_status generate_buffer(run_value *v, const char *text, kiln_error *e
   while (g < known && (strlen(generators[g].name) != length || memcmp(generators[g].name, text, length))) g++;
   if (g == known || text[length] != ':' || !isdigit((unsigned char)text[length + 1]))
     return bad(v, text, err);
-  char *end;
-  uint64_t count = strtoull(text + length + 1, &end, 0);
-  double word = *end == ':' ? strtod(end + 1, &end) : 0;
-  if (*end) return bad(v, text, err);
+  char *more;
+  errno = 0;
+  uint64_t count = strtoull(text + length + 1, &more, 0), word = 0;
+  bool has_more = *more == ':', is_fine = !*more || has_more;
+  if (generators[g].takes == TAKES_NOTHING) is_fine = !*more;
+  if (generators[g].takes == MAY_TAKE_SEED && has_more) is_fine = read_word(more + 1, &word);
+  if (generators[g].takes == TAKES_VALUE) is_fine = has_more;
+  if (!is_fine) return bad(v, text, err);
+  if (generators[g].takes == TAKES_VALUE && !read_scalar(v->scalar, more + 1, &word))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s': '%s' is not a value of type %s",
+                     v->param.name, more + 1, kiln_scalars[v->scalar].spelling);
   unsigned bytes = kiln_scalars[v->scalar].bytes;
-  if (count > ((uint64_t)1 << MOST_BYTES_LOG2) / bytes)
+  if (errno || count > ((uint64_t)1 << MOST_BYTES_LOG2) / bytes)
     return kiln_fail(err, KILN_STATUS_LIMIT, "argument '%s': %llu elements; the limit is 2^%d bytes",
                      v->param.name, (unsigned long long)count, MOST_BYTES_LOG2);
   v->size = (size_t)count * bytes;
@@ -181,19 +236,11 @@ static kiln_status set_buffer(run_value *v, const char *text, kiln_error *err) {
 }
 
 static kiln_status set_scalar(run_value *v, const char *text, kiln_error *err) {
-  char *end = NULL;
-  errno = 0;
-  if (is_float(v->scalar)) {
-    store(v->scalar, strtod(text, &end), v->packed);
-  } else {
-    int64_t number = (int64_t)(*text == '-' ? (uint64_t)strtoll(text, &end, 0) : strtoull(text, &end, 0));
-    unsigned bits = kiln_scalars[v->scalar].bits;
-    if (bits < 64 && (number >= (int64_t)1 << bits || number < -((int64_t)1 << (bits - 1)))) errno = ERANGE;
-    kiln_put64(v->packed, (uint64_t)number);
-  }
-  if (*end || end == text || (errno == ERANGE && !is_float(v->scalar)))
+  uint64_t bits;
+  if (!read_scalar(v->scalar, text, &bits))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "argument '%s': '%s' is not a value of type %s",
                      v->param.name, text, v->param.type);
+  kiln_put64(v->packed, bits);
   return KILN_OK;
 }
 

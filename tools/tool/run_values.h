@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Values of arguments on the command line of `kiln run`: scalars, and buffers from files or generators.
 //
-//   scalar    12, -1.5, 0x10
+//   scalar    12, -1.5, 0x10; what the type cannot hold is refused. u32:3000000000 is the bits of an i32
 //   buffer    zeros:COUNT  ones:COUNT  iota:COUNT  fill:COUNT:VALUE  random:COUNT[:SEED]  @FILE  null
 //   view      a buffer followed by [extent,...] or [extent,...;stride,...]; strides are row-major when left
 //   out

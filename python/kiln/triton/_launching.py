@@ -3,6 +3,7 @@
 compiled before is in C (kiln._core.Variants), since programs wait for it; Python compiles, and launches what is not plain."""
 import collections
 import functools
+import operator
 import os
 import sys
 import threading
@@ -63,9 +64,20 @@ class TritonLauncher:
         return getattr(self.__dict__["_theirs"], name)
 
 
+_UNSIGNED = {"u8": 8, "u16": 16, "u32": 32, "u64": 64}  # Triton's types of integers whose values a kernel of Kiln takes as bits
+
+
 def _plain(kind):
     """Whether a parameter of that type is one of the kernel's, its value passed as it is."""
-    return isinstance(kind, str) and kind != "constexpr" and not kind.startswith("tensordesc")
+    return isinstance(kind, str) and kind != "constexpr" and kind not in _UNSIGNED and not kind.startswith("tensordesc")
+
+
+def _bits_of(kind, value):
+    """A number of an unsigned type as the signed one of the same bits."""
+    bits, value = _UNSIGNED[kind], operator.index(value)
+    if not 0 <= value < 1 << bits:
+        raise OverflowError("%d is not a value of Triton's type %s (0 to %d)" % (value, kind, (1 << bits) - 1))
+    return value - (value >> (bits - 1) << bits)
 
 
 def _leaves(kind, value):
@@ -77,6 +89,8 @@ def _leaves(kind, value):
         yield _places.strided(value.base, value.shape, value.strides)
         yield from value.shape
         yield from value.strides
+    elif kind in _UNSIGNED:
+        yield _bits_of(kind, value)
     elif kind != "constexpr":
         yield value
 
@@ -247,7 +261,8 @@ class Engine:
 
     def _pack(self, place, bound, specialization, options, named):
         fn = self.fn
-        fn.cache_key  # finds the globals that it uses
+        with _reading.parsing:
+            fn.cache_key  # finds the globals that it uses
         named = dict(named, debug=named.get("debug", fn.debug) or knobs.runtime.debug)
         return fn._pack_args(place.backend, named, bound, specialization, options)
 
@@ -278,7 +293,8 @@ class Engine:
         if self.fn._src is not self._source or self.fn.hash is None:
             self.variants.clear()
             self._source = self.fn._src
-            self.fn.cache_key
+            with _reading.parsing:
+                self.fn.cache_key
 
     def _refuse_changed_globals(self):
         for (name, _), (value, where) in self.fn.used_global_vals.items():

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 
 from triton._C.libtriton import ir
 from triton.compiler import ASTSource, make_backend
@@ -14,6 +15,9 @@ from .._core import Library
 from .._words import Error
 
 FACTS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", "num_ctas")  # of a launch, beside the IR
+
+
+parsing = threading.RLock()  # ast.parse of CPython 3.11 fails where several threads are in it
 
 
 class NotCompiled(Error, PTXASError):
@@ -33,7 +37,8 @@ def triton_ir(fn, signature, constexprs, attributes, options, target):
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+    with parsing:
+        module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
     facts = {name: getattr(options, name) for name in FACTS if getattr(options, name, None) is not None}
     return str(backend.make_ttir(module, {}, options, target.arch)), dict(facts, backend=target.backend)
 
