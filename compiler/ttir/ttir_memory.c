@@ -128,11 +128,12 @@ void ttir_form_assert(ttir_reader *r, const ttir_row *row) {
 }
 
 // tt.print "prefix" {hex = false, ..} : %a, %b : T, U. It changes no result, so the kernel is taken without
-// it, with a warning.
+// it, with one warning a kernel, which ttir_build gives.
 void ttir_form_print(ttir_reader *r, const ttir_row *row) {
+  (void)row;
   ir_value *v[TTIR_MAX_VALUES];
   uint32_t count = 0;
-  ttir_take(r, TTIR_STRING, "the prefix of a print");
+  ttir_token prefix = ttir_take(r, TTIR_STRING, "the prefix of a print");
   ttir_read_dictionary(r, &r->dictionary);
   if (ttir_accept(r, ':')) {
     count = ttir_values(r, v, TTIR_MAX_VALUES);
@@ -142,9 +143,9 @@ void ttir_form_print(ttir_reader *r, const ttir_row *row) {
     if (i) ttir_expect(r, ',');
     ttir_check_type(r, v[i], ttir_read_type(r, false).type);
   }
-  if (!r->failed)
-    kiln_diagnose(r->d, KILN_WARNING, r->module->file, (ir_place){.line = r->line}, "%s is left out",
-                  row->name);
+  if (r->failed || r->print_count++) return;
+  r->print = (ir_place){r->line, r->b.place.line == r->line ? r->b.place.column : 0};
+  r->print_prefix = ttir_unquote(r->arena, prefix.at, prefix.length);
 }
 
 // tt.grid_dependency_wait: launches here do not overlap, so there is nothing to wait for.

@@ -101,6 +101,10 @@ typedef struct ttir_reader {
 
   ttir_view_fact *views; ///< arena
   uint32_t view_count, view_capacity;
+
+  uint32_t print_count; ///< tt.print, which are left out
+  ir_place print;       ///< the first
+  const char *print_prefix;
 } ttir_reader;
 
 typedef void ttir_handler(ttir_reader *r, const ttir_row *row);

@@ -2,6 +2,7 @@
 """The compiler of this installation, for programs: of the package kiln-compiler, in the prefix, or in PATH. What only its use wants is imported there: it
 takes a process that launches kernels more time than all else of the package."""
 import os
+import sys
 
 from ._core import Library
 from ._loading import HERE
@@ -26,15 +27,31 @@ def program():
     return next((path for path in _places() if os.access(path, os.X_OK)), None)
 
 
+_said = set()
+
+
+def warn(text):
+    """Says something on standard error, once a process. It is what a program loses without it, so no filter of Python's `warnings` keeps it back."""
+    if text not in _said and sys.stderr is not None:
+        _said.add(text)
+        print("kiln: warning: " + text, file=sys.stderr, flush=True)
+
+
 def run(command, *arguments):
-    """Runs a command of kiln; Error with its messages where that fails."""
+    """Runs a command of kiln, and says what it warns of; Error with its messages where that fails. What the compiler was given in a folder of ours
+    (tempfile.gettempdir()/kiln-...) has no place that means anything."""
     import subprocess
+    import tempfile
     path = program()
     if path is None:
         raise Error("the compiler is not installed (the package kiln-compiler has it)")
     done = subprocess.run([path, command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         raise Error(done.stdout.decode(errors="replace").strip() or "kiln %s: exit %d" % (command, done.returncode))
+    for line in done.stdout.decode(errors="replace").splitlines():
+        place, mark, text = line.partition(": warning: ")
+        if mark:
+            warn(text if place.startswith(os.path.join(tempfile.gettempdir(), "kiln-")) else "%s: %s" % (place, text))
 
 
 def build(sources, targets, output, arguments=(), command="build"):

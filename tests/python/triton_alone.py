@@ -2,7 +2,9 @@
 """What test_triton_versions.py runs with each version of Triton, in an environment that has its wheel and nothing else: kiln.triton needs no PyTorch. Whatever has
 `data_ptr` and `dtype` is a tensor to Triton; Array is that, over bytes of its own. KILN_TEST_SEED chooses what is drawn."""
 import array
+import contextlib
 import inspect
+import io
 import itertools
 import os
 import random
@@ -72,6 +74,12 @@ def product(a, b, c, N: tl.constexpr):
 
 
 @triton.jit
+def dotted(a, b, c, N: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    tl.store(c + i * N + j, tl.dot(tl.load(a + i * N + j), tl.load(b + i * N + j)))
+
+
+@triton.jit
 def running(x, y, n, BLOCK: tl.constexpr):
     total = 0.0
     for at in range(0, n, BLOCK):
@@ -98,6 +106,13 @@ def annotated(y, a: tl.int8, b: tl.uint8, c: tl.int16, d: tl.uint16, e: tl.int32
     tl.store(y + 5, f.to(tl.int64))
     tl.store(y + 6, g.to(tl.int64))
     tl.store(y + 7, h.to(tl.int64))
+
+
+@triton.jit
+def prints(x):
+    tl.device_print("value:", tl.load(x))
+    print("again", tl.load(x))
+    tl.store(x, 5.0)
 
 
 @triton.jit
@@ -366,6 +381,38 @@ class Behind(Cases):
             code, found, said = self.run_program(text)
             refusal = "Triton %s is not supported, 3.6 to 3.9 are" % version
             self.assertEqual((code, found, said.count(refusal)), (0, ["kiln: not attached to Triton: " + refusal] * 2, 3), said)
+
+
+class Warnings(Cases):
+    """What is left out is said, whatever the filters of Python's warnings are, once a process."""
+
+    def said(self, do):
+        found = io.StringIO()
+        with contextlib.redirect_stderr(found):
+            do()
+        return found.getvalue()
+
+    def test_prints(self):
+        line = inspect.getsourcelines(prints.fn)[1] + 2
+        text = "kiln: warning: kernel 'prints' prints nothing: tt.print (tl.device_print) is left out; \" value:: \" at %s:%d:" % (os.path.abspath(__file__), line)
+        jitted, x = kiln.triton.jit(prints), Array([1])
+        first = self.said(lambda: jitted[(1,)](x))
+        self.assertIn(text.replace("value::", "value:"), first.replace("value::", "value:"))
+        self.assertIn(", and 1 more\n", first)
+        self.assertEqual((first.count("\n"), x.list()), (1, [5]))
+        self.assertEqual(self.said(lambda: jitted[(1,)](x, num_warps=8)), "")
+
+    def test_options(self):
+        jitted, x = kiln.triton.jit(count_up), Array([0] * 16)
+        self.assertIn("kernel 'count_up': launch_cooperative_grid is left out", self.said(lambda: jitted[(1,)](x, BLOCK=16, launch_cooperative_grid=True)))
+        self.assertEqual(self.said(lambda: jitted[(1,)](x, BLOCK=16)), "")
+        self.assertEqual(x.list(), [2.0] * 16)
+
+    def test_options_of_the_front_end_reach_it(self):
+        a, b, c = Array([1 + i * 2.0 ** -20 for i in range(256)]), Array([1] * 256), Array([0] * 256)
+        texts = [kiln.triton.jit(dotted).warmup(a, b, c, N=16, allowed_dot_input_precisions=kinds, grid=(1,)).asm["ttir"]
+                 for kinds in (("ieee",), ("ieee", "tf32"))]
+        self.assertEqual(["inputPrecision = tf32" in text for text in texts], [False, True])
 
 
 class Threads(Cases):

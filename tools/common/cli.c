@@ -33,6 +33,8 @@ void cli_list_deinit(cli_list *list) {
   memset(list, 0, sizeof *list);
 }
 
+static bool takes_value(const cli_option *o) { return o->kind != CLI_FLAG && o->kind != CLI_TIMES; }
+
 static void print_help(const cli_page *page) {
   printf("usage: %s\n\n%s\n", page->usage, page->summary);
   if (page->option_count) printf("\noptions:\n");
@@ -42,12 +44,12 @@ static void print_help(const cli_page *page) {
     bool is_maybe = o->kind == CLI_MAYBE;
     snprintf(left, sizeof left, "%s%c%s--%s%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ',
              o->letter ? ", " : "  ", o->name,
-             o->kind == CLI_FLAG ? ""
-             : is_maybe          ? "[="
-                                 : "=",
-             o->kind == CLI_FLAG ? ""
-             : o->value          ? o->value
-                                 : "VALUE",
+             !takes_value(o) ? ""
+             : is_maybe      ? "[="
+                             : "=",
+             !takes_value(o) ? ""
+             : o->value      ? o->value
+                             : "VALUE",
              is_maybe ? "]" : "");
     printf("  %-30s %s\n", left, o->help);
   }
@@ -93,6 +95,7 @@ static int set_number(const cli_page *page, const cli_option *o, const char *val
 static int set(const cli_page *page, const cli_option *o, const char *value) {
   switch (o->kind) {
   case CLI_FLAG: *(bool *)o->to = true; break;
+  case CLI_TIMES: ++*(unsigned *)o->to; break;
   case CLI_TEXT:
   case CLI_MAYBE: *(const char **)o->to = value; break;
   case CLI_LIST: cli_list_add(o->to, value); break;
@@ -109,8 +112,7 @@ typedef struct cursor {
 } cursor;
 
 static int set_with_value(const cli_page *page, const cli_option *o, const char *attached, cursor *c) {
-  if (o->kind == CLI_FLAG)
-    return attached ? cli_usage(page, "--%s takes no value", o->name) : set(page, o, NULL);
+  if (!takes_value(o)) return attached ? cli_usage(page, "--%s takes no value", o->name) : set(page, o, NULL);
   if (o->kind == CLI_MAYBE) return set(page, o, attached ? attached : "");
   if (!attached && c->at + 1 >= c->argc) return cli_usage(page, "--%s needs a value", o->name);
   return set(page, o, attached ? attached : c->argv[++c->at]);
@@ -165,7 +167,7 @@ static int short_options(const cli_page *page, const char *text, cursor *c) {
   for (; *text; text++) {
     const cli_option *o = find_letter(page, *text);
     if (!o) return cli_usage(page, "unknown option -%c (--help lists them)", *text);
-    if (o->kind != CLI_FLAG) return set_with_value(page, o, text[1] ? text + 1 : NULL, c);
+    if (takes_value(o)) return set_with_value(page, o, text[1] ? text + 1 : NULL, c);
     set(page, o, NULL);
   }
   return -1;

@@ -19,8 +19,9 @@ enum {
   CLI_INTERNAL = 3, ///< Kiln is at fault
 };
 
-/// NUMBER: 0 or more; COUNT: 1 or more; MAYBE: a text that may be left out with its '=', "" then.
-typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_NUMBER, CLI_COUNT, CLI_LIST, CLI_MAYBE } cli_kind;
+/// NUMBER: 0 or more; COUNT: 1 or more; MAYBE: a text that may be left out with its '=', "" then; TIMES: a
+/// flag that is counted, into an unsigned.
+typedef enum cli_kind { CLI_FLAG, CLI_TIMES, CLI_TEXT, CLI_NUMBER, CLI_COUNT, CLI_LIST, CLI_MAYBE } cli_kind;
 
 /// Texts of an option that may be given several times. Borrowed from the command line.
 typedef struct cli_list {

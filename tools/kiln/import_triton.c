@@ -229,7 +229,7 @@ static int run(import *m) {
   if (status == KILN_OK) status = add_sources(m, &err);
   if (status == KILN_OK) status = plan_lower(&m->s.plan, &m->s.only, &err);
   if (status != KILN_OK) return cli_report(status, &err);
-  m->s.quiet = true;
+  m->s.quiet += !m->s.quiet;
   int made = session_make(&m->s, &sums); // what fails is in the report
   report(m);
   status = session_write_bundle(&m->s, &m->bundle, &err);

@@ -45,6 +45,7 @@ void plan_deinit(plan *p) {
   if (p->tuned) kiln_tuner_table_deinit(p->tuned);
   free(p->tuned);
   free(p->tuned_path);
+  kiln_buffer_deinit(&p->said);
   for (size_t i = 0; i < p->tuned_files.count; i++) free((char *)(uintptr_t)p->tuned_files.items[i]);
   cli_list_deinit(&p->tuned_files);
   memset(p, 0, sizeof *p);
@@ -78,14 +79,20 @@ kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err) {
                          : kiln_fail(err, KILN_STATUS_TARGET, "no target was named; --target=host is one");
 }
 
-/// False when there was nothing to print.
-static bool print_diagnostics(const kiln_diagnostics *d, const plan_source *source) {
-  kiln_buffer out = {0};
-  kiln_diagnostics_print(d, (const char *)source->text.bytes, source->text.size, &out);
-  bool any = out.size;
-  if (any) fwrite(out.bytes, 1, out.size, stderr);
-  kiln_buffer_deinit(&out);
-  return any;
+/// False when there was nothing to say. A warning is said once.
+static bool print_diagnostics(plan *p, const kiln_diagnostics *d, const plan_source *source) {
+  for (uint32_t i = 0; i < d->count; i++) {
+    kiln_buffer out = {0};
+    kiln_diagnostics one = {.items = &d->items[i], .count = 1};
+    kiln_diagnostics_print(&one, (const char *)source->text.bytes, source->text.size, &out);
+    bool is_warning = d->items[i].severity == KILN_WARNING, is_known = false;
+    if (is_warning && out.size)
+      is_known = p->said.size && memmem(p->said.bytes, p->said.size, out.bytes, out.size);
+    if (is_warning && !is_known) kiln_buffer_bytes(&p->said, out.bytes, out.size);
+    if (out.size && !is_known && !(is_warning && p->errors_only)) fwrite(out.bytes, 1, out.size, stderr);
+    kiln_buffer_deinit(&out);
+  }
+  return d->count;
 }
 
 /// Triton writes launch facts to NAME.json beside NAME.ttir; its absence is fine.
@@ -121,7 +128,7 @@ kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_opti
   kiln_diagnostics d = {.arena = source->arena};
   source->unit = kiln_unit_open(source->arena, source->path, (const char *)source->text.bytes,
                                 source->text.size, &o, &d);
-  p->has_spoken |= print_diagnostics(&d, source);
+  p->has_spoken |= print_diagnostics(p, &d, source);
   p->front_ns += cli_now_ns() - start;
   return source->unit ? KILN_OK
                       : kiln_fail(err, KILN_STATUS_SOURCE, "%s: %u error%s", source->path, d.errors,
@@ -193,7 +200,7 @@ static kiln_status lower_job(plan *p, plan_job *job, bool *out_left_out, kiln_er
   kiln_status status = KILN_OK;
   ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant,
                                       &p->targets[job->target], &d);
-  p->has_spoken |= print_diagnostics(&d, source);
+  p->has_spoken |= print_diagnostics(p, &d, source);
   *out_left_out = kernel && must_spill(p, job, kernel, arena);
   if (*out_left_out) {
     status = KILN_OK;
@@ -234,7 +241,10 @@ void plan_print_place(const plan *p, const plan_job *job, uint32_t number, const
   bool made = place.line && *kiln_unit_origin(source->unit, place.line, origin);
   if (place.line)
     kiln_diagnose(&d, KILN_NOTE, source->path, place, made ? "%s (from %s)" : "%s", text, origin);
-  print_diagnostics(&d, source);
+  kiln_buffer out = {0};
+  kiln_diagnostics_print(&d, (const char *)source->text.bytes, source->text.size, &out);
+  if (out.size) fwrite(out.bytes, 1, out.size, stderr);
+  kiln_buffer_deinit(&out);
   kiln_arena_destroy(arena);
 }
 

@@ -67,6 +67,8 @@ typedef struct plan {
   bool tuned_beside;    ///< nobody named them: they lie beside the sources
   size_t max_jobs;      ///< --max-objects
   bool has_spoken;      ///< something was said, or would be without --quiet, that is not kept with a bundle
+  bool errors_only;     ///< --quiet twice: warnings about sources are not said
+  kiln_buffer said;     ///< owned: warnings that were; each target has its own reading of a source
   uint64_t front_ns;
 } plan;
 

@@ -97,6 +97,7 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
   if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
   if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
   KILN_TRY(plan_targets(p, &s->targets, err));
+  p->errors_only = s->quiet > 1;
   if (!s->quiet) note_slips();
   KILN_TRY(open_cache(s, err));
   return identity_find(&p->who, &p->options, wants_assembler(p), !s->assembler_given,
@@ -134,7 +135,7 @@ kiln_status session_lower(session *s, kiln_error *err) {
   if (p->left_out && !s->quiet)
     fprintf(stderr, "kiln: note: %u objects of @space are left out, the first: %s\n", p->left_out,
             p->first_left_out);
-  return worst == KILN_OK && p->tuned ? tuning_check_table(p, s->quiet, err) : worst;
+  return worst == KILN_OK && p->tuned ? tuning_check_table(p, s->quiet > 0, err) : worst;
 }
 
 kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err) {

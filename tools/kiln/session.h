@@ -18,7 +18,8 @@ typedef struct session {
   bool beside;       ///< else the tables that lie beside the sources
   const char *fleet; ///< --fleet
   const char *sign;  ///< --sign
-  bool no_cache, force, must_hit, all_configs, quiet, assembler_given, for_tuning, tuned_strict;
+  bool no_cache, force, must_hit, all_configs, assembler_given, for_tuning, tuned_strict;
+  unsigned quiet; ///< --quiet, how often
 } session;
 
 void session_init(session *s);
@@ -40,7 +41,7 @@ void session_deinit(session *s);
       {"must-hit", 0, CLI_FLAG, &(s)->must_hit, NULL, "fail, naming the fields that differ, where something misses"}, \
       {"verify-cache", 0, CLI_NUMBER, &(s)->verify, "PERCENT", "compile that share of the hits again and compare bytes", 100}, \
       {"max-objects", 0, CLI_COUNT, &(s)->max_objects, "N", "refuse to build more objects than this (20000)"}, \
-      {"quiet", 'q', CLI_FLAG, &(s)->quiet, NULL, "print errors only"}
+      {"quiet", 'q', CLI_TIMES, &(s)->quiet, NULL, "print errors and what a source is warned of; twice: errors only"}
 // clang-format on
 
 /// For cli_page.other: takes options of code generation (--optimise=2, --ptx-assembler=ptxas, --emit=asm,

@@ -14,6 +14,7 @@ from triton.compiler.compiler import LazyDict
 from triton.runtime.jit import KernelInterface, create_function_from_signature
 
 from . import _ahead, _places, _reading, _versions
+from .._compiler import warn
 from .._core import Plan, Variants
 
 _counting = threading.Lock()
@@ -267,9 +268,12 @@ class Engine:
         return fn._pack_args(place.backend, named, bound, specialization, options)
 
     def _read(self, place, options, signature, constants, attributes):
-        facts = {name: getattr(options, name) for name in _reading.FACTS if hasattr(options, name)}
-        facts["debug"] = options.debug
-        return _reading.triton_ir(self.fn, signature, constants, attributes, facts, place.read_for)
+        if getattr(options, "launch_cooperative_grid", False):
+            warn("kernel '%s': launch_cooperative_grid is left out: its programs need not run at the same time" % self.fn.__name__)
+        if knobs.compilation.instrumentation_mode:
+            warn("TRITON_INSTRUMENTATION_MODE=%s is left out: kernels run without it" % knobs.compilation.instrumentation_mode)
+        given = {name: value for name, value in vars(options).items() if value is not None}
+        return _reading.triton_ir(self.fn, signature, constants, attributes, given, place.read_for)
 
     def _begin(self, ahead, place, key, *kinds):
         ahead.begin((self, key), lambda: self._read(place, *self._pack(place, *kinds)), place.target)
