@@ -10,6 +10,7 @@
 
 #include "base/canary.h"
 #include "compiler/ir/ir.h"
+#include "targets/targets.h"
 
 enum { KERNELGEN_BUFFERS = 32, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
 
@@ -37,6 +38,12 @@ typedef struct kernelgen_case {
 
 /// Fails the test when the generator builds something that does not type.
 void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *options, kernelgen_case *out);
+
+/// A kernel that reads again what it has written, of two parameters (kernelgen_rereads.c). `out` is as above,
+/// without statements that could be dropped.
+void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, const kiln_target *target, kernelgen_case *out);
+/// Its text, with a zero at the end; the caller's.
+void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out);
 
 /// Buffers with their data and the packed argument block that points to them. Each stands in a block of its
 /// own, at a place that the seed draws, no more aligned than its parameter promises.

@@ -22,6 +22,14 @@ int kiln_param_behind(const ir_value *v) {
 
 // ------------------------------------------------------------------------------------- all sources
 
+bool kiln_is_first_source(const ir_value *source) {
+  const ir_op *op = source->def;
+  if (!op) return !source->block->parent;
+  for (uint32_t i = 0; ir_has(op->code, IR_PASSES) && i < op->operand_count; i++)
+    if (points(op->operands[i])) return false;
+  return op->code != IR_IF && !ir_is_loop(op);
+}
+
 kiln_sources kiln_sources_of(kiln_arena *arena, ir_kernel *kernel) {
   return (kiln_sources){.arena = arena, .seen = KILN_NEW_ARRAY(arena, uint32_t, ir_number(kernel) + 1u)};
 }

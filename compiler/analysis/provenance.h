@@ -15,6 +15,9 @@ int kiln_param_behind(const ir_value *v);
 /// Called for each value that a pointer may be, in no order that means anything.
 typedef void kiln_source_visit(const ir_value *source, void *context);
 
+/// Whether a source is made of no other pointer or view: a parameter, or what comes from memory or a number.
+bool kiln_is_first_source(const ir_value *source);
+
 /// A search for all sources. Valid until the kernel changes; the arena is the caller's.
 typedef struct kiln_sources {
   kiln_arena *arena;

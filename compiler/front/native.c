@@ -96,7 +96,6 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   if (d->errors + d->suppressed != errors) return NULL;
   kiln_native_check_access(kernel, unit->file, d);
   if (d->errors + d->suppressed != errors) return NULL;
-  kiln_native_warn(kernel, unit->file, d);
   kiln_native_warn_of_loops(kernel, unit->file, in->kernel->place, d);
   kiln_native_guard_steps(kernel);
   return kernel;

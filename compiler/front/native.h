@@ -70,7 +70,5 @@ void kiln_native_warn_of_loops(const ir_kernel *kernel, const char *file, ir_pla
                                kiln_diagnostics *d);
 /// Asserts that steps of loops are above zero, where the text does not show it.
 void kiln_native_guard_steps(ir_kernel *kernel);
-/// Warns about loads that may miss what another lane has stored.
-void kiln_native_warn(const ir_kernel *kernel, const char *file, kiln_diagnostics *d);
 
 #endif

@@ -23,7 +23,8 @@
 //
 // And everywhere:
 //
-//   between   a tile between two bounds is compared once
+//   between       a tile between two bounds is compared once
+//   memory-order  barriers between accesses of the same memory by different threads
 //
 // A kernel that does not fit is left as it was, and the reason is kept for the report (compiler/report.h).
 #ifndef KILN_COMPILER_GPU_GPU_H
@@ -226,6 +227,7 @@ kiln_status kiln_gpu_late_waits(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_compute_ahead(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_carry_quotients(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_between(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_order_memory(ir_kernel *kernel, kiln_error *err);
 
 /// The scalar as a launch expression over the parameters (base/expr.h), appended to `out`; false when it is
 /// none. `scale` multiplies it. Integers are exact in it: an i32 that would wrap around does not.

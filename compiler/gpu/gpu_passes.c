@@ -59,6 +59,10 @@ static kiln_status conversions(ir_kernel *kernel, const void *context, kiln_erro
   return (void)context, kiln_gpu_conversions(kernel, err);
 }
 
+static kiln_status order_memory(ir_kernel *kernel, const void *context, kiln_error *err) {
+  return (void)context, kiln_gpu_order_memory(kernel, err);
+}
+
 const ir_pass kiln_gpu_passes[] = {
     {"persist", persist},
     {"split", split},
@@ -71,6 +75,7 @@ const ir_pass kiln_gpu_passes[] = {
     {"simplify-order", simplify},
     {"layouts", layouts_of_form, kiln_layouts_verify},
     {"conversions", conversions, kiln_conversions_verify},
+    {"memory-order", order_memory},
 };
 const size_t kiln_gpu_pass_count = sizeof kiln_gpu_passes / sizeof *kiln_gpu_passes;
 
@@ -126,6 +131,7 @@ const ir_pass kiln_gpu_register_passes[] = {
     {"simplify-prefetch", simplify},
     {"layouts", layouts, kiln_layouts_verify},
     {"conversions", conversions, kiln_conversions_verify},
+    {"memory-order", order_memory},
 };
 const size_t kiln_gpu_register_pass_count =
     sizeof kiln_gpu_register_passes / sizeof *kiln_gpu_register_passes;

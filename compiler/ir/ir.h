@@ -8,13 +8,13 @@
 // operations. An operation with regions holds one block a region; values of outer blocks are visible in inner
 // ones. There is no return: the body just ends.
 //
-//   for     operands lo, hi, step, initial...   region 0 (iv, carried...) ends in yield(carried...) results:
-//   carried while   operands initial...                 region 0 (carried...) ends in cond(c, passed...)
-//   results: passed
-//                                               region 1 (passed...) ends in yield(carried...)
-//   if      operand c                           regions 0 then, 1 else, both end in yield(values...) results:
-//   values reduce, scan with kind KILN_COMBINE_REGION  region 0 (a0..an-1, b0..bn-1, scalars) ends in
-//   yield(n)   a: earlier elements, b: later
+// clang-format off
+//   for           operands lo, hi, step, initial...  region 0 (iv, carried...) ends in yield(carried...)      results: carried
+//   while         operands initial...                region 0 (carried...) ends in cond(c, passed...)         results: passed
+//                                                    region 1 (passed...) ends in yield(carried...)
+//   if            operand c                          regions 0 then, 1 else, both end in yield(values...)     results: values
+//   reduce, scan  KILN_COMBINE_REGION                region 0 (a0..an-1, b0..bn-1, scalars) ends in yield(n)  a: earlier, b: later
+// clang-format on
 #ifndef KILN_COMPILER_IR_H
 #define KILN_COMPILER_IR_H
 
@@ -243,6 +243,7 @@ enum {
   IR_ADDS = 1 << 22,     ///< stage: is added to what is there, in any order
   IR_QUEUED = 1 << 23,   ///< mma: one of several that are under way at a time (late_waits.c)
   IR_RAGGED = 1 << 24,   ///< mapped store, atomic, stage: rows may end within the engine's 16 bytes
+  IR_ENGINE = 1 << 25,   ///< barrier: also orders what the copy engine writes with accesses of threads
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
@@ -340,11 +341,10 @@ struct ir_block {
   ir_op *parent; ///< NULL for a kernel's body
 };
 
-/// Expand, broadcast, reshape, trans, splat: one result, which is operand 0 with its elements at other
-/// places.
 /// The block where the value is made.
 static inline const ir_block *ir_home(const ir_value *v) { return v->def ? v->def->block : v->block; }
 
+/// Expand, broadcast, reshape, trans, splat: operand 0 with its elements at other places.
 static inline bool ir_is_renaming(const ir_op *op) {
   return ir_has(op->code, IR_RENAMES) && op->operand_count == 1 && op->result_count == 1;
 }
@@ -559,9 +559,9 @@ ir_op *ir_clone(ir_builder *b, const ir_op *op);
 
 /// A deep copy in the same arena; names and places are shared. Numbers the kernel, which clears slots.
 ir_kernel *ir_kernel_copy(ir_kernel *kernel);
-/// The terminator of a block, or NULL.
 /// Which operand of the `view` that made its operand a `view_base`, `dim` or `view_stride` is.
 uint32_t ir_view_part(const ir_op *op);
+/// The terminator of a block, or NULL.
 ir_op *ir_terminator(const ir_block *block);
 /// True when operation and everything inside is free of effects.
 bool ir_is_pure(const ir_op *op);

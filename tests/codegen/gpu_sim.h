@@ -11,6 +11,9 @@
 
 typedef struct sim_options {
   bool reverse;        ///< threads of a block run from the last to the first
+  uint64_t seed;       ///< not 0: they run in an order drawn with it, another one after each barrier
+  bool no_order;       ///< leave out the pass memory-order: what tests plant
+  bool *diverged;      ///< set where threads wait for different things; NULL: the test ends then
   bool no_matrix;      ///< multiplies and adds only
   bool wide;           ///< 64 lanes a warp, no matrix instructions
   bool turned;         ///< 64 lanes, f16 products of 32 x 32 x 16 and reads that turn, as CDNA 4 has them

@@ -18,14 +18,23 @@ static const char folder[] = "tests/passes";
 /// Where a case needs another machine than this one.
 static const struct {
   const char *name, *target;
-} targets[] = {{"flush", "x86-64-v3"},        {"fetch", "sm_80"},
-               {"fetch_bytes", "sm_89"},      {"fetch_room", "sm_86"},
-               {"fetch_slot", "sm_86"},       {"fetch_tail", "sm_90"},
-               {"prefetch", "sm_75"},         {"prefetch_deep", "sm_80"},
-               {"carry", "gfx942"},           {"near", "gfx942"},
-               {"prefetch_masked", "gfx942"}, {"slots", "gfx942"},
-               {"slots_asked", "gfx942"},     {"dies", "gfx942"},
-               {"layouts_mma", "sm_80"},      {"converted_queries", "gfx942"}};
+} targets[] = {{"flush", "x86-64-v3"},
+               {"fetch", "sm_80"},
+               {"fetch_bytes", "sm_89"},
+               {"fetch_room", "sm_86"},
+               {"fetch_slot", "sm_86"},
+               {"fetch_tail", "sm_90"},
+               {"prefetch", "sm_75"},
+               {"prefetch_deep", "sm_80"},
+               {"carry", "gfx942"},
+               {"near", "gfx942"},
+               {"prefetch_masked", "gfx942"},
+               {"slots", "gfx942"},
+               {"slots_asked", "gfx942"},
+               {"dies", "gfx942"},
+               {"layouts_mma", "sm_80"},
+               {"rereads", "sm_80"},
+               {"converted_queries", "gfx942"}};
 static const char usual_target[] = "sm_90a";
 
 static int wanted(const struct dirent *entry) {

@@ -32,6 +32,7 @@ static void lower_pid(gpu *g, ir_op *op) {
 
 static void lower_barrier(gpu *g, ir_op *op) {
   bool is_shared = (op->attrs.flags & IR_SHARED) || g->barrier_threads;
+  if ((op->attrs.flags & IR_ENGINE) && g->machine->meet_engine) g->machine->meet_engine(g);
   if (is_shared) gpu_barrier(g);
   else kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
   g->shared_dirty = false;

@@ -563,6 +563,13 @@ static void lower_stage_wait(gpu *g, ir_op *op) {
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
 
+/// Threads that sent nothing have nothing to wait for. Sources: PTX ISA, "cp.async.bulk.wait_group",
+/// "membar / fence".
+void nvptx_meet_engine(gpu *g) {
+  call(g, KL_kl_bulk_wait, NULL, 0);
+  call(g, KL_kl_proxy_fence_all, NULL, 0);
+}
+
 void nvptx_lower_machine(gpu *g, ir_op *op) {
   static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
       [IR_ROLES] = lower_roles,

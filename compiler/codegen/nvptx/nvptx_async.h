@@ -56,5 +56,6 @@ void nvptx_lower_cluster_sum(gpu *g, ir_op *op);
 void nvptx_lower_cluster_scatter(gpu *g, ir_op *op);
 /// All machine operations.
 void nvptx_lower_machine(gpu *g, ir_op *op);
+void nvptx_meet_engine(gpu *g);
 
 #endif

@@ -448,6 +448,7 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .report_assert = report_assert,
                            .enter_loop = p->matrix == KILN_MATRIX_WGMMA ? nvptx_enter_loop : NULL,
                            .lower_machine = p->matrix == KILN_MATRIX_WGMMA ? nvptx_lower_machine : NULL,
+                           .meet_engine = p->matrix == KILN_MATRIX_WGMMA ? nvptx_meet_engine : NULL,
                            .mark_maps = mark_maps};
   return storage;
 }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Order of memory within a program (docs/ir.md): kernels that read again what they have written, on a GPU of
+// fibers, with threads in three orders, compared with the interpreter. Without the pass memory-order the same
+// search finds differences.
+#include "tests/codegen/gpu_sim_case.h"
+#include "tests/kernelgen.h"
+
+/// Whether the simulated GPU leaves the memory that the interpreter leaves; else `out` names a difference.
+static bool agrees(uint64_t seed, const sim_options *options, char *out, size_t size) {
+  kiln_arena *arena = kiln_arena_create();
+  kiln_error err = {0};
+  kiln_target target;
+  kernelgen_case plain, simulated;
+  kernelgen_memory want, got;
+  CHECK_OK(kiln_target_parse("sm_80", &target, &err), err);
+  kernelgen_make_rereads(arena, seed, &target, &plain);
+  kernelgen_make_rereads(arena, seed, &target, &simulated);
+  kernelgen_memory_init(&plain, &want);
+  kernelgen_memory_init(&plain, &got);
+  CHECK_OK(kiln_interpret(plain.kernel, want.args, plain.grid, NULL, &err), err);
+  CHECK_OK(kiln_middle(simulated.kernel, &target, &err), err);
+  sim_run(simulated.kernel, &target, got.args, plain.grid, options);
+  bool equal = kernelgen_memory_equal(&plain, &want, &got, out, size);
+  kernelgen_memory_deinit(&want);
+  kernelgen_memory_deinit(&got);
+  kiln_arena_destroy(arena);
+  return equal;
+}
+
+static const sim_options ways[] = {{0}, {.reverse = true, .wide = true}, {.seed = 0x5eed}};
+
+TEST(memory_order, rereads_agree_with_the_interpreter) {
+  const uint64_t first = kiln_test_full() ? 1000 : 1, count = kiln_test_full() ? 2000 : 40;
+  char text[300];
+  for (uint64_t i = 0; i < count; i++)
+    for (unsigned way = 0; way < 3 && kiln_test_wants_piece(i); way++) {
+      sim_options options = ways[way];
+      if (options.seed) options.seed += first + i;
+      if (agrees(first + i, &options, text, sizeof text)) continue;
+      kiln_buffer source = {0};
+      kernelgen_rereads_text(first + i, &source);
+      FAIL("seed %llu, way %u: %s\n%s", (unsigned long long)(first + i), way, text, (char *)source.bytes);
+    }
+}
+
+/// The search can fail: without the pass, kernels of the same seeds differ.
+TEST(memory_order, without_barriers_they_differ) {
+  char text[300];
+  unsigned wrong = 0;
+  for (uint64_t seed = 1; seed <= 20; seed++)
+    for (unsigned way = 0; way < 3; way++) {
+      sim_options options = ways[way];
+      bool diverged = false;
+      options.no_order = true;
+      options.diverged = &diverged;
+      const bool equal = agrees(seed, &options, text, sizeof text);
+      wrong += diverged || !equal;
+    }
+  if (wrong < 10) FAIL("%u of 60 runs without barriers differ, expected at least 10", wrong);
+}
+
+/// A loop that has no turn hides no store before it from a load after it.
+TEST(memory_order, a_loop_without_turns_is_no_barrier) {
+  static const char text[] = "kiln 1\n"
+                             "kernel k(p: inout *i32, q: inout *i32, n: i32) @grid(1) @config(warps = 4) {\n"
+                             "  let i = iota(256)\n"
+                             "  store(p + i, load(p + i) * 3)\n"
+                             "  for k in 0 .. n { store(q + i, load(q + 255 - i) + k) }\n"
+                             "  store(q + i, load(p + 255 - i))\n"
+                             "}\n";
+  static const sim_case c = {.text = text, .arguments = {256, 256, 0}, .grid = {1, 1, 1}};
+  run_case(&c);
+}
