@@ -110,7 +110,8 @@ static form sum(form x, const form *y) {
   x.constant += y->constant, x.lo += y->lo, x.hi += y->hi;
   x.modulus = least_modulus(x.modulus, y->modulus);
   bool fits = is_small(x.constant) && is_small(x.lo) && is_small(x.hi);
-  for (unsigned i = 0; i < y->count && fits; i++) fits = add_term(&x, y->terms[i].symbol, y->terms[i].coefficient);
+  for (unsigned i = 0; i < y->count && fits; i++)
+    fits = add_term(&x, y->terms[i].symbol, y->terms[i].coefficient);
   return fits ? x : unknown_form;
 }
 
@@ -124,7 +125,8 @@ static unsigned bytes_behind(const ir_value *pointer) {
 static form product(kiln_addresses *a, const ir_op *op) {
   for (unsigned i = 0; i < 2; i++) {
     int64_t n;
-    if (ir_constant_int(op->operands[i], &n) && is_small(n)) return scaled(*form_of(a, op->operands[1 - i]), n);
+    if (ir_constant_int(op->operands[i], &n) && is_small(n))
+      return scaled(*form_of(a, op->operands[1 - i]), n);
   }
   return unknown_form;
 }
@@ -189,9 +191,7 @@ static bool added_by(kiln_addresses *a, const ir_op *op, int64_t *out) {
   return true;
 }
 
-/// How far the argument of a `for` comes in a turn, where that is the same number for all elements and turns;
-/// pointers: in bytes.
-static bool increment_of(kiln_addresses *a, const ir_value *argument, int64_t *out) {
+bool kiln_address_increment(kiln_addresses *a, const ir_value *argument, int64_t *out) {
   const ir_op *loop = argument->block->parent;
   if (!loop || loop->code != IR_FOR || argument->block != loop->regions[0]) return false;
   if (argument == ir_for_counter(loop)) return ir_constant_int(ir_for_step(loop), out) && is_small(*out);
@@ -211,7 +211,7 @@ static form of_argument(kiln_addresses *a, const ir_value *v) {
   const ir_op *loop = v->block->parent;
   int64_t ignored;
   if (!loop || (!v->type.pointer && !v->type.rank)) return of_symbol(v);
-  if (!increment_of(a, v, &ignored)) return v->type.rank ? unknown_form : of_symbol(v);
+  if (!kiln_address_increment(a, v, &ignored)) return v->type.rank ? unknown_form : of_symbol(v);
   form f = *form_of(a, ir_loop_initials(loop)[v->index - ir_loop_counters(loop)]);
   return f.is_known && add_term(&f, v, 1) ? f : v->type.rank ? unknown_form : of_symbol(v);
 }
@@ -224,7 +224,8 @@ static void note_wrapping(const kiln_addresses *a, const ir_value *v, form *f) {
   if (!adds && v->def) return;
   const kiln_fact *fact = kiln_fact_of(a->facts, v);
   bool is_whole = fact->lo <= INT32_MIN || fact->hi >= INT32_MAX;
-  if ((adds && is_whole) || (!v->def && v->type.rank)) f->modulus = least_modulus(f->modulus, (int64_t)1 << 32);
+  if ((adds && is_whole) || (!v->def && v->type.rank))
+    f->modulus = least_modulus(f->modulus, (int64_t)1 << 32);
 }
 
 static form make(kiln_addresses *a, const ir_value *v) {
@@ -265,10 +266,13 @@ static bool is_fixed(const kiln_access_pair *pair, const ir_value *v) {
          !(pair->turned && is_inside(home, pair->turned));
 }
 
+static bool is_pointer_param(const ir_value *v) { return !v->def && !v->block->parent && v->type.pointer; }
+
 static bool same(const kiln_access_pair *pair, const ir_value *x, const ir_value *y, unsigned *budget) {
   while (x->def && x->def->code == IR_CONVERT) x = x->def->operands[0];
   while (y->def && y->def->code == IR_CONVERT) y = y->def->operands[0];
   if (x == y && is_fixed(pair, x)) return true;
+  if (pair->is_of_one && is_pointer_param(x) && is_pointer_param(y)) return ir_type_equal(x->type, y->type);
   if (!*budget || !x->def || !y->def) return false;
   --*budget;
   const ir_op *p = x->def, *q = y->def;
@@ -315,8 +319,10 @@ static void note_reach(const kiln_addresses *a, const ir_value *symbol, int64_t 
   const kiln_fact *fact = kiln_fact_of(a->facts, symbol);
   bool is_number = !symbol->type.rank && !symbol->type.pointer;
   int64_t lo = fact->lo, hi = fact->hi, width, far;
-  if (is_number && symbol->type.scalar == KILN_I32) lo = lo < INT32_MIN ? INT32_MIN : lo, hi = hi > INT32_MAX ? INT32_MAX : hi;
-  if (!is_number || __builtin_sub_overflow(hi, lo, &width) || __builtin_mul_overflow(width, llabs(coefficient), &far) ||
+  if (is_number && symbol->type.scalar == KILN_I32)
+    lo = lo < INT32_MIN ? INT32_MIN : lo, hi = hi > INT32_MAX ? INT32_MAX : hi;
+  if (!is_number || __builtin_sub_overflow(hi, lo, &width) ||
+      __builtin_mul_overflow(width, llabs(coefficient), &far) ||
       __builtin_add_overflow(d->reach, far, &d->reach))
     d->reach = INT64_MAX;
 }
@@ -328,16 +334,21 @@ static bool compare_symbol(kiln_addresses *a, const kiln_access_pair *pair, cons
   if (is_fixed(pair, symbol)) return x == y;
   bool advances = pair->turned && !symbol->def && symbol->block->parent == pair->turned && x == y;
   if (!advances) return spread(a, symbol, y, d) && spread(a, symbol, -x, d);
-  if (!increment_of(a, symbol, &by) || __builtin_mul_overflow(by, y, &step) || !is_small(step)) return false;
+  if (!kiln_address_increment(a, symbol, &by) || __builtin_mul_overflow(by, y, &step) || !is_small(step))
+    return false;
   note_reach(a, symbol, y, d);
   d->step += step;
   return is_small(d->step);
 }
 
-static bool measure(kiln_addresses *a, const kiln_access_pair *pair, const form *x, const form *y, distance *d) {
-  if (!x->is_known || !y->is_known || x->root != y->root) return false;
-  if (x->root && !is_fixed(pair, x->root)) return false;
-  *d = (distance){.lo = y->constant + y->lo - x->constant - x->hi, .hi = y->constant + y->hi - x->constant - x->lo};
+static bool measure(kiln_addresses *a, const kiln_access_pair *pair, const form *x, const form *y,
+                    distance *d) {
+  const bool is_one =
+      pair->is_of_one && x->root && y->root && is_pointer_param(x->root) && is_pointer_param(y->root);
+  if (!x->is_known || !y->is_known || (x->root != y->root && !is_one)) return false;
+  if (x->root && !is_one && !is_fixed(pair, x->root)) return false;
+  *d = (distance){.lo = y->constant + y->lo - x->constant - x->hi,
+                  .hi = y->constant + y->hi - x->constant - x->lo};
   for (unsigned i = 0; i < x->count; i++)
     if (!compare_symbol(a, pair, x->terms[i].symbol, x->terms[i].coefficient,
                         coefficient_of(y, x->terms[i].symbol), d))

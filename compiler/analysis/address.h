@@ -28,11 +28,16 @@ kiln_addresses *kiln_addresses_create(kiln_arena *arena, const ir_kernel *kernel
 typedef struct kiln_access_pair {
   const ir_op *first, *second;
   const ir_op *turned;
+  bool is_of_one; ///< answer as if all parameters began at one address
 } kiln_access_pair;
 
 /// Whether the two values, operands of the first and of the second access, are the same, element by element:
 /// made alike of the same values. Conversions between layouts are looked through.
 bool kiln_same_value(const kiln_access_pair *pair, const ir_value *first, const ir_value *second);
+
+/// How far an argument of a `for` comes in a turn, where that is the same number for all elements and turns;
+/// pointers: in bytes.
+bool kiln_address_increment(kiln_addresses *a, const ir_value *argument, int64_t *out);
 
 /// Whether no byte is touched by both. Accesses are loads, stores and atomics through pointers, or of the
 /// copy engine through views. A view that is stored to does not overlap itself (docs/ir.md), so that tiles

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The pass `memory-order`: within a program, accesses of the same memory happen in the order of the text
-// (docs/ir.md). Threads of a program do not run in step, lanes of a warp included, so where one thread touches
-// what another one has touched before, a barrier stands between: in a straight line, and from one turn of a
-// loop to the next.
+// (docs/ir.md). Threads of a program do not run in step, lanes of a warp included, so where one thread
+// touches what another one has touched before, a barrier stands between: in a straight line, and from one
+// turn of a loop to the next.
 //
 // No barrier is needed where both accesses
 //   - read, or add by atomics that nobody takes the old value of;
-//   - are of different parameters;
+//   - are of different parameters that do not overlap. The program asks that before it writes first
+//     (gpu/overlap.h), and meets the barrier where they do. Where it can't ask, because addresses are loaded,
+//     it always meets it. Nothing is asked of what is computed in place (is_in_place);
 //   - surely have no byte in common (analysis/address.h);
 //   - touch each element by the same thread: the same pointers in the same layout, which has each element
 //     once. A scalar is stored by the first thread and loaded by all.
@@ -22,12 +24,13 @@
 #include "compiler/analysis/provenance.h"
 #include "compiler/gpu/layouts/layouts.h"
 #include "compiler/gpu/loops.h"
+#include "compiler/gpu/overlap.h"
 
 #include <string.h>
 
 enum {
   MOST_PENDING = 256, ///< accesses since a barrier; with more there is one, whatever they are
-  MOST_NESTED = 6     ///< loops within one another that are walked twice each; deeper ones begin with a barrier
+  MOST_NESTED = 6 ///< loops within one another that are walked twice each; deeper ones begin with a barrier
 };
 
 static bool is_inside(const ir_block *block, const ir_op *op) {
@@ -40,7 +43,14 @@ static bool is_inside(const ir_block *block, const ir_op *op) {
 typedef struct pending {
   ir_op *op;
   const ir_op *turned; ///< the outermost loop of which a turn has ended since; NULL: none
+  bool is_guarded;     ///< where parameters overlap, a barrier has been met since
 } pending;
+
+/// A barrier that is met where parameters overlap.
+typedef struct guard {
+  ir_op *before;
+  bool is_engine;
+} guard;
 
 /// Whose memory an access may touch.
 typedef struct owners {
@@ -58,7 +68,11 @@ typedef struct ordering {
   pending *pending;
   uint32_t count, capacity;
   unsigned depth;
-  bool meets; ///< a barrier was needed
+  bool meets;              ///< a barrier was needed
+  kiln_kept_notes notes;   ///< of the layouts, as they were before
+  kiln_overlaps *overlaps; ///< NULL: nothing is written that could be read again
+  guard *guards;
+  uint32_t guard_count, guard_capacity;
   ir_builder builder;
 } ordering;
 
@@ -87,11 +101,10 @@ static bool writes(const ir_op *op) {
 static bool commutes(const ir_op *first, const ir_op *second) {
   const bool add = first->code == IR_STAGE && (first->attrs.flags & IR_ADDS) && second->code == IR_STAGE &&
                    (second->attrs.flags & IR_ADDS);
-  const bool combine = first->code == IR_ATOMIC && second->code == IR_ATOMIC &&
-                       first->attrs.kind == second->attrs.kind && !first->results[0].uses &&
-                       !second->results[0].uses && first->attrs.order == IR_ORDER_RELAXED &&
-                       second->attrs.order == IR_ORDER_RELAXED &&
-                       ir_combines[first->attrs.kind].operation != IR_OPCODE_COUNT;
+  const bool combine =
+      first->code == IR_ATOMIC && second->code == IR_ATOMIC && first->attrs.kind == second->attrs.kind &&
+      !first->results[0].uses && !second->results[0].uses && first->attrs.order == IR_ORDER_RELAXED &&
+      second->attrs.order == IR_ORDER_RELAXED && ir_combines[first->attrs.kind].operation != IR_OPCODE_COUNT;
   return add || combine;
 }
 
@@ -112,6 +125,17 @@ static void find_owners(ir_op *op, void *context) {
       kiln_visit_sources(&o->sources, op->operands[i], note_owner, o);
 }
 
+/// They are of different parameters, neither of which promises to be alone.
+static bool may_overlap(const ordering *o, const ir_op *first, const ir_op *second) {
+  const owners *x = &o->owners[first->number], *y = &o->owners[second->number];
+  bool may[2] = {false, false};
+  for (uint32_t i = 0; i < o->kernel->param_count; i++) {
+    may[0] |= (x->params[i / 64] >> i % 64 & 1) && !o->kernel->params[i].noalias;
+    may[1] |= (y->params[i / 64] >> i % 64 & 1) && !o->kernel->params[i].noalias;
+  }
+  return may[0] && may[1];
+}
+
 static bool may_share_memory(const ordering *o, const ir_op *first, const ir_op *second) {
   const owners *x = &o->owners[first->number], *y = &o->owners[second->number];
   if (x->is_unknown || y->is_unknown) return true;
@@ -126,7 +150,8 @@ static bool is_tile(const ir_op *op) { return op->operands[0]->type.rank != 0; }
 
 /// Of a scalar, by the first thread; of a tile, by one of the threads that hold an element.
 static bool is_done_once(const ir_op *op) {
-  bool is_shared = (op->attrs.flags & IR_VOLATILE) || op->attrs.cache == IR_CACHE_CV; // codegen/gpu/gpu_memory.c
+  bool is_shared =
+      (op->attrs.flags & IR_VOLATILE) || op->attrs.cache == IR_CACHE_CV; // codegen/gpu/gpu_memory.c
   return op->code == IR_STORE || is_atomic(op) || (op->code == IR_LOAD && !is_tile(op) && is_shared);
 }
 
@@ -142,12 +167,34 @@ static bool is_by_same_thread(const kiln_access_pair *pair) {
          kiln_same_value(pair, first->operands[0], second->operands[0]);
 }
 
-static bool must_wait(const ordering *o, const pending *before, const ir_op *op) {
+/// Accesses through two parameters of which the second one overtakes nothing where both begin at one address:
+/// what is computed in place. A load after a store asks for more, since a parameter may also begin within
+/// another one.
+static bool is_in_place(const ordering *o, const kiln_access_pair *pair) {
+  kiln_access_pair one = *pair;
+  one.is_of_one = true;
+  if (writes(pair->first) && reads(pair->second)) return false;
+  return is_by_same_thread(&one) ||
+         (is_plain(pair->first) && is_plain(pair->second) && kiln_are_disjoint(o->addresses, &one));
+}
+
+/// What must stand between two accesses.
+typedef enum need { NEEDS_NOTHING, NEEDS_GUARD, NEEDS_BARRIER } need;
+
+static need need_between(ordering *o, const pending *before, const ir_op *op) {
   const kiln_access_pair pair = {before->op, op, before->turned};
-  if (!writes(before->op) && !writes(op)) return false;
-  if (before->op->code == IR_FETCH || commutes(before->op, op)) return false;
-  return may_share_memory(o, before->op, op) && !is_by_same_thread(&pair) &&
-         !(is_plain(op) == is_plain(before->op) && !is_text(op) && kiln_are_disjoint(o->addresses, &pair));
+  if (!writes(before->op) && !writes(op)) return NEEDS_NOTHING;
+  if (before->op->code == IR_FETCH || commutes(before->op, op)) return NEEDS_NOTHING;
+  if (may_share_memory(o, before->op, op)) {
+    const bool is_apart =
+        is_plain(op) == is_plain(before->op) && !is_text(op) && kiln_are_disjoint(o->addresses, &pair);
+    return is_by_same_thread(&pair) || is_apart ? NEEDS_NOTHING : NEEDS_BARRIER;
+  }
+  if (!may_overlap(o, before->op, op) || is_in_place(o, &pair)) return NEEDS_NOTHING;
+  if (!kiln_extent_of(o->overlaps, before->op)->is_known || !kiln_extent_of(o->overlaps, op)->is_known)
+    return NEEDS_BARRIER;
+  kiln_overlaps_ask(o->overlaps, before->op, op);
+  return before->is_guarded ? NEEDS_NOTHING : NEEDS_GUARD;
 }
 
 // ----------------------------------------------------------------------------------------- the walk
@@ -160,11 +207,25 @@ static void meet_before(ordering *o, ir_op *op, bool is_engine) {
   o->count = 0;
 }
 
-static void add_pending(ordering *o, ir_op *op, const ir_op *turned) {
+static void guard_before(ordering *o, ir_op *op, bool is_engine) {
+  for (uint32_t i = 0; i < o->count; i++) o->pending[i].is_guarded = true;
+  for (uint32_t i = 0; i < o->guard_count; i++)
+    if (o->guards[i].before == op) {
+      o->guards[i].is_engine |= is_engine;
+      return;
+    }
+  KILN_GROW(o->scratch, o->guards, o->guard_count, o->guard_capacity);
+  o->guards[o->guard_count++] = (guard){op, is_engine};
+}
+
+static void add_pending(ordering *o, const pending *p) {
   for (uint32_t i = 0; i < o->count; i++)
-    if (o->pending[i].op == op && o->pending[i].turned == turned) return;
+    if (o->pending[i].op == p->op && o->pending[i].turned == p->turned) {
+      o->pending[i].is_guarded &= p->is_guarded;
+      return;
+    }
   KILN_GROW(o->scratch, o->pending, o->count, o->capacity);
-  o->pending[o->count++] = (pending){op, turned};
+  o->pending[o->count++] = *p;
 }
 
 /// What is pending on one of several ways.
@@ -178,18 +239,37 @@ static way keep_way(const ordering *o) {
 }
 
 static void join_way(ordering *o, way w) {
-  for (uint32_t i = 0; i < w.count; i++) add_pending(o, w.pending[i].op, w.pending[i].turned);
+  for (uint32_t i = 0; i < w.count; i++) add_pending(o, &w.pending[i]);
+}
+
+/// What the accesses that are pending and `op` need, all together.
+typedef struct needs {
+  ordering *o;
+  need most;
+  bool is_engine;
+} needs;
+
+static void note_needs(ir_op *op, void *context) {
+  needs *n = context;
+  if (!reads(op) && !writes(op)) return;
+  for (uint32_t i = 0; i < n->o->count; i++) {
+    const need one = need_between(n->o, &n->o->pending[i], op);
+    if (one > n->most) n->most = one;
+    n->is_engine |= one && (op->code == IR_STAGE || n->o->pending[i].op->code == IR_STAGE);
+  }
+}
+
+static void meet(ordering *o, ir_op *before, const needs *n) {
+  if (n->most == NEEDS_BARRIER) meet_before(o, before, n->is_engine);
+  else if (n->most == NEEDS_GUARD) guard_before(o, before, n->is_engine);
 }
 
 static void visit_access(ordering *o, ir_op *op) {
-  bool waits = false, is_engine = op->code == IR_STAGE;
-  for (unsigned i = 0; i < o->count; i++) {
-    if (!must_wait(o, &o->pending[i], op)) continue;
-    waits = true;
-    is_engine |= o->pending[i].op->code == IR_STAGE;
-  }
-  if (waits || o->count >= MOST_PENDING) meet_before(o, op, is_engine);
-  add_pending(o, op, NULL);
+  needs n = {.o = o};
+  note_needs(op, &n);
+  if (o->count >= MOST_PENDING) n.most = NEEDS_BARRIER, n.is_engine = true;
+  meet(o, op, &n);
+  add_pending(o, &(pending){.op = op});
 }
 
 static void visit_block(ordering *o, ir_block *block);
@@ -204,26 +284,11 @@ static void visit_if(ordering *o, const ir_op *op) {
   join_way(o, left);
 }
 
-typedef struct ahead {
-  ordering *o;
-  bool waits, is_engine;
-} ahead;
-
-static void look_ahead(ir_op *op, void *context) {
-  ahead *a = context;
-  if (!reads(op) && !writes(op)) return;
-  for (unsigned i = 0; i < a->o->count; i++) {
-    if (!must_wait(a->o, &a->o->pending[i], op)) continue;
-    a->waits = true;
-    a->is_engine |= op->code == IR_STAGE || a->o->pending[i].op->code == IR_STAGE;
-  }
-}
-
 /// One barrier before the loop instead of one in each turn.
 static void meet_before_loop(ordering *o, ir_op *loop) {
-  ahead a = {.o = o};
-  for (uint32_t i = 0; i < loop->region_count && o->count; i++) ir_walk(loop->regions[i], look_ahead, &a);
-  if (a.waits) meet_before(o, loop, a.is_engine);
+  needs n = {.o = o};
+  for (uint32_t i = 0; i < loop->region_count && o->count; i++) ir_walk(loop->regions[i], note_needs, &n);
+  meet(o, loop, &n);
 }
 
 /// The second time finds what the turn before has left. The loop may also have no turn.
@@ -250,16 +315,18 @@ static void visit_block(ordering *o, ir_block *block) {
   }
 }
 
-/// Consumers alone write, and each program of a block by itself.
-static void visit_roles(ordering *o, ir_op *roles) {
-  ir_op *programs = kiln_program_loop(o->kernel, KILN_CONSUMER);
-  for (ir_op *op = roles->regions[KILN_CONSUMER]->first; op; op = op->next)
-    if (op != programs && ir_is_loop(op)) visit_loop(o, op);
-  o->count = 0;
-  if (programs) visit_block(o, ir_loop_body(programs));
+/// The block that a program starts with. Consumers alone write, and each program of a block by itself.
+static ir_block *start_of(const ir_kernel *kernel) {
+  const ir_op *roles = kernel->body->last;
+  if (!roles || roles->code != IR_ROLES) return kernel->body;
+  const ir_op *programs = kiln_program_loop(kernel, KILN_CONSUMER);
+  return programs ? ir_loop_body(programs) : roles->regions[KILN_CONSUMER];
 }
 
-static void count_write(ir_op *op, void *context) { *(unsigned *)context += writes(op); }
+static bool is_in_cluster(const ir_kernel *kernel) {
+  const ir_op *roles = kernel->body->last;
+  return roles && roles->code == IR_ROLES && (roles->attrs.spread > 1 || roles->attrs.split > 1);
+}
 
 /// Operations have their numbers.
 static void count_operation(ir_op *op, void *context) {
@@ -267,11 +334,26 @@ static void count_operation(ir_op *op, void *context) {
   if (op->number >= *count) *count = op->number + 1;
 }
 
+static void note_first_write(ir_op *op, void *context) { *(bool *)context |= writes(op); }
+
+/// The operation of the block that is, or has inside, the first write of a program; NULL: there is none.
+static ir_op *first_write(ir_block *block) {
+  for (ir_op *op = block->first; op; op = op->next) {
+    bool found = writes(op);
+    for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], note_first_write, &found);
+    if (found) return op;
+  }
+  return NULL;
+}
+
 static ordering *open_ordering(ir_kernel *kernel, kiln_arena *scratch) {
-  const kiln_layouts *c = kernel->layouts;
+  kiln_layouts *c = kernel->layouts;
   ordering *o = KILN_NEW(scratch, ordering);
+  const kiln_kept_notes notes = kiln_layouts_keep_notes(c);
+  ir_op *place = first_write(start_of(kernel));
   *o = (ordering){.kernel = kernel,
                   .scratch = scratch,
+                  .notes = notes,
                   .sources = kiln_sources_of(scratch, kernel),
                   .addresses = kiln_addresses_create(scratch, kernel, c->facts),
                   .builder = {.arena = kernel->arena, .machine = true}};
@@ -280,26 +362,47 @@ static ordering *open_ordering(ir_kernel *kernel, kiln_arena *scratch) {
   o->owners = KILN_NEW_ARRAY(scratch, owners, operations);
   ir_count_uses(kernel);
   ir_walk(kernel->body, find_owners, o);
+  if (place) o->overlaps = kiln_overlaps_create(kernel, scratch, o->addresses, c->facts, place);
   return o;
 }
 
+/// `if overlap { barrier }`.
+static void emit_guard(ordering *o, const guard *g, ir_value *overlap) {
+  ir_builder *b = &o->builder;
+  ir_block *sides[2] = {ir_block_create(b->arena), ir_block_create(b->arena)};
+  b->place = g->before->place;
+  for (unsigned i = 0; i < 2; i++) {
+    b->block = sides[i], b->before = NULL;
+    const ir_attrs attrs = {.flags = g->is_engine ? IR_ENGINE : 0};
+    if (!i) ir_emit(b, IR_BARRIER, &attrs, NULL, 0, NULL, NULL, 0);
+    ir_yield(b, NULL, 0);
+  }
+  b->block = g->before->block, b->before = g->before;
+  ir_emit(b, IR_IF, NULL, &overlap, 1, NULL, sides, 2);
+}
+
+static kiln_status emit_guards(ordering *o, kiln_error *err) {
+  kiln_error failed = {0};
+  ir_value *overlap = kiln_overlaps_answer(o->overlaps, &failed);
+  for (uint32_t i = 0; i < o->guard_count && overlap; i++) emit_guard(o, &o->guards[i], overlap);
+  if (failed.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "memory-order: %s", failed.text);
+  kiln_layouts_number_again(&o->notes);
+  return KILN_OK;
+}
+
 kiln_status kiln_gpu_order_memory(ir_kernel *kernel, kiln_error *err) {
-  unsigned count = 0;
-  ir_walk(kernel->body, count_write, &count);
-  if (!count) return KILN_OK;
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the order of accesses");
   ordering *o = open_ordering(kernel, scratch);
-  ir_op *roles = kernel->body->last && kernel->body->last->code == IR_ROLES ? kernel->body->last : NULL;
-  const bool is_cluster = roles && (roles->attrs.spread > 1 || roles->attrs.split > 1);
-  if (roles) visit_roles(o, roles);
-  else visit_block(o, kernel->body);
-  const bool meets = o->meets;
-  kiln_error failed = o->builder.error;
+  kiln_status status = KILN_OK;
+  if (o->overlaps) visit_block(o, start_of(kernel));
+  const bool meets = o->meets || o->guard_count;
+  if (o->guard_count) status = emit_guards(o, err);
+  if (status == KILN_OK && o->builder.error.status != KILN_OK)
+    status = kiln_fail(err, KILN_STATUS_INTERNAL, "memory-order: %s", o->builder.error.text);
   kiln_arena_destroy(scratch);
-  if (failed.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "memory-order: %s", failed.text);
-  if (meets && is_cluster)
+  if (status == KILN_OK && meets && is_in_cluster(kernel))
     return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: blocks of a cluster read what others of them write",
                      kernel->name);
-  return KILN_OK;
+  return status;
 }

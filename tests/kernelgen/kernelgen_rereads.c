@@ -144,7 +144,8 @@ static void write_load(writer *w) {
 
 static void write_store(writer *w) {
   const bool is_scalar = chance(w, 20);
-  const shape s = w->value_count && chance(w, 70) ? w->values[below(w, w->value_count)].shape : random_shape(w);
+  const shape s =
+      w->value_count && chance(w, 70) ? w->values[below(w, w->value_count)].shape : random_shape(w);
   const bool is_atomic = !strcmp(w->scalar, "i32") && chance(w, 15);
   const bool is_kept = is_atomic && chance(w, 40);
   indent(w);
@@ -231,7 +232,8 @@ void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out) {
   writer made = {.seed = seed * 0x9e3779b97f4a7c15u + 1, .left = 26}, *w = &made;
   for (unsigned i = 0; i < 4; i++) kiln_test_random(&w->seed);
   w->scalar = scalars[below(w, 5)];
-  PUT("kiln 1\nkernel rereads(p: inout *%s @align(16), q: inout *%s @align(16), n: i32 @range(1, 4)) @grid(2) "
+  PUT("kiln 1\nkernel rereads(p: inout *%s @align(16), q: inout *%s @align(16), n: i32 @range(1, 4)) "
+      "@grid(2) "
       "@config(warps = %u) {\n  let o = pid(0) * %u\n",
       w->scalar, w->scalar, 1u << below(w, 4), REGION);
   while (w->left > 4) write_block(w);
@@ -240,7 +242,8 @@ void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out) {
   *out = w->text;
 }
 
-void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, const kiln_target *target, kernelgen_case *out) {
+void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, const kiln_target *target,
+                            kernelgen_case *out) {
   kiln_buffer text = {0};
   kiln_diagnostics d = {.arena = arena};
   kernelgen_rereads_text(seed, &text);
@@ -252,6 +255,6 @@ void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, const kiln_target 
     FAIL("seed %llu: line %u: %s\n%s", (unsigned long long)seed, d.items[0].line, d.items[0].text, kept);
   *out = (kernelgen_case){.seed = seed, .kernel = kernel, .grid = {2, 1, 1}, .buffer_count = 2};
   for (unsigned i = 0; i < 2; i++)
-    out->buffers[i] = (kernelgen_buffer){
-        .scalar = kernel->params[i].type.scalar, .count = 2 * REGION, .written = true};
+    out->buffers[i] =
+        (kernelgen_buffer){.scalar = kernel->params[i].type.scalar, .count = 2 * REGION, .written = true};
 }

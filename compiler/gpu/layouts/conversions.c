@@ -202,23 +202,12 @@ static void drop_unused(ir_block *block) {
 
 // ----------------------------------------------------------------------------------------- numbers
 
-/// Notes go by numbers, and values get new ones.
-typedef struct kept {
-  ir_value *value;
-  kiln_layout_notes *notes;
-} kept;
-
-typedef struct keeping {
-  kiln_layouts *c;
-  kept *all;
-  uint32_t count;
-} keeping;
-
-static void keep_value(keeping *k, ir_value *value) {
-  k->all[k->count++] = (kept){value, kiln_notes_of(k->c, value)};
+static void keep_value(kiln_kept_notes *k, ir_value *value) {
+  k->values[k->count] = value;
+  k->notes[k->count++] = kiln_notes_of(k->c, value);
 }
 
-static void keep_block(keeping *k, ir_block *block) {
+static void keep_block(kiln_kept_notes *k, ir_block *block) {
   for (uint32_t i = 0; i < block->arg_count; i++) keep_value(k, block->args[i]);
   for (ir_op *op = block->first; op; op = op->next) {
     for (uint32_t i = 0; i < op->result_count; i++) keep_value(k, &op->results[i]);
@@ -226,29 +215,37 @@ static void keep_block(keeping *k, ir_block *block) {
   }
 }
 
-static void number_again(kiln_layouts *c, const keeping *k) {
+kiln_kept_notes kiln_layouts_keep_notes(kiln_layouts *c) {
+  const uint32_t count = ir_number(c->kernel);
+  kiln_kept_notes k = {.c = c,
+                       .values = KILN_NEW_ARRAY(c->arena, ir_value *, count),
+                       .notes = KILN_NEW_ARRAY(c->arena, kiln_layout_notes *, count)};
+  keep_block(&k, c->kernel->body);
+  return k;
+}
+
+void kiln_layouts_number_again(const kiln_kept_notes *k) {
+  kiln_layouts *c = k->c;
   const uint32_t count = ir_number(c->kernel);
   kiln_layout_notes *fresh = KILN_NEW_ARRAY(c->arena, kiln_layout_notes, count);
   c->notes = KILN_NEW_ARRAY(c->arena, kiln_layout_notes *, count);
   for (uint32_t i = 0; i < count; i++) c->notes[i] = &fresh[i];
   for (uint32_t i = 0; i < k->count; i++) {
-    const ir_value *value = k->all[i].value;
-    if (!value->def || value->def->block) c->notes[value->id] = k->all[i].notes;
+    const ir_value *value = k->values[i];
+    if (!value->def || value->def->block) c->notes[value->id] = k->notes[i];
   }
   c->facts = kiln_facts_compute(c->arena, c->kernel);
 }
 
 kiln_status kiln_gpu_conversions(ir_kernel *kernel, kiln_error *err) {
   kiln_layouts *c = kernel->layouts;
-  const uint32_t count = ir_number(kernel);
-  keeping k = {.c = c, .all = KILN_NEW_ARRAY(c->arena, kept, count)};
+  const kiln_kept_notes k = kiln_layouts_keep_notes(c);
   conversions x = {.c = c, .builder = {.arena = c->arena, .machine = true}};
-  keep_block(&k, kernel->body);
   kiln_layouts_find_full_loops(c);
   convert_block(&x, kernel->body);
   if (x.builder.error.status != KILN_OK) return *err = x.builder.error, err->status;
   ir_count_uses(kernel);
   drop_unused(kernel->body);
-  number_again(c, &k);
+  kiln_layouts_number_again(&k);
   return KILN_OK;
 }

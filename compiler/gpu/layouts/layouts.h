@@ -81,6 +81,21 @@ static inline kiln_layout_notes *kiln_notes_of(const kiln_layouts *c, const ir_v
   return c->notes[value->id];
 }
 
+// ------------------------------------------------------------------------------------ conversions.c
+
+/// Notes go by numbers, and values get new ones: what is known before a pass makes values, for after it.
+typedef struct kiln_kept_notes {
+  kiln_layouts *c;
+  ir_value **values;         ///< arena
+  kiln_layout_notes **notes; ///< arena
+  uint32_t count;
+} kiln_kept_notes;
+
+/// Numbers the kernel, which clears slots.
+kiln_kept_notes kiln_layouts_keep_notes(kiln_layouts *c);
+/// Numbers it again, gives each value what was kept, new ones notes that say nothing, and computes facts.
+void kiln_layouts_number_again(const kiln_kept_notes *k);
+
 // ----------------------------------------------------------------------------------------- assign.c
 
 /// The layout in which the value comes cheapest; false when it does not matter.
