@@ -61,6 +61,7 @@ BUNDLE   := $(call sources,cache/bundle)
 RUNTIME  := $(call sources,runtime)
 VERIFY   := $(call sources,runtime/verify)
 EXTENSION := $(call sources,python/extension)
+PTX      := $(filter-out tools/ptx/main.c,$(call sources,tools/ptx))
 
 objects  = $(patsubst %,$(B)/obj/%.o,$(1))
 archive  = $(B)/lib/lib$(1).a
@@ -75,6 +76,7 @@ A_REMOTE   := $(call archive,remote)
 A_BUNDLE   := $(call archive,bundle)
 A_RUNTIME  := $(call archive,runtime)
 A_VERIFY   := $(call archive,kiln-verify)
+A_PTX      := $(call archive,ptx)
 
 $(A_BASE):     $(call objects,$(BASE))
 $(A_TARGETS):  $(call objects,$(TARGETS))
@@ -86,6 +88,7 @@ $(A_REMOTE):   $(call objects,$(REMOTE))
 $(A_BUNDLE):   $(call objects,$(BUNDLE))
 $(A_RUNTIME):  $(call objects,$(RUNTIME))
 $(A_VERIFY):   $(call objects,$(VERIFY))
+$(A_PTX):      $(call objects,$(PTX))
 
 $(B)/lib/lib%.a:
 	@mkdir -p $(@D)
@@ -180,6 +183,12 @@ $(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -pie $(LDFLAGS) $^ -lcurl $(SODIUM) $(ZSTD) -lpthread -o $@
+
+# Runs PTX without a GPU, for people (docs/ptx.md).
+$(B)/bin/kiln-ptx: $(call objects,tools/ptx/main.c tools/common/cli.c) $(A_PTX) $(A_BASE)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ $(SODIUM) -lm -o $@
 
 # Runs the kernel library against its references on any device; carried to machines that have one.
 $(B)/bin/kernel-check: $(call objects,$(call sources,tests/kernels)) $(A_RUNTIME) $(A_COMPILER) $(A_TARGETS) $(A_BASE)

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A launch while it runs: blocks, warps, and the strands that a warp's lanes are divided into.
+//
+// A strand is a set of lanes of one warp at one instruction. Branches split strands, so does the scheduler at
+// random; strands that meet at an instruction become one again. Warps and strands run in a random order by the
+// seed.
+#ifndef KILN_TOOLS_PTX_MACHINE_H
+#define KILN_TOOLS_PTX_MACHINE_H
+
+#include "tools/ptx/race.h"
+
+enum { PTX_BARRIERS = 16, PTX_MAX_THREADS = 1024, PTX_SET_WORDS = PTX_MAX_THREADS / 64, PTX_COPY_GROUPS = 64 };
+
+/// A register of all lanes of a warp.
+typedef struct ptx_register {
+  uint64_t v[PTX_LANES];
+  uint32_t full;           ///< lanes where all bytes are defined
+  uint8_t part[PTX_LANES]; ///< of the others: which bytes are
+} ptx_register;
+
+typedef enum ptx_state { STATE_RUNS, STATE_JOINS, STATE_WAITS } ptx_state;
+
+typedef struct ptx_strand {
+  uint32_t pc, mask;
+  ptx_state state;
+  uint32_t members; ///< JOINS: the lanes that have to come
+  uint32_t barrier; ///< WAITS
+} ptx_strand;
+
+/// One cp.async of one lane, until it lands.
+typedef struct ptx_copy {
+  uint64_t to, from;
+  uint32_t size, filled; ///< bytes; from `filled` on zeros are written
+  uint32_t lane, group, line;
+  bool is_moved; ///< its bytes are there, though nobody may know it
+} ptx_copy;
+
+typedef struct ptx_warp {
+  ptx_block *block;
+  uint32_t index, live;
+  ptx_strand strands[PTX_LANES];
+  uint32_t strand_count;
+  ptx_register *registers; ///< owned
+  uint32_t carry;          ///< the condition code's carry, a bit a lane
+  ptx_copy *copies;        ///< owned, in order of issue
+  uint32_t copy_count, copy_capacity;
+  uint32_t groups[PTX_LANES]; ///< copy groups that each lane has committed
+} ptx_warp;
+
+typedef struct ptx_barrier {
+  uint32_t expected, arrived;       ///< threads; expected 0: all that are alive
+  uint64_t members[PTX_SET_WORDS];  ///< that arrived
+  uint32_t line;                    ///< of the first arrival
+  bool is_open;                     ///< someone has arrived
+} ptx_barrier;
+
+struct ptx_block {
+  uint32_t number, at[3];
+  uint32_t thread_count, warp_count, live_warps;
+  ptx_warp *warps;     ///< owned
+  ptx_thread *threads; ///< owned
+  uint32_t epoch;
+  ptx_region shared;
+  ptx_region *locals;  ///< owned, one a thread; NULL when the kernel has no local memory
+  ptx_barrier barriers[PTX_BARRIERS];
+};
+
+typedef struct ptx_reader_node {
+  uint64_t stamp;
+  uint32_t line, next;
+} ptx_reader_node;
+
+typedef struct ptx_location {
+  uint64_t address; ///< 0: free
+  ptx_view *released;
+  uint32_t block; ///< where the last writer's scope was its block: that one
+  bool is_block_only;
+} ptx_location;
+
+struct ptx_run {
+  const ptx_module *module;
+  const ptx_kernel *kernel;
+  const ptx_launch *launch;
+  ptx_memory *memory;
+  ptx_report *report;
+  ptx_region parameters;
+  uint64_t random, steps, next_block, block_count;
+  bool is_stopped; ///< a finding after which nothing can be said
+  const ptx_instruction *at; ///< the current one, for findings
+  ptx_block **blocks;        ///< owned; NULL: a free place
+  uint32_t resident;
+  ptx_reader_node *nodes; ///< owned; 0 is no node
+  uint32_t node_count, node_capacity, free_node;
+  ptx_location *locations; ///< owned; hashed by address
+  uint32_t location_count, location_capacity;
+};
+
+/// What an instruction's handler gets.
+struct ptx_exec {
+  ptx_run *run;
+  ptx_block *block;
+  ptx_warp *warp;
+  ptx_strand *strand;
+  const ptx_instruction *i;
+  uint32_t mask; ///< lanes that execute it
+};
+
+uint64_t ptx_random(ptx_run *run);
+/// Adds a finding about the current instruction unless it is known; kinds after which the machine's state
+/// means nothing stop the run.
+void ptx_find(ptx_run *run, ptx_finding_kind kind, const char *format, ...) KILN_PRINTF(3, 4);
+/// "block 3, thread 17"; static storage, a few at a time.
+const char *ptx_who(const ptx_block *block, uint32_t thread);
+
+#define PTX_EACH_LANE(lane, lanes)                                                    \
+  for (uint32_t lane##_left = (lanes), lane = 0;                                      \
+       lane##_left && ((lane = (uint32_t)__builtin_ctz(lane##_left)), true);          \
+       lane##_left &= lane##_left - 1)
+
+/// The values of an operand in all lanes: of the register itself, or in `buffer`. Clears the bits of lanes
+/// with an undefined value from `out_defined`.
+const uint64_t *ptx_source(ptx_exec *x, const ptx_operand *o, uint64_t *buffer, uint32_t *out_defined);
+/// The same of an operand that decides something: an undefined value is a finding.
+const uint64_t *ptx_decider(ptx_exec *x, const ptx_operand *o, uint64_t *buffer, const char *what);
+/// Which bytes of a lane's value are defined.
+uint8_t ptx_defined_bytes(ptx_exec *x, const ptx_operand *o, uint32_t lane);
+/// Writes a lane of a register (SINK: nothing), cut to the register's width.
+void ptx_write(ptx_exec *x, const ptx_operand *o, uint32_t lane, uint64_t value, bool is_defined);
+void ptx_write_parts(ptx_exec *x, const ptx_operand *o, uint32_t lane, uint64_t value, uint8_t defined);
+static inline uint32_t ptx_thread_of(const ptx_exec *x, uint32_t lane) { return x->warp->index * PTX_LANES + lane; }
+
+/// What a lane accesses.
+typedef struct ptx_place {
+  ptx_region *region; ///< NULL: there is nothing, and it was reported
+  uint64_t offset;
+} ptx_place;
+/// Resolves an address of a space; checks bounds and alignment.
+ptx_place ptx_locate(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t address, uint32_t size, uint32_t alignment);
+/// The address that the operand has in each lane.
+void ptx_addresses(ptx_exec *x, const ptx_operand *o, uint64_t *out);
+/// Lands copies of these lanes up to a count of groups that may stay open.
+void ptx_copies_land(ptx_exec *x, uint32_t lanes, uint32_t open_groups);
+/// Lets some copies land early, at random.
+void ptx_copies_hurry(ptx_run *run, ptx_warp *warp);
+
+/// Strands and barriers (schedule.c, barrier.c).
+void ptx_exit_lanes(ptx_exec *x, uint32_t lanes);
+void ptx_barrier_check(ptx_run *run, ptx_block *block, uint32_t number);
+/// Adds a strand; the warp has room, as strands have different lanes.
+ptx_strand *ptx_strand_add(ptx_warp *warp, uint32_t pc, uint32_t mask);
+
+/// Generic addresses of other spaces lie in windows.
+enum { PTX_WINDOW_SHIFT = 40 };
+static inline uint64_t ptx_window(ptx_space space) {
+  return space == SPACE_SHARED || space == SPACE_CLUSTER ? 1ull << PTX_WINDOW_SHIFT
+         : space == SPACE_LOCAL                          ? 2ull << PTX_WINDOW_SHIFT
+         : space == SPACE_PARAM                          ? 3ull << PTX_WINDOW_SHIFT
+                                                         : 0;
+}
+
+#endif

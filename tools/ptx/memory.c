@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/ptx/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+enum { ALIGNMENT = 256, GAP = 1 << 20 };
+static const uint64_t first_address = 0x700000000000;
+
+static size_t page_count(const ptx_region *r) { return (size_t)(r->size / PTX_SHADOW_PAGE + 1); }
+
+bool ptx_region_init(ptx_region *r, uint64_t address, uint64_t size, bool is_defined) {
+  *r = (ptx_region){.address = address, .size = size};
+  r->bytes = calloc(1, size + 1);
+  r->defined = is_defined ? NULL : calloc(1, size + 1);
+  r->shadows = calloc(page_count(r), sizeof *r->shadows);
+  if (r->bytes && r->shadows && (is_defined || r->defined)) return true;
+  ptx_region_deinit(r);
+  return false;
+}
+
+void ptx_region_forget(ptx_region *r) {
+  for (size_t i = 0; r->shadows && i < page_count(r); i++) {
+    free(r->shadows[i]);
+    r->shadows[i] = NULL;
+  }
+}
+
+void ptx_region_deinit(ptx_region *r) {
+  ptx_region_forget(r);
+  free(r->bytes);
+  free(r->defined);
+  free(r->shadows);
+  *r = (ptx_region){0};
+}
+
+ptx_shadow *ptx_region_shadow(ptx_region *r, uint64_t offset) {
+  ptx_shadow **page = &r->shadows[offset / PTX_SHADOW_PAGE];
+  if (!*page) *page = calloc(PTX_SHADOW_PAGE, sizeof **page);
+  KILN_ASSERT(*page);
+  return *page + offset % PTX_SHADOW_PAGE;
+}
+
+ptx_memory *ptx_memory_create(void) {
+  ptx_memory *m = calloc(1, sizeof *m);
+  if (m) m->next = first_address;
+  return m;
+}
+
+void ptx_memory_destroy(ptx_memory *m) {
+  if (!m) return;
+  for (size_t i = 0; i < m->count; i++) ptx_region_deinit(&m->regions[i]);
+  free(m->regions);
+  free(m);
+}
+
+uint64_t ptx_memory_alloc(ptx_memory *m, uint64_t size, bool is_defined) {
+  ptx_region r;
+  if (m->count == m->capacity) {
+    size_t capacity = m->capacity ? 2 * m->capacity : 64;
+    ptx_region *grown = realloc(m->regions, capacity * sizeof *grown);
+    if (!grown) return 0;
+    m->regions = grown;
+    m->capacity = capacity;
+  }
+  if (size > 1ull << 40 || !ptx_region_init(&r, m->next, size, is_defined)) return 0;
+  m->next += (size + GAP + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  m->regions[m->count++] = r; // addresses only grow
+  return r.address;
+}
+
+// The last region that begins at or before `address`; count when there is none.
+static size_t find_below(const ptx_memory *m, uint64_t address) {
+  size_t low = 0, high = m->count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (m->regions[middle].address <= address) low = middle + 1;
+    else high = middle;
+  }
+  return low ? low - 1 : m->count;
+}
+
+const ptx_region *ptx_memory_below(const ptx_memory *m, uint64_t address) {
+  size_t i = find_below(m, address);
+  return i < m->count ? &m->regions[i] : NULL;
+}
+
+static bool holds(const ptx_region *r, uint64_t address, uint64_t size) {
+  return address >= r->address && address - r->address <= r->size && size <= r->size - (address - r->address);
+}
+
+ptx_region *ptx_memory_find(ptx_memory *m, uint64_t address, uint64_t size) {
+  if (m->last_hit < m->count && holds(&m->regions[m->last_hit], address, size)) return &m->regions[m->last_hit];
+  size_t i = find_below(m, address);
+  if (i == m->count || !holds(&m->regions[i], address, size)) return NULL;
+  m->last_hit = i;
+  return &m->regions[i];
+}
+
+bool ptx_memory_free(ptx_memory *m, uint64_t address) {
+  size_t i = find_below(m, address);
+  if (i == m->count || m->regions[i].address != address) return false;
+  ptx_region_deinit(&m->regions[i]);
+  memmove(&m->regions[i], &m->regions[i + 1], (m->count - i - 1) * sizeof *m->regions);
+  m->count--;
+  return true;
+}
+
+uint8_t *ptx_memory_bytes(ptx_memory *m, uint64_t address, uint64_t size, bool is_written) {
+  ptx_region *r = ptx_memory_find(m, address, size);
+  if (!r) return NULL;
+  if (is_written && r->defined) memset(r->defined + (address - r->address), 1, size);
+  return r->bytes + (address - r->address);
+}

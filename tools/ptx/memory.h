@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Bytes with what is known of each: whether it is defined, and who accessed it last (race.h).
+#ifndef KILN_TOOLS_PTX_MEMORY_H
+#define KILN_TOOLS_PTX_MEMORY_H
+
+#include "tools/ptx/ptx.h"
+
+enum { PTX_SHADOW_PAGE = 1024 };
+
+/// Of one byte. Stamps are of race.h; 0 is nobody.
+typedef struct ptx_shadow {
+  uint64_t write, read;
+  uint32_t write_line, read_line;
+  uint32_t readers; ///< others that read it and are not ordered before `read`: a list of the run, 0 is empty
+  uint32_t pending; ///< line of the asynchronous copy that is still writing it; 0: none
+} ptx_shadow;
+
+/// An allocation, or the shared memory of a block.
+typedef struct ptx_region {
+  uint64_t address, size;
+  uint8_t *bytes;       ///< owned
+  uint8_t *defined;     ///< owned, a byte each; NULL: all are
+  ptx_shadow **shadows; ///< owned, pages of PTX_SHADOW_PAGE bytes, made when they are touched
+} ptx_region;
+
+struct ptx_memory {
+  ptx_region *regions; ///< owned, by address
+  size_t count, capacity;
+  uint64_t next;   ///< the next address
+  size_t last_hit; ///< where ptx_memory_find found something the last time
+};
+
+/// False when memory is exhausted.
+bool ptx_region_init(ptx_region *r, uint64_t address, uint64_t size, bool is_defined);
+void ptx_region_deinit(ptx_region *r);
+/// Forgets who accessed it.
+void ptx_region_forget(ptx_region *r);
+/// Of the byte at `offset`. Ends the process when memory is exhausted, as an arena does.
+ptx_shadow *ptx_region_shadow(ptx_region *r, uint64_t offset);
+/// The allocation that holds all of [address, address + size), or NULL.
+ptx_region *ptx_memory_find(ptx_memory *memory, uint64_t address, uint64_t size);
+/// The allocation nearest below an address, for messages; NULL when there is none.
+const ptx_region *ptx_memory_below(const ptx_memory *memory, uint64_t address);
+
+#endif

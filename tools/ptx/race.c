@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/ptx/race.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "tools/ptx/machine.h"
+
+enum { MOST_FOREIGN_READERS = 64 };
+
+// ---------------------------------------------------------------------------------------------- stamps
+
+// strong 1 | thread 10 | clock 15 | epoch 18 | block 20; a clock is at least 1, so no stamp is 0.
+typedef struct stamp {
+  uint32_t block, epoch, clock, thread;
+  bool is_strong;
+} stamp;
+
+static uint64_t pack(const ptx_block *block, uint32_t thread, bool is_strong) {
+  return (uint64_t)is_strong | (uint64_t)thread << 1 | (uint64_t)block->threads[thread].clock << 11 | (uint64_t)block->epoch << 26 |
+         (uint64_t)block->number << 44;
+}
+
+static stamp unpack(uint64_t s) {
+  return (stamp){.is_strong = s & 1, .thread = s >> 1 & 0x3ff, .clock = s >> 11 & 0x7fff, .epoch = s >> 26 & 0x3ffff, .block = (uint32_t)(s >> 44)};
+}
+
+// ----------------------------------------------------------------------------------------------- views
+
+typedef struct view_item {
+  uint32_t block, epoch; // all epochs of the block before this one are known
+  uint32_t *clocks;      // owned, one a thread, of this epoch; NULL: none
+  uint32_t thread_count;
+} view_item;
+
+struct ptx_view {
+  uint32_t references, count;
+  view_item *items; // owned, by block
+};
+
+static void *must(void *memory) {
+  KILN_ASSERT(memory);
+  return memory;
+}
+
+static ptx_view *hold(ptx_view *v) {
+  if (v) v->references++;
+  return v;
+}
+
+static void drop(ptx_view *v) {
+  if (!v || --v->references) return;
+  for (uint32_t i = 0; i < v->count; i++) free(v->items[i].clocks);
+  free(v->items);
+  free(v);
+}
+
+static void replace(ptx_view **to, ptx_view *v) {
+  drop(*to);
+  *to = v;
+}
+
+static ptx_view *new_view(void) {
+  ptx_view *v = must(calloc(1, sizeof *v));
+  v->references = 1;
+  return v;
+}
+
+// The item of a block in a view that nobody else holds; made when missing.
+static view_item *item_of(ptx_view *v, uint32_t block, uint32_t thread_count) {
+  uint32_t at = 0;
+  while (at < v->count && v->items[at].block < block) at++;
+  if (at < v->count && v->items[at].block == block) return &v->items[at];
+  v->items = must(realloc(v->items, (v->count + 1) * sizeof *v->items));
+  memmove(&v->items[at + 1], &v->items[at], (v->count - at) * sizeof *v->items);
+  v->count++;
+  v->items[at] = (view_item){.block = block, .thread_count = thread_count};
+  return &v->items[at];
+}
+
+static const view_item *find_item(const ptx_view *v, uint32_t block) {
+  for (uint32_t i = 0; v && i < v->count; i++)
+    if (v->items[i].block == block) return &v->items[i];
+  return NULL;
+}
+
+static void join(ptx_view *to, const ptx_view *from) {
+  for (uint32_t i = 0; from && i < from->count; i++) {
+    const view_item *f = &from->items[i];
+    view_item *t = item_of(to, f->block, f->thread_count);
+    if (f->epoch < t->epoch) continue;
+    if (f->epoch > t->epoch) {
+      free(t->clocks);
+      t->clocks = NULL;
+      t->epoch = f->epoch;
+    }
+    if (!f->clocks) continue;
+    if (!t->clocks) t->clocks = must(calloc(t->thread_count, sizeof *t->clocks));
+    for (uint32_t k = 0; k < t->thread_count; k++)
+      if (f->clocks[k] > t->clocks[k]) t->clocks[k] = f->clocks[k];
+  }
+}
+
+static ptx_view *joined(ptx_view *a, ptx_view *b) {
+  if (!a || a == b) return hold(b);
+  if (!b) return hold(a);
+  ptx_view *v = new_view();
+  join(v, a);
+  join(v, b);
+  return v;
+}
+
+// Puts what the thread did so far into a view, and begins its next clock.
+static void release_into(ptx_run *run, ptx_block *block, uint32_t thread, ptx_view *v) {
+  ptx_thread *t = &block->threads[thread];
+  view_item *own = item_of(v, block->number, block->thread_count);
+  if (own->epoch < block->epoch) {
+    own->epoch = block->epoch;
+    free(own->clocks);
+    own->clocks = NULL;
+  }
+  if (!own->clocks) own->clocks = must(calloc(own->thread_count, sizeof *own->clocks));
+  own->clocks[thread] = t->clock;
+  if (++t->clock >> PTX_CLOCK_BITS) ptx_find(run, PTX_UNKNOWN, "more than %d releases of a thread between two barriers of its block", (1 << PTX_CLOCK_BITS) - 2);
+}
+
+static bool is_ordered(const ptx_block *block, uint32_t thread, uint64_t before) {
+  stamp s = unpack(before);
+  if (s.block == block->number && (s.epoch < block->epoch || s.thread == thread)) return true;
+  const view_item *item = find_item(block->threads[thread].known, s.block);
+  return item && (s.epoch < item->epoch || (s.epoch == item->epoch && item->clocks && item->clocks[s.thread] >= s.clock));
+}
+
+// ------------------------------------------------------------------------------------------ the readers
+
+static uint32_t new_node(ptx_run *run) {
+  uint32_t node = run->free_node;
+  if (node) {
+    run->free_node = run->nodes[node].next;
+    return node;
+  }
+  if (run->node_count == run->node_capacity) {
+    run->node_capacity = run->node_capacity ? 2 * run->node_capacity : 1024;
+    run->nodes = must(realloc(run->nodes, run->node_capacity * sizeof *run->nodes));
+    if (!run->node_count) run->node_count = 1;
+  }
+  return run->node_count++;
+}
+
+static void clear_readers(ptx_run *run, ptx_shadow *s) {
+  while (s->readers) {
+    uint32_t node = s->readers;
+    s->readers = run->nodes[node].next;
+    run->nodes[node].next = run->free_node;
+    run->free_node = node;
+  }
+}
+
+// Drops readers that are ordered before this thread, and limits how many are kept.
+static void keep_reader(ptx_run *run, const ptx_block *block, uint32_t thread, ptx_shadow *s) {
+  uint32_t *link = &s->readers, count = 0;
+  while (*link) {
+    ptx_reader_node *n = &run->nodes[*link];
+    if (!is_ordered(block, thread, n->stamp)) {
+      link = &n->next;
+      count++;
+      continue;
+    }
+    uint32_t node = *link;
+    *link = n->next;
+    n->next = run->free_node;
+    run->free_node = node;
+  }
+  if (count >= MOST_FOREIGN_READERS && unpack(s->read).block != block->number) return;
+  uint32_t node = new_node(run);
+  run->nodes[node] = (ptx_reader_node){s->read, s->read_line, s->readers};
+  s->readers = node;
+}
+
+// -------------------------------------------------------------------------------------------- accesses
+
+static void report(ptx_run *run, const ptx_block *block, uint32_t thread, const char *does, uint64_t before, const char *did, uint32_t line,
+                   const ptx_region *r, uint64_t offset) {
+  stamp s = unpack(before);
+  bool is_shared = r == &block->shared;
+  ptx_find(run, PTX_RACE, "%s %s byte %llu of %s 0x%llx, which block %u, thread %u %s at line %u with nothing that orders the two", ptx_who(block, thread), does,
+           (unsigned long long)offset, is_shared ? "shared memory" : "the allocation at", (unsigned long long)r->address, s.block, s.thread, did, line);
+}
+
+// `before` is 0, or an access that has to be ordered before this one.
+static bool check(ptx_run *run, const ptx_block *block, uint32_t thread, bool is_strong, uint64_t before, const char *does, const char *did, uint32_t line,
+                  const ptx_region *r, uint64_t offset) {
+  if (!before || (is_strong && (before & 1)) || is_ordered(block, thread, before)) return true;
+  report(run, block, thread, does, before, did, line, r, offset);
+  return false;
+}
+
+static void check_pending(ptx_run *run, const ptx_block *block, uint32_t thread, const ptx_shadow *s, const char *does, uint64_t offset) {
+  if (s->pending)
+    ptx_find(run, PTX_RACE, "%s %s byte %llu of shared memory, into which the asynchronous copy of line %u may still be writing", ptx_who(block, thread), does,
+             (unsigned long long)offset, s->pending);
+}
+
+void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset, uint32_t size, bool is_strong) {
+  uint64_t mine = pack(block, thread, is_strong);
+  for (uint32_t k = 0; k < size; k++) {
+    ptx_shadow *s = ptx_region_shadow(r, offset + k);
+    check_pending(run, block, thread, s, "reads", offset + k);
+    check(run, block, thread, is_strong, s->write, "reads", "wrote", s->write_line, r, offset + k);
+    if (s->read == mine) continue;
+    if (s->read && !is_ordered(block, thread, s->read)) keep_reader(run, block, thread, s);
+    s->read = mine;
+    s->read_line = run->at->line;
+  }
+}
+
+void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset, uint32_t size, bool is_strong,
+                    const uint8_t *value) {
+  uint64_t mine = pack(block, thread, is_strong);
+  for (uint32_t k = 0; k < size; k++) {
+    ptx_shadow *s = ptx_region_shadow(r, offset + k);
+    check_pending(run, block, thread, s, "writes", offset + k);
+    bool is_same = value && value[k] == r->bytes[offset + k];
+    bool is_fine = (is_same || check(run, block, thread, is_strong, s->write, "writes", "wrote", s->write_line, r, offset + k)) &&
+                   check(run, block, thread, is_strong, s->read, "writes", "read", s->read_line, r, offset + k);
+    for (uint32_t node = s->readers; is_fine && node; node = run->nodes[node].next)
+      is_fine = check(run, block, thread, is_strong, run->nodes[node].stamp, "writes", "read", run->nodes[node].line, r, offset + k);
+    clear_readers(run, s);
+    s->write = mine;
+    s->write_line = run->at->line;
+    s->read = 0;
+  }
+}
+
+// --------------------------------------------------------------------------------------- what makes order
+
+static bool has_thread(const uint64_t *set, uint32_t thread) { return set[thread / 64] >> thread % 64 & 1; }
+
+static void meet_whole_block(ptx_run *run, ptx_block *block) {
+  ptx_view *foreign = NULL;
+  for (uint32_t t = 0; t < block->thread_count; t++) {
+    ptx_view *known = block->threads[t].known;
+    if (known && known != foreign) {
+      ptx_view *both = joined(foreign, known);
+      replace(&foreign, both);
+    }
+  }
+  if (++block->epoch >> PTX_EPOCH_BITS) ptx_find(run, PTX_UNKNOWN, "more than %d barriers of a block", (1 << PTX_EPOCH_BITS) - 1);
+  bool is_own = foreign && foreign->count == 1 && foreign->items[0].block == block->number;
+  for (uint32_t t = 0; t < block->thread_count; t++) {
+    replace(&block->threads[t].known, is_own ? NULL : hold(foreign));
+    block->threads[t].clock = 1;
+  }
+  drop(foreign);
+}
+
+void ptx_race_meet(ptx_run *run, ptx_block *block, const uint64_t *threads) {
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < PTX_SET_WORDS; k++) count += (uint32_t)__builtin_popcountll(threads[k]);
+  if (count == block->thread_count) {
+    meet_whole_block(run, block);
+    return;
+  }
+  ptx_view *all = new_view(), *last = NULL;
+  for (uint32_t t = 0; t < block->thread_count; t++) {
+    if (!has_thread(threads, t)) continue;
+    if (block->threads[t].known != last) join(all, last = block->threads[t].known);
+    release_into(run, block, t, all);
+  }
+  for (uint32_t t = 0; t < block->thread_count; t++)
+    if (has_thread(threads, t)) replace(&block->threads[t].known, hold(all));
+  drop(all);
+}
+
+static ptx_view *release(ptx_run *run, ptx_block *block, uint32_t thread) {
+  ptx_view *v = new_view();
+  join(v, block->threads[thread].known);
+  release_into(run, block, thread, v);
+  return v;
+}
+
+void ptx_race_fence(ptx_run *run, ptx_block *block, uint32_t thread) {
+  ptx_thread *t = &block->threads[thread];
+  replace(&t->known, joined(t->known, t->seen));
+  replace(&t->released, release(run, block, thread));
+}
+
+static ptx_location *location_of(ptx_run *run, uint64_t address) {
+  if (2 * run->location_count >= run->location_capacity) {
+    ptx_location *old = run->locations;
+    uint32_t old_capacity = run->location_capacity;
+    run->location_capacity = old_capacity ? 2 * old_capacity : 256;
+    run->locations = must(calloc(run->location_capacity, sizeof *run->locations));
+    run->location_count = 0;
+    for (uint32_t k = 0; k < old_capacity; k++)
+      if (old[k].address) *location_of(run, old[k].address) = old[k];
+    free(old);
+  }
+  uint32_t at = (uint32_t)(address * 0x9e3779b97f4a7c15ull >> 32) % run->location_capacity;
+  while (run->locations[at].address && run->locations[at].address != address) at = (at + 1) % run->location_capacity;
+  if (!run->locations[at].address) run->location_count++, run->locations[at].address = address;
+  return &run->locations[at];
+}
+
+void ptx_race_atomic(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t address, ptx_order order, ptx_scope scope, bool reads, bool writes) {
+  ptx_thread *t = &block->threads[thread];
+  bool acquires = order == ORDER_ACQUIRE || order == ORDER_BOTH, releases = order == ORDER_RELEASE || order == ORDER_BOTH;
+  ptx_location *l = location_of(run, address);
+  bool is_ours = !(l->is_block_only || scope == SCOPE_CTA) || l->block == block->number;
+  if (reads && l->released && is_ours) {
+    replace(&t->seen, joined(t->seen, l->released));
+    if (acquires) replace(&t->known, joined(t->known, l->released));
+  }
+  if (!writes) return;
+  ptx_view *mine = releases ? release(run, block, thread) : hold(t->released);
+  if (reads) {
+    ptx_view *both = joined(mine, l->released);
+    replace(&mine, both);
+  }
+  replace(&l->released, mine);
+  l->block = block->number;
+  l->is_block_only = scope == SCOPE_CTA;
+}
+
+void ptx_race_block_deinit(ptx_block *block) {
+  for (uint32_t t = 0; block->threads && t < block->thread_count; t++) {
+    drop(block->threads[t].known);
+    drop(block->threads[t].released);
+    drop(block->threads[t].seen);
+  }
+}
+
+void ptx_race_run_deinit(ptx_run *run) {
+  for (uint32_t k = 0; k < run->location_capacity; k++) drop(run->locations[k].released);
+  free(run->locations);
+  free(run->nodes);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which accesses are ordered: happens-before by vector clocks.
+//
+// A thread's accesses carry a stamp: its block, the block's epoch, the thread and the thread's clock. A barrier
+// of the whole block begins a new epoch: all stamps of the block's earlier epochs are ordered before what
+// follows. What orders fewer threads (barriers of some warps, bar.warp.sync, atomics with acquire and release)
+// joins views: what a thread knows to be before it, as clocks of the threads of blocks.
+#ifndef KILN_TOOLS_PTX_RACE_H
+#define KILN_TOOLS_PTX_RACE_H
+
+#include "tools/ptx/memory.h"
+#include "tools/ptx/program.h"
+
+enum { PTX_CLOCK_BITS = 15, PTX_EPOCH_BITS = 18, PTX_BLOCK_BITS = 20, PTX_THREAD_BITS = 10 };
+
+/// Immutable once others hold it.
+typedef struct ptx_view ptx_view;
+
+typedef struct ptx_thread {
+  ptx_view *known;     ///< counted; what is ordered before it beyond its block's earlier epochs
+  ptx_view *released;  ///< counted; what its last fence released
+  ptx_view *seen;      ///< counted; released by what it read without acquiring; a fence acquires it
+  uint32_t clock;
+} ptx_thread;
+
+typedef struct ptx_run ptx_run;
+typedef struct ptx_block ptx_block;
+
+/// Records an access of `size` bytes and reports the races that it is part of. `is_strong`: atomics and
+/// relaxed accesses, which do not race with each other. `value`: what is about to be written, or NULL; two
+/// writes that leave the same byte are no race, as either order gives the same memory.
+void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset,
+                   uint32_t size, bool is_strong);
+void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset,
+                    uint32_t size, bool is_strong, const uint8_t *value);
+/// All these threads of the block (bits of a set of 1024) meet: each knows what all did.
+void ptx_race_meet(ptx_run *run, ptx_block *block, const uint64_t *threads);
+/// A set of threads joins what another set released, and not the other way round.
+void ptx_race_fence(ptx_run *run, ptx_block *block, uint32_t thread);
+/// A strong read or write, or both, of a location, with its order and scope.
+void ptx_race_atomic(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t address, ptx_order order,
+                     ptx_scope scope, bool reads, bool writes);
+void ptx_race_block_deinit(ptx_block *block);
+void ptx_race_run_deinit(ptx_run *run);
+
+#endif
