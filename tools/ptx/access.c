@@ -76,11 +76,11 @@ static bool is_private(const ptx_exec *x, const ptx_region *r) { return r == &x-
 
 static bool is_strong(const ptx_instruction *i) { return i->order >= ORDER_RELAXED || i->is_volatile; }
 
-static void read_value(ptx_exec *x, uint32_t lane, const ptx_operand *to, ptx_place at) {
+static void read_value(ptx_exec *x, uint32_t lane, const ptx_operand *to, ptx_place at, bool is_raced) {
   const ptx_instruction *i = x->i;
   uint32_t size = ptx_bits(i->types[0]) / 8;
   uint64_t value = 0;
-  uint8_t defined = 0xff;
+  uint8_t defined = is_raced ? 0 : 0xff;
   memcpy(&value, at.region->bytes + at.offset, size);
   for (uint32_t k = 0; at.region->defined && k < size; k++)
     if (!at.region->defined[at.offset + k]) defined &= (uint8_t)~(1u << k);
@@ -101,12 +101,14 @@ void ptx_do_ld(ptx_exec *x) {
   PTX_EACH_LANE(lane, x->mask) {
     ptx_place at = ptx_locate(x, lane, space, addresses[lane], size * count, size * count);
     if (!at.region) return;
+    bool is_raced = false;
     if (!is_private(x, at.region)) {
-      ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, size * count, is_strong(i));
+      is_raced = ptx_race_load(x->run, x->block, ptx_thread_of(x, lane));
+      ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, size * count, is_strong(i) ? READ_STRONG : READ_WEAK);
       if (is_strong(i)) ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), addresses[lane], i->order, i->scope, true, false);
     }
     for (uint32_t k = 0; k < count; k++)
-      read_value(x, lane, to->kind == OPERAND_VECTOR ? &to->items[k] : to, (ptx_place){at.region, at.offset + (uint64_t)k * size});
+      read_value(x, lane, to->kind == OPERAND_VECTOR ? &to->items[k] : to, (ptx_place){at.region, at.offset + (uint64_t)k * size}, is_raced);
   }
 }
 

@@ -20,7 +20,7 @@ static void issue(ptx_exec *x, uint32_t lane, uint64_t to, uint64_t from, uint32
   if (dst.region && filled) src = ptx_locate(x, lane, SPACE_GLOBAL, from, filled, 1);
   if (dst.region && from % size) ptx_find(x->run, PTX_MISALIGNED, "%s copies %u bytes from 0x%llx", ptx_who(x->block, thread), size, (unsigned long long)from);
   if (x->run->is_stopped) return;
-  if (filled) ptx_race_read(x->run, x->block, thread, src.region, src.offset, filled, false);
+  if (filled) ptx_race_read(x->run, x->block, thread, src.region, src.offset, filled, READ_COPY);
   ptx_race_write(x->run, x->block, thread, dst.region, dst.offset, size, false, NULL);
   for (uint32_t k = 0; k < size; k++) ptx_region_shadow(dst.region, dst.offset + k)->pending = x->i->line;
   if (w->copy_count == w->copy_capacity) {
@@ -47,7 +47,7 @@ static void complete(ptx_run *run, ptx_warp *w, ptx_copy *c) {
   ptx_region *source = c->filled ? ptx_memory_find(run->memory, c->from, c->filled) : NULL;
   move(run, w, c);
   for (uint32_t k = 0; k < c->size; k++) ptx_region_shadow(&w->block->shared, c->to + k)->pending = 0;
-  if (source) ptx_race_read(run, w->block, thread, source, c->from - source->address, c->filled, false);
+  if (source) ptx_race_read(run, w->block, thread, source, c->from - source->address, c->filled, READ_COPY);
   ptx_race_write(run, w->block, thread, &w->block->shared, c->to, c->size, false, NULL);
 }
 

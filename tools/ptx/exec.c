@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "tools/ptx/machine.h"
 
 static const char *const kind_names[PTX_FINDING_KINDS] = {
@@ -28,25 +29,65 @@ const char *ptx_who(const ptx_block *block, uint32_t thread) {
   return text;
 }
 
-void ptx_find(ptx_run *run, ptx_finding_kind kind, const char *format, ...) {
-  ptx_report *report = run->report;
+static void add_finding(ptx_run *run, ptx_report *report, ptx_finding_kind kind, const char *format, va_list arguments) {
   const ptx_instruction *i = run->at;
-  run->is_stopped |= kind != PTX_RACE && kind != PTX_UNDEFINED;
   for (uint32_t k = 0; k < report->count; k++)
     if (report->items[k].kind == kind && report->items[k].line == i->line) return;
-  if (report->count == PTX_FINDINGS) {
-    run->is_stopped = true;
-    return;
-  }
+  if (report->count == PTX_FINDINGS) return;
   ptx_finding *f = &report->items[report->count++];
   *f = (ptx_finding){.kind = kind, .line = i->line};
   int used = snprintf(f->text, sizeof f->text, "%s:%u: %s: %s: ", run->module->name, i->line, kind_names[kind], i->spelling);
-  va_list arguments;
-  va_start(arguments, format);
   used += vsnprintf(f->text + used, sizeof f->text - (size_t)used, format, arguments);
-  va_end(arguments);
   if (i->file && i->file < run->module->file_count && run->module->files[i->file] && used < (int)sizeof f->text)
     snprintf(f->text + used, sizeof f->text - (size_t)used, " (%s:%u:%u)", run->module->files[i->file], i->source_line, i->source_column);
+}
+
+void ptx_find(ptx_run *run, ptx_finding_kind kind, const char *format, ...) {
+  va_list arguments;
+  run->is_stopped |= (kind != PTX_RACE && kind != PTX_UNDEFINED) || run->report->count == PTX_FINDINGS;
+  va_start(arguments, format);
+  add_finding(run, run->report, kind, format, arguments);
+  va_end(arguments);
+}
+
+// -------------------------------------------------------------------------------------- loads that race
+
+static uint64_t load_key(uint32_t block, uint32_t thread, uint32_t load) { return (uint64_t)block << 44 | (uint64_t)thread << 34 | load; }
+
+// Where the key is, or where it would be.
+static uint32_t find_raced(const ptx_run *run, uint64_t key) {
+  uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 32) % run->raced_capacity;
+  while (run->raced[at] && run->raced[at] != key) at = (at + 1) % run->raced_capacity;
+  return at;
+}
+
+bool ptx_raced_has(const ptx_run *run, uint32_t block, uint32_t thread, uint32_t load) {
+  return run->raced_capacity && run->raced[find_raced(run, load_key(block, thread, load))];
+}
+
+static void add_raced(ptx_run *run, uint64_t key) {
+  if (2 * run->raced_count >= run->raced_capacity) {
+    uint64_t *old = run->raced;
+    uint32_t old_capacity = run->raced_capacity;
+    run->raced_capacity = old_capacity ? 2 * old_capacity : 256;
+    run->raced = calloc(run->raced_capacity, sizeof *run->raced);
+    KILN_ASSERT(run->raced);
+    for (uint32_t k = 0; k < old_capacity; k++)
+      if (old[k]) run->raced[find_raced(run, old[k])] = old[k];
+    free(old);
+  }
+  uint64_t *place = &run->raced[find_raced(run, key)];
+  run->raced_count += !*place;
+  *place = key;
+}
+
+void ptx_find_read_race(ptx_run *run, uint32_t block, uint32_t thread, uint32_t load, const char *format, ...) {
+  va_list arguments;
+  if (!run->read_races && load) return; // the value is undefined, which shows whether it matters
+  va_start(arguments, format);
+  add_finding(run, load ? run->read_races : run->report, PTX_RACE, format, arguments);
+  va_end(arguments);
+  if (load) add_raced(run, load_key(block, thread, load));
 }
 
 // -------------------------------------------------------------------------------------- special registers

@@ -67,7 +67,7 @@ struct ptx_block {
 
 typedef struct ptx_reader_node {
   uint64_t stamp;
-  uint32_t line, next;
+  uint32_t line, load, next;
 } ptx_reader_node;
 
 typedef struct ptx_location {
@@ -83,6 +83,9 @@ struct ptx_run {
   const ptx_launch *launch;
   ptx_memory *memory;
   ptx_report *report;
+  ptx_report *read_races; ///< races of loads, which count only if the value reaches something; NULL: a second run
+  uint64_t *raced;        ///< borrowed: loads whose values are undefined in the second run, hashed; 0 is free
+  uint32_t raced_count, raced_capacity;
   ptx_region parameters;
   uint64_t random, steps, next_block, block_count;
   bool is_stopped; ///< a finding after which nothing can be said
@@ -109,6 +112,10 @@ uint64_t ptx_random(ptx_run *run);
 /// Adds a finding about the current instruction unless it is known; kinds after which the machine's state
 /// means nothing stop the run.
 void ptx_find(ptx_run *run, ptx_finding_kind kind, const char *format, ...) KILN_PRINTF(3, 4);
+/// Adds a race between a load, by its block, thread and number, and a write.
+void ptx_find_read_race(ptx_run *run, uint32_t block, uint32_t thread, uint32_t load, const char *format, ...)
+    KILN_PRINTF(5, 6);
+bool ptx_raced_has(const ptx_run *run, uint32_t block, uint32_t thread, uint32_t load);
 /// "block 3, thread 17"; static storage, a few at a time.
 const char *ptx_who(const ptx_block *block, uint32_t thread);
 

@@ -17,7 +17,7 @@ static uint64_t load_pair(ptx_exec *x, uint32_t lane, const ptx_place *rows, uin
   for (uint32_t k = 0; k < 2; k++) {
     const ptx_place *row = x->i->is_trans ? &rows[pair + k] : &rows[group];
     uint64_t offset = row->offset + 2 * (x->i->is_trans ? group : pair + k);
-    ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), row->region, offset, 2, false);
+    ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), row->region, offset, 2, READ_WEAK);
     for (uint32_t byte = 0; byte < 2; byte++) {
       value |= (uint64_t)row->region->bytes[offset + byte] << (16 * k + 8 * byte);
       *out_defined |= (uint8_t)((!row->region->defined || row->region->defined[offset + byte]) << (2 * k + byte));
@@ -42,11 +42,13 @@ void ptx_do_ldmatrix(ptx_exec *x) {
     if (!rows[lane].region) return;
   }
   x->mask = lanes;
+  bool is_raced[PTX_LANES];
+  PTX_EACH_LANE(lane, x->mask) is_raced[lane] = ptx_race_load(x->run, x->block, ptx_thread_of(x, lane));
   for (uint32_t j = 0; j < count; j++)
     PTX_EACH_LANE(lane, x->mask) {
       uint8_t defined;
       uint64_t value = load_pair(x, lane, &rows[8 * j], &defined);
-      ptx_write_parts(x, to->kind == OPERAND_VECTOR ? &to->items[j] : to, lane, value, defined);
+      ptx_write_parts(x, to->kind == OPERAND_VECTOR ? &to->items[j] : to, lane, value, is_raced[lane] ? 0 : defined);
     }
 }
 

@@ -11,6 +11,7 @@ enum { PTX_SHADOW_PAGE = 1024 };
 typedef struct ptx_shadow {
   uint64_t write, read;
   uint32_t write_line, read_line;
+  uint32_t read_load; ///< the load's number in its thread; 0: an asynchronous copy
   uint32_t readers; ///< others that read it and are not ordered before `read`: a list of the run, 0 is empty
   uint32_t pending; ///< line of the asynchronous copy that is still writing it; 0: none
 } ptx_shadow;

@@ -157,12 +157,17 @@ static void clear_readers(ptx_run *run, ptx_shadow *s) {
   }
 }
 
+static bool is_own(const ptx_block *block, uint32_t thread, uint64_t before) {
+  stamp s = unpack(before);
+  return s.block == block->number && s.epoch == block->epoch && s.thread == thread;
+}
+
 // Drops readers that are ordered before this thread, and limits how many are kept.
 static void keep_reader(ptx_run *run, const ptx_block *block, uint32_t thread, ptx_shadow *s) {
   uint32_t *link = &s->readers, count = 0;
   while (*link) {
     ptx_reader_node *n = &run->nodes[*link];
-    if (!is_ordered(block, thread, n->stamp)) {
+    if (!is_ordered(block, thread, n->stamp) || is_own(block, thread, n->stamp)) {
       link = &n->next;
       count++;
       continue;
@@ -174,58 +179,81 @@ static void keep_reader(ptx_run *run, const ptx_block *block, uint32_t thread, p
   }
   if (count >= MOST_FOREIGN_READERS && unpack(s->read).block != block->number) return;
   uint32_t node = new_node(run);
-  run->nodes[node] = (ptx_reader_node){s->read, s->read_line, s->readers};
+  run->nodes[node] = (ptx_reader_node){s->read, s->read_line, s->read_load, s->readers};
   s->readers = node;
 }
 
 // -------------------------------------------------------------------------------------------- accesses
 
-static void report(ptx_run *run, const ptx_block *block, uint32_t thread, const char *does, uint64_t before, const char *did, uint32_t line,
-                   const ptx_region *r, uint64_t offset) {
-  stamp s = unpack(before);
-  bool is_shared = r == &block->shared;
-  ptx_find(run, PTX_RACE, "%s %s byte %llu of %s 0x%llx, which block %u, thread %u %s at line %u with nothing that orders the two", ptx_who(block, thread), does,
-           (unsigned long long)offset, is_shared ? "shared memory" : "the allocation at", (unsigned long long)r->address, s.block, s.thread, did, line);
+typedef struct access {
+  ptx_run *run;
+  ptx_block *block;
+  uint32_t thread;
+  ptx_region *region;
+  uint64_t offset;
+  bool is_strong;
+} access;
+
+// Whether an earlier access (0: none) is ordered before this one, or cannot race with it.
+static bool is_fine(const access *a, uint64_t before) {
+  return !before || (a->is_strong && (before & 1)) || is_ordered(a->block, a->thread, before);
 }
 
-// `before` is 0, or an access that has to be ordered before this one.
-static bool check(ptx_run *run, const ptx_block *block, uint32_t thread, bool is_strong, uint64_t before, const char *does, const char *did, uint32_t line,
-                  const ptx_region *r, uint64_t offset) {
-  if (!before || (is_strong && (before & 1)) || is_ordered(block, thread, before)) return true;
-  report(run, block, thread, does, before, did, line, r, offset);
-  return false;
+static const char *place_of(const access *a) { return a->region == &a->block->shared ? "shared memory" : "the allocation at"; }
+
+static void found_write(const access *a, const ptx_shadow *s, bool is_read, uint32_t load) {
+  stamp w = unpack(s->write);
+  static const char form[] = "%s %s byte %llu of %s 0x%llx, which block %u, thread %u wrote at line %u with nothing that orders the two";
+  const char *who = ptx_who(a->block, a->thread);
+  unsigned long long offset = a->offset, address = a->region->address;
+  if (is_read) ptx_find_read_race(a->run, a->block->number, a->thread, load, form, who, "reads", offset, place_of(a), address, w.block, w.thread, s->write_line);
+  else ptx_find(a->run, PTX_RACE, form, who, "writes", offset, place_of(a), address, w.block, w.thread, s->write_line);
 }
 
-static void check_pending(ptx_run *run, const ptx_block *block, uint32_t thread, const ptx_shadow *s, const char *does, uint64_t offset) {
+static void found_reader(const access *a, uint64_t read, uint32_t line, uint32_t load) {
+  stamp r = unpack(read);
+  ptx_find_read_race(a->run, r.block, r.thread, load, "%s writes byte %llu of %s 0x%llx, which block %u, thread %u read at line %u with nothing that orders the two",
+                     ptx_who(a->block, a->thread), (unsigned long long)a->offset, place_of(a), (unsigned long long)a->region->address, r.block, r.thread, line);
+}
+
+static void check_pending(const access *a, const ptx_shadow *s, const char *does) {
   if (s->pending)
-    ptx_find(run, PTX_RACE, "%s %s byte %llu of shared memory, into which the asynchronous copy of line %u may still be writing", ptx_who(block, thread), does,
-             (unsigned long long)offset, s->pending);
+    ptx_find(a->run, PTX_RACE, "%s %s byte %llu of shared memory, into which the asynchronous copy of line %u may still be writing", ptx_who(a->block, a->thread), does,
+             (unsigned long long)a->offset, s->pending);
 }
 
-void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset, uint32_t size, bool is_strong) {
-  uint64_t mine = pack(block, thread, is_strong);
+bool ptx_race_load(ptx_run *run, ptx_block *block, uint32_t thread) {
+  uint32_t load = ++block->threads[thread].loads;
+  return !run->read_races && ptx_raced_has(run, block->number, thread, load);
+}
+
+void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset, uint32_t size, ptx_reading how) {
+  access a = {.run = run, .block = block, .thread = thread, .region = r, .is_strong = how == READ_STRONG};
+  uint64_t mine = pack(block, thread, a.is_strong);
+  uint32_t load = how == READ_COPY ? 0 : block->threads[thread].loads;
   for (uint32_t k = 0; k < size; k++) {
-    ptx_shadow *s = ptx_region_shadow(r, offset + k);
-    check_pending(run, block, thread, s, "reads", offset + k);
-    check(run, block, thread, is_strong, s->write, "reads", "wrote", s->write_line, r, offset + k);
-    if (s->read == mine) continue;
-    if (s->read && !is_ordered(block, thread, s->read)) keep_reader(run, block, thread, s);
+    ptx_shadow *s = ptx_region_shadow(r, a.offset = offset + k);
+    check_pending(&a, s, "reads");
+    if (!is_fine(&a, s->write)) found_write(&a, s, true, load);
+    // An earlier load of the same thread stays known until another orders it: its value may be what matters.
+    if (s->read && (s->read == mine ? s->read_load != load : !is_ordered(block, thread, s->read))) keep_reader(run, block, thread, s);
     s->read = mine;
     s->read_line = run->at->line;
+    s->read_load = load;
   }
 }
 
-void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset, uint32_t size, bool is_strong,
-                    const uint8_t *value) {
+void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset, uint32_t size, bool is_strong, const uint8_t *value) {
+  access a = {.run = run, .block = block, .thread = thread, .region = r, .is_strong = is_strong};
   uint64_t mine = pack(block, thread, is_strong);
   for (uint32_t k = 0; k < size; k++) {
-    ptx_shadow *s = ptx_region_shadow(r, offset + k);
-    check_pending(run, block, thread, s, "writes", offset + k);
+    ptx_shadow *s = ptx_region_shadow(r, a.offset = offset + k);
+    check_pending(&a, s, "writes");
     bool is_same = value && value[k] == r->bytes[offset + k];
-    bool is_fine = (is_same || check(run, block, thread, is_strong, s->write, "writes", "wrote", s->write_line, r, offset + k)) &&
-                   check(run, block, thread, is_strong, s->read, "writes", "read", s->read_line, r, offset + k);
-    for (uint32_t node = s->readers; is_fine && node; node = run->nodes[node].next)
-      is_fine = check(run, block, thread, is_strong, run->nodes[node].stamp, "writes", "read", run->nodes[node].line, r, offset + k);
+    if (!is_same && !is_fine(&a, s->write)) found_write(&a, s, false, 0);
+    if (!is_fine(&a, s->read)) found_reader(&a, s->read, s->read_line, s->read_load);
+    for (uint32_t node = s->readers; node; node = run->nodes[node].next)
+      if (!is_fine(&a, run->nodes[node].stamp)) found_reader(&a, run->nodes[node].stamp, run->nodes[node].line, run->nodes[node].load);
     clear_readers(run, s);
     s->write = mine;
     s->write_line = run->at->line;

@@ -21,16 +21,21 @@ typedef struct ptx_thread {
   ptx_view *released;  ///< counted; what its last fence released
   ptx_view *seen;      ///< counted; released by what it read without acquiring; a fence acquires it
   uint32_t clock;
+  uint32_t loads;      ///< numbers its loads
 } ptx_thread;
 
 typedef struct ptx_run ptx_run;
 typedef struct ptx_block ptx_block;
 
-/// Records an access of `size` bytes and reports the races that it is part of. `is_strong`: atomics and
-/// relaxed accesses, which do not race with each other. `value`: what is about to be written, or NULL; two
-/// writes that leave the same byte are no race, as either order gives the same memory.
+typedef enum ptx_reading { READ_WEAK, READ_STRONG, READ_COPY } ptx_reading;
+/// A load of a thread begins: its accesses belong together. True when the value is to be taken as undefined,
+/// because the first run of this launch found that it races.
+bool ptx_race_load(ptx_run *run, ptx_block *block, uint32_t thread);
+/// Records an access of `size` bytes and reports the races that it is part of. Atomics and relaxed accesses
+/// (strong) do not race with each other; a copy is the source of an asynchronous one. `value`: what is about to
+/// be written, or NULL; two writes that leave the same byte are no race, as either order gives the same memory.
 void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset,
-                   uint32_t size, bool is_strong);
+                   uint32_t size, ptx_reading how);
 void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset,
                     uint32_t size, bool is_strong, const uint8_t *value);
 /// All these threads of the block (bits of a set of 1024) meet: each knows what all did.

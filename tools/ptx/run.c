@@ -105,23 +105,63 @@ static kiln_status check_launch(const ptx_module *module, uint32_t kernel, const
   return k->code_count ? KILN_OK : kiln_fail(err, KILN_STATUS_LAUNCH, "%s: no instructions", k->name);
 }
 
+// One run of all blocks. `read_races` NULL: the second, in which loads of `raced` give undefined values.
+static void run_launch(const ptx_module *module, uint32_t kernel, const ptx_launch *launch, ptx_report *report, ptx_report *read_races, ptx_run *out) {
+  *out = (ptx_run){.module = module, .kernel = &module->kernels[kernel], .launch = launch, .memory = module->memory, .report = report, .random = launch->seed, .read_races = read_races, .raced = out->raced, .raced_count = out->raced_count, .raced_capacity = out->raced_capacity};
+  ptx_run *run = out;
+  run->resident = launch->resident ? launch->resident : DEFAULT_RESIDENT;
+  run->block_count = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+  run->blocks = must(calloc(run->resident, sizeof *run->blocks));
+  run->at = run->kernel->code;
+  KILN_ASSERT(ptx_region_init(&run->parameters, 0, run->kernel->parameter_bytes, true));
+  if (run->kernel->parameter_bytes) memcpy(run->parameters.bytes, launch->parameters, run->kernel->parameter_bytes);
+  for (size_t k = 0; k < module->memory->count; k++) ptx_region_forget(&module->memory->regions[k]);
+  run_blocks(run);
+  report->steps += run->steps;
+  for (uint32_t k = 0; k < run->resident; k++)
+    if (run->blocks[k]) destroy_block(run->blocks[k]);
+  free(run->blocks);
+  ptx_race_run_deinit(run);
+  ptx_region_deinit(&run->parameters);
+}
+
+// Global memory as it was before a launch.
+static void save(ptx_memory *m, uint8_t **out) {
+  for (size_t k = 0; k < m->count; k++) {
+    const ptx_region *r = &m->regions[k];
+    out[k] = must(malloc(2 * r->size + 1));
+    memcpy(out[k], r->bytes, r->size);
+    if (r->defined) memcpy(out[k] + r->size, r->defined, r->size);
+  }
+}
+
+static void restore(ptx_memory *m, uint8_t **saved) {
+  for (size_t k = 0; k < m->count; k++) {
+    const ptx_region *r = &m->regions[k];
+    memcpy(r->bytes, saved[k], r->size);
+    if (r->defined) memcpy(r->defined, saved[k] + r->size, r->size);
+  }
+}
+
+// A load that races counts when its value matters. The first run notes such loads; the second, in the same
+// order, takes their values as undefined: only what they reach makes findings.
 kiln_status ptx_module_run(ptx_module *module, uint32_t kernel, const ptx_launch *launch, ptx_report *report, kiln_error *err) {
+  ptx_memory *m = module->memory;
   *report = (ptx_report){0};
   KILN_TRY(check_launch(module, kernel, launch, err));
-  ptx_run run = {.module = module, .kernel = &module->kernels[kernel], .launch = launch, .memory = module->memory, .report = report, .random = launch->seed};
-  run.resident = launch->resident ? launch->resident : DEFAULT_RESIDENT;
-  run.block_count = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-  run.blocks = must(calloc(run.resident, sizeof *run.blocks));
-  run.at = run.kernel->code;
-  KILN_ASSERT(ptx_region_init(&run.parameters, 0, run.kernel->parameter_bytes, true));
-  if (run.kernel->parameter_bytes) memcpy(run.parameters.bytes, launch->parameters, run.kernel->parameter_bytes);
-  for (size_t k = 0; k < module->memory->count; k++) ptx_region_forget(&module->memory->regions[k]);
-  run_blocks(&run);
-  report->steps = run.steps;
-  for (uint32_t k = 0; k < run.resident; k++)
-    if (run.blocks[k]) destroy_block(run.blocks[k]);
-  free(run.blocks);
-  ptx_race_run_deinit(&run);
-  ptx_region_deinit(&run.parameters);
+  ptx_report read_races = {0}, second = {0};
+  ptx_run run = {0};
+  uint8_t **saved = must(calloc(m->count + 1, sizeof *saved));
+  save(m, saved);
+  run_launch(module, kernel, launch, report, &read_races, &run);
+  if (read_races.count) {
+    restore(m, saved);
+    run_launch(module, kernel, launch, &second, NULL, &run);
+    report->steps += second.steps;
+    for (uint32_t k = 0; second.count > report->count && k < read_races.count && report->count < PTX_FINDINGS; k++) report->items[report->count++] = read_races.items[k];
+  }
+  for (size_t k = 0; k < m->count; k++) free(saved[k]);
+  free(saved);
+  free(run.raced);
   return report->count ? kiln_fail(err, KILN_STATUS_ASSERT, "%s", report->items[0].text) : KILN_OK;
 }
