@@ -215,6 +215,13 @@ $(EMULATED): $(B)/obj/tests/emulation/hip_emulated.c.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) $^ -lpthread -o $@
 
+# Stands in for NVIDIA's driver: its device is the interpreter of PTX (docs/ptx.md).
+INTERPRETED := $(B)/interpreted/libcuda.so.1
+$(INTERPRETED): $(B)/obj/tests/emulation/cuda_interpreted.c.o $(A_PTX) $(A_BASE)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(LDFLAGS) $^ $(SODIUM) -lm -lpthread -o $@
+
 # libkiln is loaded at run time, the interpreter is there already.
 $(CORE): $(call objects,$(EXTENSION))
 	@mkdir -p $(@D)

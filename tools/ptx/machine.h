@@ -84,6 +84,7 @@ struct ptx_run {
   ptx_memory *memory;
   ptx_report *report;
   ptx_report *read_races; ///< races of loads, which count only if the value reaches something; NULL: a second run
+  ptx_journal *journal;   ///< borrowed; NULL: a second run
   uint64_t *raced;        ///< borrowed: loads whose values are undefined in the second run, hashed; 0 is free
   uint32_t raced_count, raced_capacity;
   ptx_region parameters;

@@ -16,7 +16,8 @@ bool ptx_region_init(ptx_region *r, uint64_t address, uint64_t size, bool is_def
   r->bytes = calloc(1, size + 1);
   r->defined = is_defined ? NULL : calloc(1, size + 1);
   r->shadows = calloc(page_count(r), sizeof *r->shadows);
-  if (r->bytes && r->shadows && (is_defined || r->defined)) return true;
+  r->is_saved = calloc(page_count(r), sizeof *r->is_saved);
+  if (r->bytes && r->shadows && r->is_saved && (is_defined || r->defined)) return true;
   ptx_region_deinit(r);
   return false;
 }
@@ -26,6 +27,7 @@ void ptx_region_forget(ptx_region *r) {
     free(r->shadows[i]);
     r->shadows[i] = NULL;
   }
+  if (r->is_saved) memset(r->is_saved, 0, page_count(r) * sizeof *r->is_saved);
 }
 
 void ptx_region_deinit(ptx_region *r) {
@@ -33,6 +35,7 @@ void ptx_region_deinit(ptx_region *r) {
   free(r->bytes);
   free(r->defined);
   free(r->shadows);
+  free(r->is_saved);
   *r = (ptx_region){0};
 }
 
@@ -41,6 +44,44 @@ ptx_shadow *ptx_region_shadow(ptx_region *r, uint64_t offset) {
   if (!*page) *page = calloc(PTX_SHADOW_PAGE, sizeof **page);
   KILN_ASSERT(*page);
   return *page + offset % PTX_SHADOW_PAGE;
+}
+
+typedef struct ptx_saved_page {
+  uint64_t address;
+  uint32_t size;
+  uint8_t bytes[PTX_SHADOW_PAGE], defined[PTX_SHADOW_PAGE];
+} ptx_saved_page;
+
+void ptx_journal_keep(ptx_journal *j, ptx_region *r, uint64_t offset) {
+  uint64_t page = offset / PTX_SHADOW_PAGE, begin = page * PTX_SHADOW_PAGE;
+  if (r->is_saved[page]) return;
+  r->is_saved[page] = true;
+  if (j->count == j->capacity) {
+    j->capacity = j->capacity ? 2 * j->capacity : 64;
+    j->pages = realloc(j->pages, j->capacity * sizeof *j->pages);
+    KILN_ASSERT(j->pages);
+  }
+  ptx_saved_page *s = &j->pages[j->count++];
+  s->address = r->address + begin;
+  s->size = r->size - begin < PTX_SHADOW_PAGE ? (uint32_t)(r->size - begin) : PTX_SHADOW_PAGE;
+  memcpy(s->bytes, r->bytes + begin, s->size);
+  if (r->defined) memcpy(s->defined, r->defined + begin, s->size);
+}
+
+void ptx_journal_undo(ptx_journal *j, ptx_memory *memory) {
+  for (size_t k = 0; k < j->count; k++) {
+    const ptx_saved_page *s = &j->pages[k];
+    ptx_region *r = ptx_memory_find(memory, s->address, s->size);
+    KILN_ASSERT(r);
+    memcpy(r->bytes + (s->address - r->address), s->bytes, s->size);
+    if (r->defined) memcpy(r->defined + (s->address - r->address), s->defined, s->size);
+  }
+  ptx_journal_deinit(j);
+}
+
+void ptx_journal_deinit(ptx_journal *j) {
+  free(j->pages);
+  *j = (ptx_journal){0};
 }
 
 ptx_memory *ptx_memory_create(void) {

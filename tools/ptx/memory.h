@@ -13,6 +13,7 @@ typedef struct ptx_shadow {
   uint32_t write_line, read_line;
   uint32_t read_load; ///< the load's number in its thread; 0: an asynchronous copy
   uint32_t readers; ///< others that read it and are not ordered before `read`: a list of the run, 0 is empty
+  uint16_t reader_count, purge_at; ///< of that list; how long it may grow before ordered ones are dropped
   uint32_t pending; ///< line of the asynchronous copy that is still writing it; 0: none
 } ptx_shadow;
 
@@ -22,7 +23,14 @@ typedef struct ptx_region {
   uint8_t *bytes;       ///< owned
   uint8_t *defined;     ///< owned, a byte each; NULL: all are
   ptx_shadow **shadows; ///< owned, pages of PTX_SHADOW_PAGE bytes, made when they are touched
+  bool *is_saved;       ///< owned, a page each: the journal has what it was
 } ptx_region;
+
+/// What pages of global memory were before a launch wrote them.
+typedef struct ptx_journal {
+  struct ptx_saved_page *pages; ///< owned
+  size_t count, capacity;
+} ptx_journal;
 
 struct ptx_memory {
   ptx_region *regions; ///< owned, by address
@@ -38,6 +46,11 @@ void ptx_region_deinit(ptx_region *r);
 void ptx_region_forget(ptx_region *r);
 /// Of the byte at `offset`. Ends the process when memory is exhausted, as an arena does.
 ptx_shadow *ptx_region_shadow(ptx_region *r, uint64_t offset);
+/// Keeps the page at `offset` unless it is kept already.
+void ptx_journal_keep(ptx_journal *j, ptx_region *r, uint64_t offset);
+/// Puts back what was kept; frees it.
+void ptx_journal_undo(ptx_journal *j, ptx_memory *memory);
+void ptx_journal_deinit(ptx_journal *j);
 /// The allocation that holds all of [address, address + size), or NULL.
 ptx_region *ptx_memory_find(ptx_memory *memory, uint64_t address, uint64_t size);
 /// The allocation nearest below an address, for messages; NULL when there is none.

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "tools/ptx/machine.h"
 
-enum { MOST_FOREIGN_READERS = 64 };
+enum { MOST_FOREIGN_READERS = 64, MOST_READERS = 2048, LEAST_PURGE = 16 };
 
 // ---------------------------------------------------------------------------------------------- stamps
 
@@ -148,13 +148,16 @@ static uint32_t new_node(ptx_run *run) {
   return run->node_count++;
 }
 
+static void free_node(ptx_run *run, uint32_t *link) {
+  uint32_t node = *link;
+  *link = run->nodes[node].next;
+  run->nodes[node].next = run->free_node;
+  run->free_node = node;
+}
+
 static void clear_readers(ptx_run *run, ptx_shadow *s) {
-  while (s->readers) {
-    uint32_t node = s->readers;
-    s->readers = run->nodes[node].next;
-    run->nodes[node].next = run->free_node;
-    run->free_node = node;
-  }
+  while (s->readers) free_node(run, &s->readers);
+  s->reader_count = s->purge_at = 0;
 }
 
 static bool is_own(const ptx_block *block, uint32_t thread, uint64_t before) {
@@ -162,25 +165,33 @@ static bool is_own(const ptx_block *block, uint32_t thread, uint64_t before) {
   return s.block == block->number && s.epoch == block->epoch && s.thread == thread;
 }
 
-// Drops readers that are ordered before this thread, and limits how many are kept.
-static void keep_reader(ptx_run *run, const ptx_block *block, uint32_t thread, ptx_shadow *s) {
-  uint32_t *link = &s->readers, count = 0;
-  while (*link) {
-    ptx_reader_node *n = &run->nodes[*link];
-    if (!is_ordered(block, thread, n->stamp) || is_own(block, thread, n->stamp)) {
-      link = &n->next;
-      count++;
+// Drops readers that are ordered before this thread; of others the newest stay, some of other blocks and more of
+// this one. Each that stays is a witness against a later write.
+static void purge(ptx_run *run, const ptx_block *block, uint32_t thread, ptx_shadow *s) {
+  uint32_t foreign = 0, own = 0;
+  for (uint32_t *link = &s->readers; *link;) {
+    const ptx_reader_node *n = &run->nodes[*link];
+    bool is_foreign = unpack(n->stamp).block != block->number;
+    bool is_done = is_ordered(block, thread, n->stamp) && !is_own(block, thread, n->stamp);
+    if (is_done || (is_foreign ? foreign == MOST_FOREIGN_READERS : own == MOST_READERS)) {
+      free_node(run, link);
       continue;
     }
-    uint32_t node = *link;
-    *link = n->next;
-    n->next = run->free_node;
-    run->free_node = node;
+    *(is_foreign ? &foreign : &own) += 1;
+    link = &run->nodes[*link].next;
   }
-  if (count >= MOST_FOREIGN_READERS && unpack(s->read).block != block->number) return;
+  s->reader_count = (uint16_t)(foreign + own);
+}
+
+static void keep_reader(ptx_run *run, const ptx_block *block, uint32_t thread, ptx_shadow *s) {
+  if (s->reader_count >= s->purge_at) {
+    purge(run, block, thread, s);
+    s->purge_at = (uint16_t)(2 * s->reader_count + LEAST_PURGE);
+  }
   uint32_t node = new_node(run);
   run->nodes[node] = (ptx_reader_node){s->read, s->read_line, s->read_load, s->readers};
   s->readers = node;
+  s->reader_count++;
 }
 
 // -------------------------------------------------------------------------------------------- accesses
@@ -246,6 +257,10 @@ void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *
 void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset, uint32_t size, bool is_strong, const uint8_t *value) {
   access a = {.run = run, .block = block, .thread = thread, .region = r, .is_strong = is_strong};
   uint64_t mine = pack(block, thread, is_strong);
+  if (run->journal && r != &block->shared) {
+    ptx_journal_keep(run->journal, r, offset);
+    ptx_journal_keep(run->journal, r, offset + size - 1);
+  }
   for (uint32_t k = 0; k < size; k++) {
     ptx_shadow *s = ptx_region_shadow(r, a.offset = offset + k);
     check_pending(&a, s, "writes");

@@ -44,7 +44,10 @@ static ptx_block *create_block(ptx_run *run, uint32_t number) {
   KILN_ASSERT(ptx_region_init(&b->shared, 0, (uint64_t)kernel->dynamic_offset + launch->dynamic_shared, false));
   ptx_shared_gaps(run->module, b, kernel->dynamic_offset);
   // What shared memory and registers hold at first is anything.
-  for (uint64_t k = 0; k < b->shared.size; k++) b->shared.bytes[k] = (uint8_t)ptx_random(run);
+  for (uint64_t k = 0; k + 8 <= b->shared.size; k += 8) {
+    uint64_t noise = ptx_random(run);
+    memcpy(b->shared.bytes + k, &noise, sizeof noise);
+  }
   if (kernel->local_bytes) b->locals = must(calloc(b->thread_count, sizeof *b->locals));
   for (uint32_t t = 0; b->locals && t < b->thread_count; t++) KILN_ASSERT(ptx_region_init(&b->locals[t], 0, kernel->local_bytes, false));
   for (uint32_t w = 0; w < b->warp_count; w++) {
@@ -106,8 +109,8 @@ static kiln_status check_launch(const ptx_module *module, uint32_t kernel, const
 }
 
 // One run of all blocks. `read_races` NULL: the second, in which loads of `raced` give undefined values.
-static void run_launch(const ptx_module *module, uint32_t kernel, const ptx_launch *launch, ptx_report *report, ptx_report *read_races, ptx_run *out) {
-  *out = (ptx_run){.module = module, .kernel = &module->kernels[kernel], .launch = launch, .memory = module->memory, .report = report, .random = launch->seed, .read_races = read_races, .raced = out->raced, .raced_count = out->raced_count, .raced_capacity = out->raced_capacity};
+static void run_launch(const ptx_module *module, uint32_t kernel, const ptx_launch *launch, ptx_report *report, ptx_report *read_races, ptx_journal *journal, ptx_run *out) {
+  *out = (ptx_run){.module = module, .kernel = &module->kernels[kernel], .launch = launch, .memory = module->memory, .report = report, .random = launch->seed, .read_races = read_races, .journal = journal, .raced = out->raced, .raced_count = out->raced_count, .raced_capacity = out->raced_capacity};
   ptx_run *run = out;
   run->resident = launch->resident ? launch->resident : DEFAULT_RESIDENT;
   run->block_count = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
@@ -125,24 +128,6 @@ static void run_launch(const ptx_module *module, uint32_t kernel, const ptx_laun
   ptx_region_deinit(&run->parameters);
 }
 
-// Global memory as it was before a launch.
-static void save(ptx_memory *m, uint8_t **out) {
-  for (size_t k = 0; k < m->count; k++) {
-    const ptx_region *r = &m->regions[k];
-    out[k] = must(malloc(2 * r->size + 1));
-    memcpy(out[k], r->bytes, r->size);
-    if (r->defined) memcpy(out[k] + r->size, r->defined, r->size);
-  }
-}
-
-static void restore(ptx_memory *m, uint8_t **saved) {
-  for (size_t k = 0; k < m->count; k++) {
-    const ptx_region *r = &m->regions[k];
-    memcpy(r->bytes, saved[k], r->size);
-    if (r->defined) memcpy(r->defined, saved[k] + r->size, r->size);
-  }
-}
-
 // A load that races counts when its value matters. The first run notes such loads; the second, in the same
 // order, takes their values as undefined: only what they reach makes findings.
 kiln_status ptx_module_run(ptx_module *module, uint32_t kernel, const ptx_launch *launch, ptx_report *report, kiln_error *err) {
@@ -151,17 +136,15 @@ kiln_status ptx_module_run(ptx_module *module, uint32_t kernel, const ptx_launch
   KILN_TRY(check_launch(module, kernel, launch, err));
   ptx_report read_races = {0}, second = {0};
   ptx_run run = {0};
-  uint8_t **saved = must(calloc(m->count + 1, sizeof *saved));
-  save(m, saved);
-  run_launch(module, kernel, launch, report, &read_races, &run);
+  ptx_journal journal = {0};
+  run_launch(module, kernel, launch, report, &read_races, &journal, &run);
   if (read_races.count) {
-    restore(m, saved);
-    run_launch(module, kernel, launch, &second, NULL, &run);
+    ptx_journal_undo(&journal, m);
+    run_launch(module, kernel, launch, &second, NULL, NULL, &run);
     report->steps += second.steps;
     for (uint32_t k = 0; second.count > report->count && k < read_races.count && report->count < PTX_FINDINGS; k++) report->items[report->count++] = read_races.items[k];
   }
-  for (size_t k = 0; k < m->count; k++) free(saved[k]);
-  free(saved);
+  ptx_journal_deinit(&journal);
   free(run.raced);
   return report->count ? kiln_fail(err, KILN_STATUS_ASSERT, "%s", report->items[0].text) : KILN_OK;
 }
