@@ -271,7 +271,7 @@ core: $(CORE)
 
 # ------------------------------------------------------------------------------------------------------------------- tests
 # One program a test file; it links what its folder may call.
-TEST_SOURCES := $(call sources,tests/base tests/targets tests/compiler tests/codegen tests/cache tests/tuner tests/bundle tests/runtime tests/tools)
+TEST_SOURCES := $(call sources,tests/base tests/targets tests/compiler tests/codegen tests/cache tests/tuner tests/bundle tests/runtime tests/ptx tests/tools)
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(TEST_SOURCES))
 HARNESS := $(B)/obj/tests/harness.c.o
 KERNELGEN := $(call objects,$(call sources,tests/kernelgen))
@@ -284,6 +284,7 @@ L_cache    = $(A_CACHE) $(A_BASE)
 L_tuner    = $(A_TUNER) $(A_CACHE) $(A_BASE)
 L_bundle   = $(A_BUNDLE) $(A_BASE)
 L_runtime  = $(A_RUNTIME) $(A_VERIFY) $(A_TARGETS) $(A_BASE)
+L_ptx      = $(A_PTX) $(A_BASE)
 L_tools    = $(A_RUNTIME) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 X_codegen  = $(LLVM_LIBS)
 X_bundle   = -larchive -l:libz.a
@@ -294,10 +295,10 @@ $(B)/tests/$(1)/%: $(B)/obj/tests/$(1)/%.c.o $(HARNESS) $(L_$(1))
 	$$(call say,LINK,$$@)
 	$$(Q)$(CXX) $$(filter-out -Wl$$(comma)--gc-sections,$(LDFLAGS)) $$< $(HARNESS) $(L_$(1)) $$(X_$(1)) $(SODIUM) $(ZSTD) -lcriterion -lm -lpthread -ldl -o $$@
 endef
-$(foreach d,base targets compiler codegen cache tuner bundle runtime tools,$(eval $(call test_rule,$(d))))
+$(foreach d,base targets compiler codegen cache tuner bundle runtime ptx tools,$(eval $(call test_rule,$(d))))
 
 .PHONY: tests check check-full check-memory check-sanitizers bless
-tests: $(TESTS) $(CHECKERS) $(EMULATED)
+tests: $(TESTS) $(CHECKERS) $(EMULATED) $(INTERPRETED)
 check: ## install what the tests need, build, run all of them (about a quarter of an hour on two cores); ends with the line of sums
 	$(PACKAGES) build test
 	$(MAKE) $(JOBS) all tests

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Faults planted into good PTX: each is found within a few schedules, and the good texts run under many without
+// a finding and give right results.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/ptx/ptx_case.h"
+
+enum { GOOD_SEEDS = 25, FAULT_SEEDS = 12, COLUMNS = 300, ROWS = 40, DEPTH = 80, HANDOFF_BLOCKS = 5 };
+
+/// What a fault may show itself as: bits of ptx_finding_kind, or results that differ.
+#define AS(kind) (1u << PTX_##kind)
+enum { WRONG = 1u << 30 };
+
+// --------------------------------------------------------------------------------------------- the good ones
+
+// True when the results are right, or when there are none to ask for because something was found.
+typedef bool good(const char *text, uint64_t seed, ptx_report *report, kiln_error *err);
+
+static bool run_rows(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
+  static float x[4 * COLUMNS], y[4 * COLUMNS];
+  uint64_t random = 77;
+  for (int i = 0; i < 4 * COLUMNS; i++) {
+    x[i] = (float)(kiln_test_random(&random) % 1000) / 100;
+    y[i] = -1;
+  }
+  ptx_case c = {.name = "rows.ptx", .text = text, .grid = 4, .block = 128, .buffers = {{x, sizeof x}, {y, sizeof y}}, .buffer_count = 2, .numbers = {COLUMNS}, .number_count = 1};
+  if (!case_run(&c, seed, report, err)) return false;
+  for (int row = 0; row < 4 && !report->count; row++) {
+    double most = -INFINITY, sum = 0;
+    for (int i = 0; i < COLUMNS; i++) most = fmax(most, x[row * COLUMNS + i]);
+    for (int i = 0; i < COLUMNS; i++) sum += exp(x[row * COLUMNS + i] - most);
+    for (int i = 0; i < COLUMNS; i++) {
+      double want = exp(x[row * COLUMNS + i] - most) / sum;
+      if (!(fabs(y[row * COLUMNS + i] - want) <= 1e-5 * want)) return false;
+    }
+  }
+  return true;
+}
+
+static bool run_product(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
+  static _Float16 a[ROWS * DEPTH], b[DEPTH * 32];
+  static float c[ROWS * 32];
+  uint64_t random = 78;
+  for (int i = 0; i < ROWS * DEPTH; i++) a[i] = (_Float16)((int)(kiln_test_random(&random) % 17) - 8);
+  for (int i = 0; i < DEPTH * 32; i++) b[i] = (_Float16)((int)(kiln_test_random(&random) % 17) - 8);
+  for (int i = 0; i < ROWS * 32; i++) c[i] = 0.5f;
+  ptx_case p = {.name = "product.ptx", .text = text, .grid = (ROWS + 31) / 32, .block = 64, .buffers = {{a, sizeof a}, {b, sizeof b}, {c, sizeof c}}, .buffer_count = 3, .numbers = {ROWS, DEPTH}, .number_count = 2};
+  if (!case_run(&p, seed, report, err)) return false;
+  for (int m = 0; m < ROWS && !report->count; m++)
+    for (int n = 0; n < 32; n++) {
+      float want = 0; // whole numbers: exact
+      for (int k = 0; k < DEPTH; k++) want += (float)a[m * DEPTH + k] * (float)b[k * 32 + n];
+      if (c[m * 32 + n] != want) return false;
+    }
+  return true;
+}
+
+static bool run_handoff(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
+  int32_t sums[2] = {-1, -1}, counter = 0;
+  ptx_case c = {.name = "handoff.ptx", .text = text, .grid = HANDOFF_BLOCKS, .block = 128, .buffers = {{sums, sizeof sums}, {NULL, 8 * HANDOFF_BLOCKS}, {&counter, sizeof counter}}, .buffer_count = 3};
+  if (!case_run(&c, seed, report, err)) return false;
+  for (int warp = 0; warp < 2 && !report->count; warp++) {
+    int32_t want = 0;
+    for (int block = 0; block < HANDOFF_BLOCKS; block++)
+      for (int lane = 0; lane < 32; lane++) want += ((lane ^ 1) + 32 * warp) * 6 + (lane + 32 * warp) * 3 + 3 * block;
+    if (sums[warp] != want) return false;
+  }
+  return true;
+}
+
+static bool run_carry(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
+  static _Float16 a[4096], b[4096];
+  static float c[4096];
+  for (int i = 0; i < 4096; i++) a[i] = (_Float16)(i % 7), b[i] = (_Float16)(i % 5), c[i] = 1;
+  ptx_case p = {.name = "carry.ptx", .text = text, .grid = 1, .block = 128, .buffers = {{a, sizeof a}, {b, sizeof b}, {c, sizeof c}}, .buffer_count = 3};
+  return case_run(&p, seed, report, err);
+}
+
+static char *read_fixture(const char *name) {
+  char path[200];
+  snprintf(path, sizeof path, "tests/ptx/%s.ptx", name);
+  char *text = kiln_test_read(path, NULL);
+  if (!text) FAIL("%s cannot be read", path);
+  return text;
+}
+
+static void run_good(const char *name, good *run) {
+  char *text = read_fixture(name);
+  for (uint64_t seed = 1; seed <= GOOD_SEEDS * (kiln_test_full() ? 40 : 1); seed++) {
+    ptx_report report;
+    kiln_error err = {0};
+    if (!run(text, seed, &report, &err) || report.count) FAIL("%s, seed %llu: %s", name, (unsigned long long)seed, err.text[0] ? err.text : "wrong results");
+  }
+  free(text);
+}
+
+TEST(ptx_faults, good_rows) { run_good("rows", run_rows); }
+TEST(ptx_faults, good_product) { run_good("product", run_product); }
+TEST(ptx_faults, good_handoff) { run_good("handoff", run_handoff); }
+
+// ------------------------------------------------------------------------------------------- planted faults
+
+typedef struct fault {
+  const char *fixture;
+  good *run;
+  const char *from; ///< the text that is replaced,
+  int which;        ///< its n-th place, from 1 on; 0: all of them, one after another
+  const char *to;
+  uint32_t as; ///< how it may show
+} fault;
+
+#define IN_ROWS "rows", run_rows
+#define IN_PRODUCT "product", run_product
+#define IN_HANDOFF "handoff", run_handoff
+static const fault faults[] = {
+    // barriers dropped, weakened, with wrong counts
+    {IN_ROWS, "bar.sync \t0;", 0, "", AS(RACE) | AS(UNDEFINED)},
+    {IN_ROWS, "bar.sync \t0;", 0, "bar.warp.sync 0xffffffff;", AS(RACE) | AS(UNDEFINED)},
+    {IN_ROWS, "bar.sync \t0;", 0, "@%p5 bar.sync \t0;", AS(RACE) | AS(UNDEFINED) | AS(BARRIER) | AS(DEADLOCK)},
+    {IN_ROWS, "bar.sync \t0;", 0, "bar.sync 0, 96;", AS(BARRIER) | AS(RACE) | AS(DEADLOCK) | AS(UNDEFINED)},
+    {IN_ROWS, "bar.sync \t0;", 1, "bar.sync 0, 100;", AS(BARRIER)},
+    {IN_PRODUCT, "bar.sync \t0;", 0, "", AS(RACE)},
+    {IN_HANDOFF, "bar.sync 0;", 0, "", AS(RACE) | AS(UNDEFINED)},
+    {IN_HANDOFF, "bar.arrive 1, 128;", 1, "", AS(DEADLOCK)},
+    {IN_HANDOFF, "bar.arrive 1, 128;", 1, "bar.arrive 2, 128;", AS(DEADLOCK)},
+    {IN_HANDOFF, "bar.arrive 1, 128;", 1, "bar.sync 1, 96;", AS(BARRIER) | AS(RACE)},
+    {IN_HANDOFF, "bar.sync 1, 128;", 1, "bar.sync 1, 64;", AS(BARRIER) | AS(RACE)},
+    {IN_HANDOFF, "bar.sync 1, 128;", 1, "bar.arrive 1, 128;", AS(RACE) | AS(UNDEFINED)},
+    {IN_HANDOFF, "bar.warp.sync 0xffffffff;", 1, "", AS(RACE) | AS(UNDEFINED)},
+    {IN_HANDOFF, "bar.warp.sync 0xffffffff;", 1, "bar.warp.sync 0x0000ffff;", AS(BARRIER)},
+    // fences and atomics between blocks
+    {IN_HANDOFF, "fence.acq_rel.gpu;", 0, "", AS(RACE)},
+    {IN_HANDOFF, "atom.relaxed.gpu", 1, "atom.relaxed.cta", AS(RACE)},
+    {IN_HANDOFF, "st.global.b32 [%rd4], %r17;", 1, "", AS(UNDEFINED)},
+    // asynchronous copies
+    {IN_PRODUCT, "cp.async.wait_group \t1;", 1, "", AS(RACE)},
+    {IN_PRODUCT, "cp.async.wait_group \t1;", 1, "cp.async.wait_group 2;", AS(RACE)},
+    {IN_PRODUCT, "cp.async.commit_group;", 0, "", AS(RACE)},
+    {IN_PRODUCT, "16, %r26;", 1, "16, 16;", AS(OUTSIDE) | WRONG},
+    {IN_PRODUCT, "cp.async.cg.shared.global [%rd45+6144]", 1, "cp.async.cg.shared.global [%rd45+4096]", AS(RACE) | WRONG},
+    {IN_PRODUCT, "cp.async.cg.shared.global [%rd45+512]", 1, "cp.async.cg.shared.global [%rd45+504]", AS(MISALIGNED)},
+    {IN_PRODUCT, "cp.async.cg.shared.global [%rd4+2560]", 1, "//", AS(UNDEFINED) | AS(RACE)},
+    // addresses and predicates
+    {IN_ROWS, "setp.lt.s32 \t%p2", 1, "setp.le.s32 \t%p2", AS(OUTSIDE) | AS(RACE)},
+    {IN_ROWS, "@%p2 ld.global", 1, "ld.global", AS(OUTSIDE)},
+    {IN_ROWS, "@%p4 st.global", 1, "@%p1 st.global", AS(OUTSIDE) | AS(RACE)},
+    {IN_ROWS, "@%p2 st.global", 1, "@!%p2 st.global", AS(OUTSIDE) | AS(RACE) | WRONG},
+    {IN_PRODUCT, "@%p20 st.global", 0, "st.global", AS(OUTSIDE) | AS(RACE)},
+    {IN_ROWS, "shr.u32 \t%r34, %r19, 3;", 1, "shr.u32 \t%r34, %r19, 2;", AS(OUTSIDE) | AS(UNDEFINED)},
+    {IN_ROWS, "shr.u32 \t%r34, %r19, 3;", 1, "shr.u32 \t%r34, %r19, 4;", AS(MISALIGNED)},
+    {IN_ROWS, "[kiln_shared_static];", 1, "[kiln_shared_static+4];", AS(MISALIGNED)},
+    {IN_ROWS, "[kiln_shared_static];", 0, "[kiln_shared_static+16];", AS(OUTSIDE)},
+    {IN_HANDOFF, "xor.b32 %r13, %r9, 4;", 1, "add.s32 %r13, %r9, 4;", AS(RACE) | AS(OUTSIDE) | WRONG},
+    {IN_HANDOFF, "ld.local.b32 %r16, [depot+4];", 1, "ld.local.b32 %r16, [depot+8];", AS(OUTSIDE)},
+    {IN_PRODUCT, "[%rd51+6144]", 1, "[%rd51+6152]", AS(MISALIGNED)},
+    {IN_PRODUCT, "[%rd53+6144]", 1, "[%rd53+8192]", AS(RACE) | AS(UNDEFINED) | AS(OUTSIDE) | WRONG},
+    // values that nobody wrote
+    {IN_ROWS, "st.shared.b32 \t[%rd3], %r5;", 1, "", AS(UNDEFINED)},
+    {IN_ROWS, "mov.b32 \t%r14, %r15;", 1, "", AS(UNDEFINED)},
+    {IN_ROWS, "mov.b32 \t%r15, -8388608;", 1, "", AS(UNDEFINED)},
+    {IN_HANDOFF, "st.local.b32 [depot+4], %r11;", 1, "", AS(UNDEFINED)},
+    {IN_HANDOFF, "st.shared.b32 [last], %r25;", 1, "", AS(UNDEFINED)},
+    {IN_HANDOFF, "mov.u32 %r27, 0;", 1, "", AS(UNDEFINED)},
+    // shuffles and other instructions of whole warps
+    {IN_ROWS, ", 31, -1;", 0, ", 31, 65535;", AS(BARRIER)},
+    {IN_ROWS, "shfl.sync.bfly.b32 \t%r29", 1, "@%p1 shfl.sync.bfly.b32 \t%r29", AS(DEADLOCK) | AS(UNDEFINED)},
+    {IN_ROWS, "%r61, %r60, 16, 31", 1, "%r61, %r60, 8, 31", WRONG},
+    {IN_HANDOFF, "31, 0xffffffff;", 0, "31, 0x7fffffff;", AS(BARRIER)},
+    {IN_PRODUCT, "m8n8.x4.trans.shared", 1, "m8n8.x4.shared", WRONG},
+    {IN_PRODUCT, "mma.sync", 1, "@%p1 mma.sync", AS(DEADLOCK) | AS(UNKNOWN) | AS(UNDEFINED)},
+    // arithmetic, so that the results are known to be looked at
+    {IN_ROWS, "add.rn.f32 \t%r50", 1, "sub.rn.f32 \t%r50", WRONG},
+    {IN_HANDOFF, "add.s32 %r28, %r28, 2;", 1, "add.s32 %r28, %r28, 1;", WRONG},
+    {IN_HANDOFF, "setp.lt.u32 %p7", 1, "setp.le.u32 %p7", AS(OUTSIDE)},
+};
+
+// The n-th place of `from` in `text`, or NULL.
+static const char *place_of(const char *text, const char *from, int which) {
+  const char *at = text;
+  for (int n = 0; at && n < which; n++) at = strstr(n ? at + 1 : at, from);
+  return at;
+}
+
+static char *mutated(const char *text, const char *at, const fault *f) {
+  size_t before = (size_t)(at - text), size = strlen(text) + strlen(f->to) + 1;
+  char *out = malloc(size);
+  CHECK(out != NULL);
+  snprintf(out, size, "%.*s%s%s", (int)before, text, f->to, at + strlen(f->from));
+  return out;
+}
+
+// Whether some schedule shows the fault in one of its ways; nothing else may be said of it first.
+static bool is_found(const fault *f, const char *text, char *said, size_t said_size) {
+  for (uint64_t seed = 1; seed <= FAULT_SEEDS; seed++) {
+    ptx_report report;
+    kiln_error err = {0};
+    bool right = f->run(text, seed, &report, &err);
+    if (!right && !report.count && err.text[0]) FAIL("%s does not parse: %s", f->to, err.text);
+    for (uint32_t k = 0; k < report.count; k++) {
+      snprintf(said, said_size, "%s", report.items[k].text);
+      if (f->as & 1u << report.items[k].kind) return true;
+    }
+    if (report.count) return false;
+    if (!right && f->as & WRONG) return true;
+    snprintf(said, said_size, "%s", right ? "nothing" : "wrong results");
+  }
+  return false;
+}
+
+TEST(ptx_faults, planted_faults_are_found) {
+  int planted = 0, missed = 0;
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    const fault *f = &faults[i];
+    char *text = read_fixture(f->fixture);
+    int first = f->which ? f->which : 1;
+    if (!place_of(text, f->from, first)) FAIL("%s.ptx has no place %d of '%s'", f->fixture, first, f->from);
+    for (int which = first; (f->which == 0 || which == f->which) && place_of(text, f->from, which); which++) {
+      char *bad = mutated(text, place_of(text, f->from, which), f), said[600] = "";
+      planted++;
+      if (!is_found(f, bad, said, sizeof said)) {
+        missed++;
+        printf("%s.ptx, place %d of '%s' as '%s': %s\n", f->fixture, which, f->from, f->to, said);
+      }
+      free(bad);
+    }
+    free(text);
+  }
+  printf("%d faults planted, %d missed\n", planted, missed);
+  CHECK(planted >= 60);
+  CHECK_INT(missed, 0);
+}
+
+/// A fault that the compiler had: the race is named with both lines and the source's place.
+TEST(ptx_faults, the_race_that_the_compiler_had) {
+  char *text = read_fixture("carry");
+  for (uint64_t seed = 1; seed <= GOOD_SEEDS; seed++) {
+    ptx_report report;
+    kiln_error err = {0};
+    CHECK(run_carry(text, seed, &report, &err));
+    CHECK(report.count > 0);
+    CHECK_INT(report.items[0].kind, PTX_RACE);
+    if (!strstr(report.items[0].text, "(carry.kiln:")) FAIL("no place in the source: %s", report.items[0].text);
+  }
+  free(text);
+}
