@@ -149,7 +149,7 @@ LLVM_PARTS = nvptx amdgpu x86 aarch64 passes irreader linker bitreader bitwriter
 LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LLVM_CONFIG) --link-static --libs $(LLVM_PARTS)) -l:libstdc++.a $(ZSTD) -l:libz.a -l:libtinfo.a -lm -lpthread -ldl
 
 PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
-CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check $(B)/bin/conversion-check
+CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check $(B)/bin/conversion-check $(B)/bin/kiln-ptx
 # Applications write <kiln/kiln.h>, here as after installation: -I$(INCLUDE) -I. stands for the installed folder.
 INCLUDE := $(B)/include
 # The package as it is installed: `PYTHONPATH=$(B)/python` stands for that. One build serves every CPython from 3.11 on, but for the free-threaded ones, which have no

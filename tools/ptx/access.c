@@ -114,14 +114,10 @@ void ptx_do_ld(ptx_exec *x) {
 
 // An undefined byte may lie in shared and local memory; in global memory others would read it.
 static void write_defined(ptx_exec *x, uint32_t lane, ptx_place at, uint32_t size, uint8_t defined) {
-  for (uint32_t k = 0; k < size; k++) {
-    bool is_defined = defined >> k & 1;
-    if (at.region->defined) at.region->defined[at.offset + k] = is_defined;
-    else if (!is_defined) {
-      ptx_find(x->run, PTX_UNDEFINED, "%s stores an undefined value", ptx_who(x->block, ptx_thread_of(x, lane)));
-      return;
-    }
-  }
+  bool may_be_undefined = at.region == &x->block->shared || is_private(x, at.region);
+  if (!may_be_undefined && (defined & ptx_mask_bits(size)) != ptx_mask_bits(size))
+    ptx_find(x->run, PTX_UNDEFINED, "%s stores an undefined value", ptx_who(x->block, ptx_thread_of(x, lane)));
+  for (uint32_t k = 0; at.region->defined && k < size; k++) at.region->defined[at.offset + k] = !may_be_undefined || defined >> k & 1;
 }
 
 // Lane by lane: what one writes is there when the next is checked.
