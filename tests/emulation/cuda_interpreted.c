@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A libcuda.so.1 whose only device is the interpreter of PTX (tools/ptx): what libkiln calls of CUDA's driver.
-// With it first in LD_LIBRARY_PATH every program that opens `cuda:0` runs its PTX there (interpreted.sh); what
-// the interpreter finds is the text of the launch's error.
+// A libcuda.so.1 whose only device is the interpreter of PTX (tools/ptx): what libkiln calls of CUDA's
+// driver. With it first in LD_LIBRARY_PATH every program that opens `cuda:0` runs its PTX there
+// (interpreted.sh); what the interpreter finds is the text of the launch's error.
 //
 //   KILN_PTX_TARGET  the processor that the device says it is: 80 (default), 90, ...
 //   KILN_PTX_SEED    of the order in which warps run; each launch takes the next (1)
@@ -17,8 +17,24 @@
 #define EXPORT __attribute__((visibility("default")))
 #pragma GCC diagnostic ignored "-Wmissing-prototypes" // they are NVIDIA's
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_IMAGE = 200, INVALID_PTX = 218, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
-enum { GRID_X = 5, GRID_Z = 7, PROCESSORS = 16, MAJOR = 75, MINOR = 76, SHARED_OPTIN = 97, PROCESSOR_COUNT = 4 };
+enum {
+  SUCCESS = 0,
+  INVALID_VALUE = 1,
+  OUT_OF_MEMORY = 2,
+  INVALID_IMAGE = 200,
+  INVALID_PTX = 218,
+  NOT_FOUND = 500,
+  LAUNCH_FAILED = 719
+};
+enum {
+  GRID_X = 5,
+  GRID_Z = 7,
+  PROCESSORS = 16,
+  MAJOR = 75,
+  MINOR = 76,
+  SHARED_OPTIN = 97,
+  PROCESSOR_COUNT = 4
+};
 enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
 
 typedef struct function {
@@ -51,11 +67,17 @@ EXPORT int cuInit(unsigned flags) {
 }
 
 EXPORT int cuDriverGetVersion(int *out) { return *out = 13000, SUCCESS; }
-EXPORT int cuGetErrorName(int result, const char **out) { return *out = result == LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR", SUCCESS; }
-EXPORT int cuGetErrorString(int result, const char **out) { return *out = result == LAUNCH_FAILED ? last.text : "the interpreter of PTX refuses", SUCCESS; }
+EXPORT int cuGetErrorName(int result, const char **out) {
+  return *out = result == LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR", SUCCESS;
+}
+EXPORT int cuGetErrorString(int result, const char **out) {
+  return *out = result == LAUNCH_FAILED ? last.text : "the interpreter of PTX refuses", SUCCESS;
+}
 EXPORT int cuDeviceGetCount(int *out) { return *out = 1, SUCCESS; }
 EXPORT int cuDeviceGet(int *out, int ordinal) { return *out = ordinal, ordinal ? INVALID_VALUE : SUCCESS; }
-EXPORT int cuDeviceGetName(char *out, int capacity, int device) { return snprintf(out, (size_t)capacity, "interpreted PTX, no hardware"), device ? INVALID_VALUE : SUCCESS; }
+EXPORT int cuDeviceGetName(char *out, int capacity, int device) {
+  return snprintf(out, (size_t)capacity, "interpreted PTX, no hardware"), device ? INVALID_VALUE : SUCCESS;
+}
 
 EXPORT int cuDeviceGetAttribute(int *out, int attribute, int device) {
   int target = (int)setting("KILN_PTX_TARGET", 80);
@@ -72,7 +94,9 @@ EXPORT int cuDeviceGetAttribute(int *out, int attribute, int device) {
   return device ? INVALID_VALUE : SUCCESS;
 }
 
-EXPORT int cuDevicePrimaryCtxRetain(void **out, int device) { return *out = &lock, device ? INVALID_VALUE : SUCCESS; }
+EXPORT int cuDevicePrimaryCtxRetain(void **out, int device) {
+  return *out = &lock, device ? INVALID_VALUE : SUCCESS;
+}
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device) { return device ? INVALID_VALUE : SUCCESS; }
 EXPORT int cuCtxGetCurrent(void **out) { return *out = current, SUCCESS; }
 EXPORT int cuCtxPushCurrent_v2(void *context) { return current = context, SUCCESS; }
@@ -140,18 +164,21 @@ EXPORT int cuModuleGetFunction(void **out, void *module, const char *name) {
   return NOT_FOUND;
 }
 
-EXPORT int cuFuncSetAttribute(void *function_, int attribute, int value) { return (void)function_, (void)attribute, (void)value, SUCCESS; }
+EXPORT int cuFuncSetAttribute(void *function_, int attribute, int value) {
+  return (void)function_, (void)attribute, (void)value, SUCCESS;
+}
 
 EXPORT int cuFuncGetParamInfo(void *function_, size_t index, size_t *out_offset, size_t *out_size) {
   const function *f = function_;
   uint32_t offset, size;
-  if (index > UINT32_MAX || !ptx_module_parameter(f->module, f->kernel, (uint32_t)index, &offset, &size)) return INVALID_VALUE;
+  if (index > UINT32_MAX || !ptx_module_parameter(f->module, f->kernel, (uint32_t)index, &offset, &size))
+    return INVALID_VALUE;
   return *out_offset = offset, *out_size = size, SUCCESS;
 }
 
 // libkiln gives the arguments as one block.
-EXPORT int cuLaunchKernel(void *function_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, void **params,
-                          void **extra) {
+EXPORT int cuLaunchKernel(void *function_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                          unsigned bz, unsigned shared, void *stream, void **params, void **extra) {
   const function *f = function_;
   static ptx_report report;
   (void)stream;
@@ -195,9 +222,15 @@ static int copy(uint64_t address, void *to, const void *from, int byte, size_t s
   return bytes || !size ? SUCCESS : INVALID_VALUE;
 }
 
-EXPORT int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size) { return copy(to, NULL, from, 0, size); }
+EXPORT int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size) {
+  return copy(to, NULL, from, 0, size);
+}
 EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size) { return copy(from, to, NULL, 0, size); }
-EXPORT int cuMemsetD8_v2(uint64_t address, unsigned char byte, size_t size) { return copy(address, NULL, NULL, byte, size); }
+EXPORT int cuMemsetD8_v2(uint64_t address, unsigned char byte, size_t size) {
+  return copy(address, NULL, NULL, byte, size);
+}
 EXPORT int cuStreamCreate(void **out, unsigned flags) { return (void)flags, *out = &memory, SUCCESS; }
 EXPORT int cuStreamDestroy_v2(void *stream) { return stream == &memory ? SUCCESS : INVALID_VALUE; }
-EXPORT int cuStreamSynchronize(void *stream) { return !stream || stream == &memory ? SUCCESS : INVALID_VALUE; }
+EXPORT int cuStreamSynchronize(void *stream) {
+  return !stream || stream == &memory ? SUCCESS : INVALID_VALUE;
+}

@@ -38,7 +38,9 @@ static bool case_run(const ptx_case *c, uint64_t seed, ptx_report *report, kiln_
   }
   for (uint32_t k = 0; k < c->buffer_count; k++) {
     addresses[k] = ptx_memory_alloc(memory, c->buffers[k].size, c->buffers[k].bytes != NULL);
-    if (c->buffers[k].bytes) memcpy(ptx_memory_bytes(memory, addresses[k], c->buffers[k].size, true), c->buffers[k].bytes, c->buffers[k].size);
+    if (c->buffers[k].bytes)
+      memcpy(ptx_memory_bytes(memory, addresses[k], c->buffers[k].size, true), c->buffers[k].bytes,
+             c->buffers[k].size);
   }
   for (uint32_t k = 0; k < c->buffer_count + c->number_count; k++) {
     uint32_t offset, size;
@@ -46,11 +48,18 @@ static bool case_run(const ptx_case *c, uint64_t seed, ptx_report *report, kiln_
     if (k < c->buffer_count) memcpy(parameters + offset, &addresses[k], 8);
     else memcpy(parameters + offset, &c->numbers[k - c->buffer_count], 4);
   }
-  ptx_launch launch = {.grid = {c->grid, 1, 1}, .block = {c->block, 1, 1}, .parameters = parameters, .parameter_size = sizeof parameters, .seed = seed, .max_steps = CASE_STEPS};
+  ptx_launch launch = {.grid = {c->grid, 1, 1},
+                       .block = {c->block, 1, 1},
+                       .parameters = parameters,
+                       .parameter_size = sizeof parameters,
+                       .seed = seed,
+                       .max_steps = CASE_STEPS};
   kiln_status status = ptx_module_run(module, 0, &launch, report, err);
   CHECK(status == KILN_OK || status == KILN_STATUS_ASSERT);
   for (uint32_t k = 0; k < c->buffer_count; k++)
-    if (c->buffers[k].bytes) memcpy(c->buffers[k].bytes, ptx_memory_bytes(memory, addresses[k], c->buffers[k].size, false), c->buffers[k].size);
+    if (c->buffers[k].bytes)
+      memcpy(c->buffers[k].bytes, ptx_memory_bytes(memory, addresses[k], c->buffers[k].size, false),
+             c->buffers[k].size);
   ptx_module_destroy(module);
   ptx_memory_destroy(memory);
   return true;

@@ -10,20 +10,24 @@
 
 enum { THREADS = 128, RANDOM_ROUNDS = 40 };
 
-// Every thread computes `statement` on a, b, c (%ra and so on by the letter of the class: r 32 bits, d 64, s 16,
-// all holding the same bits cut) and stores the class's result register.
-static const char form[] = ".version 8.4\n.target sm_90\n.address_size 64\n"
-                           ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n"
-                           ".reg .pred %%p<3>;\n.reg .b32 %%r<8>;\n.reg .b64 %%d<8>;\n.reg .b16 %%s<8>;\n.reg .b64 %%at<6>;\n"
-                           "ld.param.u64 %%at0, [x];\nld.param.u64 %%at1, [y];\nmov.u32 %%r7, %%tid.x;\n"
-                           "mad.wide.u32 %%at2, %%r7, 24, %%at0;\nmad.wide.u32 %%at3, %%r7, 8, %%at1;\n"
-                           "ld.global.b64 %%d1, [%%at2];\nld.global.b64 %%d2, [%%at2+8];\nld.global.b64 %%d3, [%%at2+16];\n"
-                           "cvt.u32.u64 %%r1, %%d1;\ncvt.u32.u64 %%r2, %%d2;\ncvt.u32.u64 %%r3, %%d3;\n"
-                           "cvt.u16.u64 %%s1, %%d1;\ncvt.u16.u64 %%s2, %%d2;\ncvt.u16.u64 %%s3, %%d3;\n"
-                           "mov.b64 %%d0, 0;\nmov.b32 %%r0, 0;\nmov.b16 %%s0, 0;\n%s\n%s\nst.global.b64 [%%at3], %%d0;\nret;\n}\n";
+// Every thread computes `statement` on a, b, c (%ra and so on by the letter of the class: r 32 bits, d 64, s
+// 16, all holding the same bits cut) and stores the class's result register.
+static const char form[] =
+    ".version 8.4\n.target sm_90\n.address_size 64\n"
+    ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n"
+    ".reg .pred %%p<3>;\n.reg .b32 %%r<8>;\n.reg .b64 %%d<8>;\n.reg .b16 %%s<8>;\n.reg .b64 %%at<6>;\n"
+    "ld.param.u64 %%at0, [x];\nld.param.u64 %%at1, [y];\nmov.u32 %%r7, %%tid.x;\n"
+    "mad.wide.u32 %%at2, %%r7, 24, %%at0;\nmad.wide.u32 %%at3, %%r7, 8, %%at1;\n"
+    "ld.global.b64 %%d1, [%%at2];\nld.global.b64 %%d2, [%%at2+8];\nld.global.b64 %%d3, [%%at2+16];\n"
+    "cvt.u32.u64 %%r1, %%d1;\ncvt.u32.u64 %%r2, %%d2;\ncvt.u32.u64 %%r3, %%d3;\n"
+    "cvt.u16.u64 %%s1, %%d1;\ncvt.u16.u64 %%s2, %%d2;\ncvt.u16.u64 %%s3, %%d3;\n"
+    "mov.b64 %%d0, 0;\nmov.b32 %%r0, 0;\nmov.b16 %%s0, 0;\n%s\n%s\nst.global.b64 [%%at3], %%d0;\nret;\n}\n";
 
 static const char *widen(char result) {
-  return result == 'r' ? "cvt.u64.u32 %d0, %r0;" : result == 's' ? "cvt.u64.u16 %d0, %s0;" : result == 'p' ? "selp.b64 %d0, 1, 0, %p0;" : "";
+  return result == 'r'   ? "cvt.u64.u32 %d0, %r0;"
+         : result == 's' ? "cvt.u64.u16 %d0, %s0;"
+         : result == 'p' ? "selp.b64 %d0, 1, 0, %p0;"
+                         : "";
 }
 
 static void compute(const char *statement, char result, const uint64_t (*in)[3], uint64_t *out) {
@@ -32,7 +36,12 @@ static void compute(const char *statement, char result, const uint64_t (*in)[3],
   kiln_error err = {0};
   snprintf(text, sizeof text, form, statement, widen(result));
   memset(out, 0xee, THREADS * sizeof *out);
-  ptx_case c = {.name = statement, .text = text, .grid = 1, .block = THREADS, .buffers = {{(void *)in, THREADS * sizeof *in}, {out, THREADS * sizeof *out}}, .buffer_count = 2};
+  ptx_case c = {.name = statement,
+                .text = text,
+                .grid = 1,
+                .block = THREADS,
+                .buffers = {{(void *)in, THREADS * sizeof *in}, {out, THREADS * sizeof *out}},
+                .buffer_count = 2};
   if (!case_run(&c, 1, &report, &err) || report.count) FAIL("%s", err.text);
 }
 
@@ -42,8 +51,18 @@ typedef struct row {
   uint64_t a, b, c, want;
 } row;
 
-#define F32(x) ((union { float f; uint32_t u; }){.f = (x)}.u)
-#define F64(x) ((union { double f; uint64_t u; }){.f = (x)}.u)
+#define F32(x)   \
+  ((union {      \
+     float f;    \
+     uint32_t u; \
+   }){.f = (x)}  \
+       .u)
+#define F64(x)   \
+  ((union {      \
+     double f;   \
+     uint64_t u; \
+   }){.f = (x)}  \
+       .u)
 static const row rows[] = {
     // integers
     {"add.s32 %r0, %r1, %r2;", 'r', 0x7fffffff, 1, 0, 0x80000000},
@@ -170,7 +189,9 @@ TEST(ptx_arithmetic, values_by_hand) {
     const row *r = &rows[i];
     for (int t = 0; t < THREADS; t++) in[t][0] = r->a, in[t][1] = r->b, in[t][2] = r->c;
     compute(r->statement, r->result, (const uint64_t(*)[3])in, out);
-    if (out[5] != r->want) FAIL("%s gives 0x%llx, expected 0x%llx", r->statement, (unsigned long long)out[5], (unsigned long long)r->want);
+    if (out[5] != r->want)
+      FAIL("%s gives 0x%llx, expected 0x%llx", r->statement, (unsigned long long)out[5],
+           (unsigned long long)r->want);
   }
 }
 
@@ -222,17 +243,28 @@ typedef struct judged {
   int mode; // of rounding, for the judge
 } judged;
 static const judged judges[] = {
-    {"fma.rn.f32 %r0, %r1, %r2, %r3;", 'r', fma32, FE_TONEAREST}, {"fma.rz.f32 %r0, %r1, %r2, %r3;", 'r', fma32, FE_TOWARDZERO},
-    {"fma.rp.f32 %r0, %r1, %r2, %r3;", 'r', fma32, FE_UPWARD},    {"fma.rm.f32 %r0, %r1, %r2, %r3;", 'r', fma32, FE_DOWNWARD},
-    {"add.rn.f32 %r0, %r1, %r2;", 'r', add32, FE_TONEAREST},      {"add.rm.f32 %r0, %r1, %r2;", 'r', add32, FE_DOWNWARD},
-    {"add.rp.f32 %r0, %r1, %r2;", 'r', add32, FE_UPWARD},         {"div.rn.f32 %r0, %r1, %r2;", 'r', div32, FE_TONEAREST},
-    {"div.rz.f32 %r0, %r1, %r2;", 'r', div32, FE_TOWARDZERO},     {"sqrt.rn.f32 %r0, %r1;", 'r', sqrt32, FE_TONEAREST},
-    {"sqrt.rp.f32 %r0, %r1;", 'r', sqrt32, FE_UPWARD},            {"fma.rn.f64 %d0, %d1, %d2, %d3;", 'd', fma64, FE_TONEAREST},
-    {"fma.rm.f64 %d0, %d1, %d2, %d3;", 'd', fma64, FE_DOWNWARD},  {"cvt.rn.f16.f32 %s0, %r1;", 's', to16, FE_TONEAREST},
-    {"cvt.rn.f16.f64 %s0, %d1;", 's', to16_wide, FE_TONEAREST},   {"cvt.f32.f16 %r0, %s1;", 'r', from16, FE_TONEAREST},
-    {"cvt.rn.f32.f64 %r0, %d1;", 'r', to32, FE_TONEAREST},        {"cvt.rz.f32.f64 %r0, %d1;", 'r', to32, FE_TOWARDZERO},
-    {"cvt.rn.f32.s64 %r0, %d1;", 'r', from_s64, FE_TONEAREST},    {"cvt.rn.f64.u64 %d0, %d1;", 'd', from_u64, FE_TONEAREST},
-    {"add.rn.f16 %s0, %s1, %s2;", 's', add16, FE_TONEAREST},      {"mul.hi.u64 %d0, %d1, %d2;", 'd', mul_hi, FE_TONEAREST},
+    {"fma.rn.f32 %r0, %r1, %r2, %r3;", 'r', fma32, FE_TONEAREST},
+    {"fma.rz.f32 %r0, %r1, %r2, %r3;", 'r', fma32, FE_TOWARDZERO},
+    {"fma.rp.f32 %r0, %r1, %r2, %r3;", 'r', fma32, FE_UPWARD},
+    {"fma.rm.f32 %r0, %r1, %r2, %r3;", 'r', fma32, FE_DOWNWARD},
+    {"add.rn.f32 %r0, %r1, %r2;", 'r', add32, FE_TONEAREST},
+    {"add.rm.f32 %r0, %r1, %r2;", 'r', add32, FE_DOWNWARD},
+    {"add.rp.f32 %r0, %r1, %r2;", 'r', add32, FE_UPWARD},
+    {"div.rn.f32 %r0, %r1, %r2;", 'r', div32, FE_TONEAREST},
+    {"div.rz.f32 %r0, %r1, %r2;", 'r', div32, FE_TOWARDZERO},
+    {"sqrt.rn.f32 %r0, %r1;", 'r', sqrt32, FE_TONEAREST},
+    {"sqrt.rp.f32 %r0, %r1;", 'r', sqrt32, FE_UPWARD},
+    {"fma.rn.f64 %d0, %d1, %d2, %d3;", 'd', fma64, FE_TONEAREST},
+    {"fma.rm.f64 %d0, %d1, %d2, %d3;", 'd', fma64, FE_DOWNWARD},
+    {"cvt.rn.f16.f32 %s0, %r1;", 's', to16, FE_TONEAREST},
+    {"cvt.rn.f16.f64 %s0, %d1;", 's', to16_wide, FE_TONEAREST},
+    {"cvt.f32.f16 %r0, %s1;", 'r', from16, FE_TONEAREST},
+    {"cvt.rn.f32.f64 %r0, %d1;", 'r', to32, FE_TONEAREST},
+    {"cvt.rz.f32.f64 %r0, %d1;", 'r', to32, FE_TOWARDZERO},
+    {"cvt.rn.f32.s64 %r0, %d1;", 'r', from_s64, FE_TONEAREST},
+    {"cvt.rn.f64.u64 %d0, %d1;", 'd', from_u64, FE_TONEAREST},
+    {"add.rn.f16 %s0, %s1, %s2;", 's', add16, FE_TONEAREST},
+    {"mul.hi.u64 %d0, %d1, %d2;", 'd', mul_hi, FE_TONEAREST},
     {"rem.u64 %d0, %d1, %d2;", 'd', rem64, FE_TONEAREST},
 };
 
@@ -243,7 +275,8 @@ static bool is_nan_bits(char result, const judged *j, uint64_t v) {
 
 // All bits, or those of numbers near each other, so that sums cancel and products meet the third.
 static uint64_t drawn(uint64_t *random) {
-  static const uint64_t special[] = {0, 0x80000000, 0x3f800000, 0x7f800000, 0x00000001, 0x007fffff, 0x7f7fffff, 0x3ff0000000000000, 0x7c00, 0x0400};
+  static const uint64_t special[] = {0,          0x80000000, 0x3f800000,         0x7f800000, 0x00000001,
+                                     0x007fffff, 0x7f7fffff, 0x3ff0000000000000, 0x7c00,     0x0400};
   uint64_t v = kiln_test_random(random);
   switch (v >> 60) {
   case 0: return special[v % (sizeof special / sizeof *special)];
@@ -273,7 +306,9 @@ TEST(ptx_arithmetic, random_values_against_the_compiler) {
         volatile uint64_t want = j->want(in[t]);
         fesetround(FE_TONEAREST);
         if (is_nan_bits(j->result, j, want) ? !is_nan_bits(j->result, j, out[t]) : out[t] != want)
-          FAIL("%s of 0x%llx, 0x%llx, 0x%llx gives 0x%llx, expected 0x%llx", j->statement, (unsigned long long)in[t][0], (unsigned long long)in[t][1], (unsigned long long)in[t][2], (unsigned long long)out[t], (unsigned long long)want);
+          FAIL("%s of 0x%llx, 0x%llx, 0x%llx gives 0x%llx, expected 0x%llx", j->statement,
+               (unsigned long long)in[t][0], (unsigned long long)in[t][1], (unsigned long long)in[t][2],
+               (unsigned long long)out[t], (unsigned long long)want);
       }
     }
 }
@@ -286,7 +321,8 @@ static const row lane_rows[] = {
     {"mov.u32 %r4, %laneid; shfl.sync.up.b32 %r0|%p0, %r4, 9, 0, -1;", 'r', 0, 0, 0, 5},
     {"mov.u32 %r4, %laneid; shfl.sync.down.b32 %r0, %r4, 4, 31, -1;", 'r', 0, 0, 0, 9},
     {"mov.u32 %r4, %laneid; shfl.sync.down.b32 %r0, %r4, 4, 0x1807, -1;", 'r', 0, 0, 0, 5}, // segments of 8
-    {"mov.u32 %r4, %laneid; shfl.sync.idx.b32 %r0, %r4, 1, 0x1c03, -1;", 'r', 0, 0, 0, 5},  // segments of 4: lane 4 + 1
+    {"mov.u32 %r4, %laneid; shfl.sync.idx.b32 %r0, %r4, 1, 0x1c03, -1;", 'r', 0, 0, 0,
+     5}, // segments of 4: lane 4 + 1
     {"mov.u32 %r4, %laneid; shfl.sync.bfly.b32 %r0, %r4, 6, 31, -1;", 'r', 0, 0, 0, 3},
     {"mov.u32 %r4, %laneid; shfl.sync.idx.b32 %r0|%p0, %r4, 31, 3, -1;", 'p', 0, 0, 0, 0},
     {"mov.u32 %r4, %laneid; setp.lt.u32 %p0, %r4, 3; vote.sync.ballot.b32 %r0, %p0, -1;", 'r', 0, 0, 0, 7},
@@ -295,17 +331,22 @@ static const row lane_rows[] = {
     {"mov.u32 %r4, %laneid; and.b32 %r4, %r4, 3; match.any.sync.b32 %r0, %r4, -1;", 'r', 0, 0, 0, 0x22222222},
     {"mov.u32 %r4, %laneid; match.all.sync.b32 %r0|%p0, %r4, -1;", 'p', 0, 0, 0, 0},
     {"mov.u32 %r4, %laneid; redux.sync.add.u32 %r0, %r4, -1;", 'r', 0, 0, 0, 496},
-    {"mov.u32 %r4, %laneid; sub.s32 %r4, %r4, 9; redux.sync.min.s32 %r0, %r4, -1;", 'r', 0, 0, 0, (uint32_t)-9},
+    {"mov.u32 %r4, %laneid; sub.s32 %r4, %r4, 9; redux.sync.min.s32 %r0, %r4, -1;", 'r', 0, 0, 0,
+     (uint32_t)-9},
     {"mov.u32 %r4, %laneid; redux.sync.xor.b32 %r0, %r4, -1;", 'r', 0, 0, 0, 0},
     // halves of a warp with masks of their own
-    {"mov.u32 %r4, %laneid; setp.lt.u32 %p1, %r4, 16; selp.b32 %r5, 0xffff, 0xffff0000, %p1; redux.sync.max.u32 %r0, %r4, %r5;", 'r', 0, 0, 0, 15},
+    {"mov.u32 %r4, %laneid; setp.lt.u32 %p1, %r4, 16; selp.b32 %r5, 0xffff, 0xffff0000, %p1; "
+     "redux.sync.max.u32 %r0, %r4, %r5;",
+     'r', 0, 0, 0, 15},
 };
 
 TEST(ptx_arithmetic, lanes) {
   static uint64_t in[THREADS][3], out[THREADS];
   for (size_t i = 0; i < sizeof lane_rows / sizeof *lane_rows; i++) {
     compute(lane_rows[i].statement, lane_rows[i].result, (const uint64_t(*)[3])in, out);
-    if (out[5] != lane_rows[i].want) FAIL("%s gives 0x%llx, expected 0x%llx", lane_rows[i].statement, (unsigned long long)out[5], (unsigned long long)lane_rows[i].want);
+    if (out[5] != lane_rows[i].want)
+      FAIL("%s gives 0x%llx, expected 0x%llx", lane_rows[i].statement, (unsigned long long)out[5],
+           (unsigned long long)lane_rows[i].want);
   }
 }
 
@@ -314,7 +355,8 @@ TEST(ptx_arithmetic, atomics) {
   static const struct {
     const char *operation;
     uint32_t want;
-  } atomics[] = {{"add.u32", 127 * 64}, {"max.s32", 127}, {"min.u32", 0}, {"or.b32", 127}, {"xor.b32", 0}, {"inc.u32", 128}, {"and.b32", 0}};
+  } atomics[] = {{"add.u32", 127 * 64}, {"max.s32", 127}, {"min.u32", 0}, {"or.b32", 127},
+                 {"xor.b32", 0},        {"inc.u32", 128}, {"and.b32", 0}};
   for (size_t i = 0; i < sizeof atomics / sizeof *atomics; i++) {
     char text[1024];
     uint64_t word = 0;
@@ -322,10 +364,16 @@ TEST(ptx_arithmetic, atomics) {
     kiln_error err = {0};
     const char *value = strstr(atomics[i].operation, "inc") ? "1000" : "%r1";
     snprintf(text, sizeof text,
-             ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x) {\n.reg .b32 %%r<3>; .reg .b64 %%rd<2>;\n"
+             ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x) {\n.reg .b32 "
+             "%%r<3>; .reg .b64 %%rd<2>;\n"
              "ld.param.u64 %%rd1, [x]; mov.u32 %%r1, %%tid.x; red.global.%s [%%rd1], %s; ret; }\n",
              atomics[i].operation, value);
-    ptx_case c = {.name = atomics[i].operation, .text = text, .grid = 1, .block = THREADS, .buffers = {{&word, sizeof word}}, .buffer_count = 1};
+    ptx_case c = {.name = atomics[i].operation,
+                  .text = text,
+                  .grid = 1,
+                  .block = THREADS,
+                  .buffers = {{&word, sizeof word}},
+                  .buffer_count = 1};
     if (!case_run(&c, 3, &report, &err) || report.count) FAIL("%s", err.text);
     CHECK_INT(word, atomics[i].want);
   }
@@ -350,9 +398,13 @@ TEST(ptx_arithmetic, texts_that_are_refused) {
     kiln_error err = {0};
     ptx_module *module;
     ptx_memory *memory = ptx_memory_create();
-    snprintf(text, sizeof text, ".version 7.0 .target sm_80 .address_size 64 .visible .entry k() { .reg .b32 %%r<4>; .reg .b64 %%rd<4>;\n%s }\n", bad[i].body);
+    snprintf(text, sizeof text,
+             ".version 7.0 .target sm_80 .address_size 64 .visible .entry k() { .reg .b32 %%r<4>; .reg .b64 "
+             "%%rd<4>;\n%s }\n",
+             bad[i].body);
     CHECK(ptx_module_create(memory, "t", text, strlen(text), &module, &err) != KILN_OK);
-    if (!strstr(err.text, bad[i].want)) FAIL("'%s' is refused with '%s', expected '%s'", bad[i].body, err.text, bad[i].want);
+    if (!strstr(err.text, bad[i].want))
+      FAIL("'%s' is refused with '%s', expected '%s'", bad[i].body, err.text, bad[i].want);
     ptx_memory_destroy(memory);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Faults planted into good PTX: each is found within a few schedules, and the good texts run under many without
-// a finding and give right results.
+// Faults planted into good PTX: each is found within a few schedules, and the good texts run under many
+// without a finding and give right results.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,14 @@ static bool run_rows(const char *text, uint64_t seed, ptx_report *report, kiln_e
     x[i] = (float)(kiln_test_random(&random) % 1000) / 100;
     y[i] = -1;
   }
-  ptx_case c = {.name = "rows.ptx", .text = text, .grid = 4, .block = 128, .buffers = {{x, sizeof x}, {y, sizeof y}}, .buffer_count = 2, .numbers = {COLUMNS}, .number_count = 1};
+  ptx_case c = {.name = "rows.ptx",
+                .text = text,
+                .grid = 4,
+                .block = 128,
+                .buffers = {{x, sizeof x}, {y, sizeof y}},
+                .buffer_count = 2,
+                .numbers = {COLUMNS},
+                .number_count = 1};
   if (!case_run(&c, seed, report, err)) return false;
   for (int row = 0; row < 4 && !report->count; row++) {
     double most = -INFINITY, sum = 0;
@@ -46,7 +53,14 @@ static bool run_product(const char *text, uint64_t seed, ptx_report *report, kil
   for (int i = 0; i < ROWS * DEPTH; i++) a[i] = (_Float16)((int)(kiln_test_random(&random) % 17) - 8);
   for (int i = 0; i < DEPTH * 32; i++) b[i] = (_Float16)((int)(kiln_test_random(&random) % 17) - 8);
   for (int i = 0; i < ROWS * 32; i++) c[i] = 0.5f;
-  ptx_case p = {.name = "product.ptx", .text = text, .grid = (ROWS + 31) / 32, .block = 64, .buffers = {{a, sizeof a}, {b, sizeof b}, {c, sizeof c}}, .buffer_count = 3, .numbers = {ROWS, DEPTH}, .number_count = 2};
+  ptx_case p = {.name = "product.ptx",
+                .text = text,
+                .grid = (ROWS + 31) / 32,
+                .block = 64,
+                .buffers = {{a, sizeof a}, {b, sizeof b}, {c, sizeof c}},
+                .buffer_count = 3,
+                .numbers = {ROWS, DEPTH},
+                .number_count = 2};
   if (!case_run(&p, seed, report, err)) return false;
   for (int m = 0; m < ROWS && !report->count; m++)
     for (int n = 0; n < 32; n++) {
@@ -59,12 +73,18 @@ static bool run_product(const char *text, uint64_t seed, ptx_report *report, kil
 
 static bool run_handoff(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
   int32_t sums[2] = {-1, -1}, counter = 0;
-  ptx_case c = {.name = "handoff.ptx", .text = text, .grid = HANDOFF_BLOCKS, .block = 128, .buffers = {{sums, sizeof sums}, {NULL, 8 * HANDOFF_BLOCKS}, {&counter, sizeof counter}}, .buffer_count = 3};
+  ptx_case c = {.name = "handoff.ptx",
+                .text = text,
+                .grid = HANDOFF_BLOCKS,
+                .block = 128,
+                .buffers = {{sums, sizeof sums}, {NULL, 8 * HANDOFF_BLOCKS}, {&counter, sizeof counter}},
+                .buffer_count = 3};
   if (!case_run(&c, seed, report, err)) return false;
   for (int warp = 0; warp < 2 && !report->count; warp++) {
     int32_t want = 0;
     for (int block = 0; block < HANDOFF_BLOCKS; block++)
-      for (int lane = 0; lane < 32; lane++) want += ((lane ^ 1) + 32 * warp) * 6 + (lane + 32 * warp) * 3 + 3 * block;
+      for (int lane = 0; lane < 32; lane++)
+        want += ((lane ^ 1) + 32 * warp) * 6 + (lane + 32 * warp) * 3 + 3 * block;
     if (sums[warp] != want) return false;
   }
   return true;
@@ -74,7 +94,12 @@ static bool run_carry(const char *text, uint64_t seed, ptx_report *report, kiln_
   static _Float16 a[4096], b[4096];
   static float c[4096];
   for (int i = 0; i < 4096; i++) a[i] = (_Float16)(i % 7), b[i] = (_Float16)(i % 5), c[i] = 1;
-  ptx_case p = {.name = "carry.ptx", .text = text, .grid = 1, .block = 128, .buffers = {{a, sizeof a}, {b, sizeof b}, {c, sizeof c}}, .buffer_count = 3};
+  ptx_case p = {.name = "carry.ptx",
+                .text = text,
+                .grid = 1,
+                .block = 128,
+                .buffers = {{a, sizeof a}, {b, sizeof b}, {c, sizeof c}},
+                .buffer_count = 3};
   return case_run(&p, seed, report, err);
 }
 
@@ -91,7 +116,8 @@ static void run_good(const char *name, good *run) {
   for (uint64_t seed = 1; seed <= GOOD_SEEDS * (kiln_test_full() ? 40 : 1); seed++) {
     ptx_report report;
     kiln_error err = {0};
-    if (!run(text, seed, &report, &err) || report.count) FAIL("%s, seed %llu: %s", name, (unsigned long long)seed, err.text[0] ? err.text : "wrong results");
+    if (!run(text, seed, &report, &err) || report.count)
+      FAIL("%s, seed %llu: %s", name, (unsigned long long)seed, err.text[0] ? err.text : "wrong results");
   }
   free(text);
 }
@@ -118,7 +144,8 @@ static const fault faults[] = {
     // barriers dropped, weakened, with wrong counts
     {IN_ROWS, "bar.sync \t0;", 0, "", AS(RACE) | AS(UNDEFINED)},
     {IN_ROWS, "bar.sync \t0;", 0, "bar.warp.sync 0xffffffff;", AS(RACE) | AS(UNDEFINED)},
-    {IN_ROWS, "bar.sync \t0;", 0, "@%p5 bar.sync \t0;", AS(RACE) | AS(UNDEFINED) | AS(BARRIER) | AS(DEADLOCK)},
+    {IN_ROWS, "bar.sync \t0;", 0, "@%p5 bar.sync \t0;",
+     AS(RACE) | AS(UNDEFINED) | AS(BARRIER) | AS(DEADLOCK)},
     {IN_ROWS, "bar.sync \t0;", 0, "bar.sync 0, 96;", AS(BARRIER) | AS(RACE) | AS(DEADLOCK) | AS(UNDEFINED)},
     {IN_ROWS, "bar.sync \t0;", 1, "bar.sync 0, 100;", AS(BARRIER)},
     {IN_PRODUCT, "bar.sync \t0;", 0, "", AS(RACE)},
@@ -139,8 +166,10 @@ static const fault faults[] = {
     {IN_PRODUCT, "cp.async.wait_group \t1;", 1, "cp.async.wait_group 2;", AS(RACE)},
     {IN_PRODUCT, "cp.async.commit_group;", 0, "", AS(RACE)},
     {IN_PRODUCT, "16, %r26;", 1, "16, 16;", AS(OUTSIDE) | WRONG},
-    {IN_PRODUCT, "cp.async.cg.shared.global [%rd45+6144]", 1, "cp.async.cg.shared.global [%rd45+4096]", AS(RACE) | WRONG},
-    {IN_PRODUCT, "cp.async.cg.shared.global [%rd45+512]", 1, "cp.async.cg.shared.global [%rd45+504]", AS(MISALIGNED)},
+    {IN_PRODUCT, "cp.async.cg.shared.global [%rd45+6144]", 1, "cp.async.cg.shared.global [%rd45+4096]",
+     AS(RACE) | WRONG},
+    {IN_PRODUCT, "cp.async.cg.shared.global [%rd45+512]", 1, "cp.async.cg.shared.global [%rd45+504]",
+     AS(MISALIGNED)},
     {IN_PRODUCT, "cp.async.cg.shared.global [%rd4+2560]", 1, "//", AS(UNDEFINED) | AS(RACE)},
     // addresses and predicates
     {IN_ROWS, "setp.lt.s32 \t%p2", 1, "setp.le.s32 \t%p2", AS(OUTSIDE) | AS(RACE)},
@@ -241,7 +270,8 @@ TEST(ptx_faults, the_race_that_the_compiler_had) {
     CHECK(run_carry(text, seed, &report, &err));
     CHECK(report.count > 0);
     CHECK_INT(report.items[0].kind, PTX_RACE);
-    if (!strstr(report.items[0].text, "(carry.kiln:")) FAIL("no place in the source: %s", report.items[0].text);
+    if (!strstr(report.items[0].text, "(carry.kiln:"))
+      FAIL("no place in the source: %s", report.items[0].text);
   }
   free(text);
 }

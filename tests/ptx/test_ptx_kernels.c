@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// NVIDIA code of Kiln runs in the interpreter of PTX, through libkiln and a stand-in for the driver: the kernel
-// library against its references, generated kernels against the reference interpreter, recorded cases against
-// their recordings. Everything that the interpreter finds is a failure of the launch.
+// NVIDIA code of Kiln runs in the interpreter of PTX, through libkiln and a stand-in for the driver: the
+// kernel library against its references, generated kernels against the reference interpreter, recorded cases
+// against their recordings. Everything that the interpreter finds is a failure of the launch.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 /// Runs a program with `cuda:0` interpreted as sm_80; fails unless it ends with 0.
 static void interpreted(const char *command) {
   char *out;
-  int code = kiln_test_run(&out, "KILN_PTX_STEPS=400000000 tests/emulation/interpreted.sh 80 %s/bin/%s", kiln_test_build(), command);
+  int code = kiln_test_run(&out, "KILN_PTX_STEPS=400000000 tests/emulation/interpreted.sh 80 %s/bin/%s",
+                           kiln_test_build(), command);
   printf("%s\n%s", command, out);
   if (code) FAIL("%s ends with %d:\n%s", command, code, out);
   free(out);
@@ -20,7 +21,9 @@ static void interpreted(const char *command) {
 static void check_kernels(const char *sources, const char *cases) {
   const char *folder = kiln_test_folder();
   char command[1000], *out;
-  int code = kiln_test_run(&out, "cd kernels && ../%s/bin/kiln build %s -q --no-cache -t sm_80 --emit=ptx -o %s/library.kbundle", kiln_test_build(), sources, folder);
+  int code = kiln_test_run(
+      &out, "cd kernels && ../%s/bin/kiln build %s -q --no-cache -t sm_80 --emit=ptx -o %s/library.kbundle",
+      kiln_test_build(), sources, folder);
   if (code) FAIL("the kernels do not compile:\n%s", out);
   free(out);
   char list[400], *rest = list;
@@ -32,18 +35,23 @@ static void check_kernels(const char *sources, const char *cases) {
 }
 
 TEST(ptx_kernels, library) {
-  if (kiln_test_full()) check_kernels("*.kiln", "_ copy add fma gelu silu empty gemv transpose softmax loss rms argmax cumsum histogram embedding rotary dropout attention");
+  if (kiln_test_full())
+    check_kernels("*.kiln", "_ copy add fma gelu silu empty gemv transpose softmax loss rms argmax cumsum "
+                            "histogram embedding rotary dropout attention");
   else check_kernels("softmax.kiln elementwise.kiln", "log_softmax silu_mul");
 }
 
-TEST(ptx_kernels, generated) { interpreted(kiln_test_full() ? "generated-check cuda:0 1 300" : "generated-check cuda:0 1 12"); }
+TEST(ptx_kernels, generated) {
+  interpreted(kiln_test_full() ? "generated-check cuda:0 1 300" : "generated-check cuda:0 1 12");
+}
 
 TEST(ptx_kernels, recorded_cases) {
   const char *folder = getenv("KILN_TRITON_CASES");
   if (!folder || !*folder) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
   if (!kiln_test_full()) SKIP("runs in check-full only");
   char *out;
-  int code = kiln_test_run(&out, "KILN_BUILD=%s python3 tests/ptx/recorded.py --kiln --schedules 2 %s", kiln_test_build(), folder);
+  int code = kiln_test_run(&out, "KILN_BUILD=%s python3 tests/ptx/recorded.py --kiln --schedules 2 %s",
+                           kiln_test_build(), folder);
   printf("%s", out);
   CHECK_INT(code, 0);
   free(out);
@@ -69,16 +77,25 @@ TEST(ptx_kernels, tool) {
   expect_in(0, "--census tests/ptx/handoff.ptx", "       2 fence.acq_rel.gpu\n");
   expect_in(2, "", "expected a PTX file");
   expect_in(1, "tests/ptx/handoff.ptx", "handoff takes 3 arguments, found 0");
-  expect_in(1, "--block 64 tests/ptx/handoff.ptx i64:0 i64:0 i64:0", "64 threads a block; the kernel says 128");
+  expect_in(1, "--block 64 tests/ptx/handoff.ptx i64:0 i64:0 i64:0",
+            "64 threads a block; the kernel says 128");
   expect_in(1, "tests/ptx/handoff.ptx i64:0 i64:0 i64:0", "access outside of memory: st.global.b32");
   expect_in(1, "--kernel none tests/ptx/handoff.ptx", "no kernel 'none'");
   expect_in(1, "tests/ptx/test_ptx_kernels.c", "expected a directive");
-  expect_in(1, "--max-steps 10 --buffer=8 --buffer=80 --buffer=4 tests/ptx/handoff.ptx buffer:0 buffer:1 buffer:2", "endless");
-  expect_in(1, "-s 5 --buffer=8192 --buffer=8192 --buffer=16384 tests/ptx/carry.ptx buffer:0 buffer:1 buffer:2", "stores an undefined value");
-  expect_in(1, "-s 5 --buffer=8192 --buffer=8192 --buffer=16384 tests/ptx/carry.ptx buffer:0 buffer:1 buffer:2", "found with seed 5");
+  expect_in(
+      1, "--max-steps 10 --buffer=8 --buffer=80 --buffer=4 tests/ptx/handoff.ptx buffer:0 buffer:1 buffer:2",
+      "endless");
+  expect_in(1,
+            "-s 5 --buffer=8192 --buffer=8192 --buffer=16384 tests/ptx/carry.ptx buffer:0 buffer:1 buffer:2",
+            "stores an undefined value");
+  expect_in(1,
+            "-s 5 --buffer=8192 --buffer=8192 --buffer=16384 tests/ptx/carry.ptx buffer:0 buffer:1 buffer:2",
+            "found with seed 5");
   // The same seed, the same run.
-  char *one = run_tool(1, "-s 7 --buffer=8192 --buffer=8192 --buffer=16384 tests/ptx/carry.ptx buffer:0 buffer:1 buffer:2");
-  char *two = run_tool(1, "-s 7 --buffer=8192 --buffer=8192 --buffer=16384 tests/ptx/carry.ptx buffer:0 buffer:1 buffer:2");
+  char *one = run_tool(
+      1, "-s 7 --buffer=8192 --buffer=8192 --buffer=16384 tests/ptx/carry.ptx buffer:0 buffer:1 buffer:2");
+  char *two = run_tool(
+      1, "-s 7 --buffer=8192 --buffer=8192 --buffer=16384 tests/ptx/carry.ptx buffer:0 buffer:1 buffer:2");
   CHECK_TEXT(one, two);
   free(one);
   free(two);

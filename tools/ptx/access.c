@@ -15,17 +15,23 @@ void ptx_shared_gaps(const ptx_module *module, ptx_block *block, uint32_t dynami
   }
 }
 
-static const char *const space_names[] = {[SPACE_GENERIC] = "generic", [SPACE_GLOBAL] = "global", [SPACE_SHARED] = "shared", [SPACE_LOCAL] = "local",
-                                          [SPACE_PARAM] = "parameter", [SPACE_CONST] = "constant", [SPACE_CLUSTER] = "shared"};
+static const char *const space_names[] = {
+    [SPACE_GENERIC] = "generic", [SPACE_GLOBAL] = "global",   [SPACE_SHARED] = "shared",
+    [SPACE_LOCAL] = "local",     [SPACE_PARAM] = "parameter", [SPACE_CONST] = "constant",
+    [SPACE_CLUSTER] = "shared"};
 
 static ptx_place outside(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t address, uint32_t size) {
-  const ptx_region *below = space == SPACE_GLOBAL || space == SPACE_CONST ? ptx_memory_below(x->run->memory, address) : NULL;
+  const ptx_region *below =
+      space == SPACE_GLOBAL || space == SPACE_CONST ? ptx_memory_below(x->run->memory, address) : NULL;
   const char *who = ptx_who(x->block, ptx_thread_of(x, lane));
   if (below)
-    ptx_find(x->run, PTX_OUTSIDE, "%s accesses %u bytes at 0x%llx; the allocation below it is 0x%llx of %llu bytes", who, size, (unsigned long long)address,
-             (unsigned long long)below->address, (unsigned long long)below->size);
+    ptx_find(x->run, PTX_OUTSIDE,
+             "%s accesses %u bytes at 0x%llx; the allocation below it is 0x%llx of %llu bytes", who, size,
+             (unsigned long long)address, (unsigned long long)below->address,
+             (unsigned long long)below->size);
   else
-    ptx_find(x->run, PTX_OUTSIDE, "%s accesses %u bytes at 0x%llx of %s memory, where nothing is", who, size, (unsigned long long)address, space_names[space]);
+    ptx_find(x->run, PTX_OUTSIDE, "%s accesses %u bytes at 0x%llx of %s memory, where nothing is", who, size,
+             (unsigned long long)address, space_names[space]);
   return (ptx_place){0};
 }
 
@@ -53,10 +59,11 @@ static ptx_space generic_space(uint64_t address) {
   }
 }
 
-ptx_place ptx_locate(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t address, uint32_t size, uint32_t alignment) {
+ptx_place ptx_locate(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t address, uint32_t size,
+                     uint32_t alignment) {
   if (address % alignment) {
-    ptx_find(x->run, PTX_MISALIGNED, "%s accesses %u bytes at 0x%llx, which is no multiple of %u", ptx_who(x->block, ptx_thread_of(x, lane)), size,
-             (unsigned long long)address, alignment);
+    ptx_find(x->run, PTX_MISALIGNED, "%s accesses %u bytes at 0x%llx, which is no multiple of %u",
+             ptx_who(x->block, ptx_thread_of(x, lane)), size, (unsigned long long)address, alignment);
     return (ptx_place){0};
   }
   if (space == SPACE_GENERIC) {
@@ -72,7 +79,10 @@ ptx_place ptx_locate(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t addre
 }
 
 /// Memory that one thread can see only, or that nobody writes.
-static bool is_private(const ptx_exec *x, const ptx_region *r) { return r == &x->run->parameters || (x->block->locals && r >= x->block->locals && r < x->block->locals + x->block->thread_count); }
+static bool is_private(const ptx_exec *x, const ptx_region *r) {
+  return r == &x->run->parameters ||
+         (x->block->locals && r >= x->block->locals && r < x->block->locals + x->block->thread_count);
+}
 
 static bool is_strong(const ptx_instruction *i) { return i->order >= ORDER_RELAXED || i->is_volatile; }
 
@@ -83,7 +93,7 @@ static void read_value(ptx_exec *x, uint32_t lane, const ptx_operand *to, ptx_pl
   uint8_t defined = is_raced ? 0 : 0xff;
   memcpy(&value, at.region->bytes + at.offset, size);
   for (uint32_t k = 0; at.region->defined && k < size; k++)
-    if (!at.region->defined[at.offset + k]) defined &= (uint8_t)~(1u << k);
+    if (!at.region->defined[at.offset + k]) defined &= (uint8_t) ~(1u << k);
   if (ptx_types[i->types[0]].kind == PTX_CLASS_SIGNED) {
     value = (uint64_t)((int64_t)(value << (64 - 8 * size)) >> (64 - 8 * size));
     if (defined != 0xff) defined = 0;
@@ -104,11 +114,15 @@ void ptx_do_ld(ptx_exec *x) {
     bool is_raced = false;
     if (!is_private(x, at.region)) {
       is_raced = ptx_race_load(x->run, x->block, ptx_thread_of(x, lane));
-      ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, size * count, is_strong(i) ? READ_STRONG : READ_WEAK);
-      if (is_strong(i)) ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), addresses[lane], i->order, i->scope, true, false);
+      ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, size * count,
+                    is_strong(i) ? READ_STRONG : READ_WEAK);
+      if (is_strong(i))
+        ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), addresses[lane], i->order, i->scope, true,
+                        false);
     }
     for (uint32_t k = 0; k < count; k++)
-      read_value(x, lane, to->kind == OPERAND_VECTOR ? &to->items[k] : to, (ptx_place){at.region, at.offset + (uint64_t)k * size}, is_raced);
+      read_value(x, lane, to->kind == OPERAND_VECTOR ? &to->items[k] : to,
+                 (ptx_place){at.region, at.offset + (uint64_t)k * size}, is_raced);
   }
 }
 
@@ -116,8 +130,10 @@ void ptx_do_ld(ptx_exec *x) {
 static void write_defined(ptx_exec *x, uint32_t lane, ptx_place at, uint32_t size, uint8_t defined) {
   bool may_be_undefined = at.region == &x->block->shared || is_private(x, at.region);
   if (!may_be_undefined && (defined & ptx_mask_bits(size)) != ptx_mask_bits(size))
-    ptx_find(x->run, PTX_UNDEFINED, "%s stores an undefined value", ptx_who(x->block, ptx_thread_of(x, lane)));
-  for (uint32_t k = 0; at.region->defined && k < size; k++) at.region->defined[at.offset + k] = !may_be_undefined || defined >> k & 1;
+    ptx_find(x->run, PTX_UNDEFINED, "%s stores an undefined value",
+             ptx_who(x->block, ptx_thread_of(x, lane)));
+  for (uint32_t k = 0; at.region->defined && k < size; k++)
+    at.region->defined[at.offset + k] = !may_be_undefined || defined >> k & 1;
 }
 
 // Lane by lane: what one writes is there when the next is checked.
@@ -129,19 +145,24 @@ void ptx_do_st(ptx_exec *x) {
   const uint64_t *v[8];
   ptx_addresses(x, &i->operands[0], addresses);
   ptx_space space = i->operands[0].space ? i->operands[0].space : i->space;
-  for (uint32_t k = 0; k < count; k++) v[k] = ptx_source(x, from->kind == OPERAND_VECTOR ? &from->items[k] : from, buffers[k], &ignored);
+  for (uint32_t k = 0; k < count; k++)
+    v[k] = ptx_source(x, from->kind == OPERAND_VECTOR ? &from->items[k] : from, buffers[k], &ignored);
   PTX_EACH_LANE(lane, x->mask) {
     uint8_t value[64];
     ptx_place at = ptx_locate(x, lane, space, addresses[lane], size * count, size * count);
     if (!at.region) return;
     for (uint32_t k = 0; k < count; k++) memcpy(value + (size_t)k * size, &v[k][lane], size);
     if (!is_private(x, at.region)) {
-      ptx_race_write(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, size * count, is_strong(i), value);
-      if (is_strong(i)) ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), addresses[lane], i->order, i->scope, false, true);
+      ptx_race_write(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, size * count,
+                     is_strong(i), value);
+      if (is_strong(i))
+        ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), addresses[lane], i->order, i->scope, false,
+                        true);
     }
     memcpy(at.region->bytes + at.offset, value, (size_t)size * count);
     for (uint32_t k = 0; k < count; k++)
-      write_defined(x, lane, (ptx_place){at.region, at.offset + (uint64_t)k * size}, size, ptx_defined_bytes(x, from->kind == OPERAND_VECTOR ? &from->items[k] : from, lane));
+      write_defined(x, lane, (ptx_place){at.region, at.offset + (uint64_t)k * size}, size,
+                    ptx_defined_bytes(x, from->kind == OPERAND_VECTOR ? &from->items[k] : from, lane));
   }
 }
 
@@ -151,7 +172,9 @@ void ptx_do_cvta(ptx_exec *x) {
   uint32_t defined = ~0u;
   uint64_t window = ptx_window(x->i->space);
   const uint64_t *v = ptx_source(x, &x->i->operands[1], buffer, &defined);
-  PTX_EACH_LANE(lane, x->mask) ptx_write(x, &x->i->operands[0], lane, x->i->is_to ? v[lane] - window : v[lane] + window, defined >> lane & 1);
+  PTX_EACH_LANE(lane, x->mask)
+  ptx_write(x, &x->i->operands[0], lane, x->i->is_to ? v[lane] - window : v[lane] + window,
+            defined >> lane & 1);
 }
 
 // What a thread may not touch is not touched; these move nothing that results depend on.

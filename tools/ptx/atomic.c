@@ -27,40 +27,53 @@ static uint64_t combine_integer(ptx_type type, ptx_word word, uint64_t old, uint
 static uint64_t combine_float(ptx_type type, ptx_word word, uint64_t old, uint64_t b) {
   ptx_type part = ptx_half_type(type);
   if (part != type)
-    return combine_float(part, word, old & 0xffff, b & 0xffff) | combine_float(part, word, old >> 16, b >> 16) << 16;
-  return word == WORD_add ? ptx_float_add(type, old, b, ROUND_N) : ptx_float_extreme(type, old, b, word == WORD_max, false);
+    return combine_float(part, word, old & 0xffff, b & 0xffff) | combine_float(part, word, old >> 16, b >> 16)
+                                                                     << 16;
+  return word == WORD_add ? ptx_float_add(type, old, b, ROUND_N)
+                          : ptx_float_extreme(type, old, b, word == WORD_max, false);
 }
 
 static bool is_known(const ptx_instruction *i, ptx_word word) {
   ptx_class kind = ptx_types[i->types[0]].kind;
-  if (kind == PTX_CLASS_FLOAT || kind == PTX_CLASS_PAIR) return word == WORD_add || word == WORD_min || word == WORD_max;
+  if (kind == PTX_CLASS_FLOAT || kind == PTX_CLASS_PAIR)
+    return word == WORD_add || word == WORD_min || word == WORD_max;
   return word >= WORD_add && word <= WORD_xor;
 }
 
 // One lane after another in a random order: atomics of different threads have none.
-static void run_atomic(ptx_exec *x, const ptx_operand *to, const ptx_operand *address, const ptx_operand *b, const ptx_operand *c) {
+static void run_atomic(ptx_exec *x, const ptx_operand *to, const ptx_operand *address, const ptx_operand *b,
+                       const ptx_operand *c) {
   const ptx_instruction *i = x->i;
   ptx_word word = i->words[0];
   uint32_t size = ptx_bits(i->types[0]) / 8, turn = (uint32_t)ptx_random(x->run) % PTX_LANES;
   ptx_class kind = ptx_types[i->types[0]].kind;
   uint64_t addresses[PTX_LANES], bb[PTX_LANES], cb[PTX_LANES];
   ptx_addresses(x, address, addresses);
-  const uint64_t *vb = ptx_decider(x, b, bb, "what an atomic operation writes"), *vc = c ? ptx_decider(x, c, cb, "what an atomic operation writes") : vb;
+  const uint64_t *vb = ptx_decider(x, b, bb, "what an atomic operation writes"),
+                 *vc = c ? ptx_decider(x, c, cb, "what an atomic operation writes") : vb;
   if (!is_known(i, word)) ptx_find(x->run, PTX_UNKNOWN, "the operation is not modelled");
   ptx_order order = i->order ? i->order : ORDER_RELAXED;
   for (uint32_t n = 0; n < PTX_LANES; n++) {
     uint32_t lane = (n + turn) % PTX_LANES, thread = ptx_thread_of(x, lane);
     if (!(x->mask >> lane & 1)) continue;
-    ptx_place at = ptx_locate(x, lane, address->space ? address->space : i->space, addresses[lane], size, size);
+    ptx_place at =
+        ptx_locate(x, lane, address->space ? address->space : i->space, addresses[lane], size, size);
     if (!at.region) return;
     uint64_t old = 0;
     ptx_race_write(x->run, x->block, thread, at.region, at.offset, size, true, NULL);
-    ptx_race_atomic(x->run, x->block, thread, at.region == &x->block->shared ? at.offset + ptx_window(SPACE_SHARED) + ((uint64_t)x->block->number << 44) : addresses[lane], order, i->scope, true, true);
+    ptx_race_atomic(x->run, x->block, thread,
+                    at.region == &x->block->shared
+                        ? at.offset + ptx_window(SPACE_SHARED) + ((uint64_t)x->block->number << 44)
+                        : addresses[lane],
+                    order, i->scope, true, true);
     memcpy(&old, at.region->bytes + at.offset, size);
     uint8_t lacks = 0;
     for (uint32_t k = 0; at.region->defined && k < size; k++) lacks |= !at.region->defined[at.offset + k];
-    if (lacks && word != WORD_exch) ptx_find(x->run, PTX_UNDEFINED, "%s combines with memory that is undefined", ptx_who(x->block, thread));
-    uint64_t value = kind == PTX_CLASS_FLOAT || kind == PTX_CLASS_PAIR ? combine_float(i->types[0], word, old, vb[lane]) : combine_integer(i->types[0], word, old, vb[lane], vc[lane]);
+    if (lacks && word != WORD_exch)
+      ptx_find(x->run, PTX_UNDEFINED, "%s combines with memory that is undefined", ptx_who(x->block, thread));
+    uint64_t value = kind == PTX_CLASS_FLOAT || kind == PTX_CLASS_PAIR
+                         ? combine_float(i->types[0], word, old, vb[lane])
+                         : combine_integer(i->types[0], word, old, vb[lane], vc[lane]);
     memcpy(at.region->bytes + at.offset, &value, size);
     if (at.region->defined) memset(at.region->defined + at.offset, 1, size);
     if (to) ptx_write(x, to, lane, old, !lacks);

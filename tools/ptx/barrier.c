@@ -47,22 +47,29 @@ static void arrive(ptx_exec *x, bool waits) {
   uint64_t nb[PTX_LANES], cb[PTX_LANES];
   uint32_t lane = (uint32_t)__builtin_ctz(x->mask);
   uint64_t number = ptx_decider(x, &i->operands[0], nb, "the barrier's number")[lane];
-  uint64_t count = i->operand_count > 1 ? ptx_decider(x, &i->operands[1], cb, "the barrier's count")[lane] : 0;
-  if (number >= PTX_BARRIERS || (i->operand_count > 1 && (!count || count % PTX_LANES || count > PTX_MAX_THREADS))) {
-    ptx_find(x->run, PTX_BARRIER, "barrier %llu with a count of %llu; numbers are 0 to 15, counts multiples of 32", (unsigned long long)number, (unsigned long long)count);
+  uint64_t count =
+      i->operand_count > 1 ? ptx_decider(x, &i->operands[1], cb, "the barrier's count")[lane] : 0;
+  if (number >= PTX_BARRIERS ||
+      (i->operand_count > 1 && (!count || count % PTX_LANES || count > PTX_MAX_THREADS))) {
+    ptx_find(x->run, PTX_BARRIER,
+             "barrier %llu with a count of %llu; numbers are 0 to 15, counts multiples of 32",
+             (unsigned long long)number, (unsigned long long)count);
     return;
   }
   ptx_barrier *b = &x->block->barriers[number];
   if (b->is_open && b->expected != count) {
-    ptx_find(x->run, PTX_BARRIER, "%s waits for %llu threads at barrier %llu, where line %u waits for %u (0: all)", ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)count,
-             (unsigned long long)number, b->line, b->expected);
+    ptx_find(x->run, PTX_BARRIER,
+             "%s waits for %llu threads at barrier %llu, where line %u waits for %u (0: all)",
+             ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)count, (unsigned long long)number,
+             b->line, b->expected);
     return;
   }
   if (!b->is_open) *b = (ptx_barrier){.is_open = true, .expected = (uint32_t)count, .line = i->line};
   b->arrived += PTX_LANES;
   uint32_t expected = b->expected ? b->expected : x->block->live_warps * PTX_LANES;
   if (b->arrived > expected) {
-    ptx_find(x->run, PTX_BARRIER, "%u threads at barrier %llu, which waits for %u", b->arrived, (unsigned long long)number, expected);
+    ptx_find(x->run, PTX_BARRIER, "%u threads at barrier %llu, which waits for %u", b->arrived,
+             (unsigned long long)number, expected);
     return;
   }
   add_members(x->block, x->warp, x->mask, b->members);
@@ -76,6 +83,7 @@ static void arrive(ptx_exec *x, bool waits) {
 void ptx_do_bar(ptx_exec *x) {
   const ptx_instruction *i = x->i;
   if (takes(i, WORD_warp)) warp_sync(x);
-  else if (takes(i, WORD_red) || !i->operand_count) ptx_find(x->run, PTX_UNKNOWN, "this form of a barrier is not modelled");
+  else if (takes(i, WORD_red) || !i->operand_count)
+    ptx_find(x->run, PTX_UNKNOWN, "this form of a barrier is not modelled");
   else arrive(x, !takes(i, WORD_arrive));
 }

@@ -23,9 +23,11 @@ static int64_t extend(ptx_type type, uint64_t v) {
 
 static uint64_t integer_to_integer(const ptx_instruction *i, uint64_t v) {
   ptx_type to = i->types[0], from = i->types[1];
-  __int128 number = is_signed(from) ? (__int128)extend(from, v) : (__int128)(v & ptx_mask_bits(ptx_bits(from)));
+  __int128 number =
+      is_signed(from) ? (__int128)extend(from, v) : (__int128)(v & ptx_mask_bits(ptx_bits(from)));
   uint32_t bits = ptx_bits(to);
-  __int128 most = is_signed(to) ? ((__int128)1 << (bits - 1)) - 1 : ((__int128)1 << bits) - 1, least = is_signed(to) ? -most - 1 : 0;
+  __int128 most = is_signed(to) ? ((__int128)1 << (bits - 1)) - 1 : ((__int128)1 << bits) - 1,
+           least = is_signed(to) ? -most - 1 : 0;
   if (i->sat) number = number > most ? most : number < least ? least : number;
   // A register that is wider than the result gets its extension.
   uint64_t cut = (uint64_t)number & ptx_mask_bits(bits);
@@ -42,7 +44,8 @@ static uint64_t float_to_integer(const ptx_instruction *i, uint64_t v) {
   value = ptx_integral(value, i->rounding);
   double most = ldexp(1, (int)bits - is_signed(to));
   if (value >= most) return ptx_mask_bits(bits - is_signed(to));
-  if (is_signed(to)) return value < -most ? (uint64_t)extend(to, 1ull << (bits - 1)) : (uint64_t)(int64_t)value;
+  if (is_signed(to))
+    return value < -most ? (uint64_t)extend(to, 1ull << (bits - 1)) : (uint64_t)(int64_t)value;
   return value < 0 ? 0 : (uint64_t)value;
 }
 
@@ -51,11 +54,13 @@ static uint64_t integer_to_float(const ptx_instruction *i, uint64_t v) {
   int64_t number = extend(from, v);
   bool is_negative = is_signed(from) && number < 0;
   uint64_t magnitude = is_negative ? 0 - (uint64_t)number : (uint64_t)number;
-  if (i->types[0] != PTX_TYPE_f64) return ptx_float_pack(i->types[0], ptx_odd_double(magnitude, is_negative), i->rounding, false);
+  if (i->types[0] != PTX_TYPE_f64)
+    return ptx_float_pack(i->types[0], ptx_odd_double(magnitude, is_negative), i->rounding, false);
   // 64 bits may not fit a double: high and low halves are exact, their sum rounds once.
   ptx_instruction sum = {.types = {PTX_TYPE_f64}, .rounding = i->rounding, .operand_count = 3};
   double high = (double)(magnitude >> 32) * 4294967296.0, low = (double)(magnitude & 0xffffffff);
-  uint64_t parts[2] = {ptx_float_pack(PTX_TYPE_f64, is_negative ? -high : high, ROUND_N, false), ptx_float_pack(PTX_TYPE_f64, is_negative ? -low : low, ROUND_N, false)};
+  uint64_t parts[2] = {ptx_float_pack(PTX_TYPE_f64, is_negative ? -high : high, ROUND_N, false),
+                       ptx_float_pack(PTX_TYPE_f64, is_negative ? -low : low, ROUND_N, false)};
   return ptx_float_operation(&sum, FLOAT_ADD, parts);
 }
 
@@ -65,7 +70,8 @@ static uint64_t float_to_float(const ptx_instruction *i, ptx_type to, ptx_type f
   if (i->ftz && from == PTX_TYPE_f32 && fabs(value) < 0x1p-126) value = copysign(0, value);
   if (i->is_integral) value = ptx_integral(value, i->rounding);
   if (i->is_relu && value < 0) value = 0;
-  if (i->sat && !is_narrow) value = isnan(value) || value <= 0 ? 0 : value > 1 ? 1 : value; // .satfinite is of the narrow types
+  if (i->sat && !is_narrow)
+    value = isnan(value) || value <= 0 ? 0 : value > 1 ? 1 : value; // .satfinite is of the narrow types
   uint64_t bits = ptx_float_pack(to, value, i->is_integral ? ROUND_N : i->rounding, is_narrow && i->sat);
   if (i->ftz && to == PTX_TYPE_f32 && !(bits & 0x7f800000)) bits &= 0x80000000;
   return bits;

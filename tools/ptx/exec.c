@@ -7,12 +7,18 @@
 #include "base/check.h"
 #include "tools/ptx/machine.h"
 
-static const char *const kind_names[PTX_FINDING_KINDS] = {
-    [PTX_RACE] = "race",       [PTX_UNDEFINED] = "undefined value", [PTX_OUTSIDE] = "access outside of memory",
-    [PTX_MISALIGNED] = "misaligned access", [PTX_BARRIER] = "barrier", [PTX_DEADLOCK] = "deadlock",
-    [PTX_ENDLESS] = "endless", [PTX_UNKNOWN] = "not modelled"};
+static const char *const kind_names[PTX_FINDING_KINDS] = {[PTX_RACE] = "race",
+                                                          [PTX_UNDEFINED] = "undefined value",
+                                                          [PTX_OUTSIDE] = "access outside of memory",
+                                                          [PTX_MISALIGNED] = "misaligned access",
+                                                          [PTX_BARRIER] = "barrier",
+                                                          [PTX_DEADLOCK] = "deadlock",
+                                                          [PTX_ENDLESS] = "endless",
+                                                          [PTX_UNKNOWN] = "not modelled"};
 
-const char *ptx_finding_name(ptx_finding_kind kind) { return kind < PTX_FINDING_KINDS ? kind_names[kind] : "?"; }
+const char *ptx_finding_name(ptx_finding_kind kind) {
+  return kind < PTX_FINDING_KINDS ? kind_names[kind] : "?";
+}
 
 uint64_t ptx_random(ptx_run *run) {
   uint64_t z = run->random += 0x9e3779b97f4a7c15ull; // splitmix64
@@ -29,17 +35,21 @@ const char *ptx_who(const ptx_block *block, uint32_t thread) {
   return text;
 }
 
-static void add_finding(ptx_run *run, ptx_report *report, ptx_finding_kind kind, const char *format, va_list arguments) {
+static void add_finding(ptx_run *run, ptx_report *report, ptx_finding_kind kind, const char *format,
+                        va_list arguments) {
   const ptx_instruction *i = run->at;
   for (uint32_t k = 0; k < report->count; k++)
     if (report->items[k].kind == kind && report->items[k].line == i->line) return;
   if (report->count == PTX_FINDINGS) return;
   ptx_finding *f = &report->items[report->count++];
   *f = (ptx_finding){.kind = kind, .line = i->line};
-  int used = snprintf(f->text, sizeof f->text, "%s:%u: %s: %s: ", run->module->name, i->line, kind_names[kind], i->spelling);
+  int used = snprintf(f->text, sizeof f->text, "%s:%u: %s: %s: ", run->module->name, i->line,
+                      kind_names[kind], i->spelling);
   used += vsnprintf(f->text + used, sizeof f->text - (size_t)used, format, arguments);
-  if (i->file && i->file < run->module->file_count && run->module->files[i->file] && used < (int)sizeof f->text)
-    snprintf(f->text + used, sizeof f->text - (size_t)used, " (%s:%u:%u)", run->module->files[i->file], i->source_line, i->source_column);
+  if (i->file && i->file < run->module->file_count && run->module->files[i->file] &&
+      used < (int)sizeof f->text)
+    snprintf(f->text + used, sizeof f->text - (size_t)used, " (%s:%u:%u)", run->module->files[i->file],
+             i->source_line, i->source_column);
 }
 
 void ptx_find(ptx_run *run, ptx_finding_kind kind, const char *format, ...) {
@@ -52,7 +62,9 @@ void ptx_find(ptx_run *run, ptx_finding_kind kind, const char *format, ...) {
 
 // -------------------------------------------------------------------------------------- loads that race
 
-static uint64_t load_key(uint32_t block, uint32_t thread, uint32_t load) { return (uint64_t)block << 44 | (uint64_t)thread << 34 | load; }
+static uint64_t load_key(uint32_t block, uint32_t thread, uint32_t load) {
+  return (uint64_t)block << 44 | (uint64_t)thread << 34 | load;
+}
 
 // Where the key is, or where it would be.
 static uint32_t find_raced(const ptx_run *run, uint64_t key) {
@@ -81,7 +93,8 @@ static void add_raced(ptx_run *run, uint64_t key) {
   *place = key;
 }
 
-void ptx_find_read_race(ptx_run *run, uint32_t block, uint32_t thread, uint32_t load, const char *format, ...) {
+void ptx_find_read_race(ptx_run *run, uint32_t block, uint32_t thread, uint32_t load, const char *format,
+                        ...) {
   va_list arguments;
   if (!run->read_races && load) return; // the value is undefined, which shows whether it matters
   va_start(arguments, format);
@@ -147,7 +160,9 @@ const uint64_t *ptx_decider(ptx_exec *x, const ptx_operand *o, uint64_t *buffer,
   uint32_t defined = ~0u;
   const uint64_t *v = ptx_source(x, o, buffer, &defined);
   uint32_t lacking = x->mask & ~defined;
-  if (lacking) ptx_find(x->run, PTX_UNDEFINED, "%s of %s is undefined", what, ptx_who(x->block, ptx_thread_of(x, (uint32_t)__builtin_ctz(lacking))));
+  if (lacking)
+    ptx_find(x->run, PTX_UNDEFINED, "%s of %s is undefined", what,
+             ptx_who(x->block, ptx_thread_of(x, (uint32_t)__builtin_ctz(lacking))));
   return v;
 }
 
@@ -176,5 +191,6 @@ void ptx_addresses(ptx_exec *x, const ptx_operand *o, uint64_t *out) {
   ptx_operand base = {.kind = o->index >= 0 ? OPERAND_REGISTER : OPERAND_IMMEDIATE, .index = o->index};
   const uint64_t *v = ptx_decider(x, &base, buffer, "the address");
   bool is_narrow = o->index >= 0 && x->run->kernel->register_bits[o->index] == 32;
-  for (uint32_t lane = 0; lane < PTX_LANES; lane++) out[lane] = (v[lane] + o->immediate) & (is_narrow ? 0xffffffff : ~0ull);
+  for (uint32_t lane = 0; lane < PTX_LANES; lane++)
+    out[lane] = (v[lane] + o->immediate) & (is_narrow ? 0xffffffff : ~0ull);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Floats as exact doubles with one rounding at the end.
 //
-// Every float but f64 is a double exactly. Sums and products of the narrow types are made in double and rounded
-// to odd there: such a result, rounded once more to a format at least two bits narrower, is as if rounded once.
-// f64 itself uses the machine's arithmetic in the rounding mode that is asked for.
+// Every float but f64 is a double exactly. Sums and products of the narrow types are made in double and
+// rounded to odd there: such a result, rounded once more to a format at least two bits narrower, is as if
+// rounded once. f64 itself uses the machine's arithmetic in the rounding mode that is asked for.
 #include "tools/ptx/float.h"
 
 #include <fenv.h>
@@ -96,7 +96,8 @@ static bool goes_up(ptx_rounding rounding, bool is_negative, bool is_odd, uint64
 }
 
 static uint64_t largest(format f, int stored) {
-  uint64_t exponent = (uint64_t)(f.most - f.least + 1), mantissa = ptx_mask_bits((uint32_t)f.mantissa) << (stored - f.mantissa);
+  uint64_t exponent = (uint64_t)(f.most - f.least + 1), mantissa = ptx_mask_bits((uint32_t)f.mantissa)
+                                                                   << (stored - f.mantissa);
   return exponent << stored | (f.has_infinity ? mantissa : mantissa - 1);
 }
 
@@ -104,7 +105,8 @@ static uint64_t special_bits(ptx_type type, bool is_nan) {
   format f = format_of(type);
   int stored = stored_mantissa(type), width = stored_bits(type);
   if (is_nan) return ptx_mask_bits((uint32_t)(width - 1)); // 0x7fff, 0x7fffffff, 0x7f
-  return f.has_infinity ? ptx_mask_bits((uint32_t)(width - 1 - stored)) << stored : ptx_mask_bits((uint32_t)(width - 1));
+  return f.has_infinity ? ptx_mask_bits((uint32_t)(width - 1 - stored)) << stored
+                        : ptx_mask_bits((uint32_t)(width - 1));
 }
 
 uint64_t ptx_float_pack(ptx_type type, double value, ptx_rounding rounding, bool saturates) {
@@ -122,15 +124,19 @@ uint64_t ptx_float_pack(ptx_type type, double value, ptx_rounding rounding, bool
   if (isnan(value)) return special_bits(type, true);
   if (isinf(value)) return saturates ? sign | largest(f, stored) : sign | special_bits(type, false);
   if (value == 0) return sign;
-  uint64_t whole = (uint64_t)ldexp(frexp(fabs(value), &exponent), 53); // 53 bits, value = whole * 2^(exponent - 53)
-  int unit = exponent - 1 < f.least ? f.least - f.mantissa : exponent - 1 - f.mantissa; // of the last bit kept
+  uint64_t whole =
+      (uint64_t)ldexp(frexp(fabs(value), &exponent), 53); // 53 bits, value = whole * 2^(exponent - 53)
+  int unit =
+      exponent - 1 < f.least ? f.least - f.mantissa : exponent - 1 - f.mantissa; // of the last bit kept
   int drop = unit - (exponent - 53);
-  uint64_t kept = drop > 60 ? 0 : whole >> drop, one = 1ull << (drop > 60 ? 60 : drop), rest = drop > 60 ? 1 : whole & (one - 1);
+  uint64_t kept = drop > 60 ? 0 : whole >> drop, one = 1ull << (drop > 60 ? 60 : drop),
+           rest = drop > 60 ? 1 : whole & (one - 1);
   if (goes_up(rounding, is_negative, kept & 1, rest, one)) kept++;
   double result = ldexp((double)kept, unit);
   double most = ptx_float_unpack(type, largest(f, stored));
   if (result > most) {
-    bool stays = saturates || rounding == ROUND_Z || (rounding == ROUND_M && !is_negative) || (rounding == ROUND_P && is_negative);
+    bool stays = saturates || rounding == ROUND_Z || (rounding == ROUND_M && !is_negative) ||
+                 (rounding == ROUND_P && is_negative);
     return sign | (stays ? largest(f, stored) : special_bits(type, false));
   }
   // kept < 2^(mantissa + 1) or exactly that after a carry; the encoding is then continuous
@@ -172,7 +178,8 @@ static double sqrt_odd(double a) {
 
 // ------------------------------------------------------------------------------------------ f64 itself
 
-static const int modes[] = {[ROUND_NONE] = FE_TONEAREST, [ROUND_N] = FE_TONEAREST, [ROUND_Z] = FE_TOWARDZERO, [ROUND_M] = FE_DOWNWARD, [ROUND_P] = FE_UPWARD, [ROUND_A] = FE_TONEAREST};
+static const int modes[] = {[ROUND_NONE] = FE_TONEAREST, [ROUND_N] = FE_TONEAREST, [ROUND_Z] = FE_TOWARDZERO,
+                            [ROUND_M] = FE_DOWNWARD,     [ROUND_P] = FE_UPWARD,    [ROUND_A] = FE_TONEAREST};
 
 static double compute(ptx_float_code code, double a, double b, double c) {
   volatile double x = a, y = b, z = c, r = 0; // so that nothing moves across the change of mode
@@ -231,21 +238,27 @@ static uint64_t clamp(ptx_type type, uint64_t bits) {
   return isnan(v) || v <= 0 ? 0 : v > 1 ? ptx_float_pack(type, 1, ROUND_N, false) : bits;
 }
 
-static uint64_t one_operation(const ptx_instruction *i, ptx_type type, ptx_float_code code, uint64_t a, uint64_t b, uint64_t c) {
+static uint64_t one_operation(const ptx_instruction *i, ptx_type type, ptx_float_code code, uint64_t a,
+                              uint64_t b, uint64_t c) {
   uint64_t sign = 1ull << (ptx_bits(type) - 1), result;
   if (i->ftz) a = flush(type, a), b = flush(type, b), c = flush(type, c);
   if (code == FLOAT_ABS) return a & ~sign;
   if (code == FLOAT_NEG) return a ^ sign;
-  if (code == FLOAT_MIN || code == FLOAT_MAX) return ptx_float_extreme(type, a, b, code == FLOAT_MAX, i->keeps_nan);
+  if (code == FLOAT_MIN || code == FLOAT_MAX)
+    return ptx_float_extreme(type, a, b, code == FLOAT_MAX, i->keeps_nan);
   double x = ptx_float_unpack(type, a), y = ptx_float_unpack(type, b), z = ptx_float_unpack(type, c);
   bool is_wide = type == PTX_TYPE_f64;
-  result = ptx_float_pack(type, is_wide ? compute_f64(code, i->rounding, x, y, z) : compute_narrow(code, x, y, z), i->rounding, false);
+  result =
+      ptx_float_pack(type, is_wide ? compute_f64(code, i->rounding, x, y, z) : compute_narrow(code, x, y, z),
+                     i->rounding, false);
   // An exact zero of a sum is -0 only downwards, or where both were.
-  if (!is_wide && i->rounding == ROUND_M && !(result & ~sign) && (code == FLOAT_ADD || code == FLOAT_SUB || code == FLOAT_FMA))
+  if (!is_wide && i->rounding == ROUND_M && !(result & ~sign) &&
+      (code == FLOAT_ADD || code == FLOAT_SUB || code == FLOAT_FMA))
     result = ptx_float_pack(type, compute_f64(code, ROUND_M, x, y, z), ROUND_M, false);
   if (i->ftz) result = flush(type, result);
   if (i->sat) result = clamp(type, result);
-  if (i->is_relu && (result & sign || is_nan(type, result))) result = is_nan(type, result) ? special_bits(type, true) : 0;
+  if (i->is_relu && (result & sign || is_nan(type, result)))
+    result = is_nan(type, result) ? special_bits(type, true) : 0;
   return result;
 }
 
@@ -254,7 +267,10 @@ uint64_t ptx_float_operation(const ptx_instruction *i, ptx_float_code code, cons
   uint32_t count = i->operand_count - 1, bits = ptx_bits(part);
   uint64_t result = 0, mask = ptx_mask_bits(bits);
   for (uint32_t at = 0; at < ptx_bits(type); at += bits)
-    result |= (one_operation(i, part, code, s[0] >> at & mask, count > 1 ? s[1] >> at & mask : 0, count > 2 ? s[2] >> at & mask : 0) & mask) << at;
+    result |= (one_operation(i, part, code, s[0] >> at & mask, count > 1 ? s[1] >> at & mask : 0,
+                             count > 2 ? s[2] >> at & mask : 0) &
+               mask)
+              << at;
   return result;
 }
 
@@ -291,8 +307,8 @@ bool ptx_float_compare(ptx_type type, ptx_compare how, uint64_t a, uint64_t b, b
 
 // ------------------------------------------------------------------------------------------ functions
 
-// The exact value rounded once is within every bound of the manual. f64's approximations are of 20 bits or so:
-// the exact ones are within those as well.
+// The exact value rounded once is within every bound of the manual. f64's approximations are of 20 bits or
+// so: the exact ones are within those as well.
 static uint64_t function(const ptx_instruction *i, const uint64_t *s, double (*f)(double)) {
   ptx_type type = i->types[0], part = ptx_half_type(type);
   uint32_t bits = ptx_bits(part);

@@ -5,7 +5,17 @@
 
 #include "tools/ptx/handlers.h"
 
-typedef enum ptx_float_code { FLOAT_ADD, FLOAT_SUB, FLOAT_MUL, FLOAT_FMA, FLOAT_DIV, FLOAT_MIN, FLOAT_MAX, FLOAT_ABS, FLOAT_NEG } ptx_float_code;
+typedef enum ptx_float_code {
+  FLOAT_ADD,
+  FLOAT_SUB,
+  FLOAT_MUL,
+  FLOAT_FMA,
+  FLOAT_DIV,
+  FLOAT_MIN,
+  FLOAT_MAX,
+  FLOAT_ABS,
+  FLOAT_NEG
+} ptx_float_code;
 
 /// One operation of an instruction with its rounding, .ftz, .sat, on both halves of pairs.
 uint64_t ptx_float_operation(const ptx_instruction *i, ptx_float_code code, const uint64_t *s);

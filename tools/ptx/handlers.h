@@ -5,7 +5,8 @@
 
 #include "tools/ptx/machine.h"
 
-#define ELEMENT(name, shape, groups, joins, function) uint64_t function(const ptx_instruction *i, const uint64_t *s);
+#define ELEMENT(name, shape, groups, joins, function) \
+  uint64_t function(const ptx_instruction *i, const uint64_t *s);
 #define HANDLER(name, shape, groups, joins, function) void function(ptx_exec *x);
 #include "tools/ptx/opcodes.def"
 #undef ELEMENT

@@ -85,7 +85,8 @@ static bool take_shape(ptx_instruction *i, const char *text, uint32_t length) {
   if (!(i->op->groups & M_SHAPE) || length >= sizeof copy || *text != 'm') return false;
   memcpy(copy, text, length);
   copy[length] = 0;
-  if (sscanf(copy, "m%dn%dk%d%n", &m, &n, &k, &used) < 3 && sscanf(copy, "m%dn%d%n", &m, &n, &used) < 2) return false;
+  if (sscanf(copy, "m%dn%dk%d%n", &m, &n, &k, &used) < 3 && sscanf(copy, "m%dn%d%n", &m, &n, &used) < 2)
+    return false;
   if ((uint32_t)used != length) return false;
   i->shape[0] = (uint16_t)m, i->shape[1] = (uint16_t)n, i->shape[2] = (uint16_t)k;
   return true;
@@ -99,9 +100,12 @@ static void parse_modifiers(ptx_parser *p, ptx_instruction *i) {
     uint32_t length = p->lex.token.length;
     ptx_type type = i->op->groups & M_TYPE ? ptx_type_named(text, length) : PTX_TYPE_none;
     if (type && i->type_count < PTX_TYPES) i->types[i->type_count++] = type;
-    else if (!take_table_modifier(i, text, length) && !take_word(i, text, length) && !take_shape(i, text, length))
-      ptx_fail(&p->lex, KILN_STATUS_UNSUPPORTED, "'%s' with '.%.*s' is not known here", i->op->name, (int)length, text);
-    if (used + (int)length + 2 < (int)sizeof spelling) used += snprintf(spelling + used, sizeof spelling - (size_t)used, ".%.*s", (int)length, text);
+    else if (!take_table_modifier(i, text, length) && !take_word(i, text, length) &&
+             !take_shape(i, text, length))
+      ptx_fail(&p->lex, KILN_STATUS_UNSUPPORTED, "'%s' with '.%.*s' is not known here", i->op->name,
+               (int)length, text);
+    if (used + (int)length + 2 < (int)sizeof spelling)
+      used += snprintf(spelling + used, sizeof spelling - (size_t)used, ".%.*s", (int)length, text);
   }
   i->spelling = kiln_arena_text(p->module->arena, spelling, (size_t)used);
 }
@@ -112,11 +116,13 @@ static const ptx_symbol *find_register(const ptx_parser *p, const char *text, ui
   uint32_t digits = length;
   while (digits && text[digits - 1] >= '0' && text[digits - 1] <= '9') digits--;
   uint64_t number = 0;
-  for (uint32_t k = digits; k < length && k < digits + 9; k++) number = 10 * number + (uint64_t)(text[k] - '0');
+  for (uint32_t k = digits; k < length && k < digits + 9; k++)
+    number = 10 * number + (uint64_t)(text[k] - '0');
   for (uint32_t k = p->symbol_count; k-- > 0;) {
     const ptx_symbol *s = &p->symbols[k];
     if (!s->is_range && s->length == length && !memcmp(s->name, text, length)) return *out = s->first, s;
-    if (s->is_range && digits < length && s->length == digits && !memcmp(s->name, text, digits) && number < s->count)
+    if (s->is_range && digits < length && s->length == digits && !memcmp(s->name, text, digits) &&
+        number < s->count)
       return *out = s->first + (int32_t)number, s;
   }
   return NULL;
@@ -171,7 +177,8 @@ static void parse_number(ptx_parser *p, ptx_operand *o) {
   bool is_negative = ptx_take(&p->lex, TOKEN_PUNCTUATION, "-");
   const ptx_token *t = &p->lex.token;
   if (t->kind != TOKEN_NUMBER) {
-    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "expected an operand, found '%.*s'", (int)(t->length < 40 ? t->length : 40), t->text);
+    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "expected an operand, found '%.*s'",
+             (int)(t->length < 40 ? t->length : 40), t->text);
     return;
   }
   o->kind = OPERAND_IMMEDIATE;
@@ -188,9 +195,11 @@ static void parse_address(ptx_parser *p, ptx_operand *o) {
   o->kind = OPERAND_ADDRESS;
   if (l->token.kind == TOKEN_NAME) {
     const ptx_symbol *s = find_register(p, l->token.text, l->token.length, &o->index);
-    if (s && s->bits != 32 && s->bits != 64) ptx_fail(l, KILN_STATUS_SOURCE, "an address in a register of %u bits", s->bits);
+    if (s && s->bits != 32 && s->bits != 64)
+      ptx_fail(l, KILN_STATUS_SOURCE, "an address in a register of %u bits", s->bits);
     if (s) ptx_next(l);
-    else if (!parse_symbol(p, o)) ptx_fail(l, KILN_STATUS_SOURCE, "'%.*s' is not declared", (int)l->token.length, l->token.text);
+    else if (!parse_symbol(p, o))
+      ptx_fail(l, KILN_STATUS_SOURCE, "'%.*s' is not declared", (int)l->token.length, l->token.text);
   } else {
     o->immediate = ptx_expect_integer(l, "an address");
   }
@@ -281,7 +290,8 @@ static void check_register(ptx_parser *p, const ptx_instruction *i, char letter,
   if (letter == 'r' || letter == 'v') want = ptx_bits(i->types[0]);
   if (want == 8 && have == 16) return; // there are no registers of 8 bits for arithmetic
   if (want && (may_be_wider ? have < want : have != want))
-    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "'%s' wants a register of %u bits here, found one of %u", i->spelling, want, have);
+    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "'%s' wants a register of %u bits here, found one of %u",
+             i->spelling, want, have);
 }
 
 static void check_kind(ptx_parser *p, const ptx_instruction *i, char letter, const ptx_operand *o) {
@@ -293,7 +303,9 @@ static void check_kind(ptx_parser *p, const ptx_instruction *i, char letter, con
   case 'l': is_fine = o->kind == OPERAND_LABEL; break;
   case 'V': is_fine = o->kind == OPERAND_VECTOR || o->kind == OPERAND_REGISTER; break;
   case 'r':
-  case 'm': is_fine = o->kind == OPERAND_REGISTER || o->kind == OPERAND_VECTOR || o->kind == OPERAND_SINK; break;
+  case 'm':
+    is_fine = o->kind == OPERAND_REGISTER || o->kind == OPERAND_VECTOR || o->kind == OPERAND_SINK;
+    break;
   case 'v':
   case 'n': is_fine = is_value || o->kind == OPERAND_VECTOR; break;
   case 'd':
@@ -307,8 +319,10 @@ static void check_kind(ptx_parser *p, const ptx_instruction *i, char letter, con
   if (o->kind == OPERAND_REGISTER) check_register(p, i, letter, o->index);
   for (uint32_t k = 0; o->kind == OPERAND_VECTOR && (letter == 'r' || letter == 'v') && k < o->count; k++)
     if (o->items[k].kind == OPERAND_REGISTER) check_register(p, i, letter, o->items[k].index);
-  if ((letter == 'r' || letter == 'v') && o->kind == OPERAND_VECTOR && o->count != (i->vector ? i->vector : 1u))
-    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "'%s' wants %u elements, found %u", i->spelling, i->vector ? i->vector : 1u, o->count);
+  if ((letter == 'r' || letter == 'v') && o->kind == OPERAND_VECTOR &&
+      o->count != (i->vector ? i->vector : 1u))
+    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "'%s' wants %u elements, found %u", i->spelling,
+             i->vector ? i->vector : 1u, o->count);
 }
 
 // A float written as f64 becomes one of the operand's width; an integer gets that width.
@@ -350,19 +364,27 @@ static void parse_guard(ptx_parser *p, ptx_instruction *i) {
   if (!ptx_take(l, TOKEN_PUNCTUATION, "@")) return;
   i->guard_negated = ptx_take(l, TOKEN_PUNCTUATION, "!");
   const ptx_symbol *s = find_register(p, l->token.text, l->token.length, &i->guard);
-  if (!s || s->bits != 1) ptx_fail(l, KILN_STATUS_SOURCE, "expected a predicate, found '%.*s'", (int)l->token.length, l->token.text);
+  if (!s || s->bits != 1)
+    ptx_fail(l, KILN_STATUS_SOURCE, "expected a predicate, found '%.*s'", (int)l->token.length,
+             l->token.text);
   ptx_next(l);
 }
 
 void ptx_parse_instruction(ptx_parser *p) {
   ptx_kernel *kernel = p->kernel;
   ptx_lexer *l = &p->lex;
-  ptx_instruction i = {.line = l->token.line, .column = l->token.column, .file = p->file, .source_line = p->line, .source_column = p->column};
+  ptx_instruction i = {.line = l->token.line,
+                       .column = l->token.column,
+                       .file = p->file,
+                       .source_line = p->line,
+                       .source_column = p->column};
   parse_guard(p, &i);
   for (uint32_t k = 0; k < ptx_opcode_count && !i.op; k++)
-    if (l->token.kind == TOKEN_NAME && same(l->token.text, l->token.length, ptx_opcodes[k].name)) i.op = &ptx_opcodes[k];
+    if (l->token.kind == TOKEN_NAME && same(l->token.text, l->token.length, ptx_opcodes[k].name))
+      i.op = &ptx_opcodes[k];
   if (!i.op) {
-    ptx_fail(l, KILN_STATUS_UNSUPPORTED, "instruction '%.*s' is not known", (int)(l->token.length < 40 ? l->token.length : 40), l->token.text);
+    ptx_fail(l, KILN_STATUS_UNSUPPORTED, "instruction '%.*s' is not known",
+             (int)(l->token.length < 40 ? l->token.length : 40), l->token.text);
     return;
   }
   ptx_next(l);

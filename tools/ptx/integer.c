@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Integers and bits, a lane at a time. Sources are bits of the type's width; results are cut to the register's
-// by who writes them. Opcodes that have float forms hand those to float.c.
+// Integers and bits, a lane at a time. Sources are bits of the type's width; results are cut to the
+// register's by who writes them. Opcodes that have float forms hand those to float.c.
 #include "tools/ptx/float.h"
 
 static bool is_float(const ptx_instruction *i) {
@@ -52,7 +52,8 @@ uint64_t ptx_mad(const ptx_instruction *i, const uint64_t *s) {
 }
 
 uint64_t ptx_mul24(const ptx_instruction *i, const uint64_t *s) {
-  int64_t a = is_signed(i) ? extend(s[0], 24) : (int64_t)(s[0] & 0xffffff), b = is_signed(i) ? extend(s[1], 24) : (int64_t)(s[1] & 0xffffff);
+  int64_t a = is_signed(i) ? extend(s[0], 24) : (int64_t)(s[0] & 0xffffff),
+          b = is_signed(i) ? extend(s[1], 24) : (int64_t)(s[1] & 0xffffff);
   return (uint64_t)(a * b) >> (i->half == HALF_HI ? 16 : 0);
 }
 
@@ -109,7 +110,9 @@ uint64_t ptx_lop3(const ptx_instruction *i, const uint64_t *s) {
 }
 
 // Shifts by the width or more are as shifts by the width.
-uint64_t ptx_shl(const ptx_instruction *i, const uint64_t *s) { return (s[1] & 0xffffffff) >= width(i) ? 0 : s[0] << s[1]; }
+uint64_t ptx_shl(const ptx_instruction *i, const uint64_t *s) {
+  return (s[1] & 0xffffffff) >= width(i) ? 0 : s[0] << s[1];
+}
 
 uint64_t ptx_shr(const ptx_instruction *i, const uint64_t *s) {
   uint64_t by = s[1] & 0xffffffff;
@@ -142,7 +145,13 @@ uint64_t ptx_bfi(const ptx_instruction *i, const uint64_t *s) {
 }
 
 uint64_t ptx_prmt(const ptx_instruction *i, const uint64_t *s) {
-  static const uint16_t modes[7][4] = {{0}, {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123}, {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333}, {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
+  static const uint16_t modes[7][4] = {{0},
+                                       {0x3210, 0x4321, 0x5432, 0x6543},
+                                       {0x5670, 0x6701, 0x7012, 0x0123},
+                                       {0x0000, 0x1111, 0x2222, 0x3333},
+                                       {0x3210, 0x3211, 0x3222, 0x3333},
+                                       {0x0000, 0x1110, 0x2210, 0x3210},
+                                       {0x1010, 0x3232, 0x1010, 0x3232}};
   uint64_t both = s[1] << 32 | (s[0] & 0xffffffff), result = 0;
   uint32_t choice = i->mode ? modes[i->mode][s[2] & 3] : (uint32_t)s[2];
   for (uint32_t k = 0; k < 4; k++) {
@@ -154,7 +163,9 @@ uint64_t ptx_prmt(const ptx_instruction *i, const uint64_t *s) {
   return result;
 }
 
-uint64_t ptx_popc(const ptx_instruction *i, const uint64_t *s) { return (uint64_t)__builtin_popcountll(cut(i, s[0])); }
+uint64_t ptx_popc(const ptx_instruction *i, const uint64_t *s) {
+  return (uint64_t)__builtin_popcountll(cut(i, s[0]));
+}
 
 uint64_t ptx_clz(const ptx_instruction *i, const uint64_t *s) {
   uint64_t v = cut(i, s[0]);
@@ -210,7 +221,8 @@ bool ptx_compare_values(ptx_type type, ptx_compare how, uint64_t a, uint64_t b, 
 
 uint64_t ptx_set(const ptx_instruction *i, const uint64_t *s) {
   bool holds = ptx_compare_values(i->types[1], i->compare, s[0], s[1], i->ftz);
-  if (ptx_types[i->types[0]].kind == PTX_CLASS_FLOAT) return holds ? ptx_float_pack(i->types[0], 1, ROUND_N, false) : 0;
+  if (ptx_types[i->types[0]].kind == PTX_CLASS_FLOAT)
+    return holds ? ptx_float_pack(i->types[0], 1, ROUND_N, false) : 0;
   return holds ? ~0ull : 0;
 }
 
@@ -226,10 +238,13 @@ void ptx_do_carry(ptx_exec *x) {
   PTX_EACH_LANE(lane, x->mask) {
     uint64_t in = takes ? x->warp->carry >> lane & 1 : 0, a = s[0][lane], b = s[1][lane];
     unsigned __int128 sum;
-    if (kind == 'm') sum = (unsigned __int128)cut(i, (uint64_t)(product(i, a, b) >> (i->half == HALF_HI ? width(i) : 0))) + cut(i, s[2][lane]) + in;
+    if (kind == 'm')
+      sum = (unsigned __int128)cut(i, (uint64_t)(product(i, a, b) >> (i->half == HALF_HI ? width(i) : 0))) +
+            cut(i, s[2][lane]) + in;
     else if (kind == 's') sum = (unsigned __int128)cut(i, a) - cut(i, b) - in;
     else sum = (unsigned __int128)cut(i, a) + cut(i, b) + in;
-    if (i->carries) x->warp->carry = (x->warp->carry & ~(1u << lane)) | (uint32_t)(sum >> width(i) & 1) << lane;
+    if (i->carries)
+      x->warp->carry = (x->warp->carry & ~(1u << lane)) | (uint32_t)(sum >> width(i) & 1) << lane;
     ptx_write(x, &i->operands[0], lane, (uint64_t)sum, defined >> lane & 1);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Instructions through which lanes see each other's registers. The scheduler has brought their members together:
-// x->mask is all of them. They order no memory; only bar.warp.sync does.
+// Instructions through which lanes see each other's registers. The scheduler has brought their members
+// together: x->mask is all of them. They order no memory; only bar.warp.sync does.
 #include "tools/ptx/handlers.h"
 
 // Where a shuffle's lane reads; false: outside of its segment, the lane keeps its own.
@@ -22,7 +22,8 @@ void ptx_do_shfl(ptx_exec *x) {
   uint8_t defined[PTX_LANES];
   uint32_t ignored = ~0u;
   ptx_operand predicate = {.kind = o[0].second >= 0 ? OPERAND_REGISTER : OPERAND_SINK, .index = o[0].second};
-  const uint64_t *a = ptx_source(x, &o[1], ab, &ignored), *b = ptx_decider(x, &o[2], bb, "the lane to read"), *c = ptx_decider(x, &o[3], cb, "the bounds");
+  const uint64_t *a = ptx_source(x, &o[1], ab, &ignored), *b = ptx_decider(x, &o[2], bb, "the lane to read"),
+                 *c = ptx_decider(x, &o[3], cb, "the bounds");
   for (uint32_t lane = 0; lane < PTX_LANES; lane++) {
     copy[lane] = a[lane];
     defined[lane] = ptx_defined_bytes(x, &o[1], lane);
@@ -44,7 +45,10 @@ void ptx_do_vote(ptx_exec *x) {
   uint32_t ballot = 0;
   PTX_EACH_LANE(lane, x->mask) ballot |= (uint32_t)(v[lane] & 1) << lane;
   ptx_word mode = x->i->words[0];
-  uint64_t result = mode == WORD_ballot ? ballot : mode == WORD_all ? ballot == x->mask : mode == WORD_any ? ballot != 0 : ballot == 0 || ballot == x->mask;
+  uint64_t result = mode == WORD_ballot ? ballot
+                    : mode == WORD_all  ? ballot == x->mask
+                    : mode == WORD_any  ? ballot != 0
+                                        : ballot == 0 || ballot == x->mask;
   PTX_EACH_LANE(lane, x->mask) ptx_write(x, &o[0], lane, result, true);
 }
 

@@ -51,7 +51,8 @@ static uint64_t hexadecimal(ptx_lexer *l, const char *digits, uint32_t length) {
       ptx_fail(l, KILN_STATUS_SOURCE, "expected %u hexadecimal digits", length);
       return 0;
     }
-    value = value << 4 | (uint64_t)(isdigit((unsigned char)digits[i]) ? digits[i] - '0' : (digits[i] | 32) - 'a' + 10);
+    value = value << 4 |
+            (uint64_t)(isdigit((unsigned char)digits[i]) ? digits[i] - '0' : (digits[i] | 32) - 'a' + 10);
   }
   return value;
 }
@@ -61,7 +62,9 @@ static void lex_number(ptx_lexer *l) {
   ptx_token *t = &l->token;
   const char *s = l->at;
   char copy[64];
-  while (l->at < l->end && (is_word(*l->at) || *l->at == '.' || ((*l->at == '-' || *l->at == '+') && l->at > s && (l->at[-1] | 32) == 'e' && s[1] != 'x')))
+  while (l->at < l->end &&
+         (is_word(*l->at) || *l->at == '.' ||
+          ((*l->at == '-' || *l->at == '+') && l->at > s && (l->at[-1] | 32) == 'e' && s[1] != 'x')))
     l->at++;
   t->length = (uint32_t)(l->at - s);
   if (t->length >= sizeof copy) {
@@ -116,7 +119,9 @@ void ptx_next(ptx_lexer *l) {
   if (c == '.' && is_word(after)) {
     t->kind = TOKEN_DOT;
     t->text = ++l->at;
-    while (l->at < l->end && (is_word(*l->at) || (*l->at == ':' && l->at + 2 < l->end && l->at[1] == ':' && is_word(l->at[2])) || (*l->at == ':' && l->at[-1] == ':')))
+    while (l->at < l->end && (is_word(*l->at) ||
+                              (*l->at == ':' && l->at + 2 < l->end && l->at[1] == ':' && is_word(l->at[2])) ||
+                              (*l->at == ':' && l->at[-1] == ':')))
       l->at++;
   } else if (is_word(c) || (c == '%' && is_word(after))) {
     t->kind = TOKEN_NAME;
@@ -129,7 +134,8 @@ void ptx_next(ptx_lexer *l) {
 }
 
 bool ptx_is(const ptx_lexer *l, ptx_token_kind kind, const char *text) {
-  return l->token.kind == kind && strlen(text) == l->token.length && !memcmp(l->token.text, text, l->token.length);
+  return l->token.kind == kind && strlen(text) == l->token.length &&
+         !memcmp(l->token.text, text, l->token.length);
 }
 
 bool ptx_take(ptx_lexer *l, ptx_token_kind kind, const char *text) {
@@ -140,14 +146,16 @@ bool ptx_take(ptx_lexer *l, ptx_token_kind kind, const char *text) {
 
 void ptx_expect(ptx_lexer *l, const char *text) {
   if (ptx_take(l, TOKEN_PUNCTUATION, text)) return;
-  ptx_fail(l, KILN_STATUS_SOURCE, "expected '%s', found '%.*s'", text, (int)(l->token.length < 40 ? l->token.length : 40), l->token.text);
+  ptx_fail(l, KILN_STATUS_SOURCE, "expected '%s', found '%.*s'", text,
+           (int)(l->token.length < 40 ? l->token.length : 40), l->token.text);
 }
 
 uint64_t ptx_expect_integer(ptx_lexer *l, const char *what) {
   bool is_negative = ptx_take(l, TOKEN_PUNCTUATION, "-");
   uint64_t number = l->token.number;
   if (l->token.kind != TOKEN_NUMBER || l->token.number_bits)
-    ptx_fail(l, KILN_STATUS_SOURCE, "expected %s, found '%.*s'", what, (int)(l->token.length < 40 ? l->token.length : 40), l->token.text);
+    ptx_fail(l, KILN_STATUS_SOURCE, "expected %s, found '%.*s'", what,
+             (int)(l->token.length < 40 ? l->token.length : 40), l->token.text);
   ptx_next(l);
   return is_negative ? 0 - number : number;
 }

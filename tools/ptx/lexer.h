@@ -8,10 +8,10 @@
 
 typedef enum ptx_token_kind {
   TOKEN_END,
-  TOKEN_NAME,  ///< also %registers and $labels
-  TOKEN_DOT,   ///< .word; the text has no dot
+  TOKEN_NAME, ///< also %registers and $labels
+  TOKEN_DOT,  ///< .word; the text has no dot
   TOKEN_NUMBER,
-  TOKEN_TEXT,  ///< "..."
+  TOKEN_TEXT, ///< "..."
   TOKEN_PUNCTUATION
 } ptx_token_kind;
 
@@ -19,8 +19,8 @@ typedef struct ptx_token {
   ptx_token_kind kind;
   const char *text; ///< in the source, not terminated
   uint32_t length, line, column;
-  uint64_t number;       ///< NUMBER: its bits
-  uint8_t number_bits;   ///< NUMBER: 0 an integer, 32 or 64 a float spelled as such
+  uint64_t number;     ///< NUMBER: its bits
+  uint8_t number_bits; ///< NUMBER: 0 an integer, 32 or 64 a float spelled as such
 } ptx_token;
 
 typedef struct ptx_lexer {

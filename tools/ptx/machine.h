@@ -2,14 +2,19 @@
 // A launch while it runs: blocks, warps, and the strands that a warp's lanes are divided into.
 //
 // A strand is a set of lanes of one warp at one instruction. Branches split strands, so does the scheduler at
-// random; strands that meet at an instruction become one again. Warps and strands run in a random order by the
-// seed.
+// random; strands that meet at an instruction become one again. Warps and strands run in a random order by
+// the seed.
 #ifndef KILN_TOOLS_PTX_MACHINE_H
 #define KILN_TOOLS_PTX_MACHINE_H
 
 #include "tools/ptx/race.h"
 
-enum { PTX_BARRIERS = 16, PTX_MAX_THREADS = 1024, PTX_SET_WORDS = PTX_MAX_THREADS / 64, PTX_COPY_GROUPS = 64 };
+enum {
+  PTX_BARRIERS = 16,
+  PTX_MAX_THREADS = 1024,
+  PTX_SET_WORDS = PTX_MAX_THREADS / 64,
+  PTX_COPY_GROUPS = 64
+};
 
 /// A register of all lanes of a warp.
 typedef struct ptx_register {
@@ -48,10 +53,10 @@ typedef struct ptx_warp {
 } ptx_warp;
 
 typedef struct ptx_barrier {
-  uint32_t expected, arrived;       ///< threads; expected 0: all that are alive
-  uint64_t members[PTX_SET_WORDS];  ///< that arrived
-  uint32_t line;                    ///< of the first arrival
-  bool is_open;                     ///< someone has arrived
+  uint32_t expected, arrived;      ///< threads; expected 0: all that are alive
+  uint64_t members[PTX_SET_WORDS]; ///< that arrived
+  uint32_t line;                   ///< of the first arrival
+  bool is_open;                    ///< someone has arrived
 } ptx_barrier;
 
 struct ptx_block {
@@ -61,7 +66,7 @@ struct ptx_block {
   ptx_thread *threads; ///< owned
   uint32_t epoch;
   ptx_region shared;
-  ptx_region *locals;  ///< owned, one a thread; NULL when the kernel has no local memory
+  ptx_region *locals; ///< owned, one a thread; NULL when the kernel has no local memory
   ptx_barrier barriers[PTX_BARRIERS];
 };
 
@@ -83,13 +88,14 @@ struct ptx_run {
   const ptx_launch *launch;
   ptx_memory *memory;
   ptx_report *report;
-  ptx_report *read_races; ///< races of loads, which count only if the value reaches something; NULL: a second run
-  ptx_journal *journal;   ///< borrowed; NULL: a second run
-  uint64_t *raced;        ///< borrowed: loads whose values are undefined in the second run, hashed; 0 is free
+  ptx_report
+      *read_races; ///< races of loads, which count only if the value reaches something; NULL: a second run
+  ptx_journal *journal; ///< borrowed; NULL: a second run
+  uint64_t *raced;      ///< borrowed: loads whose values are undefined in the second run, hashed; 0 is free
   uint32_t raced_count, raced_capacity;
   ptx_region parameters;
   uint64_t random, steps, next_block, block_count;
-  bool is_stopped; ///< a finding after which nothing can be said
+  bool is_stopped;           ///< a finding after which nothing can be said
   const ptx_instruction *at; ///< the current one, for findings
   ptx_block **blocks;        ///< owned; NULL: a free place
   uint32_t resident;
@@ -120,10 +126,9 @@ bool ptx_raced_has(const ptx_run *run, uint32_t block, uint32_t thread, uint32_t
 /// "block 3, thread 17"; static storage, a few at a time.
 const char *ptx_who(const ptx_block *block, uint32_t thread);
 
-#define PTX_EACH_LANE(lane, lanes)                                                    \
-  for (uint32_t lane##_left = (lanes), lane = 0;                                      \
-       lane##_left && ((lane = (uint32_t)__builtin_ctz(lane##_left)), true);          \
-       lane##_left &= lane##_left - 1)
+#define PTX_EACH_LANE(lane, lanes)               \
+  for (uint32_t lane##_left = (lanes), lane = 0; \
+       lane##_left && ((lane = (uint32_t)__builtin_ctz(lane##_left)), true); lane##_left &= lane##_left - 1)
 
 /// The values of an operand in all lanes: of the register itself, or in `buffer`. Clears the bits of lanes
 /// with an undefined value from `out_defined`.
@@ -135,7 +140,9 @@ uint8_t ptx_defined_bytes(ptx_exec *x, const ptx_operand *o, uint32_t lane);
 /// Writes a lane of a register (SINK: nothing), cut to the register's width.
 void ptx_write(ptx_exec *x, const ptx_operand *o, uint32_t lane, uint64_t value, bool is_defined);
 void ptx_write_parts(ptx_exec *x, const ptx_operand *o, uint32_t lane, uint64_t value, uint8_t defined);
-static inline uint32_t ptx_thread_of(const ptx_exec *x, uint32_t lane) { return x->warp->index * PTX_LANES + lane; }
+static inline uint32_t ptx_thread_of(const ptx_exec *x, uint32_t lane) {
+  return x->warp->index * PTX_LANES + lane;
+}
 
 /// What a lane accesses.
 typedef struct ptx_place {
@@ -143,7 +150,8 @@ typedef struct ptx_place {
   uint64_t offset;
 } ptx_place;
 /// Resolves an address of a space; checks bounds and alignment.
-ptx_place ptx_locate(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t address, uint32_t size, uint32_t alignment);
+ptx_place ptx_locate(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t address, uint32_t size,
+                     uint32_t alignment);
 /// The address that the operand has in each lane.
 void ptx_addresses(ptx_exec *x, const ptx_operand *o, uint64_t *out);
 /// Lands copies of these lanes up to a count of groups that may stay open.

@@ -20,7 +20,8 @@ static uint64_t load_pair(ptx_exec *x, uint32_t lane, const ptx_place *rows, uin
     ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), row->region, offset, 2, READ_WEAK);
     for (uint32_t byte = 0; byte < 2; byte++) {
       value |= (uint64_t)row->region->bytes[offset + byte] << (16 * k + 8 * byte);
-      *out_defined |= (uint8_t)((!row->region->defined || row->region->defined[offset + byte]) << (2 * k + byte));
+      *out_defined |=
+          (uint8_t)((!row->region->defined || row->region->defined[offset + byte]) << (2 * k + byte));
     }
   }
   return value;
@@ -31,24 +32,26 @@ void ptx_do_ldmatrix(ptx_exec *x) {
   uint32_t count = x->i->count, lanes = x->mask;
   uint64_t addresses[PTX_LANES];
   ptx_place rows[PTX_LANES];
-  if (x->i->shape[0] != 8 || x->i->shape[1] != 8 || ptx_bits(x->i->types[0]) != 16 || (to->kind == OPERAND_VECTOR ? to->count : 1) != count || lanes != ~0u) {
+  if (x->i->shape[0] != 8 || x->i->shape[1] != 8 || ptx_bits(x->i->types[0]) != 16 ||
+      (to->kind == OPERAND_VECTOR ? to->count : 1) != count || lanes != ~0u) {
     ptx_find(x->run, PTX_UNKNOWN, "this form, or with lanes missing (0x%08x), is not modelled", lanes);
     return;
   }
   x->mask = count == 4 ? ~0u : (1u << 8 * count) - 1; // only these give addresses
   ptx_addresses(x, &x->i->operands[1], addresses);
   PTX_EACH_LANE(lane, x->mask) {
-    rows[lane] = ptx_locate(x, lane, x->i->operands[1].space ? x->i->operands[1].space : x->i->space, addresses[lane], 16, 16);
+    rows[lane] = ptx_locate(x, lane, x->i->operands[1].space ? x->i->operands[1].space : x->i->space,
+                            addresses[lane], 16, 16);
     if (!rows[lane].region) return;
   }
   x->mask = lanes;
   bool is_raced[PTX_LANES];
   PTX_EACH_LANE(lane, x->mask) is_raced[lane] = ptx_race_load(x->run, x->block, ptx_thread_of(x, lane));
-  for (uint32_t j = 0; j < count; j++)
-    PTX_EACH_LANE(lane, x->mask) {
+  for (uint32_t j = 0; j < count; j++) PTX_EACH_LANE(lane, x->mask) {
       uint8_t defined;
       uint64_t value = load_pair(x, lane, &rows[8 * j], &defined);
-      ptx_write_parts(x, to->kind == OPERAND_VECTOR ? &to->items[j] : to, lane, value, is_raced[lane] ? 0 : defined);
+      ptx_write_parts(x, to->kind == OPERAND_VECTOR ? &to->items[j] : to, lane, value,
+                      is_raced[lane] ? 0 : defined);
     }
 }
 
@@ -67,16 +70,19 @@ static element element_of(ptx_type type, uint64_t bits, bool is_defined) {
     e.real = ptx_float_unpack(type == PTX_TYPE_tf32 ? PTX_TYPE_f32 : type, bits);
   } else {
     uint32_t shift = 64 - ptx_bits(type);
-    e.whole = ptx_types[type].kind == PTX_CLASS_SIGNED ? (int64_t)(bits << shift) >> shift : (int64_t)(bits << shift >> shift);
+    e.whole = ptx_types[type].kind == PTX_CLASS_SIGNED ? (int64_t)(bits << shift) >> shift
+                                                       : (int64_t)(bits << shift >> shift);
   }
   return e;
 }
 
-static const ptx_operand *item(const ptx_operand *o, uint32_t k) { return o->kind == OPERAND_VECTOR ? &o->items[k] : o; }
+static const ptx_operand *item(const ptx_operand *o, uint32_t k) {
+  return o->kind == OPERAND_VECTOR ? &o->items[k] : o;
+}
 static uint32_t item_count(const ptx_operand *o) { return o->kind == OPERAND_VECTOR ? o->count : 1; }
 
-// A: register r of lane 4 g + t holds row g + 8 (r % 2), and from column (r / 2) 4 p + t p on p elements, p in a
-// register. B, by columns: column g, and rows r 4 p + t p on.
+// A: register r of lane 4 g + t holds row g + 8 (r % 2), and from column (r / 2) 4 p + t p on p elements, p
+// in a register. B, by columns: column g, and rows r 4 p + t p on.
 static void read_factor(ptx_exec *x, const ptx_operand *o, ptx_type type, bool is_a, element (*out)[MOST_K]) {
   uint32_t bits = ptx_bits(type), per = 32 / bits;
   uint64_t buffer[PTX_LANES];
@@ -88,7 +94,8 @@ static void read_factor(ptx_exec *x, const ptx_operand *o, ptx_type type, bool i
       uint8_t defined = ptx_defined_bytes(x, item(o, r), lane);
       for (uint32_t e = 0; e < per; e++) {
         uint8_t bytes = (uint8_t)(ptx_mask_bits(bits / 8) << bits / 8 * e);
-        out[row][k + e] = element_of(type, v[lane] >> bits * e & ptx_mask_bits(bits), (defined & bytes) == bytes);
+        out[row][k + e] =
+            element_of(type, v[lane] >> bits * e & ptx_mask_bits(bits), (defined & bytes) == bytes);
       }
     }
   }
@@ -103,7 +110,8 @@ static element read_sum(ptx_exec *x, const ptx_operand *o, ptx_type type, uint32
   return element_of(type, v & ptx_mask_bits(bits), ptx_defined_bytes(x, from, lane) == 0xff);
 }
 
-static uint64_t sum_of(const ptx_instruction *i, const element *a, const element *b, const element *c, bool *out_defined) {
+static uint64_t sum_of(const ptx_instruction *i, const element *a, const element *b, const element *c,
+                       bool *out_defined) {
   ptx_type to = i->types[0];
   double real = 0;
   int64_t whole = c->whole;
@@ -121,11 +129,16 @@ static uint64_t sum_of(const ptx_instruction *i, const element *a, const element
 static bool is_modelled(const ptx_exec *x) {
   const ptx_instruction *i = x->i;
   const ptx_operand *o = i->operands;
-  if (i->type_count != 4 || i->shape[0] != MOST_M || i->shape[1] != MOST_N || i->shape[2] > MOST_K || x->mask != ~0u) return false;
-  uint32_t a_bits = ptx_bits(i->types[1]), b_bits = ptx_bits(i->types[2]), c_bits = ptx_bits(i->types[3]), d_bits = ptx_bits(i->types[0]);
-  bool are_types = a_bits >= 8 && a_bits <= 32 && a_bits == b_bits && c_bits >= 16 && c_bits <= 32 && d_bits >= 16 && d_bits <= 32;
-  return are_types && i->layouts == 2 && item_count(&o[0]) == 4 * d_bits / 32 && item_count(&o[3]) == 4 * c_bits / 32 &&
-         item_count(&o[1]) == 16u * i->shape[2] * a_bits / 1024 && item_count(&o[2]) == 8u * i->shape[2] * b_bits / 1024;
+  if (i->type_count != 4 || i->shape[0] != MOST_M || i->shape[1] != MOST_N || i->shape[2] > MOST_K ||
+      x->mask != ~0u)
+    return false;
+  uint32_t a_bits = ptx_bits(i->types[1]), b_bits = ptx_bits(i->types[2]), c_bits = ptx_bits(i->types[3]),
+           d_bits = ptx_bits(i->types[0]);
+  bool are_types = a_bits >= 8 && a_bits <= 32 && a_bits == b_bits && c_bits >= 16 && c_bits <= 32 &&
+                   d_bits >= 16 && d_bits <= 32;
+  return are_types && i->layouts == 2 && item_count(&o[0]) == 4 * d_bits / 32 &&
+         item_count(&o[3]) == 4 * c_bits / 32 && item_count(&o[1]) == 16u * i->shape[2] * a_bits / 1024 &&
+         item_count(&o[2]) == 8u * i->shape[2] * b_bits / 1024;
 }
 
 void ptx_do_mma(ptx_exec *x) {
@@ -148,6 +161,7 @@ void ptx_do_mma(ptx_exec *x) {
   for (uint32_t lane = 0; lane < PTX_LANES; lane++)
     for (uint32_t k = 0; k < 4; k += per) {
       uint64_t value = results[lane][k] | (per == 2 ? results[lane][k + 1] << 16 : 0);
-      ptx_write(x, item(&i->operands[0], k / per), lane, value, defined[lane][k] && defined[lane][k + per - 1]);
+      ptx_write(x, item(&i->operands[0], k / per), lane, value,
+                defined[lane][k] && defined[lane][k + per - 1]);
     }
 }

@@ -133,7 +133,8 @@ static bool holds(const ptx_region *r, uint64_t address, uint64_t size) {
 }
 
 ptx_region *ptx_memory_find(ptx_memory *m, uint64_t address, uint64_t size) {
-  if (m->last_hit < m->count && holds(&m->regions[m->last_hit], address, size)) return &m->regions[m->last_hit];
+  if (m->last_hit < m->count && holds(&m->regions[m->last_hit], address, size))
+    return &m->regions[m->last_hit];
   size_t i = find_below(m, address);
   if (i == m->count || !holds(&m->regions[i], address, size)) return NULL;
   m->last_hit = i;

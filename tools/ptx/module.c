@@ -37,8 +37,11 @@ int32_t ptx_label_number(ptx_parser *p, const char *text, uint32_t length) {
 }
 
 static ptx_type expect_type(ptx_parser *p) {
-  ptx_type type = p->lex.token.kind == TOKEN_DOT ? ptx_type_named(p->lex.token.text, p->lex.token.length) : PTX_TYPE_none;
-  if (!type) ptx_fail(&p->lex, KILN_STATUS_SOURCE, "expected a type, found '%.*s'", (int)p->lex.token.length, p->lex.token.text);
+  ptx_type type =
+      p->lex.token.kind == TOKEN_DOT ? ptx_type_named(p->lex.token.text, p->lex.token.length) : PTX_TYPE_none;
+  if (!type)
+    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "expected a type, found '%.*s'", (int)p->lex.token.length,
+             p->lex.token.text);
   ptx_next(&p->lex);
   return type;
 }
@@ -52,10 +55,12 @@ static void parse_values(ptx_parser *p, const ptx_variable *v, uint32_t bytes) {
   do {
     uint64_t number = p->lex.token.number;
     if (p->lex.token.number_bits && p->lex.token.number_bits != 8 * bytes)
-      ptx_fail(&p->lex, KILN_STATUS_UNSUPPORTED, "a value of %u bits in a variable of %u", p->lex.token.number_bits, 8 * bytes);
+      ptx_fail(&p->lex, KILN_STATUS_UNSUPPORTED, "a value of %u bits in a variable of %u",
+               p->lex.token.number_bits, 8 * bytes);
     if (p->lex.token.number_bits) ptx_next(&p->lex);
     else number = ptx_expect_integer(&p->lex, "a number");
-    if (!memory || at + bytes > v->size) ptx_fail(&p->lex, KILN_STATUS_SOURCE, "more values than the variable has elements");
+    if (!memory || at + bytes > v->size)
+      ptx_fail(&p->lex, KILN_STATUS_SOURCE, "more values than the variable has elements");
     else memcpy(memory + at, &number, bytes);
     at += bytes;
   } while (has_braces && ptx_take(&p->lex, TOKEN_PUNCTUATION, ","));
@@ -69,21 +74,24 @@ void ptx_parse_variable(ptx_parser *p, ptx_space space, bool is_extern) {
   uint64_t align = ptx_take(l, TOKEN_DOT, "align") ? ptx_expect_integer(l, "an alignment") : 0;
   ptx_type type = expect_type(p);
   uint64_t count = 1, bytes = ptx_bits(type) / 8;
-  if (align > 1 << 16 || (align & (align - 1))) ptx_fail(l, KILN_STATUS_SOURCE, "expected a power of two up to 65536");
+  if (align > 1 << 16 || (align & (align - 1)))
+    ptx_fail(l, KILN_STATUS_SOURCE, "expected a power of two up to 65536");
   v.align = (uint32_t)(align ? align : bytes ? bytes : 1);
   v.name = ptx_token_text(p);
   ptx_next(l);
   while (ptx_take(l, TOKEN_PUNCTUATION, "[")) {
     uint64_t extent = ptx_is(l, TOKEN_PUNCTUATION, "]") ? 0 : ptx_expect_integer(l, "an extent");
     v.is_dynamic |= !extent && is_extern;
-    if (extent > 1u << 30 || count * extent > 1u << 30) ptx_fail(l, KILN_STATUS_SOURCE, "expected at most 2^30 elements");
+    if (extent > 1u << 30 || count * extent > 1u << 30)
+      ptx_fail(l, KILN_STATUS_SOURCE, "expected at most 2^30 elements");
     else count *= extent;
     ptx_expect(l, "]");
   }
   v.size = count * bytes;
   if (l->status == KILN_OK && (space == SPACE_GLOBAL || space == SPACE_CONST)) {
     v.address = ptx_memory_alloc(m->memory, v.size, true);
-    if (!v.address) ptx_fail(l, KILN_STATUS_OUT_OF_MEMORY, "no memory for %llu bytes", (unsigned long long)v.size);
+    if (!v.address)
+      ptx_fail(l, KILN_STATUS_OUT_OF_MEMORY, "no memory for %llu bytes", (unsigned long long)v.size);
     else if (v.size) memset(ptx_memory_bytes(m->memory, v.address, v.size, true), 0, v.size);
   }
   if (space == SPACE_LOCAL && p->kernel) {
@@ -153,7 +161,8 @@ static void parse_parameter(ptx_parser *p) {
     size *= (uint32_t)ptx_expect_integer(l, "an extent");
     ptx_expect(l, "]");
   }
-  if (align > 4096 || (align & (align - 1)) || size > 1 << 16) ptx_fail(l, KILN_STATUS_SOURCE, "a parameter of %u bytes, aligned to %u", size, align);
+  if (align > 4096 || (align & (align - 1)) || size > 1 << 16)
+    ptx_fail(l, KILN_STATUS_SOURCE, "a parameter of %u bytes, aligned to %u", size, align);
   if (l->status != KILN_OK) return;
   uint32_t offset = (kernel->parameter_bytes + align - 1) / align * align;
   KILN_GROW(p->module->arena, kernel->parameters, kernel->parameter_count, kernel->parameter_capacity);
@@ -177,7 +186,8 @@ static void parse_bounds(ptx_parser *p) {
       ptx_next(l);
       parse_extents(p, p->kernel->block);
       p->kernel->is_block_exact |= is_exact;
-    } else if (ptx_take(l, TOKEN_DOT, "minnctapersm") || ptx_take(l, TOKEN_DOT, "maxnreg") || ptx_take(l, TOKEN_DOT, "maxclusterrank")) {
+    } else if (ptx_take(l, TOKEN_DOT, "minnctapersm") || ptx_take(l, TOKEN_DOT, "maxnreg") ||
+               ptx_take(l, TOKEN_DOT, "maxclusterrank")) {
       parse_extents(p, ignored);
     } else if (ptx_take(l, TOKEN_DOT, "reqnctapercluster")) {
       parse_extents(p, p->kernel->cluster);
@@ -236,7 +246,9 @@ static void parse_body_directive(ptx_parser *p) {
   else if (ptx_take(l, TOKEN_DOT, "local")) ptx_parse_variable(p, SPACE_LOCAL, false);
   else if (ptx_take(l, TOKEN_DOT, "shared")) ptx_parse_variable(p, SPACE_SHARED, false);
   else if (ptx_take(l, TOKEN_DOT, "pragma")) skip_to_semicolon(p);
-  else ptx_fail(l, KILN_STATUS_UNSUPPORTED, "'.%.*s' is not known in a kernel", (int)l->token.length, l->token.text);
+  else
+    ptx_fail(l, KILN_STATUS_UNSUPPORTED, "'.%.*s' is not known in a kernel", (int)l->token.length,
+             l->token.text);
 }
 
 static bool parse_label(ptx_parser *p) {
@@ -249,7 +261,8 @@ static bool parse_label(ptx_parser *p) {
     return false;
   }
   int32_t number = ptx_label_number(p, name.text, name.length);
-  if (p->labels[number].target != PTX_NONE) ptx_fail(&p->lex, KILN_STATUS_SOURCE, "label '%.*s' is there already", (int)name.length, name.text);
+  if (p->labels[number].target != PTX_NONE)
+    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "label '%.*s' is there already", (int)name.length, name.text);
   p->labels[number].target = (int32_t)p->kernel->code_count;
   return true;
 }
@@ -285,7 +298,8 @@ static void resolve_labels(ptx_parser *p) {
       if (i->operands[n].kind != OPERAND_LABEL) continue;
       const ptx_label *label = &p->labels[i->operands[n].index];
       p->lex.token.line = i->line, p->lex.token.column = i->column;
-      if (label->target == PTX_NONE) ptx_fail(&p->lex, KILN_STATUS_SOURCE, "label '%.*s' is nowhere", (int)label->length, label->name);
+      if (label->target == PTX_NONE)
+        ptx_fail(&p->lex, KILN_STATUS_SOURCE, "label '%.*s' is nowhere", (int)label->length, label->name);
       i->operands[n].index = label->target;
     }
   }
@@ -320,7 +334,8 @@ void ptx_parse_kernel(ptx_parser *p, bool is_entry) {
 
 static void parse_file(ptx_parser *p) {
   uint64_t number = ptx_expect_integer(&p->lex, "a file's number");
-  if (number < p->module->file_count && p->lex.token.kind == TOKEN_TEXT) p->module->files[number] = ptx_token_text(p);
+  if (number < p->module->file_count && p->lex.token.kind == TOKEN_TEXT)
+    p->module->files[number] = ptx_token_text(p);
   ptx_next(&p->lex);
   while (ptx_take(&p->lex, TOKEN_PUNCTUATION, ",")) ptx_next(&p->lex); // timestamp, size
 }
@@ -336,7 +351,8 @@ static void parse_directive(ptx_parser *p) {
   for (bool more = true; more;) {
     bool here = ptx_take(l, TOKEN_DOT, "extern");
     is_extern |= here;
-    more = here || ptx_take(l, TOKEN_DOT, "visible") || ptx_take(l, TOKEN_DOT, "weak") || ptx_take(l, TOKEN_DOT, "common");
+    more = here || ptx_take(l, TOKEN_DOT, "visible") || ptx_take(l, TOKEN_DOT, "weak") ||
+           ptx_take(l, TOKEN_DOT, "common");
   }
   if (ptx_take(l, TOKEN_DOT, "version") || ptx_take(l, TOKEN_DOT, "address_size")) {
     ptx_next(l);
@@ -362,11 +378,13 @@ static void parse_directive(ptx_parser *p) {
   } else if (ptx_take(l, TOKEN_DOT, "shared")) {
     ptx_parse_variable(p, SPACE_SHARED, is_extern);
   } else {
-    ptx_fail(l, KILN_STATUS_UNSUPPORTED, "expected a directive, found '%.*s'", (int)(l->token.length < 40 ? l->token.length : 40), l->token.text);
+    ptx_fail(l, KILN_STATUS_UNSUPPORTED, "expected a directive, found '%.*s'",
+             (int)(l->token.length < 40 ? l->token.length : 40), l->token.text);
   }
 }
 
-kiln_status ptx_module_create(ptx_memory *memory, const char *name, const char *text, size_t size, ptx_module **out, kiln_error *err) {
+kiln_status ptx_module_create(ptx_memory *memory, const char *name, const char *text, size_t size,
+                              ptx_module **out, kiln_error *err) {
   enum { FILES = 4096 };
   *out = NULL;
   kiln_arena *arena = kiln_arena_create();
@@ -389,33 +407,43 @@ kiln_status ptx_module_create(ptx_memory *memory, const char *name, const char *
 void ptx_module_destroy(ptx_module *m) {
   if (!m) return;
   for (uint32_t k = 0; k < m->variable_count; k++)
-    if (m->variables[k].space == SPACE_GLOBAL || m->variables[k].space == SPACE_CONST) ptx_memory_free(m->memory, m->variables[k].address);
+    if (m->variables[k].space == SPACE_GLOBAL || m->variables[k].space == SPACE_CONST)
+      ptx_memory_free(m->memory, m->variables[k].address);
   kiln_arena_destroy(m->arena);
 }
 
 bool ptx_module_kernel(const ptx_module *module, uint32_t index, ptx_kernel_facts *out) {
   if (index >= module->kernel_count) return false;
   const ptx_kernel *k = &module->kernels[index];
-  *out = (ptx_kernel_facts){.name = k->name, .parameter_count = k->parameter_count, .parameter_bytes = k->parameter_bytes, .is_block_exact = k->is_block_exact, .shared_bytes = k->shared_bytes};
+  *out = (ptx_kernel_facts){.name = k->name,
+                            .parameter_count = k->parameter_count,
+                            .parameter_bytes = k->parameter_bytes,
+                            .is_block_exact = k->is_block_exact,
+                            .shared_bytes = k->shared_bytes};
   memcpy(out->block, k->block, sizeof out->block);
   return true;
 }
 
-bool ptx_module_parameter(const ptx_module *module, uint32_t kernel, uint32_t parameter, uint32_t *out_offset, uint32_t *out_size) {
+bool ptx_module_parameter(const ptx_module *module, uint32_t kernel, uint32_t parameter, uint32_t *out_offset,
+                          uint32_t *out_size) {
   if (kernel >= module->kernel_count || parameter >= module->kernels[kernel].parameter_count) return false;
   *out_offset = module->kernels[kernel].parameters[parameter].offset;
   *out_size = module->kernels[kernel].parameters[parameter].size;
   return true;
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
-void ptx_module_census(const ptx_module *module, void (*take)(void *context, const char *name, uint32_t count), void *context) {
+void ptx_module_census(const ptx_module *module,
+                       void (*take)(void *context, const char *name, uint32_t count), void *context) {
   size_t count = 0, at = 0;
   for (uint32_t k = 0; k < module->kernel_count; k++) count += module->kernels[k].code_count;
   const char **names = kiln_arena_array(module->arena, count + 1, sizeof *names);
   for (uint32_t k = 0; k < module->kernel_count; k++)
-    for (uint32_t c = 0; c < module->kernels[k].code_count; c++) names[at++] = module->kernels[k].code[c].spelling;
+    for (uint32_t c = 0; c < module->kernels[k].code_count; c++)
+      names[at++] = module->kernels[k].code[c].spelling;
   qsort(names, count, sizeof *names, by_text);
   for (size_t begin = 0, end; begin < count; begin = end) {
     for (end = begin; end < count && !strcmp(names[begin], names[end]); end++) continue;

@@ -16,7 +16,8 @@ static void pack(ptx_exec *x, const ptx_operand *to, const ptx_operand *from) {
       uint32_t ignored = ~0u;
       uint64_t part = ptx_source(x, &from->items[k], buffer, &ignored)[lane] & ptx_mask_bits(bits);
       value |= part << bits * k;
-      defined |= (uint8_t)((ptx_defined_bytes(x, &from->items[k], lane) & ptx_mask_bits(bits / 8)) << bits / 8 * k);
+      defined |=
+          (uint8_t)((ptx_defined_bytes(x, &from->items[k], lane) & ptx_mask_bits(bits / 8)) << bits / 8 * k);
     }
     ptx_write_parts(x, to, lane, value, defined);
   }
@@ -30,7 +31,8 @@ static void unpack(ptx_exec *x, const ptx_operand *to, const ptx_operand *from) 
     uint64_t value = v[lane];
     uint8_t defined = ptx_defined_bytes(x, from, lane);
     for (uint32_t k = 0; k < to->count; k++)
-      ptx_write_parts(x, &to->items[k], lane, value >> bits * k & ptx_mask_bits(bits), (uint8_t)(defined >> bits / 8 * k));
+      ptx_write_parts(x, &to->items[k], lane, value >> bits * k & ptx_mask_bits(bits),
+                      (uint8_t)(defined >> bits / 8 * k));
   }
 }
 
@@ -41,7 +43,8 @@ void ptx_do_mov(ptx_exec *x) {
   uint32_t narrower = operand_bits(x, to);
   if (to->kind == OPERAND_VECTOR && from->kind != OPERAND_VECTOR) unpack(x, to, from);
   else if (from->kind == OPERAND_VECTOR) pack(x, to, from);
-  else if ((narrower && narrower != bits) || (operand_bits(x, from) && operand_bits(x, from) != bits)) ptx_find(x->run, PTX_UNKNOWN, "registers of another width");
+  else if ((narrower && narrower != bits) || (operand_bits(x, from) && operand_bits(x, from) != bits))
+    ptx_find(x->run, PTX_UNKNOWN, "registers of another width");
   else {
     const uint64_t *v = ptx_source(x, from, buffer, &defined);
     PTX_EACH_LANE(lane, x->mask) ptx_write_parts(x, to, lane, v[lane], ptx_defined_bytes(x, from, lane));
@@ -55,7 +58,8 @@ void ptx_do_setp(ptx_exec *x) {
   ptx_operand second = {.kind = to->second >= 0 ? OPERAND_REGISTER : OPERAND_SINK, .index = to->second};
   uint64_t ab[PTX_LANES], bb[PTX_LANES], cb[PTX_LANES];
   uint32_t defined = ~0u;
-  const uint64_t *a = ptx_source(x, &i->operands[1], ab, &defined), *b = ptx_source(x, &i->operands[2], bb, &defined);
+  const uint64_t *a = ptx_source(x, &i->operands[1], ab, &defined),
+                 *b = ptx_source(x, &i->operands[2], bb, &defined);
   const uint64_t *c = i->operand_count > 3 ? ptx_source(x, &i->operands[3], cb, &defined) : NULL;
   PTX_EACH_LANE(lane, x->mask) {
     bool p = ptx_compare_values(i->types[0], i->compare, a[lane], b[lane], i->ftz), q = !p;
@@ -78,4 +82,7 @@ void ptx_do_bra(ptx_exec *x) {
 
 void ptx_do_exit(ptx_exec *x) { ptx_exit_lanes(x, x->mask); }
 
-void ptx_do_trap(ptx_exec *x) { ptx_find(x->run, PTX_UNKNOWN, "%s traps", ptx_who(x->block, ptx_thread_of(x, (uint32_t)__builtin_ctz(x->mask)))); }
+void ptx_do_trap(ptx_exec *x) {
+  ptx_find(x->run, PTX_UNKNOWN, "%s traps",
+           ptx_who(x->block, ptx_thread_of(x, (uint32_t)__builtin_ctz(x->mask))));
+}

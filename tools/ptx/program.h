@@ -60,7 +60,15 @@ typedef enum ptx_compare {
   COMPARE_NAN
 } ptx_compare;
 typedef enum ptx_half { HALF_NONE, HALF_LO, HALF_HI, HALF_WIDE } ptx_half;
-typedef enum ptx_order { ORDER_NONE, ORDER_WEAK, ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE, ORDER_BOTH, ORDER_SC } ptx_order;
+typedef enum ptx_order {
+  ORDER_NONE,
+  ORDER_WEAK,
+  ORDER_RELAXED,
+  ORDER_ACQUIRE,
+  ORDER_RELEASE,
+  ORDER_BOTH,
+  ORDER_SC
+} ptx_order;
 typedef enum ptx_scope { SCOPE_NONE, SCOPE_CTA, SCOPE_CLUSTER, SCOPE_GPU, SCOPE_SYS } ptx_scope;
 /// Words that name what an instruction does beyond its opcode: the operation of an atomic, the mode of a
 /// shuffle or a vote, the second word of cp.async and its kind.
@@ -166,15 +174,16 @@ struct ptx_instruction {
   ptx_space space, to_space;
   ptx_order order;
   ptx_scope scope;
-  uint8_t vector;                    ///< .v2, .v4; 0: none
-  uint8_t count;                     ///< .x1, .x2, .x4
+  uint8_t vector; ///< .v2, .v4; 0: none
+  uint8_t count;  ///< .x1, .x2, .x4
   uint8_t word_count;
-  bool ftz, sat, approx, full, has_sync, is_aligned, is_trans, carries, keeps_nan, is_integral, is_to, is_volatile, is_relu;
-  ptx_word boolean;                  ///< WORD_and, WORD_or, WORD_xor of setp
+  bool ftz, sat, approx, full, has_sync, is_aligned, is_trans, carries, keeps_nan, is_integral, is_to,
+      is_volatile, is_relu;
+  ptx_word boolean; ///< WORD_and, WORD_or, WORD_xor of setp
   ptx_word words[4];
-  uint16_t shape[3];                 ///< m, n, k
-  uint8_t layouts;                   ///< bits: 1 the second is row, in order
-  uint8_t mode;                      ///< prmt
+  uint16_t shape[3]; ///< m, n, k
+  uint8_t layouts;   ///< bits: 1 the second is row, in order
+  uint8_t mode;      ///< prmt
   ptx_operand operands[PTX_OPERANDS];
   uint32_t operand_count;
 };

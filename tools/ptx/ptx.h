@@ -92,12 +92,12 @@ typedef struct ptx_launch {
 /// Runs a kernel. OK when nothing was found; ASSERT when something was, with the first text in `err`;
 /// LAUNCH when the launch does not fit the kernel.
 kiln_status ptx_module_run(ptx_module *module, uint32_t kernel, const ptx_launch *launch, ptx_report *report,
-                    kiln_error *err);
+                           kiln_error *err);
 
 /// Counts opcodes with their modifiers in all kernels of a module, in the order of the alphabet: calls `take`
 /// for each.
-void ptx_module_census(const ptx_module *module, void (*take)(void *context, const char *name, uint32_t count),
-                       void *context);
+void ptx_module_census(const ptx_module *module,
+                       void (*take)(void *context, const char *name, uint32_t count), void *context);
 const char *ptx_finding_name(ptx_finding_kind kind);
 
 #endif

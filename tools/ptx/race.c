@@ -18,12 +18,16 @@ typedef struct stamp {
 } stamp;
 
 static uint64_t pack(const ptx_block *block, uint32_t thread, bool is_strong) {
-  return (uint64_t)is_strong | (uint64_t)thread << 1 | (uint64_t)block->threads[thread].clock << 11 | (uint64_t)block->epoch << 26 |
-         (uint64_t)block->number << 44;
+  return (uint64_t)is_strong | (uint64_t)thread << 1 | (uint64_t)block->threads[thread].clock << 11 |
+         (uint64_t)block->epoch << 26 | (uint64_t)block->number << 44;
 }
 
 static stamp unpack(uint64_t s) {
-  return (stamp){.is_strong = s & 1, .thread = s >> 1 & 0x3ff, .clock = s >> 11 & 0x7fff, .epoch = s >> 26 & 0x3ffff, .block = (uint32_t)(s >> 44)};
+  return (stamp){.is_strong = s & 1,
+                 .thread = s >> 1 & 0x3ff,
+                 .clock = s >> 11 & 0x7fff,
+                 .epoch = s >> 26 & 0x3ffff,
+                 .block = (uint32_t)(s >> 44)};
 }
 
 // ----------------------------------------------------------------------------------------------- views
@@ -122,14 +126,17 @@ static void release_into(ptx_run *run, ptx_block *block, uint32_t thread, ptx_vi
   }
   if (!own->clocks) own->clocks = must(calloc(own->thread_count, sizeof *own->clocks));
   own->clocks[thread] = t->clock;
-  if (++t->clock >> PTX_CLOCK_BITS) ptx_find(run, PTX_UNKNOWN, "more than %d releases of a thread between two barriers of its block", (1 << PTX_CLOCK_BITS) - 2);
+  if (++t->clock >> PTX_CLOCK_BITS)
+    ptx_find(run, PTX_UNKNOWN, "more than %d releases of a thread between two barriers of its block",
+             (1 << PTX_CLOCK_BITS) - 2);
 }
 
 static bool is_ordered(const ptx_block *block, uint32_t thread, uint64_t before) {
   stamp s = unpack(before);
   if (s.block == block->number && (s.epoch < block->epoch || s.thread == thread)) return true;
   const view_item *item = find_item(block->threads[thread].known, s.block);
-  return item && (s.epoch < item->epoch || (s.epoch == item->epoch && item->clocks && item->clocks[s.thread] >= s.clock));
+  return item && (s.epoch < item->epoch ||
+                  (s.epoch == item->epoch && item->clocks && item->clocks[s.thread] >= s.clock));
 }
 
 // ------------------------------------------------------------------------------------------ the readers
@@ -165,8 +172,8 @@ static bool is_own(const ptx_block *block, uint32_t thread, uint64_t before) {
   return s.block == block->number && s.epoch == block->epoch && s.thread == thread;
 }
 
-// Drops readers that are ordered before this thread; of others the newest stay, some of other blocks and more of
-// this one. Each that stays is a witness against a later write.
+// Drops readers that are ordered before this thread; of others the newest stay, some of other blocks and more
+// of this one. Each that stays is a witness against a later write.
 static void purge(ptx_run *run, const ptx_block *block, uint32_t thread, ptx_shadow *s) {
   uint32_t foreign = 0, own = 0;
   for (uint32_t *link = &s->readers; *link;) {
@@ -210,27 +217,39 @@ static bool is_fine(const access *a, uint64_t before) {
   return !before || (a->is_strong && (before & 1)) || is_ordered(a->block, a->thread, before);
 }
 
-static const char *place_of(const access *a) { return a->region == &a->block->shared ? "shared memory" : "the allocation at"; }
+static const char *place_of(const access *a) {
+  return a->region == &a->block->shared ? "shared memory" : "the allocation at";
+}
 
 static void found_write(const access *a, const ptx_shadow *s, bool is_read, uint32_t load) {
   stamp w = unpack(s->write);
-  static const char form[] = "%s %s byte %llu of %s 0x%llx, which block %u, thread %u wrote at line %u with nothing that orders the two";
+  static const char form[] = "%s %s byte %llu of %s 0x%llx, which block %u, thread %u wrote at line %u with "
+                             "nothing that orders the two";
   const char *who = ptx_who(a->block, a->thread);
   unsigned long long offset = a->offset, address = a->region->address;
-  if (is_read) ptx_find_read_race(a->run, a->block->number, a->thread, load, form, who, "reads", offset, place_of(a), address, w.block, w.thread, s->write_line);
-  else ptx_find(a->run, PTX_RACE, form, who, "writes", offset, place_of(a), address, w.block, w.thread, s->write_line);
+  if (is_read)
+    ptx_find_read_race(a->run, a->block->number, a->thread, load, form, who, "reads", offset, place_of(a),
+                       address, w.block, w.thread, s->write_line);
+  else
+    ptx_find(a->run, PTX_RACE, form, who, "writes", offset, place_of(a), address, w.block, w.thread,
+             s->write_line);
 }
 
 static void found_reader(const access *a, uint64_t read, uint32_t line, uint32_t load) {
   stamp r = unpack(read);
-  ptx_find_read_race(a->run, r.block, r.thread, load, "%s writes byte %llu of %s 0x%llx, which block %u, thread %u read at line %u with nothing that orders the two",
-                     ptx_who(a->block, a->thread), (unsigned long long)a->offset, place_of(a), (unsigned long long)a->region->address, r.block, r.thread, line);
+  ptx_find_read_race(a->run, r.block, r.thread, load,
+                     "%s writes byte %llu of %s 0x%llx, which block %u, thread %u read at line %u with "
+                     "nothing that orders the two",
+                     ptx_who(a->block, a->thread), (unsigned long long)a->offset, place_of(a),
+                     (unsigned long long)a->region->address, r.block, r.thread, line);
 }
 
 static void check_pending(const access *a, const ptx_shadow *s, const char *does) {
   if (s->pending)
-    ptx_find(a->run, PTX_RACE, "%s %s byte %llu of shared memory, into which the asynchronous copy of line %u may still be writing", ptx_who(a->block, a->thread), does,
-             (unsigned long long)a->offset, s->pending);
+    ptx_find(
+        a->run, PTX_RACE,
+        "%s %s byte %llu of shared memory, into which the asynchronous copy of line %u may still be writing",
+        ptx_who(a->block, a->thread), does, (unsigned long long)a->offset, s->pending);
 }
 
 bool ptx_race_load(ptx_run *run, ptx_block *block, uint32_t thread) {
@@ -238,7 +257,8 @@ bool ptx_race_load(ptx_run *run, ptx_block *block, uint32_t thread) {
   return !run->read_races && ptx_raced_has(run, block->number, thread, load);
 }
 
-void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset, uint32_t size, ptx_reading how) {
+void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset,
+                   uint32_t size, ptx_reading how) {
   access a = {.run = run, .block = block, .thread = thread, .region = r, .is_strong = how == READ_STRONG};
   uint64_t mine = pack(block, thread, a.is_strong);
   uint32_t load = how == READ_COPY ? 0 : block->threads[thread].loads;
@@ -247,14 +267,16 @@ void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *
     check_pending(&a, s, "reads");
     if (!is_fine(&a, s->write)) found_write(&a, s, true, load);
     // An earlier load of the same thread stays known until another orders it: its value may be what matters.
-    if (s->read && (s->read == mine ? s->read_load != load : !is_ordered(block, thread, s->read))) keep_reader(run, block, thread, s);
+    if (s->read && (s->read == mine ? s->read_load != load : !is_ordered(block, thread, s->read)))
+      keep_reader(run, block, thread, s);
     s->read = mine;
     s->read_line = run->at->line;
     s->read_load = load;
   }
 }
 
-void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset, uint32_t size, bool is_strong, const uint8_t *value) {
+void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset,
+                    uint32_t size, bool is_strong, const uint8_t *value) {
   access a = {.run = run, .block = block, .thread = thread, .region = r, .is_strong = is_strong};
   uint64_t mine = pack(block, thread, is_strong);
   if (run->journal && r != &block->shared) {
@@ -268,7 +290,8 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
     if (!is_same && !is_fine(&a, s->write)) found_write(&a, s, false, 0);
     if (!is_fine(&a, s->read)) found_reader(&a, s->read, s->read_line, s->read_load);
     for (uint32_t node = s->readers; node; node = run->nodes[node].next)
-      if (!is_fine(&a, run->nodes[node].stamp)) found_reader(&a, run->nodes[node].stamp, run->nodes[node].line, run->nodes[node].load);
+      if (!is_fine(&a, run->nodes[node].stamp))
+        found_reader(&a, run->nodes[node].stamp, run->nodes[node].line, run->nodes[node].load);
     clear_readers(run, s);
     s->write = mine;
     s->write_line = run->at->line;
@@ -289,7 +312,8 @@ static void meet_whole_block(ptx_run *run, ptx_block *block) {
       replace(&foreign, both);
     }
   }
-  if (++block->epoch >> PTX_EPOCH_BITS) ptx_find(run, PTX_UNKNOWN, "more than %d barriers of a block", (1 << PTX_EPOCH_BITS) - 1);
+  if (++block->epoch >> PTX_EPOCH_BITS)
+    ptx_find(run, PTX_UNKNOWN, "more than %d barriers of a block", (1 << PTX_EPOCH_BITS) - 1);
   bool is_own = foreign && foreign->count == 1 && foreign->items[0].block == block->number;
   for (uint32_t t = 0; t < block->thread_count; t++) {
     replace(&block->threads[t].known, is_own ? NULL : hold(foreign));
@@ -341,14 +365,17 @@ static ptx_location *location_of(ptx_run *run, uint64_t address) {
     free(old);
   }
   uint32_t at = (uint32_t)(address * 0x9e3779b97f4a7c15ull >> 32) % run->location_capacity;
-  while (run->locations[at].address && run->locations[at].address != address) at = (at + 1) % run->location_capacity;
+  while (run->locations[at].address && run->locations[at].address != address)
+    at = (at + 1) % run->location_capacity;
   if (!run->locations[at].address) run->location_count++, run->locations[at].address = address;
   return &run->locations[at];
 }
 
-void ptx_race_atomic(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t address, ptx_order order, ptx_scope scope, bool reads, bool writes) {
+void ptx_race_atomic(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t address, ptx_order order,
+                     ptx_scope scope, bool reads, bool writes) {
   ptx_thread *t = &block->threads[thread];
-  bool acquires = order == ORDER_ACQUIRE || order == ORDER_BOTH, releases = order == ORDER_RELEASE || order == ORDER_BOTH;
+  bool acquires = order == ORDER_ACQUIRE || order == ORDER_BOTH,
+       releases = order == ORDER_RELEASE || order == ORDER_BOTH;
   ptx_location *l = location_of(run, address);
   bool is_ours = !(l->is_block_only || scope == SCOPE_CTA) || l->block == block->number;
   if (reads && l->released && is_ours) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which accesses are ordered: happens-before by vector clocks.
 //
-// A thread's accesses carry a stamp: its block, the block's epoch, the thread and the thread's clock. A barrier
-// of the whole block begins a new epoch: all stamps of the block's earlier epochs are ordered before what
-// follows. What orders fewer threads (barriers of some warps, bar.warp.sync, atomics with acquire and release)
-// joins views: what a thread knows to be before it, as clocks of the threads of blocks.
+// A thread's accesses carry a stamp: its block, the block's epoch, the thread and the thread's clock. A
+// barrier of the whole block begins a new epoch: all stamps of the block's earlier epochs are ordered before
+// what follows. What orders fewer threads (barriers of some warps, bar.warp.sync, atomics with acquire and
+// release) joins views: what a thread knows to be before it, as clocks of the threads of blocks.
 #ifndef KILN_TOOLS_PTX_RACE_H
 #define KILN_TOOLS_PTX_RACE_H
 
@@ -17,11 +17,11 @@ enum { PTX_CLOCK_BITS = 15, PTX_EPOCH_BITS = 18, PTX_BLOCK_BITS = 20, PTX_THREAD
 typedef struct ptx_view ptx_view;
 
 typedef struct ptx_thread {
-  ptx_view *known;     ///< counted; what is ordered before it beyond its block's earlier epochs
-  ptx_view *released;  ///< counted; what its last fence released
-  ptx_view *seen;      ///< counted; released by what it read without acquiring; a fence acquires it
+  ptx_view *known;    ///< counted; what is ordered before it beyond its block's earlier epochs
+  ptx_view *released; ///< counted; what its last fence released
+  ptx_view *seen;     ///< counted; released by what it read without acquiring; a fence acquires it
   uint32_t clock;
-  uint32_t loads;      ///< numbers its loads
+  uint32_t loads; ///< numbers its loads
 } ptx_thread;
 
 typedef struct ptx_run ptx_run;
@@ -32,8 +32,9 @@ typedef enum ptx_reading { READ_WEAK, READ_STRONG, READ_COPY } ptx_reading;
 /// because the first run of this launch found that it races.
 bool ptx_race_load(ptx_run *run, ptx_block *block, uint32_t thread);
 /// Records an access of `size` bytes and reports the races that it is part of. Atomics and relaxed accesses
-/// (strong) do not race with each other; a copy is the source of an asynchronous one. `value`: what is about to
-/// be written, or NULL; two writes that leave the same byte are no race, as either order gives the same memory.
+/// (strong) do not race with each other; a copy is the source of an asynchronous one. `value`: what is about
+/// to be written, or NULL; two writes that leave the same byte are no race, as either order gives the same
+/// memory.
 void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset,
                    uint32_t size, ptx_reading how);
 void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset,

@@ -17,7 +17,8 @@ static void remove_strand(ptx_warp *w, ptx_strand *s) { *s = w->strands[--w->str
 
 void ptx_exit_lanes(ptx_exec *x, uint32_t lanes) {
   ptx_warp *w = x->warp;
-  for (uint32_t k = 0; k < PTX_LANES; k++) w->groups[k] += lanes >> k & 1; // what was never committed lands too
+  for (uint32_t k = 0; k < PTX_LANES; k++)
+    w->groups[k] += lanes >> k & 1; // what was never committed lands too
   ptx_copies_land(x, lanes, 0);
   w->live &= ~lanes;
   x->strand->mask &= ~lanes;
@@ -52,7 +53,8 @@ static bool same_members(ptx_exec *x, uint32_t *out_members) {
   const uint64_t *v = ptx_decider(x, o, buffer, "the member mask");
   PTX_EACH_LANE(lane, x->mask) {
     if (!((uint32_t)v[lane] >> lane & 1)) {
-      ptx_find(x->run, PTX_BARRIER, "%s is not in the member mask 0x%08x that it gives", ptx_who(x->block, ptx_thread_of(x, lane)), (uint32_t)v[lane]);
+      ptx_find(x->run, PTX_BARRIER, "%s is not in the member mask 0x%08x that it gives",
+               ptx_who(x->block, ptx_thread_of(x, lane)), (uint32_t)v[lane]);
       return false;
     }
     same |= (uint32_t)(v[lane] == v[first]) << lane;
@@ -124,10 +126,12 @@ static void run_select(ptx_exec *x) {
   const ptx_operand *o = x->i->operands;
   uint64_t ab[PTX_LANES], bb[PTX_LANES], pb[PTX_LANES];
   uint32_t ignored = ~0u, defined = ~0u;
-  const uint64_t *a = ptx_source(x, &o[1], ab, &ignored), *b = ptx_source(x, &o[2], bb, &ignored), *p = ptx_source(x, &o[3], pb, &defined);
+  const uint64_t *a = ptx_source(x, &o[1], ab, &ignored), *b = ptx_source(x, &o[2], bb, &ignored),
+                 *p = ptx_source(x, &o[3], pb, &defined);
   PTX_EACH_LANE(lane, x->mask) {
     const ptx_operand *taken = p[lane] ? &o[1] : &o[2];
-    ptx_write_parts(x, &o[0], lane, p[lane] ? a[lane] : b[lane], defined >> lane & 1 ? ptx_defined_bytes(x, taken, lane) : 0);
+    ptx_write_parts(x, &o[0], lane, p[lane] ? a[lane] : b[lane],
+                    defined >> lane & 1 ? ptx_defined_bytes(x, taken, lane) : 0);
   }
 }
 
@@ -233,7 +237,9 @@ static void run_slice(ptx_run *run, ptx_warp *w) {
     for (uint32_t k = 0; k < w->strand_count; k++)
       if (w->strands[k].mask & lowest) s = &w->strands[k];
     for (uint32_t k = 0; k < w->strand_count; k++)
-      if (&w->strands[k] != s && w->strands[k].pc > s->pc && w->strands[k].pc < other_pc && w->strands[k].state == STATE_RUNS) other_pc = w->strands[k].pc;
+      if (&w->strands[k] != s && w->strands[k].pc > s->pc && w->strands[k].pc < other_pc &&
+          w->strands[k].state == STATE_RUNS)
+        other_pc = w->strands[k].pc;
   }
   ptx_exec x = {.run = run, .block = w->block, .warp = w, .strand = s};
   for (uint32_t n = 0; n < length && !run->is_stopped; n++) {
@@ -268,7 +274,9 @@ void ptx_block_stuck(ptx_run *run, const ptx_block *block) {
       bool waits = s->state == STATE_WAITS;
       const ptx_instruction *i = &run->kernel->code[waits ? s->pc - 1 : s->pc];
       run->at = i;
-      if (used < (int)sizeof text - 60) used += snprintf(text + used, sizeof text - (size_t)used, "; warp %u, lanes 0x%08x wait at line %u", w, s->mask, i->line);
+      if (used < (int)sizeof text - 60)
+        used += snprintf(text + used, sizeof text - (size_t)used, "; warp %u, lanes 0x%08x wait at line %u",
+                         w, s->mask, i->line);
     }
   ptx_find(run, PTX_DEADLOCK, "block %u cannot go on%.*s", block->number, used, text);
 }
