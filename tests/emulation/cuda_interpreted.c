@@ -198,6 +198,20 @@ EXPORT int cuLaunchKernel(void *function_, unsigned gx, unsigned gy, unsigned gz
   return status ? LAUNCH_FAILED : SUCCESS;
 }
 
+// Types and swizzles by their numbers in the driver API.
+EXPORT int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *extents, const uint64_t *strides, const uint32_t *box,
+                                  const uint32_t *element_strides, int interleave, int swizzle, int promotion, int fill) {
+  static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4};
+  static const uint32_t widths[] = {0, 32, 64, 128};
+  (void)promotion;
+  if (type < 0 || type > 11 || swizzle < 0 || swizzle > 3 || interleave || rank > 5) return INVALID_VALUE;
+  for (uint32_t k = 0; k < rank; k++)
+    if (element_strides[k] != 1) return INVALID_VALUE;
+  ptx_element_kind kind = type == 9 ? PTX_ELEMENT_BF16 : type >= 6 ? PTX_ELEMENT_FLOAT : PTX_ELEMENT_INTEGER;
+  bool is_right = ptx_tensor_encode(map, bytes[type], kind, rank, (uint64_t)(uintptr_t)address, extents, strides, box, widths[swizzle], fill == 1);
+  return is_right ? SUCCESS : INVALID_VALUE;
+}
+
 EXPORT int cuMemAlloc_v2(uint64_t *out, size_t size) {
   pthread_mutex_lock(&lock);
   *out = ptx_memory_alloc(memory, size, false);

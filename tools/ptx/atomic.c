@@ -88,5 +88,9 @@ void ptx_do_atom(ptx_exec *x) {
 void ptx_do_red(ptx_exec *x) { run_atomic(x, NULL, &x->i->operands[0], &x->i->operands[1], NULL); }
 
 void ptx_do_fence(ptx_exec *x) {
-  PTX_EACH_LANE(lane, x->mask) ptx_race_fence(x->run, x->block, ptx_thread_of(x, lane));
+  bool is_proxy = ptx_has_word(x->i, WORD_proxy);
+  if (is_proxy && !ptx_has_word(x->i, WORD_async))
+    ptx_find(x->run, PTX_UNKNOWN, "this fence between proxies is not modelled");
+  PTX_EACH_LANE(lane, x->mask)
+  (is_proxy ? ptx_race_proxy_fence : ptx_race_fence)(x->run, x->block, ptx_thread_of(x, lane));
 }

@@ -35,12 +35,6 @@ static void warp_sync(ptx_exec *x) {
   ptx_race_meet(x->run, x->block, members);
 }
 
-static bool takes(const ptx_instruction *i, ptx_word word) {
-  for (uint32_t k = 0; k < i->word_count; k++)
-    if (i->words[k] == word) return true;
-  return false;
-}
-
 // Operands: number, count. A warp arrives as a whole, whatever lanes it has left.
 static void arrive(ptx_exec *x, bool waits) {
   const ptx_instruction *i = x->i;
@@ -82,8 +76,8 @@ static void arrive(ptx_exec *x, bool waits) {
 
 void ptx_do_bar(ptx_exec *x) {
   const ptx_instruction *i = x->i;
-  if (takes(i, WORD_warp)) warp_sync(x);
-  else if (takes(i, WORD_red) || !i->operand_count)
+  if (ptx_has_word(i, WORD_warp)) warp_sync(x);
+  else if (ptx_has_word(i, WORD_red) || !i->operand_count)
     ptx_find(x->run, PTX_UNKNOWN, "this form of a barrier is not modelled");
-  else arrive(x, !takes(i, WORD_arrive));
+  else arrive(x, !ptx_has_word(i, WORD_arrive));
 }

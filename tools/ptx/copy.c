@@ -101,6 +101,10 @@ static void copy(ptx_exec *x) {
 void ptx_do_cp(ptx_exec *x) {
   const ptx_instruction *i = x->i;
   ptx_word word = i->words[1];
+  if (ptx_has_word(i, WORD_bulk)) {
+    ptx_do_bulk(x);
+    return;
+  }
   if (i->words[0] != WORD_async) ptx_find(x->run, PTX_UNKNOWN, "this form of cp is not modelled");
   else if (word == WORD_NONE) copy(x);
   else if (word == WORD_wait_group) ptx_copies_land(x, x->mask, (uint32_t)i->operands[0].immediate);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "tools/ptx/machine.h"
+#include "tools/ptx/handlers.h"
 
 static const char *const kind_names[PTX_FINDING_KINDS] = {[PTX_RACE] = "race",
                                                           [PTX_UNDEFINED] = "undefined value",
@@ -143,9 +143,17 @@ static uint64_t special(const ptx_exec *x, ptx_special which, uint32_t lane) {
 
 // --------------------------------------------------------------------------------------------- operands
 
+// Between a wgmma and its wait nothing else may touch its registers.
+static void check_product(ptx_exec *x, const ptx_register *r) {
+  if (x->i->op->handler != ptx_do_wgmma)
+    ptx_find(x->run, PTX_RACE, "warp %u of block %u uses a register that the wgmma of line %u may still be writing",
+             x->warp->index, x->block->number, r->product);
+}
+
 const uint64_t *ptx_source(ptx_exec *x, const ptx_operand *o, uint64_t *buffer, uint32_t *out_defined) {
   if (o->kind == OPERAND_REGISTER) {
     const ptx_register *r = &x->warp->registers[o->index];
+    if (r->product) check_product(x, r);
     *out_defined &= r->full;
     if (!o->is_negated) return r->v;
     for (uint32_t lane = 0; lane < PTX_LANES; lane++) buffer[lane] = !r->v[lane];
@@ -177,6 +185,8 @@ void ptx_write_parts(ptx_exec *x, const ptx_operand *o, uint32_t lane, uint64_t 
   ptx_register *r = &x->warp->registers[o->index];
   uint32_t bits = x->run->kernel->register_bits[o->index];
   uint8_t all = (uint8_t)ptx_mask_bits((bits + 7) / 8);
+  if (r->product) check_product(x, r);
+  if (x->i->op->handler != ptx_do_wgmma) r->written = x->run->steps;
   r->v[lane] = value & ptx_mask_bits(bits);
   r->part[lane] = defined;
   r->full = (r->full & ~(1u << lane)) | (uint32_t)((defined & all) == all) << lane;

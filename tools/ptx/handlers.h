@@ -12,6 +12,8 @@
 #undef ELEMENT
 #undef HANDLER
 
+/// Bulk copies of cp.async.bulk.
+void ptx_do_bulk(ptx_exec *x);
 /// Marks the gaps between the variables of shared memory.
 void ptx_shared_gaps(const ptx_module *module, ptx_block *block, uint32_t dynamic_offset);
 

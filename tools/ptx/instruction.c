@@ -71,7 +71,7 @@ static bool take_table_modifier(ptx_instruction *i, const char *text, uint32_t l
 
 static bool take_word(ptx_instruction *i, const char *text, uint32_t length) {
   for (uint32_t k = 1; i->op->groups & M_WORD && k < sizeof words / sizeof *words; k++)
-    if (i->word_count < 4 && same(text, length, words[k])) {
+    if (i->word_count < PTX_WORDS && same(text, length, words[k])) {
       i->words[i->word_count++] = (ptx_word)k;
       return true;
     }
@@ -188,6 +188,8 @@ static void parse_number(ptx_parser *p, ptx_operand *o) {
   ptx_next(&p->lex);
 }
 
+static void parse_operand(ptx_parser *p, ptx_operand *o, bool is_label);
+
 // [base + offset]; base: a register, a variable, a parameter, or a number.
 static void parse_address(ptx_parser *p, ptx_operand *o) {
   ptx_lexer *l = &p->lex;
@@ -209,10 +211,16 @@ static void parse_address(ptx_parser *p, ptx_operand *o) {
     uint64_t number = ptx_expect_integer(l, "an offset");
     o->immediate += is_minus ? 0 - number : number;
   }
+  if (ptx_take(l, TOKEN_PUNCTUATION, ",")) { // coordinates of a tensor
+    ptx_operand coordinates;
+    parse_operand(p, &coordinates, false);
+    if (coordinates.kind != OPERAND_VECTOR)
+      ptx_fail(l, KILN_STATUS_SOURCE, "expected coordinates in braces");
+    o->items = coordinates.items;
+    o->count = coordinates.kind == OPERAND_VECTOR ? coordinates.count : 0;
+  }
   ptx_expect(l, "]");
 }
-
-static void parse_operand(ptx_parser *p, ptx_operand *o, bool is_label);
 
 static void parse_vector(ptx_parser *p, ptx_operand *o) {
   ptx_operand items[128];
@@ -237,6 +245,11 @@ static void parse_name(ptx_parser *p, ptx_operand *o, bool is_label) {
     ptx_next(l);
   } else if (ptx_take(l, TOKEN_NAME, "_")) {
     o->kind = OPERAND_SINK;
+    if (ptx_take(l, TOKEN_PUNCTUATION, "|")) {
+      if (!find_register(p, l->token.text, l->token.length, &o->second))
+        ptx_fail(l, KILN_STATUS_SOURCE, "'%.*s' is not declared", (int)l->token.length, l->token.text);
+      ptx_next(l);
+    }
   } else if (find_register(p, l->token.text, l->token.length, &o->index)) {
     ptx_next(l);
     if (!ptx_take(l, TOKEN_PUNCTUATION, "|")) return;

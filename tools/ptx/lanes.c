@@ -93,3 +93,14 @@ void ptx_do_redux(ptx_exec *x) {
 void ptx_do_activemask(ptx_exec *x) {
   PTX_EACH_LANE(lane, x->mask) ptx_write(x, &x->i->operands[0], lane, x->mask, true);
 }
+
+// elect.sync d|p, mask: one of the members is the leader; here the first.
+void ptx_do_elect(ptx_exec *x) {
+  const ptx_operand *o = x->i->operands;
+  ptx_operand predicate = {.kind = o[0].second >= 0 ? OPERAND_REGISTER : OPERAND_SINK, .index = o[0].second};
+  uint32_t leader = (uint32_t)__builtin_ctz(x->mask);
+  PTX_EACH_LANE(lane, x->mask) {
+    ptx_write(x, &o[0], lane, leader, true);
+    ptx_write(x, &predicate, lane, lane == leader, true);
+  }
+}

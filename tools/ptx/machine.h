@@ -10,7 +10,7 @@
 #include "tools/ptx/race.h"
 
 enum {
-  PTX_BARRIERS = 16,
+  PTX_BARRIERS = 16, PTX_AT_PHASE = 16,
   PTX_MAX_THREADS = 1024,
   PTX_SET_WORDS = PTX_MAX_THREADS / 64,
   PTX_COPY_GROUPS = 64
@@ -21,6 +21,8 @@ typedef struct ptx_register {
   uint64_t v[PTX_LANES];
   uint32_t full;           ///< lanes where all bytes are defined
   uint8_t part[PTX_LANES]; ///< of the others: which bytes are
+  uint32_t product;        ///< line of the wgmma that is still writing it; 0: none
+  uint64_t written;        ///< the step of the last write by anything else
 } ptx_register;
 
 typedef enum ptx_state { STATE_RUNS, STATE_JOINS, STATE_WAITS } ptx_state;
@@ -40,6 +42,45 @@ typedef struct ptx_copy {
   bool is_moved; ///< its bytes are there, though nobody may know it
 } ptx_copy;
 
+/// A wgmma of one warp until it is waited for: what it reads of shared memory, and the registers that it
+/// writes.
+typedef struct ptx_product {
+  uint32_t group;
+  uint32_t *chunks; ///< owned; offsets of 16 bytes each
+  uint32_t chunk_count;
+  const ptx_operand *to; ///< of the module
+} ptx_product;
+
+/// A phase barrier in shared memory.
+typedef struct ptx_phase {
+  uint64_t address;
+  uint32_t count, left, phase;
+  int64_t bytes;                  ///< that are still to come
+  ptx_view *arriving, *completed; ///< counted
+} ptx_phase;
+
+/// A tensor as cuTensorMapEncodeTiled describes it; what the interpreter's maps hold.
+typedef struct ptx_tensor {
+  uint32_t magic, element_bytes, rank, swizzle;
+  bool is_nan_filled;
+  ptx_element_kind kind;
+  uint64_t address, extents[5], strides[4];
+  uint32_t box[5];
+} ptx_tensor;
+
+typedef enum ptx_bulk_kind { BULK_LOAD, BULK_STORE, BULK_ADD } ptx_bulk_kind;
+/// A bulk copy of one thread until it has landed.
+typedef struct ptx_bulk {
+  ptx_bulk_kind kind;
+  ptx_tensor tensor;
+  int32_t at[5];
+  uint64_t shared; ///< offset
+  uint64_t barrier;
+  uint32_t thread, group, size;
+  const ptx_instruction *by;
+  uint8_t *bytes; ///< owned; what a store has read; NULL: not yet
+} ptx_bulk;
+
 typedef struct ptx_warp {
   ptx_block *block;
   uint32_t index, live;
@@ -50,6 +91,9 @@ typedef struct ptx_warp {
   ptx_copy *copies;        ///< owned, in order of issue
   uint32_t copy_count, copy_capacity;
   uint32_t groups[PTX_LANES]; ///< copy groups that each lane has committed
+  ptx_product *products;      ///< owned, in order of issue
+  uint32_t product_count, product_capacity, product_groups;
+  uint64_t product_fence; ///< the step of the last wgmma.fence
 } ptx_warp;
 
 typedef struct ptx_barrier {
@@ -68,6 +112,11 @@ struct ptx_block {
   ptx_region shared;
   ptx_region *locals; ///< owned, one a thread; NULL when the kernel has no local memory
   ptx_barrier barriers[PTX_BARRIERS];
+  ptx_phase *phases; ///< owned
+  uint32_t phase_count, phase_capacity;
+  ptx_bulk *bulks; ///< owned, in order of issue
+  uint32_t bulk_count, bulk_capacity;
+  uint32_t *bulk_groups; ///< owned; that each thread has committed
 };
 
 typedef struct ptx_reader_node {
@@ -158,6 +207,17 @@ void ptx_addresses(ptx_exec *x, const ptx_operand *o, uint64_t *out);
 void ptx_copies_land(ptx_exec *x, uint32_t lanes, uint32_t open_groups);
 /// Lets some copies land early, at random.
 void ptx_copies_hurry(ptx_run *run, ptx_warp *warp);
+
+/// Lets a bulk copy of the block land, at random. False when there is none.
+bool ptx_bulk_land(ptx_run *run, ptx_block *block);
+/// Lands the stores of these lanes that are not in the last `open_groups`; `reads_only`: only their reads of
+/// shared memory end.
+void ptx_bulk_wait(ptx_exec *x, uint32_t lanes, uint32_t open_groups, bool reads_only);
+void ptx_bulk_deinit(ptx_block *block);
+/// Bytes have arrived for the phase barrier at an address, by a copy of this thread.
+void ptx_phase_bytes(ptx_run *run, ptx_block *block, uint64_t address, uint32_t size, uint32_t thread);
+void ptx_phase_deinit(ptx_block *block);
+void ptx_products_deinit(ptx_warp *warp);
 
 /// Strands and barriers (schedule.c, barrier.c).
 void ptx_exit_lanes(ptx_exec *x, uint32_t lanes);

@@ -2,9 +2,9 @@
 // ldmatrix and mma: which lane and register holds which element, by the figures of the manual.
 #include <string.h>
 
-#include "tools/ptx/handlers.h"
+#include "tools/ptx/matrix.h"
 
-enum { MOST_M = 16, MOST_N = 8, MOST_K = 64 };
+enum { MOST_M = 16, MOST_N = 8 };
 
 // ---------------------------------------------------------------------------------------------- ldmatrix
 
@@ -55,16 +55,41 @@ void ptx_do_ldmatrix(ptx_exec *x) {
     }
 }
 
+// The other way round. A lane writes what it has.
+void ptx_do_stmatrix(ptx_exec *x) {
+  const ptx_operand *from = &x->i->operands[1];
+  uint32_t count = x->i->count, lanes = x->mask;
+  uint64_t addresses[PTX_LANES], buffer[PTX_LANES];
+  if (x->i->shape[0] != 8 || x->i->shape[1] != 8 || ptx_bits(x->i->types[0]) != 16 ||
+      (from->kind == OPERAND_VECTOR ? from->count : 1) != count || lanes != ~0u) {
+    ptx_find(x->run, PTX_UNKNOWN, "this form, or with lanes missing (0x%08x), is not modelled", lanes);
+    return;
+  }
+  x->mask = count == 4 ? ~0u : (1u << 8 * count) - 1;
+  ptx_addresses(x, &x->i->operands[0], addresses);
+  PTX_EACH_LANE(lane, x->mask)
+  if (!ptx_locate(x, lane, SPACE_SHARED, addresses[lane], 16, 16).region) return;
+  x->mask = lanes;
+  for (uint32_t j = 0; j < count; j++) {
+    const ptx_operand *o = from->kind == OPERAND_VECTOR ? &from->items[j] : from;
+    uint32_t ignored = ~0u;
+    const uint64_t *v = ptx_source(x, o, buffer, &ignored);
+    PTX_EACH_LANE(lane, lanes) for (uint32_t k = 0; k < 4; k++) {
+      uint32_t row = x->i->is_trans ? lane % 4 * 2 + k / 2 : lane / 4;
+      uint32_t column = x->i->is_trans ? lane / 4 : lane % 4 * 2 + k / 2;
+      uint64_t offset = addresses[8 * j + row] + 2 * column + k % 2;
+      uint8_t byte = (uint8_t)(v[lane] >> 8 * k);
+      ptx_race_write(x->run, x->block, ptx_thread_of(x, lane), &x->block->shared, offset, 1, false, &byte);
+      x->block->shared.bytes[offset] = byte;
+      x->block->shared.defined[offset] = ptx_defined_bytes(x, o, lane) >> k & 1;
+    }
+  }
+}
+
 // --------------------------------------------------------------------------------------------------- mma
 
-typedef struct element {
-  double real;
-  int64_t whole;
-  bool is_defined;
-} element;
-
-static element element_of(ptx_type type, uint64_t bits, bool is_defined) {
-  element e = {.is_defined = is_defined};
+ptx_factor ptx_factor_of(ptx_type type, uint64_t bits, bool is_defined) {
+  ptx_factor e = {.is_defined = is_defined};
   if (ptx_types[type].kind == PTX_CLASS_FLOAT) {
     if (type == PTX_TYPE_tf32) bits &= ~0x1fffull; // the lower bits are not read
     e.real = ptx_float_unpack(type == PTX_TYPE_tf32 ? PTX_TYPE_f32 : type, bits);
@@ -83,7 +108,7 @@ static uint32_t item_count(const ptx_operand *o) { return o->kind == OPERAND_VEC
 
 // A: register r of lane 4 g + t holds row g + 8 (r % 2), and from column (r / 2) 4 p + t p on p elements, p
 // in a register. B, by columns: column g, and rows r 4 p + t p on.
-static void read_factor(ptx_exec *x, const ptx_operand *o, ptx_type type, bool is_a, element (*out)[MOST_K]) {
+void ptx_read_factor(ptx_exec *x, const ptx_operand *o, ptx_type type, bool is_a, ptx_factor (*out)[PTX_MOST_K]) {
   uint32_t bits = ptx_bits(type), per = 32 / bits;
   uint64_t buffer[PTX_LANES];
   for (uint32_t r = 0; r < item_count(o); r++) {
@@ -95,22 +120,22 @@ static void read_factor(ptx_exec *x, const ptx_operand *o, ptx_type type, bool i
       for (uint32_t e = 0; e < per; e++) {
         uint8_t bytes = (uint8_t)(ptx_mask_bits(bits / 8) << bits / 8 * e);
         out[row][k + e] =
-            element_of(type, v[lane] >> bits * e & ptx_mask_bits(bits), (defined & bytes) == bytes);
+            ptx_factor_of(type, v[lane] >> bits * e & ptx_mask_bits(bits), (defined & bytes) == bytes);
       }
     }
   }
 }
 
 // Accumulators: rows g and g + 8, columns 2 t and 2 t + 1; two of 16 bits share a register.
-static element read_sum(ptx_exec *x, const ptx_operand *o, ptx_type type, uint32_t lane, uint32_t k) {
+ptx_factor ptx_read_sum(ptx_exec *x, const ptx_operand *o, ptx_type type, uint32_t lane, uint32_t k) {
   uint64_t buffer[PTX_LANES];
   uint32_t bits = ptx_bits(type), per = 32 / bits, ignored = ~0u;
   const ptx_operand *from = item(o, k / per);
   uint64_t v = ptx_source(x, from, buffer, &ignored)[lane] >> bits * (k % per);
-  return element_of(type, v & ptx_mask_bits(bits), ptx_defined_bytes(x, from, lane) == 0xff);
+  return ptx_factor_of(type, v & ptx_mask_bits(bits), ptx_defined_bytes(x, from, lane) == 0xff);
 }
 
-static uint64_t sum_of(const ptx_instruction *i, const element *a, const element *b, const element *c,
+uint64_t ptx_sum_of(const ptx_instruction *i, const ptx_factor *a, const ptx_factor *b, const ptx_factor *c,
                        bool *out_defined) {
   ptx_type to = i->types[0];
   double real = 0;
@@ -129,7 +154,7 @@ static uint64_t sum_of(const ptx_instruction *i, const element *a, const element
 static bool is_modelled(const ptx_exec *x) {
   const ptx_instruction *i = x->i;
   const ptx_operand *o = i->operands;
-  if (i->type_count != 4 || i->shape[0] != MOST_M || i->shape[1] != MOST_N || i->shape[2] > MOST_K ||
+  if (i->type_count != 4 || i->shape[0] != MOST_M || i->shape[1] != MOST_N || i->shape[2] > PTX_MOST_K ||
       x->mask != ~0u)
     return false;
   uint32_t a_bits = ptx_bits(i->types[1]), b_bits = ptx_bits(i->types[2]), c_bits = ptx_bits(i->types[3]),
@@ -143,20 +168,20 @@ static bool is_modelled(const ptx_exec *x) {
 
 void ptx_do_mma(ptx_exec *x) {
   const ptx_instruction *i = x->i;
-  static element a[MOST_M][MOST_K], b[MOST_N][MOST_K];
+  static ptx_factor a[MOST_M][PTX_MOST_K], b[MOST_N][PTX_MOST_K];
   if (!is_modelled(x)) {
     ptx_find(x->run, PTX_UNKNOWN, "this form, or with lanes missing (0x%08x), is not modelled", x->mask);
     return;
   }
-  read_factor(x, &i->operands[1], i->types[1], true, a);
-  read_factor(x, &i->operands[2], i->types[2], false, b);
+  ptx_read_factor(x, &i->operands[1], i->types[1], true, a);
+  ptx_read_factor(x, &i->operands[2], i->types[2], false, b);
   uint32_t bits = ptx_bits(i->types[0]), per = 32 / bits;
   uint64_t results[PTX_LANES][4];
   bool defined[PTX_LANES][4];
   for (uint32_t lane = 0; lane < PTX_LANES; lane++)
     for (uint32_t k = 0; k < 4; k++) {
-      element c = read_sum(x, &i->operands[3], i->types[3], lane, k);
-      results[lane][k] = sum_of(i, a[lane / 4 + 8 * (k / 2)], b[lane % 4 * 2 + k % 2], &c, &defined[lane][k]);
+      ptx_factor c = ptx_read_sum(x, &i->operands[3], i->types[3], lane, k);
+      results[lane][k] = ptx_sum_of(i, a[lane / 4 + 8 * (k / 2)], b[lane % 4 * 2 + k % 2], &c, &defined[lane][k]);
     }
   for (uint32_t lane = 0; lane < PTX_LANES; lane++)
     for (uint32_t k = 0; k < 4; k += per) {

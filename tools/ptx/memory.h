@@ -14,6 +14,9 @@ typedef struct ptx_shadow {
   uint32_t read_load; ///< the load's number in its thread; 0: an asynchronous copy
   uint32_t readers; ///< others that read it and are not ordered before `read`: a list of the run, 0 is empty
   uint16_t reader_count, purge_at; ///< of that list; how long it may grow before ordered ones are dropped
+  uint16_t reading;                ///< asynchronous reads of it that are under way
+  bool is_async;                   ///< `write` came through the asynchronous proxy
+  uint32_t reading_line;           ///< of the first of them
   uint32_t pending;                ///< line of the asynchronous copy that is still writing it; 0: none
 } ptx_shadow;
 

@@ -5,7 +5,7 @@
 
 #include "tools/ptx/ptx.h"
 
-enum { PTX_OPERANDS = 8, PTX_TYPES = 4, PTX_LANES = 32, PTX_NONE = -1 };
+enum { PTX_OPERANDS = 8, PTX_TYPES = 4, PTX_WORDS = 8, PTX_LANES = 32, PTX_NONE = -1 };
 
 typedef enum ptx_type {
 #define TYPE(name, bits, kind) PTX_TYPE_##name,
@@ -137,7 +137,7 @@ typedef struct ptx_operand {
   ptx_space space;           ///< ADDRESS of a symbol, IMMEDIATE that is one: where it lies
   int32_t variable;          ///< its number until the module is complete, then PTX_NONE
   uint64_t immediate;        ///< IMMEDIATE; ADDRESS: what is added
-  struct ptx_operand *items; ///< VECTOR
+  struct ptx_operand *items; ///< VECTOR; ADDRESS: coordinates after a tensor map
   uint32_t count;
 } ptx_operand;
 
@@ -180,7 +180,7 @@ struct ptx_instruction {
   bool ftz, sat, approx, full, has_sync, is_aligned, is_trans, carries, keeps_nan, is_integral, is_to,
       is_volatile, is_relu;
   ptx_word boolean; ///< WORD_and, WORD_or, WORD_xor of setp
-  ptx_word words[4];
+  ptx_word words[PTX_WORDS];
   uint16_t shape[3]; ///< m, n, k
   uint8_t layouts;   ///< bits: 1 the second is row, in order
   uint8_t mode;      ///< prmt
@@ -230,6 +230,11 @@ struct ptx_module {
   uint32_t kernel_count, kernel_capacity;
 };
 
+static inline bool ptx_has_word(const ptx_instruction *i, ptx_word word) {
+  for (uint32_t k = 0; k < i->word_count; k++)
+    if (i->words[k] == word) return true;
+  return false;
+}
 static inline uint32_t ptx_bits(ptx_type type) { return ptx_types[type].bits; }
 static inline uint64_t ptx_mask_bits(uint32_t bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
 

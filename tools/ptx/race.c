@@ -115,6 +115,12 @@ static ptx_view *joined(ptx_view *a, ptx_view *b) {
   return v;
 }
 
+static void advance(ptx_run *run, ptx_thread *t) {
+  if (++t->clock >> PTX_CLOCK_BITS)
+    ptx_find(run, PTX_UNKNOWN, "more than %d releases of a thread between two barriers of its block",
+             (1 << PTX_CLOCK_BITS) - 2);
+}
+
 // Puts what the thread did so far into a view, and begins its next clock.
 static void release_into(ptx_run *run, ptx_block *block, uint32_t thread, ptx_view *v) {
   ptx_thread *t = &block->threads[thread];
@@ -126,17 +132,21 @@ static void release_into(ptx_run *run, ptx_block *block, uint32_t thread, ptx_vi
   }
   if (!own->clocks) own->clocks = must(calloc(own->thread_count, sizeof *own->clocks));
   own->clocks[thread] = t->clock;
-  if (++t->clock >> PTX_CLOCK_BITS)
-    ptx_find(run, PTX_UNKNOWN, "more than %d releases of a thread between two barriers of its block",
-             (1 << PTX_CLOCK_BITS) - 2);
+  advance(run, t);
+}
+
+// What a view and the epoch of a block know.
+static bool is_known(const ptx_block *block, const ptx_view *view, uint32_t epoch, stamp s) {
+  if (s.block == block->number && s.epoch < epoch) return true;
+  const view_item *item = find_item(view, s.block);
+  return item && (s.epoch < item->epoch ||
+                  (s.epoch == item->epoch && item->clocks && item->clocks[s.thread] >= s.clock));
 }
 
 static bool is_ordered(const ptx_block *block, uint32_t thread, uint64_t before) {
   stamp s = unpack(before);
-  if (s.block == block->number && (s.epoch < block->epoch || s.thread == thread)) return true;
-  const view_item *item = find_item(block->threads[thread].known, s.block);
-  return item && (s.epoch < item->epoch ||
-                  (s.epoch == item->epoch && item->clocks && item->clocks[s.thread] >= s.clock));
+  if (s.block == block->number && s.thread == thread) return true;
+  return is_known(block, block->threads[thread].known, block->epoch, s);
 }
 
 // ------------------------------------------------------------------------------------------ the readers
@@ -286,6 +296,10 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
   for (uint32_t k = 0; k < size; k++) {
     ptx_shadow *s = ptx_region_shadow(r, a.offset = offset + k);
     check_pending(&a, s, "writes");
+    if (s->reading)
+      ptx_find(run, PTX_RACE,
+               "%s writes byte %llu of shared memory, which the asynchronous read of line %u may still be reading",
+               ptx_who(block, thread), (unsigned long long)a.offset, s->reading_line);
     bool is_same = value && value[k] == r->bytes[offset + k];
     if (!is_same && !is_fine(&a, s->write)) found_write(&a, s, false, 0);
     if (!is_fine(&a, s->read)) found_reader(&a, s->read, s->read_line, s->read_load);
@@ -295,8 +309,46 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
     clear_readers(run, s);
     s->write = mine;
     s->write_line = run->at->line;
+    s->is_async = false;
     s->read = 0;
   }
+}
+
+// ------------------------------------------------------------------------------- the asynchronous proxy
+
+// Whether the writer, after the write, or the reader, after learning of it, has fenced the two proxies.
+static bool is_fenced(const ptx_block *block, uint32_t reader, uint64_t write) {
+  stamp w = unpack(write);
+  const ptx_thread *by = &block->threads[w.thread], *r = &block->threads[reader];
+  if (w.block != block->number) return true;
+  if (w.epoch < by->fenced_epoch || (w.epoch == by->fenced_epoch && w.clock <= by->fenced_clock)) return true;
+  return r->fenced_clock && is_known(block, r->fenced, r->fenced_epoch, w);
+}
+
+void ptx_race_proxy_fence(ptx_run *run, ptx_block *block, uint32_t thread) {
+  ptx_thread *t = &block->threads[thread];
+  replace(&t->fenced, hold(t->known));
+  t->fenced_epoch = block->epoch;
+  t->fenced_clock = t->clock;
+  advance(run, t);
+}
+
+void ptx_race_async_read(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset, uint32_t size) {
+  ptx_race_read(run, block, thread, &block->shared, offset, size, READ_COPY);
+  for (uint32_t k = 0; k < size; k++) {
+    ptx_shadow *s = ptx_region_shadow(&block->shared, offset + k);
+    if (s->write && !s->is_async && !is_fenced(block, thread, s->write))
+      ptx_find(run, PTX_RACE,
+               "%s reads byte %llu of shared memory through the asynchronous proxy; line %u wrote it through "
+               "the generic one, with no fence.proxy.async since",
+               ptx_who(block, thread), (unsigned long long)(offset + k), s->write_line);
+    if (!s->reading++) s->reading_line = run->at->line;
+  }
+}
+
+void ptx_race_async_read_end(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset, uint32_t size) {
+  for (uint32_t k = 0; k < size; k++) ptx_region_shadow(&block->shared, offset + k)->reading--;
+  ptx_race_read(run, block, thread, &block->shared, offset, size, READ_COPY);
 }
 
 // --------------------------------------------------------------------------------------- what makes order
@@ -353,6 +405,19 @@ void ptx_race_fence(ptx_run *run, ptx_block *block, uint32_t thread) {
   replace(&t->released, release(run, block, thread));
 }
 
+void ptx_race_release_to(ptx_run *run, ptx_block *block, uint32_t thread, ptx_view **view) {
+  ptx_view *mine = release(run, block, thread), *both = joined(*view, mine);
+  drop(mine);
+  replace(view, both);
+}
+
+void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view) {
+  ptx_thread *t = &block->threads[thread];
+  replace(&t->known, joined(t->known, view));
+}
+
+void ptx_view_drop(ptx_view *view) { drop(view); }
+
 static ptx_location *location_of(ptx_run *run, uint64_t address) {
   if (2 * run->location_count >= run->location_capacity) {
     ptx_location *old = run->locations;
@@ -398,6 +463,7 @@ void ptx_race_block_deinit(ptx_block *block) {
     drop(block->threads[t].known);
     drop(block->threads[t].released);
     drop(block->threads[t].seen);
+    drop(block->threads[t].fenced);
   }
 }
 

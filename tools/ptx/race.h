@@ -21,7 +21,9 @@ typedef struct ptx_thread {
   ptx_view *released; ///< counted; what its last fence released
   ptx_view *seen;     ///< counted; released by what it read without acquiring; a fence acquires it
   uint32_t clock;
-  uint32_t loads; ///< numbers its loads
+  uint32_t loads;   ///< numbers its loads
+  ptx_view *fenced; ///< counted; what it knew at its last fence.proxy.async
+  uint32_t fenced_epoch, fenced_clock;
 } ptx_thread;
 
 typedef struct ptx_run ptx_run;
@@ -41,7 +43,16 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
                     uint32_t size, bool is_strong, const uint8_t *value);
 /// All these threads of the block (bits of a set of 1024) meet: each knows what all did.
 void ptx_race_meet(ptx_run *run, ptx_block *block, const uint64_t *threads);
-/// A set of threads joins what another set released, and not the other way round.
+/// A fence between the generic and the asynchronous proxy.
+void ptx_race_proxy_fence(ptx_run *run, ptx_block *block, uint32_t thread);
+/// A read of shared memory through the asynchronous proxy that begins now, and its end.
+void ptx_race_async_read(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset, uint32_t size);
+void ptx_race_async_read_end(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset, uint32_t size);
+/// Adds what the thread did and knows to a view, which is made when it is NULL.
+void ptx_race_release_to(ptx_run *run, ptx_block *block, uint32_t thread, ptx_view **view);
+void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view);
+void ptx_view_drop(ptx_view *view);
+/// Orders memory as the manual says of a fence.
 void ptx_race_fence(ptx_run *run, ptx_block *block, uint32_t thread);
 /// A strong read or write, or both, of a location, with its order and scope.
 void ptx_race_atomic(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t address, ptx_order order,

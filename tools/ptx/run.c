@@ -16,9 +16,12 @@ static void *must(void *memory) {
 
 static void destroy_block(ptx_block *block) {
   ptx_race_block_deinit(block);
+  ptx_phase_deinit(block);
+  ptx_bulk_deinit(block);
   for (uint32_t w = 0; w < block->warp_count; w++) {
     free(block->warps[w].registers);
     free(block->warps[w].copies);
+    ptx_products_deinit(&block->warps[w]);
   }
   for (uint32_t t = 0; block->locals && t < block->thread_count; t++) ptx_region_deinit(&block->locals[t]);
   ptx_region_deinit(&block->shared);
@@ -39,6 +42,7 @@ static ptx_block *create_block(ptx_run *run, uint32_t number) {
   b->thread_count = launch->block[0] * launch->block[1] * launch->block[2];
   b->warp_count = b->live_warps = (b->thread_count + PTX_LANES - 1) / PTX_LANES;
   b->threads = must(calloc(b->thread_count, sizeof *b->threads));
+  b->bulk_groups = must(calloc(b->thread_count, sizeof *b->bulk_groups));
   b->warps = must(calloc(b->warp_count, sizeof *b->warps));
   for (uint32_t t = 0; t < b->thread_count; t++) b->threads[t].clock = 1;
   KILN_ASSERT(

@@ -5,7 +5,7 @@
 #include "tools/ptx/handlers.h"
 #include "tools/ptx/schedule.h"
 
-enum { SLICE = 48, SPLIT_ONE_IN = 24, OUT_OF_ORDER_ONE_IN = 8, HURRY_ONE_IN = 4 };
+enum { SLICE = 48, SPLIT_ONE_IN = 24, OUT_OF_ORDER_ONE_IN = 8, HURRY_ONE_IN = 4, BULK_ONE_IN = 64 };
 
 ptx_strand *ptx_strand_add(ptx_warp *w, uint32_t pc, uint32_t mask) {
   ptx_strand *s = &w->strands[w->strand_count++];
@@ -20,6 +20,8 @@ void ptx_exit_lanes(ptx_exec *x, uint32_t lanes) {
   for (uint32_t k = 0; k < PTX_LANES; k++)
     w->groups[k] += lanes >> k & 1; // what was never committed lands too
   ptx_copies_land(x, lanes, 0);
+  PTX_EACH_LANE(lane, lanes) x->block->bulk_groups[ptx_thread_of(x, lane)]++;
+  ptx_bulk_wait(x, lanes, 0, false);
   w->live &= ~lanes;
   x->strand->mask &= ~lanes;
   for (uint32_t s = 0; s < w->strand_count; s++)
@@ -179,6 +181,7 @@ static bool step(ptx_exec *x) {
   s->pc++;
   x->mask = lanes;
   if (lanes) run_instruction(x);
+  if (s->state != STATE_RUNS) return false;
   if (!s->mask) remove_strand(x->warp, s);
   else return x->i->op->handler != ptx_do_bra;
   return false;
@@ -229,6 +232,7 @@ static void run_slice(ptx_run *run, ptx_warp *w) {
   uint32_t length = 1 + (uint32_t)ptx_random(run) % SLICE, other_pc = UINT32_MAX;
   bool splits = ptx_random(run) % SPLIT_ONE_IN == 0;
   if (w->copy_count && ptx_random(run) % HURRY_ONE_IN == 0) ptx_copies_hurry(run, w);
+  if (w->block->bulk_count && ptx_random(run) % BULK_ONE_IN == 0) ptx_bulk_land(run, w->block);
   if (splits) {
     split(run, w, s);
   } else {
@@ -262,7 +266,7 @@ bool ptx_block_runs(ptx_run *run, ptx_block *block) {
     run_slice(run, w);
     return true;
   }
-  return false;
+  return ptx_bulk_land(run, block); // what lands may wake a warp
 }
 
 void ptx_block_stuck(ptx_run *run, const ptx_block *block) {
@@ -271,7 +275,7 @@ void ptx_block_stuck(ptx_run *run, const ptx_block *block) {
   for (uint32_t w = 0; w < block->warp_count; w++)
     for (uint32_t k = 0; k < block->warps[w].strand_count; k++) {
       const ptx_strand *s = &block->warps[w].strands[k];
-      bool waits = s->state == STATE_WAITS;
+      bool waits = s->state == STATE_WAITS && s->barrier < PTX_BARRIERS;
       const ptx_instruction *i = &run->kernel->code[waits ? s->pc - 1 : s->pc];
       run->at = i;
       if (used < (int)sizeof text - 60)

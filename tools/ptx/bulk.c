@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Bulk copies of tensors: boxes between global and shared memory by a tensor map, which land late and in any
+// order. Stores have a granularity of 16 bytes: a row that ends inside one is a finding, as the rest of it is
+// written as well.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "tools/ptx/handlers.h"
+
+enum { MAGIC = 0x7874706b, GRANULE = 16 };
+
+bool ptx_tensor_encode(void *out, uint32_t element_bytes, ptx_element_kind kind, uint32_t rank, uint64_t address, const uint64_t *extents, const uint64_t *strides,
+                       const uint32_t *box, uint32_t swizzle, bool is_nan_filled) {
+  _Static_assert(sizeof(ptx_tensor) <= PTX_MAP_BYTES, "a tensor map holds it");
+  ptx_tensor t = {MAGIC, element_bytes, rank, swizzle, is_nan_filled, kind, address};
+  if (rank < 1 || rank > 5 || address % GRANULE || (uint64_t)box[0] * element_bytes % GRANULE || (swizzle && box[0] * element_bytes > swizzle)) return false;
+  for (uint32_t k = 0; k < rank; k++) {
+    if (!extents[k] || extents[k] > 1ull << 32 || !box[k] || box[k] > 256) return false;
+    if (k && (strides[k - 1] % GRANULE || strides[k - 1] >> 40)) return false;
+    t.extents[k] = extents[k];
+    t.box[k] = box[k];
+    if (k) t.strides[k - 1] = strides[k - 1];
+  }
+  memset(out, 0, PTX_MAP_BYTES);
+  memcpy(out, &t, sizeof t);
+  return true;
+}
+
+void ptx_bulk_deinit(ptx_block *block) {
+  for (uint32_t k = 0; k < block->bulk_count; k++) free(block->bulks[k].bytes);
+  free(block->bulks);
+  free(block->bulk_groups);
+}
+
+// Where byte `at` of a dense box lies: the swizzle exchanges 16-byte chunks within rows of 128 bytes.
+static uint64_t swizzled(const ptx_tensor *t, uint64_t address) {
+  uint64_t bits = t->swizzle == 128 ? 7 : t->swizzle == 64 ? 3 : t->swizzle == 32 ? 1 : 0;
+  return address ^ (address >> 7 & bits) << 4;
+}
+
+// A row of the box: its place in shared memory and in the tensor, and how many of its bytes are inside. False
+// past the last row.
+static bool row_of(const ptx_bulk *b, uint32_t row, uint64_t *out_shared, int64_t *out_global, uint64_t *out_first, uint64_t *out_inside) {
+  const ptx_tensor *t = &b->tensor;
+  uint64_t width = (uint64_t)t->box[0] * t->element_bytes, rest = row;
+  int64_t first = b->at[0], extent = (int64_t)t->extents[0];
+  bool is_inside = true;
+  *out_shared = b->shared + row * width;
+  *out_global = (int64_t)t->address + first * (int64_t)t->element_bytes;
+  for (uint32_t k = 1; k < t->rank; k++) {
+    int64_t at = b->at[k] + (int64_t)(rest % t->box[k]);
+    rest /= t->box[k];
+    is_inside &= at >= 0 && at < (int64_t)t->extents[k];
+    *out_global += at * (int64_t)t->strides[k - 1];
+  }
+  if (rest) return false;
+  int64_t begin = first < 0 ? -first : 0, end = extent - first < (int64_t)t->box[0] ? extent - first : (int64_t)t->box[0];
+  *out_first = is_inside && end > begin ? (uint64_t)begin * t->element_bytes : 0;
+  *out_inside = is_inside && end > begin ? (uint64_t)(end - begin) * t->element_bytes : 0;
+  return true;
+}
+
+static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {
+  uint64_t shared, first, inside, width = (uint64_t)b->tensor.box[0] * b->tensor.element_bytes;
+  int64_t global;
+  for (uint32_t row = 0; !run->is_stopped && row_of(b, row, &shared, &global, &first, &inside); row++) {
+    ptx_region *r = inside ? ptx_memory_find(run->memory, (uint64_t)global + first, inside) : NULL;
+    if (inside && !r) {
+      ptx_find(run, PTX_OUTSIDE, "a bulk copy reads %llu bytes at 0x%llx, outside of every allocation", (unsigned long long)inside, (unsigned long long)global + first);
+      return;
+    }
+    if (r) ptx_race_read(run, block, b->thread, r, (uint64_t)global + first - r->address, (uint32_t)inside, READ_COPY);
+    for (uint64_t k = 0; k < width; k++) {
+      uint64_t to = swizzled(&b->tensor, shared + k), from = (uint64_t)global + k - (r ? r->address : 0);
+      bool is_there = k >= first && k < first + inside;
+      uint8_t fill = b->tensor.is_nan_filled ? 0xff : 0;
+      ptx_shadow *s = ptx_region_shadow(&block->shared, to);
+      s->pending = 0;
+      ptx_race_write(run, block, b->thread, &block->shared, to, 1, false, NULL);
+      s->is_async = true;
+      block->shared.bytes[to] = is_there ? r->bytes[from] : fill;
+      block->shared.defined[to] = is_there && r->defined ? r->defined[from] : 1;
+    }
+  }
+  ptx_phase_bytes(run, block, b->barrier, b->size, b->thread);
+}
+
+static void end_read(ptx_run *run, ptx_block *block, ptx_bulk *b) {
+  if (b->bytes) return;
+  b->bytes = malloc(2 * (size_t)b->size);
+  KILN_ASSERT(b->bytes);
+  for (uint32_t k = 0; k < b->size; k++) {
+    uint64_t from = swizzled(&b->tensor, b->shared + k);
+    b->bytes[k] = block->shared.bytes[from];
+    b->bytes[b->size + k] = block->shared.defined[from];
+    ptx_race_async_read_end(run, block, b->thread, from, 1);
+  }
+}
+
+static void add_elements(const ptx_bulk *b, uint8_t *to, const uint8_t *from, uint64_t size) {
+  static const ptx_type floats[9] = {[2] = PTX_TYPE_f16, [4] = PTX_TYPE_f32, [8] = PTX_TYPE_f64};
+  uint32_t bytes = b->tensor.element_bytes;
+  ptx_type type = b->tensor.kind == PTX_ELEMENT_BF16 ? PTX_TYPE_bf16 : floats[bytes];
+  for (uint64_t k = 0; k + bytes <= size; k += bytes) {
+    uint64_t old = 0, more = 0;
+    memcpy(&old, to + k, bytes);
+    memcpy(&more, from + k, bytes);
+    uint64_t sum = b->tensor.kind ? ptx_float_add(type, old, more, ROUND_N) : old + more;
+    memcpy(to + k, &sum, bytes);
+  }
+}
+
+static void write_row(ptx_run *run, ptx_block *block, const ptx_bulk *b, uint64_t address, const uint8_t *bytes, const uint8_t *defined, uint64_t size) {
+  ptx_region *r = ptx_memory_find(run->memory, address, size);
+  if (!r) {
+    ptx_find(run, PTX_OUTSIDE, "a bulk copy writes %llu bytes at 0x%llx, outside of every allocation", (unsigned long long)size, (unsigned long long)address);
+    return;
+  }
+  uint64_t offset = address - r->address;
+  for (uint64_t k = 0; k < size; k++)
+    if (!defined[k]) {
+      ptx_find(run, PTX_UNDEFINED, "a bulk copy stores an undefined value of shared memory");
+      break;
+    }
+  ptx_race_write(run, block, b->thread, r, offset, (uint32_t)size, b->kind == BULK_ADD, bytes);
+  if (b->kind == BULK_ADD) add_elements(b, r->bytes + offset, bytes, size);
+  else memcpy(r->bytes + offset, bytes, size);
+  if (r->defined) memset(r->defined + offset, 1, size);
+}
+
+static void land_store(ptx_run *run, ptx_block *block, ptx_bulk *b) {
+  uint64_t shared, first, inside;
+  int64_t global;
+  end_read(run, block, b);
+  for (uint32_t row = 0; !run->is_stopped && row_of(b, row, &shared, &global, &first, &inside); row++) {
+    if (!inside) continue;
+    uint64_t at = shared - b->shared + first, after = (first + inside) % GRANULE;
+    if (after) {
+      ptx_find(run, PTX_OUTSIDE, "a bulk copy stores %llu bytes of a row; it writes whole granules of 16 bytes, so %llu bytes after the tensor's last column are overwritten",
+               (unsigned long long)inside, (unsigned long long)(GRANULE - after));
+      return;
+    }
+    write_row(run, block, b, (uint64_t)global + first, b->bytes + at, b->bytes + b->size + at, inside);
+  }
+}
+
+static void land(ptx_run *run, ptx_block *block, uint32_t index) {
+  ptx_bulk b = block->bulks[index];
+  const ptx_instruction *at = run->at;
+  memmove(&block->bulks[index], &block->bulks[index + 1], (block->bulk_count - index - 1) * sizeof b);
+  block->bulk_count--;
+  run->at = b.by;
+  if (b.kind == BULK_LOAD) land_load(run, block, &b);
+  else land_store(run, block, &b);
+  run->at = at;
+  free(b.bytes);
+}
+
+bool ptx_bulk_land(ptx_run *run, ptx_block *block) {
+  if (!block->bulk_count) return false;
+  land(run, block, (uint32_t)ptx_random(run) % block->bulk_count);
+  return true;
+}
+
+void ptx_bulk_wait(ptx_exec *x, uint32_t lanes, uint32_t open_groups, bool reads_only) {
+  ptx_block *block = x->block;
+  for (uint32_t k = 0; k < block->bulk_count;) {
+    ptx_bulk *b = &block->bulks[k];
+    uint32_t lane = b->thread % PTX_LANES;
+    bool is_ours = b->kind != BULK_LOAD && b->thread / PTX_LANES == x->warp->index && lanes >> lane & 1;
+    if (!is_ours || b->group + open_groups >= block->bulk_groups[b->thread]) {
+      k++;
+    } else if (reads_only) {
+      end_read(x->run, block, b);
+      k++;
+    } else {
+      land(x->run, block, k);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------- issue
+
+static bool read_map(ptx_exec *x, uint32_t lane, uint64_t address, ptx_tensor *out) {
+  ptx_place at = ptx_locate(x, lane, SPACE_GENERIC, address, PTX_MAP_BYTES, 64);
+  if (!at.region) return false;
+  memcpy(out, at.region->bytes + at.offset, sizeof *out);
+  if (out->magic == MAGIC && out->rank == x->i->count) return true;
+  ptx_find(x->run, PTX_OUTSIDE, "no tensor map of rank %u at 0x%llx", x->i->count, (unsigned long long)address);
+  return false;
+}
+
+// Shared memory of the copy: pending for a load, being read for a store.
+static void begin(ptx_exec *x, const ptx_bulk *b) {
+  for (uint32_t k = 0; k < b->size && !x->run->is_stopped; k++) {
+    uint64_t at = swizzled(&b->tensor, b->shared + k);
+    if (b->kind == BULK_LOAD) {
+      ptx_race_write(x->run, x->block, b->thread, &x->block->shared, at, 1, false, NULL);
+      ptx_region_shadow(&x->block->shared, at)->pending = x->i->line;
+    } else {
+      ptx_race_async_read(x->run, x->block, b->thread, at, 1);
+    }
+  }
+}
+
+static void issue(ptx_exec *x, uint32_t lane, ptx_bulk *b, const ptx_operand *map) {
+  ptx_block *block = x->block;
+  uint64_t buffer[PTX_LANES];
+  uint64_t size = b->tensor.element_bytes;
+  for (uint32_t k = 0; k < b->tensor.rank; k++) {
+    size *= b->tensor.box[k];
+    b->at[k] = (int32_t)ptx_decider(x, &map->items[k], buffer, "a coordinate")[lane];
+  }
+  if (!ptx_locate(x, lane, SPACE_SHARED, b->shared, (uint32_t)size, b->tensor.swizzle == 128 ? 1024 : 128).region) return;
+  b->size = (uint32_t)size;
+  b->thread = ptx_thread_of(x, lane);
+  b->by = x->i;
+  b->group = block->bulk_groups[b->thread];
+  if (block->bulk_count == block->bulk_capacity) {
+    block->bulk_capacity = block->bulk_capacity ? 2 * block->bulk_capacity : 32;
+    block->bulks = realloc(block->bulks, block->bulk_capacity * sizeof *block->bulks);
+    KILN_ASSERT(block->bulks);
+  }
+  begin(x, b);
+  block->bulks[block->bulk_count++] = *b;
+}
+
+// [shared], [map, {..}], [mbarrier], or [map, {..}], [shared]
+static void copy_tensor(ptx_exec *x) {
+  const ptx_instruction *i = x->i;
+  const ptx_operand *o = i->operands;
+  bool is_load = i->to_space == SPACE_GLOBAL && i->operand_count == 3, is_store = i->space == SPACE_GLOBAL && i->operand_count == 2;
+  const ptx_operand *map = is_load ? &o[1] : &o[0], *shared = is_load ? &o[0] : &o[1];
+  uint64_t maps[PTX_LANES], places[PTX_LANES], barriers[PTX_LANES];
+  bool is_add = ptx_has_word(i, WORD_add);
+  if ((!is_load && !is_store) || map->count != i->count || o[0].kind != OPERAND_ADDRESS || o[1].kind != OPERAND_ADDRESS || (is_load && o[2].kind != OPERAND_ADDRESS) || ptx_has_word(i, WORD_reduce) != is_add) {
+    ptx_find(x->run, PTX_UNKNOWN, "this form of a bulk copy is not modelled");
+    return;
+  }
+  ptx_addresses(x, map, maps);
+  ptx_addresses(x, shared, places);
+  if (is_load) ptx_addresses(x, &o[2], barriers);
+  PTX_EACH_LANE(lane, x->mask) {
+    ptx_bulk b = {.kind = is_load ? BULK_LOAD : is_add ? BULK_ADD : BULK_STORE, .shared = places[lane], .barrier = is_load ? barriers[lane] : 0};
+    if (!read_map(x, lane, maps[lane], &b.tensor)) return;
+    issue(x, lane, &b, map);
+  }
+}
+
+void ptx_do_bulk(ptx_exec *x) {
+  const ptx_instruction *i = x->i;
+  if (ptx_has_word(i, WORD_commit_group)) PTX_EACH_LANE(lane, x->mask) x->block->bulk_groups[ptx_thread_of(x, lane)]++;
+  else if (ptx_has_word(i, WORD_wait_group)) ptx_bulk_wait(x, x->mask, (uint32_t)i->operands[0].immediate, ptx_has_word(i, WORD_read));
+  else if (ptx_has_word(i, WORD_tensor)) copy_tensor(x);
+  else ptx_find(x->run, PTX_UNKNOWN, "this form of a bulk copy is not modelled");
+}
