@@ -315,6 +315,13 @@ check-sanitizers: ## nearly all tests under address and undefined-behaviour sani
 	tests/run.sh build/asan base/ cache/ compiler/ targets/ tuner/ bundle/ runtime/ tools/test_build_command python/
 	$(MAKE) CONFIG=tsan EXTRA_CFLAGS=-DKILN_PLAIN_TESTS programs build/tsan/lib/libkiln.so.0 build/tsan/lib/libkiln-verify.so.0 $(patsubst %,build/tsan/tests/%,$(filter cache/% runtime/%,$(patsubst tests/%.c,%,$(TEST_SOURCES))))
 	tests/run.sh build/tsan cache/ runtime/
+# The compiler makes the same code as before: of a change that should not alter any (tools/same-code.py).
+SAME_CODE = tools/same-code.py $(1) --build=$(B) --form=$(or $(FORM),quick) $(if $(BASE),--base=$(BASE))
+.PHONY: same-code same-code-save
+same-code: programs ## compare canonical bytes, keys and code with what same-code-save saved, or BASE=<commit> makes; FORM=full: all configs, all processors
+	$(call SAME_CODE,compare)
+same-code-save: programs ## save what the compiler makes now, for same-code, in build/same-code
+	$(call SAME_CODE,save)
 bless: all tests ## rewrite golden files with what the programs print now; read the diff
 	KILN_TEST_BLESS=1 tests/run.sh $(B)
 
