@@ -266,13 +266,10 @@ static bool is_fixed(const kiln_access_pair *pair, const ir_value *v) {
          !(pair->turned && is_inside(home, pair->turned));
 }
 
-static bool is_pointer_param(const ir_value *v) { return !v->def && !v->block->parent && v->type.pointer; }
-
 static bool same(const kiln_access_pair *pair, const ir_value *x, const ir_value *y, unsigned *budget) {
   while (x->def && x->def->code == IR_CONVERT) x = x->def->operands[0];
   while (y->def && y->def->code == IR_CONVERT) y = y->def->operands[0];
   if (x == y && is_fixed(pair, x)) return true;
-  if (pair->is_of_one && is_pointer_param(x) && is_pointer_param(y)) return ir_type_equal(x->type, y->type);
   if (!*budget || !x->def || !y->def) return false;
   --*budget;
   const ir_op *p = x->def, *q = y->def;
@@ -343,10 +340,8 @@ static bool compare_symbol(kiln_addresses *a, const kiln_access_pair *pair, cons
 
 static bool measure(kiln_addresses *a, const kiln_access_pair *pair, const form *x, const form *y,
                     distance *d) {
-  const bool is_one =
-      pair->is_of_one && x->root && y->root && is_pointer_param(x->root) && is_pointer_param(y->root);
-  if (!x->is_known || !y->is_known || (x->root != y->root && !is_one)) return false;
-  if (x->root && !is_one && !is_fixed(pair, x->root)) return false;
+  if (!x->is_known || !y->is_known || x->root != y->root) return false;
+  if (x->root && !is_fixed(pair, x->root)) return false;
   *d = (distance){.lo = y->constant + y->lo - x->constant - x->hi,
                   .hi = y->constant + y->hi - x->constant - x->lo};
   for (unsigned i = 0; i < x->count; i++)

@@ -28,7 +28,6 @@ kiln_addresses *kiln_addresses_create(kiln_arena *arena, const ir_kernel *kernel
 typedef struct kiln_access_pair {
   const ir_op *first, *second;
   const ir_op *turned;
-  bool is_of_one; ///< answer as if all parameters began at one address
 } kiln_access_pair;
 
 /// Whether the two values, operands of the first and of the second access, are the same, element by element:

@@ -212,8 +212,8 @@ ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, 
                              ir_place place);
 
 // elaborate_statement.c, elaborate_loop.c
-/// Values for the names of a binding, as many as there are names: of expressions, where a call may have several,
-/// or of an 'if'. On a mismatch all are errors.
+/// Values for the names of a binding, as many as there are names: of expressions, where a call may have
+/// several, or of an 'if'. On a mismatch all are errors.
 kiln_values kiln_elab_values_for(kiln_elab *e, const kiln_node *n);
 void kiln_elab_block(kiln_elab *e, const kiln_node *block);
 /// The statements of a function, of a loop that takes a break: no scope is opened.

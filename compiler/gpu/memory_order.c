@@ -6,9 +6,10 @@
 //
 // No barrier is needed where both accesses
 //   - read, or add by atomics that nobody takes the old value of;
-//   - are of different parameters that do not overlap. The program asks that before it writes first
-//     (gpu/overlap.h), and meets the barrier where they do. Where it can't ask, because addresses are loaded,
-//     it always meets it. Nothing is asked of what is computed in place (is_in_place);
+//   - are of different parameters, and not a load after a store, or do not overlap. The program asks that
+//   before
+//     it writes first (gpu/overlap.h), and meets the barrier where they do. Where it can't ask, because
+//     addresses are loaded, it always meets it;
 //   - surely have no byte in common (analysis/address.h);
 //   - touch each element by the same thread: the same pointers in the same layout, which has each element
 //     once. A scalar is stored by the first thread and loaded by all.
@@ -125,7 +126,7 @@ static void find_owners(ir_op *op, void *context) {
       kiln_visit_sources(&o->sources, op->operands[i], note_owner, o);
 }
 
-/// They are of different parameters, neither of which promises to be alone.
+/// They are of different parameters, neither of which promises to be alone: a load after a store.
 static bool may_overlap(const ordering *o, const ir_op *first, const ir_op *second) {
   const owners *x = &o->owners[first->number], *y = &o->owners[second->number];
   bool may[2] = {false, false};
@@ -133,7 +134,8 @@ static bool may_overlap(const ordering *o, const ir_op *first, const ir_op *seco
     may[0] |= (x->params[i / 64] >> i % 64 & 1) && !o->kernel->params[i].noalias;
     may[1] |= (y->params[i / 64] >> i % 64 & 1) && !o->kernel->params[i].noalias;
   }
-  return may[0] && may[1];
+  const bool sees = reads(second) && (!is_atomic(second) || second->results[0].uses);
+  return writes(first) && sees && may[0] && may[1];
 }
 
 static bool may_share_memory(const ordering *o, const ir_op *first, const ir_op *second) {
@@ -167,17 +169,6 @@ static bool is_by_same_thread(const kiln_access_pair *pair) {
          kiln_same_value(pair, first->operands[0], second->operands[0]);
 }
 
-/// Accesses through two parameters of which the second one overtakes nothing where both begin at one address:
-/// what is computed in place. A load after a store asks for more, since a parameter may also begin within
-/// another one.
-static bool is_in_place(const ordering *o, const kiln_access_pair *pair) {
-  kiln_access_pair one = *pair;
-  one.is_of_one = true;
-  if (writes(pair->first) && reads(pair->second)) return false;
-  return is_by_same_thread(&one) ||
-         (is_plain(pair->first) && is_plain(pair->second) && kiln_are_disjoint(o->addresses, &one));
-}
-
 /// What must stand between two accesses.
 typedef enum need { NEEDS_NOTHING, NEEDS_GUARD, NEEDS_BARRIER } need;
 
@@ -190,7 +181,7 @@ static need need_between(ordering *o, const pending *before, const ir_op *op) {
         is_plain(op) == is_plain(before->op) && !is_text(op) && kiln_are_disjoint(o->addresses, &pair);
     return is_by_same_thread(&pair) || is_apart ? NEEDS_NOTHING : NEEDS_BARRIER;
   }
-  if (!may_overlap(o, before->op, op) || is_in_place(o, &pair)) return NEEDS_NOTHING;
+  if (!may_overlap(o, before->op, op)) return NEEDS_NOTHING;
   if (!kiln_extent_of(o->overlaps, before->op)->is_known || !kiln_extent_of(o->overlaps, op)->is_known)
     return NEEDS_BARRIER;
   kiln_overlaps_ask(o->overlaps, before->op, op);

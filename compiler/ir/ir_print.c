@@ -64,12 +64,11 @@ static const struct {
     {"spread", offsetof(ir_attrs, spread), NULL},
 };
 
-static const char *const flags[] = {"unsigned",     "precise",   "nan",   "reverse", "volatile",
-                                    "saturate_off", "other",     "pure",  "flatten", "ftz",
-                                    "in_order",     "mapped",    "a_mn",  "b_mn",    "async",
-                                    "partial",      "multicast", "feeds", "turned",  "overlaid",
-                                    "beside",       "shared",    "adds",  "queued",  "ragged",
-                                    "engine"};
+static const char *const flags[] = {"unsigned", "precise",  "nan",     "reverse", "volatile",  "saturate_off",
+                                    "other",    "pure",     "flatten", "ftz",     "in_order",  "mapped",
+                                    "a_mn",     "b_mn",     "async",   "partial", "multicast", "feeds",
+                                    "turned",   "overlaid", "beside",  "shared",  "adds",      "queued",
+                                    "ragged",   "engine"};
 
 static void put_text(kiln_buffer *out, const char *name, const char *text) {
   if (!text) return;

@@ -172,9 +172,9 @@ static const char *with(kiln_arena *arena, const char *text, const char *a, cons
 
 static void draw_operands(unsigned bits, uint64_t *random, int64_t out[OPERANDS]) {
   const wide top = (wide)1 << (bits - 1);
-  const wide edges[] = {top / 8 + 1, 0,        1,        -1,        2,           3,           -2,       7,
-                        63 % top, 64 % top, -64 % top, top - 1,     top - 2,     top - 63, -top,
-                        1 - top,  63 - top, top / 2,   top / 2 - 1, top / 2 + 1, -top / 2};
+  const wide edges[] = {top / 8 + 1, 0,        1,        -1,        2,           3,           -2,
+                        7,           63 % top, 64 % top, -64 % top, top - 1,     top - 2,     top - 63,
+                        -top,        1 - top,  63 - top, top / 2,   top / 2 - 1, top / 2 + 1, -top / 2};
   for (unsigned i = 0; i < OPERANDS; i++) {
     uint64_t r = kiln_test_random(random);
     out[i] = (int64_t)(i < sizeof edges / sizeof *edges ? edges[i]

@@ -199,8 +199,10 @@ EXPORT int cuLaunchKernel(void *function_, unsigned gx, unsigned gy, unsigned gz
 }
 
 // Types and swizzles by their numbers in the driver API.
-EXPORT int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *extents, const uint64_t *strides, const uint32_t *box,
-                                  const uint32_t *element_strides, int interleave, int swizzle, int promotion, int fill) {
+EXPORT int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *extents,
+                                  const uint64_t *strides, const uint32_t *box,
+                                  const uint32_t *element_strides, int interleave, int swizzle, int promotion,
+                                  int fill) {
   static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4};
   static const uint32_t widths[] = {0, 32, 64, 128};
   (void)promotion;
@@ -208,7 +210,8 @@ EXPORT int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *addr
   for (uint32_t k = 0; k < rank; k++)
     if (element_strides[k] != 1) return INVALID_VALUE;
   ptx_element_kind kind = type == 9 ? PTX_ELEMENT_BF16 : type >= 6 ? PTX_ELEMENT_FLOAT : PTX_ELEMENT_INTEGER;
-  bool is_right = ptx_tensor_encode(map, bytes[type], kind, rank, (uint64_t)(uintptr_t)address, extents, strides, box, widths[swizzle], fill == 1);
+  bool is_right = ptx_tensor_encode(map, bytes[type], kind, rank, (uint64_t)(uintptr_t)address, extents,
+                                    strides, box, widths[swizzle], fill == 1);
   return is_right ? SUCCESS : INVALID_VALUE;
 }
 

@@ -31,6 +31,7 @@ typedef struct writer {
   value values[MOST_VALUES];
   unsigned value_count, numbers, depth, left; ///< left: statements that may still be written
   const char *scalar;
+  bool is_one_buffer; ///< q is p: loads go through q, stores through p
 } writer;
 
 static unsigned below(writer *w, unsigned n) { return (unsigned)((kiln_test_random(&w->seed) >> 33) % n); }
@@ -82,9 +83,10 @@ static void put_pattern(writer *w, shape s) {
 }
 
 /// A pointer of the program's region; inside of loops it may move with their counters.
-static void put_pointer(writer *w, const shape *s) {
+static void put_pointer(writer *w, const shape *s, bool is_load) {
   static const unsigned shifts[] = {0, 0, 0, 1, 7, 16, 64, 512, 1024};
-  PUT("%s + (o + %u", chance(w, 70) ? "p" : "q", shifts[below(w, 9)]);
+  const bool is_p = w->is_one_buffer ? !is_load : chance(w, 70);
+  PUT("%s + (o + %u", is_p ? "p" : "q", shifts[below(w, 9)]);
   if (w->depth && chance(w, 50)) {
     const unsigned steps[] = {1, 3, s ? s->columns : 2, s ? elements(*s) : 8, 64};
     PUT(" + k%u * %u", below(w, w->depth), steps[below(w, 5)]);
@@ -136,7 +138,7 @@ static void write_load(writer *w) {
   const shape s = random_shape(w);
   indent(w);
   PUT("let v%u = load(", w->numbers);
-  put_pointer(w, is_scalar ? NULL : &s);
+  put_pointer(w, is_scalar ? NULL : &s, true);
   if (!is_scalar) put_mask(w, s);
   PUT(") as i32\n");
   keep(w, w->numbers++, is_scalar, s);
@@ -148,10 +150,11 @@ static void write_store(writer *w) {
       w->value_count && chance(w, 70) ? w->values[below(w, w->value_count)].shape : random_shape(w);
   const bool is_atomic = !strcmp(w->scalar, "i32") && chance(w, 15);
   const bool is_kept = is_atomic && chance(w, 40);
+  if (w->is_one_buffer) indent(w), PUT("barrier()\n"); // of different parameters a store waits for no load
   indent(w);
   if (is_kept) PUT("let v%u = ", w->numbers);
   PUT(is_atomic ? "atomic.add(" : "store(");
-  put_pointer(w, is_scalar ? NULL : &s);
+  put_pointer(w, is_scalar ? NULL : &s, false);
   PUT(", ");
   put_expression(w, is_scalar, s);
   PUT(" as %s", w->scalar);
@@ -227,9 +230,12 @@ static void write_block(writer *w) {
   }
 }
 
+bool kernelgen_rereads_one_buffer(uint64_t seed) { return seed % 3 == 0; }
+
 void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out) {
   static const char *const scalars[] = {"i32", "i32", "f32", "i16", "i8"};
   writer made = {.seed = seed * 0x9e3779b97f4a7c15u + 1, .left = 26}, *w = &made;
+  w->is_one_buffer = kernelgen_rereads_one_buffer(seed);
   for (unsigned i = 0; i < 4; i++) kiln_test_random(&w->seed);
   w->scalar = scalars[below(w, 5)];
   PUT("kiln 1\nkernel rereads(p: inout *%s @align(16), q: inout *%s @align(16), n: i32 @range(1, 4)) "

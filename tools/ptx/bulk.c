@@ -10,11 +10,14 @@
 
 enum { MAGIC = 0x7874706b, GRANULE = 16 };
 
-bool ptx_tensor_encode(void *out, uint32_t element_bytes, ptx_element_kind kind, uint32_t rank, uint64_t address, const uint64_t *extents, const uint64_t *strides,
+bool ptx_tensor_encode(void *out, uint32_t element_bytes, ptx_element_kind kind, uint32_t rank,
+                       uint64_t address, const uint64_t *extents, const uint64_t *strides,
                        const uint32_t *box, uint32_t swizzle, bool is_nan_filled) {
   _Static_assert(sizeof(ptx_tensor) <= PTX_MAP_BYTES, "a tensor map holds it");
   ptx_tensor t = {MAGIC, element_bytes, rank, swizzle, is_nan_filled, kind, address};
-  if (rank < 1 || rank > 5 || address % GRANULE || (uint64_t)box[0] * element_bytes % GRANULE || (swizzle && box[0] * element_bytes > swizzle)) return false;
+  if (rank < 1 || rank > 5 || address % GRANULE || (uint64_t)box[0] * element_bytes % GRANULE ||
+      (swizzle && box[0] * element_bytes > swizzle))
+    return false;
   for (uint32_t k = 0; k < rank; k++) {
     if (!extents[k] || extents[k] > 1ull << 32 || !box[k] || box[k] > 256) return false;
     if (k && (strides[k - 1] % GRANULE || strides[k - 1] >> 40)) return false;
@@ -41,7 +44,8 @@ static uint64_t swizzled(const ptx_tensor *t, uint64_t address) {
 
 // A row of the box: its place in shared memory and in the tensor, and how many of its bytes are inside. False
 // past the last row.
-static bool row_of(const ptx_bulk *b, uint32_t row, uint64_t *out_shared, int64_t *out_global, uint64_t *out_first, uint64_t *out_inside) {
+static bool row_of(const ptx_bulk *b, uint32_t row, uint64_t *out_shared, int64_t *out_global,
+                   uint64_t *out_first, uint64_t *out_inside) {
   const ptx_tensor *t = &b->tensor;
   uint64_t width = (uint64_t)t->box[0] * t->element_bytes, rest = row;
   int64_t first = b->at[0], extent = (int64_t)t->extents[0];
@@ -55,7 +59,8 @@ static bool row_of(const ptx_bulk *b, uint32_t row, uint64_t *out_shared, int64_
     *out_global += at * (int64_t)t->strides[k - 1];
   }
   if (rest) return false;
-  int64_t begin = first < 0 ? -first : 0, end = extent - first < (int64_t)t->box[0] ? extent - first : (int64_t)t->box[0];
+  int64_t begin = first < 0 ? -first : 0,
+          end = extent - first < (int64_t)t->box[0] ? extent - first : (int64_t)t->box[0];
   *out_first = is_inside && end > begin ? (uint64_t)begin * t->element_bytes : 0;
   *out_inside = is_inside && end > begin ? (uint64_t)(end - begin) * t->element_bytes : 0;
   return true;
@@ -67,10 +72,13 @@ static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {
   for (uint32_t row = 0; !run->is_stopped && row_of(b, row, &shared, &global, &first, &inside); row++) {
     ptx_region *r = inside ? ptx_memory_find(run->memory, (uint64_t)global + first, inside) : NULL;
     if (inside && !r) {
-      ptx_find(run, PTX_OUTSIDE, "a bulk copy reads %llu bytes at 0x%llx, outside of every allocation", (unsigned long long)inside, (unsigned long long)global + first);
+      ptx_find(run, PTX_OUTSIDE, "a bulk copy reads %llu bytes at 0x%llx, outside of every allocation",
+               (unsigned long long)inside, (unsigned long long)global + first);
       return;
     }
-    if (r) ptx_race_read(run, block, b->thread, r, (uint64_t)global + first - r->address, (uint32_t)inside, READ_COPY);
+    if (r)
+      ptx_race_read(run, block, b->thread, r, (uint64_t)global + first - r->address, (uint32_t)inside,
+                    READ_COPY);
     for (uint64_t k = 0; k < width; k++) {
       uint64_t to = swizzled(&b->tensor, shared + k), from = (uint64_t)global + k - (r ? r->address : 0);
       bool is_there = k >= first && k < first + inside;
@@ -111,10 +119,12 @@ static void add_elements(const ptx_bulk *b, uint8_t *to, const uint8_t *from, ui
   }
 }
 
-static void write_row(ptx_run *run, ptx_block *block, const ptx_bulk *b, uint64_t address, const uint8_t *bytes, const uint8_t *defined, uint64_t size) {
+static void write_row(ptx_run *run, ptx_block *block, const ptx_bulk *b, uint64_t address,
+                      const uint8_t *bytes, const uint8_t *defined, uint64_t size) {
   ptx_region *r = ptx_memory_find(run->memory, address, size);
   if (!r) {
-    ptx_find(run, PTX_OUTSIDE, "a bulk copy writes %llu bytes at 0x%llx, outside of every allocation", (unsigned long long)size, (unsigned long long)address);
+    ptx_find(run, PTX_OUTSIDE, "a bulk copy writes %llu bytes at 0x%llx, outside of every allocation",
+             (unsigned long long)size, (unsigned long long)address);
     return;
   }
   uint64_t offset = address - r->address;
@@ -137,7 +147,9 @@ static void land_store(ptx_run *run, ptx_block *block, ptx_bulk *b) {
     if (!inside) continue;
     uint64_t at = shared - b->shared + first, after = (first + inside) % GRANULE;
     if (after) {
-      ptx_find(run, PTX_OUTSIDE, "a bulk copy stores %llu bytes of a row; it writes whole granules of 16 bytes, so %llu bytes after the tensor's last column are overwritten",
+      ptx_find(run, PTX_OUTSIDE,
+               "a bulk copy stores %llu bytes of a row; it writes whole granules of 16 bytes, so %llu bytes "
+               "after the tensor's last column are overwritten",
                (unsigned long long)inside, (unsigned long long)(GRANULE - after));
       return;
     }
@@ -187,7 +199,8 @@ static bool read_map(ptx_exec *x, uint32_t lane, uint64_t address, ptx_tensor *o
   if (!at.region) return false;
   memcpy(out, at.region->bytes + at.offset, sizeof *out);
   if (out->magic == MAGIC && out->rank == x->i->count) return true;
-  ptx_find(x->run, PTX_OUTSIDE, "no tensor map of rank %u at 0x%llx", x->i->count, (unsigned long long)address);
+  ptx_find(x->run, PTX_OUTSIDE, "no tensor map of rank %u at 0x%llx", x->i->count,
+           (unsigned long long)address);
   return false;
 }
 
@@ -212,7 +225,9 @@ static void issue(ptx_exec *x, uint32_t lane, ptx_bulk *b, const ptx_operand *ma
     size *= b->tensor.box[k];
     b->at[k] = (int32_t)ptx_decider(x, &map->items[k], buffer, "a coordinate")[lane];
   }
-  if (!ptx_locate(x, lane, SPACE_SHARED, b->shared, (uint32_t)size, b->tensor.swizzle == 128 ? 1024 : 128).region) return;
+  if (!ptx_locate(x, lane, SPACE_SHARED, b->shared, (uint32_t)size, b->tensor.swizzle == 128 ? 1024 : 128)
+           .region)
+    return;
   b->size = (uint32_t)size;
   b->thread = ptx_thread_of(x, lane);
   b->by = x->i;
@@ -230,11 +245,14 @@ static void issue(ptx_exec *x, uint32_t lane, ptx_bulk *b, const ptx_operand *ma
 static void copy_tensor(ptx_exec *x) {
   const ptx_instruction *i = x->i;
   const ptx_operand *o = i->operands;
-  bool is_load = i->to_space == SPACE_GLOBAL && i->operand_count == 3, is_store = i->space == SPACE_GLOBAL && i->operand_count == 2;
+  bool is_load = i->to_space == SPACE_GLOBAL && i->operand_count == 3,
+       is_store = i->space == SPACE_GLOBAL && i->operand_count == 2;
   const ptx_operand *map = is_load ? &o[1] : &o[0], *shared = is_load ? &o[0] : &o[1];
   uint64_t maps[PTX_LANES], places[PTX_LANES], barriers[PTX_LANES];
   bool is_add = ptx_has_word(i, WORD_add);
-  if ((!is_load && !is_store) || map->count != i->count || o[0].kind != OPERAND_ADDRESS || o[1].kind != OPERAND_ADDRESS || (is_load && o[2].kind != OPERAND_ADDRESS) || ptx_has_word(i, WORD_reduce) != is_add) {
+  if ((!is_load && !is_store) || map->count != i->count || o[0].kind != OPERAND_ADDRESS ||
+      o[1].kind != OPERAND_ADDRESS || (is_load && o[2].kind != OPERAND_ADDRESS) ||
+      ptx_has_word(i, WORD_reduce) != is_add) {
     ptx_find(x->run, PTX_UNKNOWN, "this form of a bulk copy is not modelled");
     return;
   }
@@ -242,7 +260,11 @@ static void copy_tensor(ptx_exec *x) {
   ptx_addresses(x, shared, places);
   if (is_load) ptx_addresses(x, &o[2], barriers);
   PTX_EACH_LANE(lane, x->mask) {
-    ptx_bulk b = {.kind = is_load ? BULK_LOAD : is_add ? BULK_ADD : BULK_STORE, .shared = places[lane], .barrier = is_load ? barriers[lane] : 0};
+    ptx_bulk b = {.kind = is_load  ? BULK_LOAD
+                          : is_add ? BULK_ADD
+                                   : BULK_STORE,
+                  .shared = places[lane],
+                  .barrier = is_load ? barriers[lane] : 0};
     if (!read_map(x, lane, maps[lane], &b.tensor)) return;
     issue(x, lane, &b, map);
   }
@@ -250,8 +272,10 @@ static void copy_tensor(ptx_exec *x) {
 
 void ptx_do_bulk(ptx_exec *x) {
   const ptx_instruction *i = x->i;
-  if (ptx_has_word(i, WORD_commit_group)) PTX_EACH_LANE(lane, x->mask) x->block->bulk_groups[ptx_thread_of(x, lane)]++;
-  else if (ptx_has_word(i, WORD_wait_group)) ptx_bulk_wait(x, x->mask, (uint32_t)i->operands[0].immediate, ptx_has_word(i, WORD_read));
+  if (ptx_has_word(i, WORD_commit_group))
+    PTX_EACH_LANE(lane, x->mask) x->block->bulk_groups[ptx_thread_of(x, lane)]++;
+  else if (ptx_has_word(i, WORD_wait_group))
+    ptx_bulk_wait(x, x->mask, (uint32_t)i->operands[0].immediate, ptx_has_word(i, WORD_read));
   else if (ptx_has_word(i, WORD_tensor)) copy_tensor(x);
   else ptx_find(x->run, PTX_UNKNOWN, "this form of a bulk copy is not modelled");
 }

@@ -146,7 +146,8 @@ static uint64_t special(const ptx_exec *x, ptx_special which, uint32_t lane) {
 // Between a wgmma and its wait nothing else may touch its registers.
 static void check_product(ptx_exec *x, const ptx_register *r) {
   if (x->i->op->handler != ptx_do_wgmma)
-    ptx_find(x->run, PTX_RACE, "warp %u of block %u uses a register that the wgmma of line %u may still be writing",
+    ptx_find(x->run, PTX_RACE,
+             "warp %u of block %u uses a register that the wgmma of line %u may still be writing",
              x->warp->index, x->block->number, r->product);
 }
 

@@ -214,8 +214,7 @@ static void parse_address(ptx_parser *p, ptx_operand *o) {
   if (ptx_take(l, TOKEN_PUNCTUATION, ",")) { // coordinates of a tensor
     ptx_operand coordinates;
     parse_operand(p, &coordinates, false);
-    if (coordinates.kind != OPERAND_VECTOR)
-      ptx_fail(l, KILN_STATUS_SOURCE, "expected coordinates in braces");
+    if (coordinates.kind != OPERAND_VECTOR) ptx_fail(l, KILN_STATUS_SOURCE, "expected coordinates in braces");
     o->items = coordinates.items;
     o->count = coordinates.kind == OPERAND_VECTOR ? coordinates.count : 0;
   }

@@ -10,7 +10,8 @@
 #include "tools/ptx/race.h"
 
 enum {
-  PTX_BARRIERS = 16, PTX_AT_PHASE = 16,
+  PTX_BARRIERS = 16,
+  PTX_AT_PHASE = 16,
   PTX_MAX_THREADS = 1024,
   PTX_SET_WORDS = PTX_MAX_THREADS / 64,
   PTX_COPY_GROUPS = 64

@@ -108,7 +108,8 @@ static uint32_t item_count(const ptx_operand *o) { return o->kind == OPERAND_VEC
 
 // A: register r of lane 4 g + t holds row g + 8 (r % 2), and from column (r / 2) 4 p + t p on p elements, p
 // in a register. B, by columns: column g, and rows r 4 p + t p on.
-void ptx_read_factor(ptx_exec *x, const ptx_operand *o, ptx_type type, bool is_a, ptx_factor (*out)[PTX_MOST_K]) {
+void ptx_read_factor(ptx_exec *x, const ptx_operand *o, ptx_type type, bool is_a,
+                     ptx_factor (*out)[PTX_MOST_K]) {
   uint32_t bits = ptx_bits(type), per = 32 / bits;
   uint64_t buffer[PTX_LANES];
   for (uint32_t r = 0; r < item_count(o); r++) {
@@ -136,7 +137,7 @@ ptx_factor ptx_read_sum(ptx_exec *x, const ptx_operand *o, ptx_type type, uint32
 }
 
 uint64_t ptx_sum_of(const ptx_instruction *i, const ptx_factor *a, const ptx_factor *b, const ptx_factor *c,
-                       bool *out_defined) {
+                    bool *out_defined) {
   ptx_type to = i->types[0];
   double real = 0;
   int64_t whole = c->whole;
@@ -181,7 +182,8 @@ void ptx_do_mma(ptx_exec *x) {
   for (uint32_t lane = 0; lane < PTX_LANES; lane++)
     for (uint32_t k = 0; k < 4; k++) {
       ptx_factor c = ptx_read_sum(x, &i->operands[3], i->types[3], lane, k);
-      results[lane][k] = ptx_sum_of(i, a[lane / 4 + 8 * (k / 2)], b[lane % 4 * 2 + k % 2], &c, &defined[lane][k]);
+      results[lane][k] =
+          ptx_sum_of(i, a[lane / 4 + 8 * (k / 2)], b[lane % 4 * 2 + k % 2], &c, &defined[lane][k]);
     }
   for (uint32_t lane = 0; lane < PTX_LANES; lane++)
     for (uint32_t k = 0; k < 4; k += per) {

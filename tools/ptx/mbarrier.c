@@ -43,7 +43,8 @@ static void check_end(ptx_block *block, ptx_phase *p) {
 void ptx_phase_bytes(ptx_run *run, ptx_block *block, uint64_t address, uint32_t size, uint32_t thread) {
   ptx_phase *p = find_phase(block, address);
   if (!p) {
-    ptx_find(run, PTX_BARRIER, "bytes arrive at 0x%llx, where no mbarrier was initialised", (unsigned long long)address);
+    ptx_find(run, PTX_BARRIER, "bytes arrive at 0x%llx, where no mbarrier was initialised",
+             (unsigned long long)address);
     return;
   }
   p->bytes -= size;
@@ -77,7 +78,8 @@ static void initialise(ptx_exec *x, uint32_t lane, uint64_t address, uint64_t co
 static ptx_phase *phase_at(ptx_exec *x, uint32_t lane, uint64_t address) {
   ptx_phase *p = find_phase(x->block, address);
   if (!p) {
-    ptx_find(x->run, PTX_BARRIER, "%s: no mbarrier was initialised at 0x%llx", ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)address);
+    ptx_find(x->run, PTX_BARRIER, "%s: no mbarrier was initialised at 0x%llx",
+             ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)address);
     return NULL;
   }
   ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), &x->block->shared, address, 8, READ_STRONG);
@@ -88,7 +90,8 @@ static void arrive(ptx_exec *x, uint32_t lane, ptx_phase *p, uint64_t arrivals, 
   p->bytes += (int64_t)bytes;
   if (!arrivals) return;
   if (arrivals > p->left) {
-    ptx_find(x->run, PTX_BARRIER, "%s arrives at the mbarrier 0x%llx, whose phase waits for no more", ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)p->address);
+    ptx_find(x->run, PTX_BARRIER, "%s arrives at the mbarrier 0x%llx, whose phase waits for no more",
+             ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)p->address);
     return;
   }
   p->left -= (uint32_t)arrivals;
@@ -96,8 +99,8 @@ static void arrive(ptx_exec *x, uint32_t lane, ptx_phase *p, uint64_t arrivals, 
   check_end(x->block, p);
 }
 
-// mbarrier.try_wait.parity p, [address], parity: true when the phase of that parity has ended. A try_wait that
-// fails in all lanes sleeps until some phase ends.
+// mbarrier.try_wait.parity p, [address], parity: true when the phase of that parity has ended. A try_wait
+// that fails in all lanes sleeps until some phase ends.
 static void wait_parity(ptx_exec *x, bool may_sleep) {
   const ptx_operand *o = x->i->operands;
   uint64_t addresses[PTX_LANES], buffer[PTX_LANES];
@@ -120,7 +123,8 @@ static void wait_parity(ptx_exec *x, bool may_sleep) {
   }
   PTX_EACH_LANE(lane, x->mask) {
     ptx_write(x, &o[0], lane, ended >> lane & 1, true);
-    if (ended >> lane & 1) ptx_race_acquire(x->block, ptx_thread_of(x, lane), find_phase(x->block, addresses[lane])->completed);
+    if (ended >> lane & 1)
+      ptx_race_acquire(x->block, ptx_thread_of(x, lane), find_phase(x->block, addresses[lane])->completed);
   }
 }
 
@@ -130,8 +134,11 @@ void ptx_do_mbarrier(ptx_exec *x) {
   uint64_t addresses[PTX_LANES], buffer[PTX_LANES];
   uint32_t at = 0;
   while (at < i->operand_count && i->operands[at].kind != OPERAND_ADDRESS) at++;
-  bool is_wait = ptx_has_word(i, WORD_try_wait) || ptx_has_word(i, WORD_test_wait), has_number = at + 1 < i->operand_count;
-  bool is_known = at < i->operand_count && (!is_wait || (ptx_has_word(i, WORD_parity) && at == 1 && has_number)) && !ptx_has_word(i, WORD_complete_tx);
+  bool is_wait = ptx_has_word(i, WORD_try_wait) || ptx_has_word(i, WORD_test_wait),
+       has_number = at + 1 < i->operand_count;
+  bool is_known = at < i->operand_count &&
+                  (!is_wait || (ptx_has_word(i, WORD_parity) && at == 1 && has_number)) &&
+                  !ptx_has_word(i, WORD_complete_tx);
   if (!is_known || (at == 1 && !is_wait && i->operands[0].kind != OPERAND_SINK)) {
     ptx_find(x->run, PTX_UNKNOWN, "this form of an mbarrier is not modelled");
     return;
@@ -150,6 +157,8 @@ void ptx_do_mbarrier(ptx_exec *x) {
     ptx_phase *p = phase_at(x, lane, addresses[lane]);
     if (!p) return;
     bool is_bytes = ptx_has_word(i, WORD_expect_tx), is_arrival = ptx_has_word(i, WORD_arrive);
-    if (is_bytes || is_arrival) arrive(x, lane, p, is_arrival ? (is_bytes || !number ? 1 : number[lane]) : 0, is_bytes && number ? number[lane] : 0);
+    if (is_bytes || is_arrival)
+      arrive(x, lane, p, is_arrival ? (is_bytes || !number ? 1 : number[lane]) : 0,
+             is_bytes && number ? number[lane] : 0);
   }
 }

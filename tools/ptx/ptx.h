@@ -96,9 +96,9 @@ kiln_status ptx_module_run(ptx_module *module, uint32_t kernel, const ptx_launch
 
 /// What the elements of a tensor are.
 typedef enum ptx_element_kind { PTX_ELEMENT_INTEGER, PTX_ELEMENT_FLOAT, PTX_ELEMENT_BF16 } ptx_element_kind;
-/// What cuTensorMapEncodeTiled writes, in the interpreter's own form: PTX_MAP_BYTES at `out`. Extents and boxes
-/// from the innermost axis on; `strides` of the others, in bytes; `swizzle` 0, 32, 64 or 128. False where the
-/// driver would refuse.
+/// What cuTensorMapEncodeTiled writes, in the interpreter's own form: PTX_MAP_BYTES at `out`. Extents and
+/// boxes from the innermost axis on; `strides` of the others, in bytes; `swizzle` 0, 32, 64 or 128. False
+/// where the driver would refuse.
 bool ptx_tensor_encode(void *out, uint32_t element_bytes, ptx_element_kind kind, uint32_t rank,
                        uint64_t address, const uint64_t *extents, const uint64_t *strides,
                        const uint32_t *box, uint32_t swizzle, bool is_nan_filled);

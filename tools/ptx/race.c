@@ -297,9 +297,10 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
     ptx_shadow *s = ptx_region_shadow(r, a.offset = offset + k);
     check_pending(&a, s, "writes");
     if (s->reading)
-      ptx_find(run, PTX_RACE,
-               "%s writes byte %llu of shared memory, which the asynchronous read of line %u may still be reading",
-               ptx_who(block, thread), (unsigned long long)a.offset, s->reading_line);
+      ptx_find(
+          run, PTX_RACE,
+          "%s writes byte %llu of shared memory, which the asynchronous read of line %u may still be reading",
+          ptx_who(block, thread), (unsigned long long)a.offset, s->reading_line);
     bool is_same = value && value[k] == r->bytes[offset + k];
     if (!is_same && !is_fine(&a, s->write)) found_write(&a, s, false, 0);
     if (!is_fine(&a, s->read)) found_reader(&a, s->read, s->read_line, s->read_load);
@@ -346,7 +347,8 @@ void ptx_race_async_read(ptx_run *run, ptx_block *block, uint32_t thread, uint64
   }
 }
 
-void ptx_race_async_read_end(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset, uint32_t size) {
+void ptx_race_async_read_end(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset,
+                             uint32_t size) {
   for (uint32_t k = 0; k < size; k++) ptx_region_shadow(&block->shared, offset + k)->reading--;
   ptx_race_read(run, block, thread, &block->shared, offset, size, READ_COPY);
 }
