@@ -194,6 +194,7 @@ struct round {
   unsigned stored, refused,
       failed; ///< ERRORS_BEFORE_TRIP failures end a round: one may be about its body only
   unsigned errors[KILN_REMOTE_LEVELS]; ///< failures of each level, one after another
+  bool is_denied;                      ///< a server wants another password
 };
 
 /// The same for uploads. Only bodies of one round count, which differ: one at which a server always fails is
@@ -223,6 +224,7 @@ static kiln_remote_state upload_bytes(struct round *r, const kiln_entry_view *vi
     if (!is_left_alone(s, i)) {
       state = l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_wire_now() + UPLOAD_MS);
       judge_upload(r, i, state);
+      r->is_denied |= state == KILN_REMOTE_DENIED;
       if (state == KILN_REMOTE_DENIED) state = KILN_REMOTE_FAILED; // till somebody gives the right password
     }
     if (state != KILN_REMOTE_FOUND && worst != KILN_REMOTE_FAILED) worst = state;
@@ -297,6 +299,7 @@ kiln_remote_pushed kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_
       r = upload_round(s);
       pushed.stored += r.stored;
       pushed.refused += r.refused;
+      pushed.is_denied |= r.is_denied;
     } while (r.stored || r.refused);
     pushed.waiting = kiln_spool_count(&s->store);
     if (!pushed.waiting || kiln_wire_now() >= end) return pushed;

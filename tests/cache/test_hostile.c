@@ -423,3 +423,38 @@ TEST(hostile, passwords_are_not_shown) {
   CHECK(strstr(out, "refuses the password"));
   free(out);
 }
+
+/// An upload that waits because of a password says so, and the address of a fleet is not among the arguments
+/// for long.
+TEST(hostile, wrong_passwords_are_said_and_hidden) {
+  static const char source[] =
+      "kiln 1\nkernel k(y: out *i32) @grid(1) { let i = iota(64) store(y + i, i) }\n";
+  const char *folder = kiln_test_folder();
+  char path[300], *out;
+  snprintf(path, sizeof path, "%s/bin/kiln", kiln_test_build());
+  if (access(path, X_OK) || access("/usr/bin/redis-cli", X_OK)) SKIP("%s or redis-cli is not there", path);
+  snprintf(path, sizeof path, "%s/k.kiln", folder);
+  kiln_test_write(path, source, sizeof source - 1);
+  int port = start_redis(folder);
+  CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d config set requirepass right", port), 0);
+  int code = kiln_test_run(&out,
+                           "export KILN_CACHE_DIR=%s/cache KILN_CACHE_REMOTE=redis://:wrong@127.0.0.1:%d "
+                           "KILN_CACHE_REMOTE_WRITE=1; { "
+                           "%s/bin/kiln build -t host %s -o %s/o.kb && %s/bin/kiln cache push; }",
+                           folder, port, kiln_test_build(), path, folder, kiln_test_build());
+  if (code != 1 || !strstr(out, "the remote store refused the password or token (KILN_CACHE_REMOTE_TOKEN)") ||
+      !strstr(out, "redis://***@127.0.0.1") || !strstr(out, "WRONGPASS: the password is wrong") ||
+      !strstr(out, "1 wait"))
+    FAIL("%d: %s", code, out);
+  free(out);
+  stop();
+  int silent, listening = listen_any(&silent);
+  kiln_test_run(&out,
+                "KILN_CACHE_DIR=%s/c2 KILN_CACHE_REMOTE_MS=3000 %s/bin/kiln build --fleet "
+                "redis://u:HUSH@127.0.0.1:%d -q -t host %s -o %s/o.kb & "
+                "sleep 1; for p in $(pgrep -x kiln); do tr '\\0' ' ' </proc/$p/cmdline | grep %s; done; wait",
+                folder, kiln_test_build(), silent, path, folder, folder);
+  close(listening);
+  if (!strstr(out, "--fleet redis://******") || strstr(out, "HUSH")) FAIL("%s", out);
+  free(out);
+}

@@ -396,3 +396,11 @@ uint64_t cli_now_ns(void) {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+const char *cli_keep_address(const char *argument) {
+  static char kept[4096];
+  if (!argument || snprintf(kept, sizeof kept, "%s", argument) >= (int)sizeof kept) return argument;
+  char *text = (char *)(uintptr_t)argument, *start = strstr(text, "://"), *end = strrchr(text, '@');
+  for (char *at = start ? start + 3 : text; at < end; at++) *at = '*';
+  return kept;
+}

@@ -39,6 +39,10 @@ typedef struct cli_option {
   int64_t most; ///< of numbers; 0: any
 } cli_option;
 
+/// An address as the command line has it, kept elsewhere; there its user and password are overwritten, since
+/// everybody can see the arguments of a process. NULL stays NULL. One address a program.
+const char *cli_keep_address(const char *argument);
+
 /// A subcommand's page: what --help prints, and what its options are.
 typedef struct cli_page {
   const char *usage;   ///< "kiln build [options] SOURCE..."

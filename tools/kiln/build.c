@@ -178,6 +178,7 @@ int kiln_command_build(int argc, char **argv) {
   if (code == -1) code = check_options(&page, &b, without);
   b.s.beside = !without;
   b.s.sign = b.bundle.sign;
+  b.s.fleet = cli_keep_address(b.s.fleet);
   if (code == -1) code = make_bundle(&b, start);
   session_deinit(&b.s);
   return code;

@@ -68,6 +68,12 @@ static bool parse(int argc, char **argv, request *out) {
          config->max_bytes;
 }
 
+/// Why something waits: servers that do not do what is wanted.
+static void print_trouble(void *context, const char *url, bool good, const char *text) {
+  (void)context;
+  if (!good) fprintf(stderr, "kiln: note: %s: %s\n", url, text);
+}
+
 static int push(const request *r) {
   kiln_remote_server *server;
   kiln_error err = {0};
@@ -80,6 +86,8 @@ static int push(const request *r) {
   printf("%llu uploaded, ", (unsigned long long)pushed.stored);
   if (pushed.refused) printf("%llu will never be taken, ", (unsigned long long)pushed.refused);
   printf("%llu wait\n", (unsigned long long)pushed.waiting);
+  fflush(stdout);
+  if (pushed.is_denied) (void)kiln_remote_check(&r->config, print_trouble, NULL);
   return pushed.waiting || pushed.refused;
 }
 

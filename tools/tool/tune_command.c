@@ -169,6 +169,9 @@ int kiln_command_tune(int argc, char **argv) {
   cli_list *const lists[] = {&settings.words, &settings.kernels, &settings.instances,
                              &settings.trust, &settings.among,   &settings.cases};
   int code = cli_parse(&page, argc, argv, &settings.words);
+  const char **addresses[] = {&settings.post, &settings.worker, &settings.collect};
+  for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
+    if (*addresses[i]) *addresses[i] = cli_keep_address(*addresses[i]);
   if (code == -1) code = check_settings(&page, &settings);
   if (code == -1) code = do_work(&settings);
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_deinit(lists[i]);
