@@ -19,7 +19,17 @@ void kiln_elab_init(kiln_elab *e, kiln_arena *arena, kiln_module *module, kiln_d
   module->epoch++;
 }
 
+// One fault of a call may show at several places of the library's function: the first is enough.
+static bool is_reported(const kiln_elab *e) {
+  if (!e->library_call || !e->d->count) return false;
+  const kiln_diagnostic *last = &e->d->items[e->d->count - 1];
+  const char *lead = kiln_arena_format(e->arena, "in '%s': ", e->library_call);
+  return last->severity == KILN_ERROR && last->line == e->library_place.line &&
+         last->column == e->library_place.column && !strncmp(last->text, lead, strlen(lead));
+}
+
 kiln_value kiln_elab_error(kiln_elab *e, ir_place place, const char *format, ...) {
+  if (is_reported(e)) return (kiln_value){0};
   char text[900];
   va_list args;
   va_start(args, format);

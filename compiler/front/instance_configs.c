@@ -174,7 +174,8 @@ static bool make_config(kiln_maker *m, const kiln_node *a, kiln_native_config *c
   uint32_t errors = m->e.d->errors;
   kiln_binding *top;
   bool ok = true;
-  *c = (kiln_native_config){.warps = 4, .registers = m->instance->max_registers};
+  *c = (kiln_native_config){
+      .warps = 4, .registers = m->instance->max_registers, .place = a ? a->place : (ir_place){0}};
   for (uint32_t i = 0; a && i < a->list.count; i++) ok &= check_config_arg(m, a->list.items[i]);
   c->values = KILN_NEW_ARRAY(kiln_maker_arena(m), kiln_value, m->kernel->cparams.count);
   if (!ok || !kiln_compile_time_values(m, a ? a->list : (kiln_list){0}, m->instance->values, c->values))
@@ -301,6 +302,7 @@ static void generate_all(kiln_maker *m, const kiln_node *ranges, uint32_t *capac
 void kiln_make_configs(kiln_maker *m) {
   uint32_t written = 0, capacity = 0, errors = m->e.d->errors;
   kiln_native_config c;
+  m->instance->never_holds = KILN_NEW_ARRAY(kiln_maker_arena(m), bool, m->kernel->attributes.count);
   for (uint32_t i = 0; i < m->kernel->attributes.count; i++)
     if (kiln_is_attribute(m->kernel->attributes.items[i], "space"))
       check_space(m, m->kernel->attributes.items[i]);
@@ -309,7 +311,9 @@ void kiln_make_configs(kiln_maker *m) {
     const kiln_node *a = m->kernel->attributes.items[i];
     if (!kiln_is_attribute(a, "config")) continue;
     written++;
-    if (!make_config(m, a, &c) || !(m->unit->all_configs || is_reached_anywhere(m->instance, &c))) continue;
+    m->instance->never_holds[i] = !make_config(m, a, &c);
+    if (m->instance->never_holds[i] || !(m->unit->all_configs || is_reached_anywhere(m->instance, &c)))
+      continue;
     add_config(m, a, &c, &capacity);
   }
   if (!written && make_config(m, NULL, &c)) add_config(m, NULL, &c, &capacity);

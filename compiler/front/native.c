@@ -96,6 +96,7 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   if (d->errors + d->suppressed != errors) return NULL;
   kiln_native_check_access(kernel, unit->file, d);
   if (d->errors + d->suppressed != errors) return NULL;
+  kiln_native_warn_of_grid(kernel, in->kernel, unit->file, d);
   kiln_native_warn_of_loops(kernel, unit->file, in->kernel->place, d);
   kiln_native_guard_steps(kernel);
   return kernel;
@@ -175,6 +176,7 @@ kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char
                   "--key is for Triton IR; a kernel of this language says @key");
   kiln_native_instances(u, options, d);
   kiln_native_check_unused(u, d);
+  if (d->errors == errors) kiln_native_warn_of_configs(u, d);
   if (d->errors == errors) return &u->unit;
   look_further(u, d);
   sort_diagnostics(d, first);

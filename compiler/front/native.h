@@ -15,6 +15,7 @@ typedef struct kiln_native_config {
   const kiln_launch_expr **require;
   uint32_t require_count;
   const kiln_launch_expr *cost; ///< NULL: none is stated
+  ir_place place;               ///< of its @config; line 0: it is that of the defaults
 } kiln_native_config;
 
 typedef struct kiln_native_variant {
@@ -28,6 +29,7 @@ typedef struct kiln_native_instance {
   kiln_value *values; ///< one a compile-time parameter; those that configs set hold their defaults
   ir_param *params;   ///< with the facts that callers promise
   kiln_native_config *configs;
+  bool *never_holds; ///< one an attribute of the kernel: a @config whose @require holds in no launch
   kiln_native_variant *variants; ///< the last has no condition
   uint16_t max_registers;
   bool fp_strict, fp_flush;
@@ -62,6 +64,11 @@ void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *v
 /// Errors for unknown names in functions that no kernel calls.
 void kiln_native_check_unused(kiln_native_unit *unit, kiln_diagnostics *d);
 
+/// Warns about configs that no launch can come to.
+void kiln_native_warn_of_configs(const kiln_native_unit *unit, kiln_diagnostics *d);
+/// Warns about a kernel that asks which program it is and states no grid.
+void kiln_native_warn_of_grid(const ir_kernel *kernel, const kiln_item *item, const char *file,
+                              kiln_diagnostics *d);
 /// Errors for accesses that the mode of a parameter excludes, and for stores to views that repeat a place.
 void kiln_native_check_access(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
 /// Warns about stages (of a loop, or of the kernel at `place`) and about shared iterations that have no

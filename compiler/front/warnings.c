@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Warns about stages of a pipeline that no loop of the kernel can be, and about iterations that cannot be
+// Warns about kernels that ask which program they are and state no grid, about configs that no launch can
+// come to, about stages of a pipeline that no loop of the kernel can be, and about iterations that cannot be
 // shared among blocks.
 //
 // Needs a built kernel with places; changes nothing.
@@ -13,6 +14,84 @@ static bool is_said(const kiln_diagnostics *d, ir_place place, const char *text)
         !strcmp(d->items[i].text, text))
       return true;
   return false;
+}
+
+// -------------------------------------------------------------------------------- heads of kernels
+
+/// What becomes of one @config of a kernel.
+typedef struct config_use {
+  bool is_used;         ///< some instance has it
+  bool may_hold;        ///< in a launch of some instance
+  ir_place taken_first; ///< of the first config that holds in every launch of one
+} config_use;
+
+static config_use use_of(const kiln_native_unit *u, const kiln_item *kernel, uint32_t attribute) {
+  const ir_place place = kernel->attributes.items[attribute]->place;
+  config_use use = {0};
+  for (uint32_t i = 0; i < u->count; i++) {
+    const kiln_native_instance *in = &u->instances[i];
+    if (in->kernel != kernel) continue;
+    use.may_hold |= !in->never_holds[attribute];
+    for (uint32_t c = 0; c < in->interface.config_count; c++) {
+      const kiln_native_config *config = &in->configs[c];
+      use.is_used |= config->place.line == place.line && config->place.column == place.column;
+      if (!config->require_count && !config->cost && !use.taken_first.line) use.taken_first = config->place;
+    }
+  }
+  return use;
+}
+
+// Those that come from @autotune lose their configs here, and would not know.
+static void warn_of_configs(const kiln_native_unit *u, const kiln_item *kernel, kiln_diagnostics *d) {
+  static const char advice[] =
+      "@require says which launches a config is for, @cost which one is taken, 'kiln tune' measures all";
+  for (uint32_t i = 0; i < kernel->attributes.count; i++) {
+    const kiln_node *a = kernel->attributes.items[i];
+    if (strcmp(a->atom->text, "config")) continue;
+    config_use use = use_of(u, kernel, i);
+    if (use.is_used) continue;
+    if (use.may_hold)
+      kiln_diagnose(d, KILN_WARNING, u->unit.file, a->place,
+                    "this @config is never built: every launch takes the one at line %u first; %s",
+                    use.taken_first.line, advice);
+    else
+      kiln_diagnose(d, KILN_WARNING, u->unit.file, a->place,
+                    "this @config is never built: @require holds for it in no launch");
+  }
+}
+
+static bool has_attribute(const kiln_item *kernel, const char *name) {
+  for (uint32_t i = 0; i < kernel->attributes.count; i++)
+    if (!strcmp(kernel->attributes.items[i]->atom->text, name)) return true;
+  return false;
+}
+
+static void note_program(ir_op *op, void *context) {
+  const ir_op **found = context;
+  if ((op->code == IR_PID || op->code == IR_NPID) && !*found) *found = op;
+}
+
+void kiln_native_warn_of_grid(const ir_kernel *kernel, const kiln_item *item, const char *file,
+                              kiln_diagnostics *d) {
+  const ir_op *program = NULL;
+  if (has_attribute(item, "grid")) return;
+  ir_walk(kernel->body, note_program, &program);
+  if (!program) return; // one program does it all
+  const char *text =
+      kiln_arena_format(d->arena,
+                        "kernel '%s' has no @grid and asks for %s(%u): a launch that gives no grid "
+                        "runs one program; @grid(1) says that this is meant",
+                        item->atom->text, ir_ops[program->code].text, program->attrs.axis);
+  if (!is_said(d, item->place, text)) kiln_diagnose(d, KILN_WARNING, file, item->place, "%s", text);
+}
+
+void kiln_native_warn_of_configs(const kiln_native_unit *unit, kiln_diagnostics *d) {
+  for (uint32_t i = 0; i < unit->module->item_count; i++) {
+    const kiln_item *kernel = unit->module->items[i];
+    // Configs of another kernel are there for what fits of them.
+    if (kernel->kind == KILN_ITEM_KERNEL && !has_attribute(kernel, "configs"))
+      warn_of_configs(unit, kernel, d);
+  }
 }
 
 // ------------------------------------------------------------------------------- attributes of loops
