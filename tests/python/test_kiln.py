@@ -20,6 +20,7 @@ import unittest
 
 import support
 from other_arrays import Tensor, Elsewhere, Versioned, Words
+from canary import Array
 from support import LIBRARY, ROOT, run_gridless, tool
 
 import kiln  # noqa: E402
@@ -375,12 +376,14 @@ class Numpy(Cases):
         base = np.arange(40 * 50, dtype=np.float32).reshape(40, 50)
         for x in (base, base.T, base[3:30, 5:45:2], np.asfortranarray(base)):
             for wrap in (lambda a: a, Tensor):
-                y = np.zeros(x.shape, np.float32)
-                self.device.kernel("twice")(wrap(x), wrap(y), *x.shape)
-                np.testing.assert_array_equal(y, 2 * x)
+                around = Array(np, np.zeros(x.shape, np.float32), x.shape[1] + 3)
+                self.device.kernel("twice")(wrap(x), wrap(around.array), *x.shape)
+                np.testing.assert_array_equal(around.array, 2 * x)
+                self.assertEqual(around.check("y"), "")
         into = np.zeros((80, 100), np.float32)
         self.device.kernel("twice")(base, into[::2, ::2], 40, 50)
         np.testing.assert_array_equal(into[::2, ::2], 2 * base)
+        self.assertFalse(into[1::2].any() or into[:, 1::2].any())
         self.assertEqual(np.count_nonzero(into[1::2]), 0)
         self.assertRaisesRegex(ValueError, r"'x' \(view f32\): expected an array of rank 2, found shape \(3,\)", self.device.kernel("twice"),
                                np.zeros(3, np.float32), into, 1, 1)
