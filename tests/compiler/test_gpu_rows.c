@@ -59,3 +59,55 @@ TEST(gpu_rows, parts_of_rows) {
     check_part(&p, i);
   }
 }
+
+// ------------------------------------------------------------------------------------- what the engine can't
+// do
+
+static void count_op(ir_op *op, void *context) {
+  unsigned *counts = context;
+  counts[0] += op->code == IR_COPY;
+  counts[1] += op->code == IR_STAGE;
+}
+
+static const char columns[] =
+    "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: inout *%s @align(16), M: i32, N: "
+    "i32,\n"
+    "    K: i32 @div(8), at: i32, whole: i32 @div(8), ldc: i64 @div(8))\n"
+    "  @grid(1) @config(warps = 4, stages = 2)\n{\n"
+    "  let A = view(a, [M, K], [K, 1], [64, 64])\n  let B = view(b, [N, K], [K, 1], [64, 64])\n"
+    "  let C = view(c, [M, N], [ldc, 1], [64, 64])\n  var acc = zeros(f32[64, 64])\n"
+    "  for k in 0 .. K step 64 { acc = dot(load(A, [0, %s]), trans(load(B, [0, k])), acc) }\n  %s\n}\n";
+
+/// Loads that begin within 16 bytes of a row, stores that do, sums for other devices: none by the engine. Of
+/// what it can do all is.
+TEST(gpu_rows, columns_within_16_bytes) {
+  static const struct {
+    const char *type, *load, *store;
+    unsigned copies; ///< a left operand that none copies is loaded by threads
+    bool is_staged;
+  } rows[] = {
+      {"bf16", "k", "store(C, [0, 0], acc as bf16)", 2, true},
+      {"bf16", "k + whole", "store(C, [0, whole + 64], acc as bf16)", 2, true},
+      {"bf16", "k + at", "store(C, [0, 0], acc as bf16)", 1, true},
+      {"bf16", "k + 4", "store(C, [0, 0], acc as bf16)", 1, true},
+      {"bf16", "k", "store(C, [0, at], acc as bf16)", 2, false},
+      {"bf16", "k", "store(C, [0, 4], acc as bf16)", 2, false},
+      {"bf16", "k", "store(C, [at, 8], acc as bf16)", 2, true},
+      {"bf16", "k", "store(C, [at, 0], trans(acc as bf16))", 2, true},
+      {"bf16", "k", "store(C, [0, at], trans(acc as bf16))", 2, false},
+      {"f32", "k", "atomic.add(C, [0, 4], acc)", 2, true},
+      {"f32", "k", "atomic.add(C, [0, 2], acc)", 2, false},
+      {"f32", "k", "atomic.add(C, [0, 4], acc, scope = system)", 2, false},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char text[2000];
+    unsigned counts[2] = {0};
+    kiln_arena *arena = kiln_arena_create();
+    snprintf(text, sizeof text, columns, rows[i].type, rows[i].load, rows[i].store);
+    ir_kernel *kernel = form(arena, &(sim_case){.name = "columns", .text = text});
+    if (kernel) ir_walk(kernel->body, count_op, counts);
+    if (counts[0] != rows[i].copies || (counts[1] > 0) != rows[i].is_staged)
+      FAIL("%u copies, %u stages of\n%s", counts[0], counts[1], text);
+    kiln_arena_destroy(arena);
+  }
+}
