@@ -16,13 +16,14 @@
 #include "tests/harness.h"
 
 enum { WINDOW = 0x400, SHARED = 232 * 1024, GROUP = 128, MOST_DEPTH = 200, SIDE = 600, BASE = 1 << 24 };
-enum { PARAM_C = 2, PARAM_M = 3, PARAM_N = 4, PARAM_ROW = 6, PARAMS = 7 };
+enum { PARAM_C = 2, PARAM_M = 3, PARAM_N = 4, PARAM_ROW = 6, PARAM_FAR = 7, PARAMS = 8 };
 
 typedef struct shape {
   unsigned m, n, warps, first; ///< tile of the product; columns of it that are stored, 0: all
   bool is_turned, adds;
   unsigned rows, columns, distance; ///< of the view: extents, elements from row to row
   unsigned row, column;             ///< where the tile begins in the view
+  bool is_far;                      ///< rows are 2^32 elements apart, a product of parameters of 32 bits
 } shape;
 
 /// The element of the view that a byte of shared memory holds.
@@ -223,10 +224,10 @@ static void send(followed *f, LLVMBasicBlockRef block) {
 static void write_element(followed *f, uint64_t from, uint64_t to) {
   CHECK(from >= WINDOW && from < WINDOW + SHARED);
   const element *e = &f->memory[from - WINDOW];
-  uint64_t place = (to - BASE) / f->bytes;
+  uint64_t place = (to - BASE) / f->bytes, distance = f->s->is_far ? UINT64_C(1) << 32 : f->s->distance;
   CHECK(e->is_there && (to - BASE) % f->bytes == 0);
-  CHECK_INT(place / f->s->distance, e->row);
-  CHECK_INT(place % f->s->distance, e->column);
+  CHECK_INT(place / distance, e->row);
+  CHECK_INT(place % distance, e->column);
   f->threads[e->row][e->column]++;
   f->by_threads++;
 }
@@ -318,13 +319,15 @@ static void kernel_text(const shape *s, char out[2000]) {
   snprintf(
       out, 2000,
       "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: %s @align(16), M: i32, N: i32,\n"
-      "    K: i32 @div(8), ldc: i64 @div(8))\n  @grid(1) @config(warps = %u, stages = 2)\n{\n"
+      "    K: i32 @div(8), ldc: i32 @div(8), far: i32 @div(8))\n  @grid(1) @config(warps = %u, stages = "
+      "2)\n{\n"
       "  let A = view(a, [M, K], [K, 1], [%u, 64])\n  let B = view(b, [N, K], [K, 1], [%u, 64])\n"
       "  var acc = zeros(f32[%u, %u])\n"
       "  for k in 0 .. K step 64 { acc = dot(load(A, [0, k]), trans(load(B, [0, k]%s)), acc) }\n"
-      "  %s(view(c, [M, N], [ldc, 1], [%u, %u]), [%u, %u], %s%s)\n}\n",
+      "  %s(view(c, [M, N], [%s, 1], [%u, %u]), [%u, %u], %s%s)\n}\n",
       s->adds ? "accum *f32" : "out *bf16", s->warps, s->m, s->n, s->m, s->n, right,
-      s->adds ? "atomic.add" : "store", rows, columns, s->row, s->column, value, part);
+      s->adds ? "atomic.add" : "store", s->is_far ? "ldc * far" : "ldc", rows, columns, s->row, s->column,
+      value, part);
 }
 
 /// Each element of the tile in the view is written once, by the engine or by a thread, and nothing else is.
@@ -353,7 +356,7 @@ static unsigned check_shape(const shape *s) {
   compile(text, &artifact);
   f->s = s, f->info = artifact.info, f->bytes = s->adds ? 4 : 2;
   f->params[PARAM_C] = BASE, f->params[PARAM_M] = s->rows, f->params[PARAM_N] = s->columns;
-  f->params[PARAM_ROW] = s->distance;
+  f->params[PARAM_ROW] = s->is_far ? 1 << 16 : s->distance, f->params[PARAM_FAR] = 1 << 16;
   LLVMContextRef context = LLVMContextCreate();
   LLVMModuleRef module = NULL;
   char *message = NULL;
@@ -397,6 +400,7 @@ TEST(nvptx_rest, every_element_once) {
     s.rows = draw(&seed, s.row + rows + 40), s.columns = draw(&seed, s.column + columns + 40);
     if (draw(&seed, 2)) s.columns = s.column + 1 + draw(&seed, columns);
     s.distance = (s.columns + 7) / 8 * 8 + 8 * draw(&seed, 9) + 8;
+    s.is_far = i % 9 == 4;
     by_threads += check_shape(&s);
   }
   CHECK(by_threads > 5000);

@@ -17,6 +17,27 @@ static LLVMValueRef wide(gpu *g, ir_value *value) {
   return LLVMBuildSExt(g->builder, gpu_scalar(g, value), g->i64, "");
 }
 
+/// An extent or stride, without wrapping around, as the map has it (compiler/gpu/launch_expression.c).
+static LLVMValueRef exact(gpu *g, ir_value *value) {
+  LLVMBuilderRef b = g->builder;
+  int64_t constant;
+  if (ir_constant_int(value, &constant)) return i64(g, (uint64_t)constant);
+  const ir_op *op = value->def;
+  if (!op) return wide(g, value);
+  if (op->code == IR_HINT || op->code == IR_CAST) return exact(g, op->operands[0]);
+  KILN_ASSERT(op->operand_count == 2);
+  LLVMValueRef x = exact(g, op->operands[0]), y = exact(g, op->operands[1]);
+  switch (op->code) {
+  case IR_ADD: return LLVMBuildAdd(b, x, y, "");
+  case IR_SUB: return LLVMBuildSub(b, x, y, "");
+  case IR_MUL: return LLVMBuildMul(b, x, y, "");
+  case IR_SHL: return LLVMBuildShl(b, x, y, "");
+  case IR_MIN: return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSLT, x, y, ""), x, y, "");
+  default: KILN_ASSERT(op->code == IR_MAX);
+  }
+  return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSGT, x, y, ""), x, y, "");
+}
+
 static LLVMValueRef both(gpu *g, LLVMValueRef a, LLVMValueRef b) {
   return LLVMBuildAnd(g->builder, a, b, "");
 }
@@ -54,7 +75,7 @@ static ending find_end(gpu *g, const ir_op *op, const nvptx_staged *s, LLVMBasic
   ending e = {.bytes = bytes, .log2_piece = (unsigned)__builtin_ctz(PIECE / bytes), .row_axis = last - 1u};
   while (e.row_axis && type.log2[e.row_axis] == IR_DROPPED) e.row_axis--;
   LLVMBasicBlockRef ragged = gpu_block(g, "ragged");
-  LLVMValueRef extent = wide(g, ir_view_extents(view)[last]),
+  LLVMValueRef extent = exact(g, ir_view_extents(view)[last]),
                rest = both(g, extent, i64(g, PIECE / bytes - 1));
   LLVMValueRef is_whole = LLVMBuildICmp(g->builder, LLVMIntEQ, rest, i64(g, 0), "");
   gpu_expect_first(g, LLVMBuildCondBr(g->builder, is_whole, otherwise, ragged));
@@ -74,7 +95,7 @@ static LLVMValueRef has_rest(gpu *g, const ir_op *op, const nvptx_staged *s, con
                           is_within(g, from, i64(g, s->columns)));
   for (unsigned i = 0; i + 1u < view->results[0].type.rank; i++)
     if (i != e->row_axis)
-      has = both(g, has, is_within(g, wide(g, ir_view_indices(op)[i]), wide(g, ir_view_extents(view)[i])));
+      has = both(g, has, is_within(g, wide(g, ir_view_indices(op)[i]), exact(g, ir_view_extents(view)[i])));
   return has;
 }
 
@@ -101,7 +122,7 @@ static LLVMValueRef place_of(gpu *g, const ir_op *op, const ending *e, LLVMValue
   LLVMValueRef offset = column;
   for (unsigned i = 0; i + 1u < view->results[0].type.rank; i++) {
     LLVMValueRef index = i == e->row_axis ? row : wide(g, ir_view_indices(op)[i]);
-    LLVMValueRef part = LLVMBuildMul(g->builder, index, wide(g, ir_view_strides(view)[i]), "");
+    LLVMValueRef part = LLVMBuildMul(g->builder, index, exact(g, ir_view_strides(view)[i]), "");
     offset = LLVMBuildAdd(g->builder, offset, part, "");
   }
   LLVMTypeRef type = gpu_scalar_type(g, view->results[0].type.scalar);
@@ -130,7 +151,7 @@ static void write_row(gpu *g, const ir_op *op, const nvptx_staged *s, const endi
   const ir_op *view = op->operands[0]->def;
   LLVMBasicBlockRef write = gpu_block(g, "rest"), after = gpu_block(g, "row_done");
   LLVMValueRef row = LLVMBuildAdd(b, e->row, LLVMBuildZExt(b, number, g->i64, ""), "");
-  LLVMBuildCondBr(b, is_within(g, row, wide(g, ir_view_extents(view)[e->row_axis])), write, after);
+  LLVMBuildCondBr(b, is_within(g, row, exact(g, ir_view_extents(view)[e->row_axis])), write, after);
   LLVMPositionBuilderAtEnd(b, write);
   LLVMValueRef column = LLVMBuildAdd(b, e->whole, LLVMBuildZExt(b, element, g->i64, ""), ""),
                inside = LLVMBuildMul(b, element, gpu_i32(g, e->bytes), "");
