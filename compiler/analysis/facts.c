@@ -20,7 +20,6 @@ typedef struct analysis {
   kiln_facts *facts;
   kiln_fact *assumed; // what top-level assumes promise of a value
   uint8_t *has_assumed;
-  uint8_t *exact; // by value id: part of an offset or index, and so never a wrapped value
 } analysis;
 
 static kiln_fact *at(analysis *a, const ir_value *v) { return &a->facts->items[v->id]; }
@@ -93,6 +92,7 @@ static void seed_param(analysis *a, uint32_t i) {
     if (p->has_range && p->hi < f->hi) f->hi = p->hi;
     if (p->div > 1) f->divisibility[0] = fact_log2(p->div);
     if (p->has_range && p->lo == p->hi) f->divisibility[0] = fact_log2(p->lo);
+    fact_round(p->type, f);
   }
 }
 
@@ -142,6 +142,7 @@ static void set_induction(analysis *a, const ir_op *op) {
   if (iv->hi < iv->lo) iv->hi = iv->lo;
   iv->divisibility[0] =
       lo->divisibility[0] < step->divisibility[0] ? lo->divisibility[0] : step->divisibility[0];
+  fact_round(ir_for_counter(op)->type, iv);
 }
 
 static void run_for(analysis *a, const ir_op *op) {
@@ -203,10 +204,11 @@ static void run_op(analysis *a, const ir_op *op) {
     kiln_fact f = says_nothing;
     fact_type_bounds(op->results[i].type, &f);
     if (op->code == IR_PID || op->code == IR_NPID) seed_program(a, op, &f);
-    else fact_transfer(op, i, operands, a->exact[op->results[i].id], &f);
+    else fact_transfer(op, i, operands, &f);
     fact_settle(op->results[i].type, &f);
     *at(a, &op->results[i]) = f;
     apply_assume(a, &op->results[i]);
+    fact_round(op->results[i].type, at(a, &op->results[i]));
   }
 }
 
@@ -217,41 +219,6 @@ static void run_block(analysis *a, const ir_block *block) {
     else if (op->code == IR_IF) run_if(a, op);
     else if (op->code == IR_ROLES) run_roles(a, op);
     else run_op(a, op);
-  }
-}
-
-// ----------------------------------------------------------------------------------------- offsets
-
-/// What an exact value is a sum or product of is exact too.
-static bool passes_exactness(const ir_op *op) {
-  static const bool passes[IR_OPCODE_COUNT] = {
-      [IR_ADD] = true,     [IR_SUB] = true,   [IR_MUL] = true,    [IR_SHL] = true,
-      [IR_SPLAT] = true,   [IR_CAST] = true,  [IR_EXPAND] = true, [IR_BROADCAST] = true,
-      [IR_RESHAPE] = true, [IR_TRANS] = true, [IR_HINT] = true,   [IR_CONVERT] = true,
-  };
-  if (op->code != IR_CAST) return passes[op->code];
-  ir_type from = op->operands[0]->type;
-  return ir_type_class(from) == KILN_CLASS_INT && ir_type_bits(from) <= ir_type_bits(op->results[0].type);
-}
-
-/// `v` is exact because `user` needs it so; not where `user` stands in a branch that may not be taken.
-static void mark(analysis *a, const ir_op *user, const ir_value *v) {
-  const ir_block *home = v->def ? v->def->block : v->block;
-  for (const ir_block *b = user->block; b != home; b = b->parent->block)
-    if (b->parent->code == IR_IF) return;
-  a->exact[v->id] = 1;
-}
-
-/// Marks offsets of pointers and indices of views, and what they are made of; from the end of the text, so
-/// that users come first.
-static void mark_exact(analysis *a, const ir_block *block) {
-  for (const ir_op *op = block->last; op; op = op->prev) {
-    for (uint32_t i = op->region_count; i-- > 0;) mark_exact(a, op->regions[i]);
-    bool view = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
-    uint32_t indices = view ? op->operands[0]->type.rank : op->code == IR_PTRADD;
-    for (uint32_t i = 1; i <= indices; i++) mark(a, op, op->operands[i]);
-    bool pass = op->result_count == 1 && a->exact[op->results[0].id] && passes_exactness(op);
-    for (uint32_t i = 0; pass && i < op->operand_count; i++) mark(a, op, op->operands[i]);
   }
 }
 
@@ -271,10 +238,8 @@ kiln_facts *kiln_facts_compute(kiln_arena *arena, ir_kernel *kernel) {
   facts->items = KILN_NEW_ARRAY(arena, kiln_fact, facts->count + 1u);
   facts->values = KILN_NEW_ARRAY(arena, const ir_value *, facts->count + 1u);
   analysis a = {kernel, facts, KILN_NEW_ARRAY(arena, kiln_fact, facts->count + 1u),
-                KILN_NEW_ARRAY(arena, uint8_t, facts->count + 1u),
                 KILN_NEW_ARRAY(arena, uint8_t, facts->count + 1u)};
   note_block(facts, kernel->body);
-  mark_exact(&a, kernel->body);
   for (const ir_op *op = kernel->body->first; op; op = op->next)
     if (op->code == IR_ASSUME) note_assume(&a, op->operands[0]);
   for (uint32_t i = 0; i < kernel->param_count; i++) {
@@ -283,6 +248,27 @@ kiln_facts *kiln_facts_compute(kiln_arena *arena, ir_kernel *kernel) {
   }
   run_block(&a, kernel->body);
   return facts;
+}
+
+bool kiln_fact_does_not_wrap(const kiln_facts *facts, const ir_op *op) {
+  kiln_fact type;
+  int64_t count;
+  if (op->operand_count != 2 || ir_type_class(op->results[0].type) != KILN_CLASS_INT) return false;
+  const kiln_fact *a = kiln_fact_of(facts, op->operands[0]), *b = kiln_fact_of(facts, op->operands[1]);
+  __int128 ends[4] = {0};
+  for (unsigned i = 0; i < 4; i++) {
+    const __int128 x = i & 1 ? a->hi : a->lo, y = i & 2 ? b->hi : b->lo;
+    if (op->code == IR_ADD) ends[i] = x + y;
+    else if (op->code == IR_SUB) ends[i] = x - y;
+    else if (op->code == IR_MUL) ends[i] = x * y;
+    else if (op->code != IR_SHL || !ir_constant_int(op->operands[1], &count) || count < 0 || count > 62)
+      return false;
+    else ends[i] = x * ((__int128)1 << count);
+  }
+  fact_type_bounds(op->results[0].type, &type);
+  for (unsigned i = 0; i < 4; i++)
+    if (ends[i] < type.lo || ends[i] > type.hi) return false;
+  return true;
 }
 
 unsigned kiln_fact_vector(const kiln_facts *facts, const ir_value *pointer, const ir_value *mask,

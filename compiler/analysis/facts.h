@@ -41,6 +41,10 @@ const kiln_fact *kiln_fact_of(const kiln_facts *facts, const ir_value *value);
 /// True when the value lies in [lo, hi] always.
 bool kiln_fact_within(const kiln_fact *fact, int64_t lo, int64_t hi);
 
+/// True where ranges show that the result of a sum, difference, product or shift to the left of integers is
+/// the number that it is without limits of its type: it does not wrap around.
+bool kiln_fact_does_not_wrap(const kiln_facts *facts, const ir_op *op);
+
 /// log2 of the elements that one access along `axis` of a pointer tile may take: contiguity, byte alignment
 /// and (`mask` may be NULL) constancy of the mask permit it, and it is at most `log2_bytes` in bytes. 0:
 /// element by element.

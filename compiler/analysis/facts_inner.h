@@ -17,11 +17,13 @@ void fact_join(kiln_fact *f, const kiln_fact *other);
 /// x predicate n holds: tightens lo and hi.
 void fact_clip(kiln_fact *f, ir_predicate predicate, int64_t n);
 /// The fact of result `result`; `f` says what the type alone says. `operands` has the facts of the first
-/// three operands. `exact`: the result is part of an offset, so it does not wrap.
-void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], bool exact,
-                   kiln_fact *f);
+/// three operands.
+void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], kiln_fact *f);
 /// What bounds say of the rest: one possible value has its divisibility; tiles of one value are constant;
 /// bounds that left the type wrap.
 void fact_settle(ir_type type, kiln_fact *f);
+/// Bounds of what is a multiple of a power of two go to the next multiples inside: a number of 32 bits that
+/// is a multiple of 128 is at most 2^31 - 128, so that lanes added to it do not wrap.
+void fact_round(ir_type type, kiln_fact *f);
 
 #endif

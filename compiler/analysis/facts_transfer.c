@@ -118,9 +118,45 @@ static void transfer_add(const ir_op *op, facts3 x, kiln_fact *f) {
   bounds(op, f, (__int128)x[0]->lo + x[1]->lo, (__int128)x[0]->hi + x[1]->hi);
 }
 
+/// The greater one of something and a constant that is not negative, also rounded down to a multiple.
+static bool is_raised(const ir_value *v) {
+  const ir_op *op = v->def, *part;
+  int64_t n, by;
+  if (!op || op->operand_count < 2 || op->attrs.flags & IR_UNSIGNED) return false;
+  const bool has_right = ir_constant_int(op->operands[1], &n);
+  if (op->code == IR_MUL) {
+    part = op->operands[0]->def;
+    return has_right && part && part->code == IR_DIV && !(part->attrs.flags & IR_UNSIGNED) &&
+           ir_constant_int(part->operands[1], &by) && by == n && n > 0 && is_raised(part->operands[0]);
+  }
+  if (op->code != IR_MAX) return false;
+  return (has_right && n >= 0) || (ir_constant_int(op->operands[0], &n) && n >= 0);
+}
+
+/// Whether `bound` is `v`, or the least of it and others, or, where `v` is not negative and so the difference
+/// does not wrap, less by what is not negative.
+static bool is_at_most(const ir_value *bound, const ir_value *v, bool is_positive, unsigned depth) {
+  const ir_op *op = bound->def;
+  if (bound == v) return true;
+  if (!depth || !op || op->attrs.flags & IR_UNSIGNED) return false;
+  if (op->code == IR_SUB) return is_positive && op->operands[0] == v && is_raised(op->operands[1]);
+  return op->code == IR_MIN && (is_at_most(op->operands[0], v, is_positive, depth - 1) ||
+                                is_at_most(op->operands[1], v, is_positive, depth - 1));
+}
+
+/// What a loop up to `from`, or to less, has not done yet: its counter is less there.
+static bool is_left_of_loop(const ir_op *difference, const kiln_fact *from) {
+  enum { DEPTH = 4 };
+  const ir_value *counter = difference->operands[1];
+  const ir_op *loop = counter->def ? NULL : counter->block->parent;
+  return loop && loop->code == IR_FOR && counter->index == 0 &&
+         is_at_most(ir_for_upper(loop), difference->operands[0], from->lo >= 0, DEPTH);
+}
+
 static void transfer_sub(const ir_op *op, facts3 x, kiln_fact *f) {
   sum_axes(op, x, f, 0, false);
-  bounds(op, f, (__int128)x[0]->lo - x[1]->hi, (__int128)x[0]->hi - x[1]->lo);
+  if (x[1]->lo >= 0 && is_left_of_loop(op, x[0])) bounds(op, f, 1, (__int128)x[0]->hi - x[1]->lo);
+  else bounds(op, f, (__int128)x[0]->lo - x[1]->hi, (__int128)x[0]->hi - x[1]->lo);
 }
 
 static void transfer_ptradd(const ir_op *op, facts3 x, kiln_fact *f) {
@@ -481,63 +517,13 @@ static const struct {
 #undef INTEGERS
 };
 
-/// The greater one of something and a constant that is not negative, also rounded down to a multiple.
-static bool is_raised(const ir_value *v) {
-  const ir_op *op = v->def, *part;
-  int64_t n, by;
-  if (!op || op->operand_count < 2 || op->attrs.flags & IR_UNSIGNED) return false;
-  const bool has_right = ir_constant_int(op->operands[1], &n);
-  if (op->code == IR_MUL) {
-    part = op->operands[0]->def;
-    return has_right && part && part->code == IR_DIV && !(part->attrs.flags & IR_UNSIGNED) &&
-           ir_constant_int(part->operands[1], &by) && by == n && n > 0 && is_raised(part->operands[0]);
-  }
-  if (op->code != IR_MAX) return false;
-  return (has_right && n >= 0) || (ir_constant_int(op->operands[0], &n) && n >= 0);
-}
-
-/// Whether `bound` is `v`, or the least of it and others, or less by what is not negative.
-static bool is_at_most(const ir_value *bound, const ir_value *v, unsigned depth) {
-  const ir_op *op = bound->def;
-  if (bound == v) return true;
-  if (!depth || !op || op->attrs.flags & IR_UNSIGNED) return false;
-  if (op->code == IR_SUB) return is_raised(op->operands[1]) && is_at_most(op->operands[0], v, depth - 1);
-  return op->code == IR_MIN &&
-         (is_at_most(op->operands[0], v, depth - 1) || is_at_most(op->operands[1], v, depth - 1));
-}
-
-/// What a loop up to `from`, or to less, has not done yet: its counter is less there.
-static bool is_left_of_loop(const ir_value *from, const ir_value *counter) {
-  enum { DEPTH = 4 };
-  const ir_op *loop = counter->def ? NULL : counter->block->parent;
-  return loop && loop->code == IR_FOR && counter->index == 0 && is_at_most(ir_for_upper(loop), from, DEPTH);
-}
-
-/// Sums and products that do not wrap lie in the mathematical bounds as far as these are inside the type.
-static void clip_exact(const ir_op *op, facts3 x, kiln_fact *f) {
-  __int128 lo = f->lo, hi = f->hi;
-  int64_t n;
-  if (op->code == IR_ADD) lo = (__int128)x[0]->lo + x[1]->lo, hi = (__int128)x[0]->hi + x[1]->hi;
-  else if (op->code == IR_SUB) lo = (__int128)x[0]->lo - x[1]->hi, hi = (__int128)x[0]->hi - x[1]->lo;
-  else if (op->code == IR_MUL && x[0]->lo >= 0 && x[1]->lo >= 0)
-    lo = (__int128)x[0]->lo * x[1]->lo, hi = (__int128)x[0]->hi * x[1]->hi;
-  else if (op->code == IR_SHL && x[0]->lo >= 0 && ir_constant_int(op->operands[1], &n) && n >= 0 && n < 31)
-    lo = x[0]->lo * ((__int128)1 << n);
-  if (op->code == IR_SUB && x[1]->lo >= 0 && lo < 1 && is_left_of_loop(op->operands[0], op->operands[1]))
-    lo = 1;
-  if (lo > f->lo && lo <= f->hi) f->lo = (int64_t)lo;
-  if (hi < f->hi && hi >= f->lo) f->hi = (int64_t)hi;
-}
-
-void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], bool exact,
-                   kiln_fact *f) {
+void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], kiln_fact *f) {
   transfer *t = transfers[op->code].function;
   bool region = (op->code == IR_REDUCE || op->code == IR_SCAN) && op->region_count;
   unsigned class = op->operand_count ? ir_type_class(type_of(op, 0)) : 0;
   if (op->operand_count && !(transfers[op->code].classes & class)) t = NULL;
   if (t && !region && (result == 0 || op->code == IR_SPLIT)) t(op, operands, f);
   else if (ir_has(op->code, IR_EACH)) constancy_of_operands(op, operands, f);
-  if (exact && class == KILN_CLASS_INT) clip_exact(op, operands, f);
 }
 
 void fact_settle(ir_type type, kiln_fact *f) {
@@ -554,4 +540,15 @@ void fact_settle(ir_type type, kiln_fact *f) {
     f->contiguity[i] = least(f->contiguity[i], extent);
     if (i >= axes(type)) f->divisibility[i] = 0;
   }
+}
+
+void fact_round(ir_type type, kiln_fact *f) {
+  if (type.is_view || type.pointer || ir_type_class(type) != KILN_CLASS_INT) return;
+  const unsigned n = of_all(f, type), bits = ir_type_bits(type);
+  if (!n || n >= bits - 1) return;
+  const int64_t low = ((int64_t)1 << n) - 1;
+  const __int128 lo = ((__int128)f->lo + low) & ~(__int128)low, hi = f->hi & ~low;
+  if (lo > hi) return; // no value at all: what is never run
+  f->lo = (int64_t)lo;
+  f->hi = (int64_t)hi;
 }

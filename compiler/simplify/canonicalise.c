@@ -12,6 +12,7 @@ static void to_fixed_point(ir_kernel *kernel, bool contract) {
     changed |= kiln_simplify_control(kernel);
     changed |= kiln_cse(kernel);
     changed |= kiln_dce(kernel);
+    if (!changed) changed = kiln_part_offsets(kernel);
     if (!changed && contract) changed = kiln_contract(kernel);
     if (!changed) return;
   }

@@ -354,24 +354,19 @@ static ir_value *fold_join(folding *f, ir_op *op) {
                     ir_splat(&f->b, op->operands[1], type));
 }
 
-/// Moves the uniform part of an offset to the pointer: splat(p) + (splat(s) + t) is splat(p + s) + t. Offsets
-/// are exact integers, so the sum may be taken apart.
+/// A uniform offset goes to the pointer before one that is not: splat(p) + t + splat(s) is splat(p + s) + t.
+/// Sums are taken apart by kiln_part_offsets.
 static ir_value *fold_pointer(folding *f, ir_op *op) {
-  ir_value *p = op->operands[0], *offset = op->operands[1], *base = splat_source(p), *uniform;
+  ir_value *p = op->operands[0], *offset = op->operands[1], *base, *uniform;
   int64_t n;
   if (ir_constant_int(offset, &n) && n == 0) return p;
-  ir_op *sum = producer(offset, IR_ADD), *inner = producer(p, IR_PTRADD);
-  if (!base && inner && (uniform = splat_source(offset)) && (base = splat_source(inner->operands[0])))
-    return ir_binary(&f->b, IR_PTRADD, 0,
-                     ir_splat(&f->b, ir_binary(&f->b, IR_PTRADD, 0, base, uniform), p->type),
-                     inner->operands[1]);
-  if (!base || !sum) return NULL;
-  for (unsigned i = 0; i < 2; i++)
-    if ((uniform = splat_source(sum->operands[i])))
-      return ir_binary(&f->b, IR_PTRADD, 0,
-                       ir_splat(&f->b, ir_binary(&f->b, IR_PTRADD, 0, base, uniform), p->type),
-                       sum->operands[1 - i]);
-  return NULL;
+  ir_op *inner = producer(p, IR_PTRADD);
+  if (splat_source(p) || !inner || !(uniform = splat_source(offset)) ||
+      !(base = splat_source(inner->operands[0])))
+    return NULL;
+  return ir_binary(&f->b, IR_PTRADD, 0,
+                   ir_splat(&f->b, ir_binary(&f->b, IR_PTRADD, 0, base, uniform), p->type),
+                   inner->operands[1]);
 }
 
 // ---------------------------------------------------------------- reductions, memory, many results

@@ -10,7 +10,9 @@
 /// Idempotent.
 void kiln_canonicalise(ir_kernel *kernel);
 
-bool kiln_fold(ir_kernel *kernel);     ///< constants, identities that are exact, splats moved outwards
+bool kiln_fold(ir_kernel *kernel); ///< constants, identities that are exact, splats moved outwards
+bool kiln_part_offsets(
+    ir_kernel *kernel);                ///< uniform parts of offsets go to pointers, where sums do not wrap
 bool kiln_contract(ir_kernel *kernel); ///< multiply and add of floats become fma; nothing when fp_strict
 bool kiln_simplify_control(
     ir_kernel *kernel); ///< constant branches, loops of zero or one trip, values that loops only pass on

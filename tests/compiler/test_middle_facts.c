@@ -111,13 +111,39 @@ TEST(facts, a_comparison_may_turn_inside_a_run) {
   end(&s);
 }
 
-TEST(facts, offsets_do_not_wrap) {
+TEST(facts, an_access_says_nothing_of_its_offset) {
   sample s = begin();
   ir_value *base = mul(&s, pid(&s), i32(&s, 128));
-  CHECK_INT(fact(&s, base)->lo, INT32_MIN);
   ir_binary(&s.b, IR_PTRADD, 0, s.p, base);
-  CHECK_INT(fact(&s, base)->lo, 0);
-  CHECK_INT(fact(&s, base)->hi, INT32_MAX);
+  CHECK_INT(fact(&s, base)->lo, INT32_MIN); // it may wrap, and then be negative
+  CHECK_INT(fact(&s, base)->hi, INT32_MAX - 127);
+  end(&s);
+}
+
+TEST(facts, multiples_leave_room_for_lanes) {
+  sample s = begin();
+  ir_value *lanes = ir_iota(&s.b, 7), *more = ir_iota(&s.b, 8);
+  ir_value *base = mul(&s, pid(&s), i32(&s, 128)),
+           *within = add(&s, ir_splat(&s.b, base, lanes->type), lanes),
+           *beyond = add(&s, ir_splat(&s.b, base, more->type), more),
+           *doubled = ir_binary(&s.b, IR_SHL, 0, base, i32(&s, 1)),
+           *below = ir_binary(&s.b, IR_SUB, 0, i32(&s, 0), base);
+  fact(&s, base);
+  kiln_facts *facts = kiln_facts_compute(s.arena, s.kernel);
+  CHECK(!kiln_fact_does_not_wrap(facts, base->def));
+  CHECK(kiln_fact_does_not_wrap(facts, within->def));
+  CHECK(!kiln_fact_does_not_wrap(facts, beyond->def));
+  CHECK(!kiln_fact_does_not_wrap(facts, doubled->def));
+  CHECK(!kiln_fact_does_not_wrap(facts, below->def)); // 0 - -2^31
+  s.kernel->grid_limit[0] = (INT64_C(1) << 31) / 128;
+  facts = kiln_facts_compute(s.arena, s.kernel);
+  CHECK(kiln_fact_does_not_wrap(facts, base->def));
+  CHECK(!kiln_fact_does_not_wrap(facts, beyond->def)); // the last program's last lanes
+  CHECK(!kiln_fact_does_not_wrap(facts, doubled->def));
+  CHECK(kiln_fact_does_not_wrap(facts, below->def));
+  s.kernel->grid_limit[0]--;
+  facts = kiln_facts_compute(s.arena, s.kernel);
+  CHECK(kiln_fact_does_not_wrap(facts, beyond->def));
   end(&s);
 }
 
@@ -126,7 +152,7 @@ TEST(facts, ranges_know_when_they_wrap) {
   CHECK_INT(fact(&s, add(&s, s.n, i32(&s, 5)))->hi, 4101);
   ir_value *wraps = mul(&s, mul(&s, s.n, s.n), i32(&s, 4096));
   CHECK_INT(fact(&s, wraps)->lo, INT32_MIN);
-  CHECK_INT(fact(&s, wraps)->hi, INT32_MAX);
+  CHECK_INT(fact(&s, wraps)->hi, INT32_MAX - ((1 << 20) - 1)); // 16 * 16 * 4096 divides it
   s.kernel->grid_limit[0] = 100;
   ir_value *p = pid(&s);
   CHECK_INT(fact(&s, p)->hi, 99);
@@ -151,7 +177,7 @@ TEST(facts, loops_reach_a_fixed_point) {
   const kiln_fact *f = fact(&s, loop->regions[0]->args[0]);
   CHECK_INT(f->divisibility[0], 5);
   CHECK_INT(f->lo, 0);
-  CHECK_INT(f->hi, 4095);
+  CHECK_INT(f->hi, 4064); // 0, 32, ...
   f = fact(&s, carried);
   CHECK_INT(f->divisibility[0], 2); // 8, 20, 32, ...
   CHECK_INT(f->hi, INT32_MAX);
@@ -159,13 +185,12 @@ TEST(facts, loops_reach_a_fixed_point) {
   end(&s);
 }
 
-/// What a loop up to `bound` leaves of n, where it is the offset of a pointer.
-static int64_t least_left(sample *s, ir_value *n, ir_value *bound, bool is_offset) {
+/// What a loop up to `bound` leaves of n.
+static int64_t least_left(sample *s, ir_value *n, ir_value *bound) {
   ir_block *body = ir_block_create(s->arena);
   ir_builder in = {.arena = s->arena, .block = body};
   ir_value *counter = ir_block_arg(s->arena, body, ir_scalar_type(KILN_I32));
   ir_value *left = ir_binary(&in, IR_SUB, 0, n, counter);
-  if (is_offset) ir_binary(&in, IR_PTRADD, 0, s->p, left);
   ir_yield(&in, NULL, 0);
   ir_emit(&s->b, IR_FOR, NULL, (ir_value *[]){i32(s, 0), bound, i32(s, 16)}, 3, NULL, &body, 1);
   return fact(s, left)->lo;
@@ -173,23 +198,25 @@ static int64_t least_left(sample *s, ir_value *n, ir_value *bound, bool is_offse
 
 TEST(facts, a_loop_has_not_done_what_is_left) {
   sample s = begin();
-  ir_value *n = mul(&s, s.n, s.n), *other = mul(&s, pid(&s), s.n), *five = i32(&s, 5);
+  ir_value *n = add(&s, mul(&s, s.n, s.n), i32(&s, 3)), *other = mul(&s, pid(&s), s.n), *five = i32(&s, 5);
+  ir_value *any = ir_cast(&s.b, s.ld, KILN_I32, 0, 0);
   ir_value *least = ir_binary(&s.b, IR_MIN, 0, five, n);
   ir_value *raised = ir_binary(&s.b, IR_MAX, 0, other, i32(&s, 0));
-  CHECK_INT(least_left(&s, n, n, true), 1);
-  CHECK_INT(least_left(&s, n, least, true), 1);
-  CHECK_INT(least_left(&s, n, ir_binary(&s.b, IR_MIN, 0, ir_binary(&s.b, IR_SUB, 0, n, raised), five), true),
-            1);
+  CHECK_INT(least_left(&s, n, n), 1);
+  CHECK_INT(least_left(&s, n, least), 1);
+  CHECK_INT(least_left(&s, n, ir_binary(&s.b, IR_MIN, 0, ir_binary(&s.b, IR_SUB, 0, n, raised), five)), 1);
   ir_value *down = mul(&s, ir_binary(&s.b, IR_DIV, 0, raised, i32(&s, 16)), i32(&s, 16)),
            *up = mul(&s, ir_binary(&s.b, IR_DIV, 0, raised, i32(&s, 16)), i32(&s, 32));
-  CHECK_INT(least_left(&s, n, ir_binary(&s.b, IR_SUB, 0, n, down), true), 1);
-  CHECK(least_left(&s, n, ir_binary(&s.b, IR_SUB, 0, n, up), true) < 1);
-  // up to something else, to more, or where it may wrap
-  CHECK(least_left(&s, n, other, true) < 1);
-  CHECK(least_left(&s, n, ir_binary(&s.b, IR_MAX, 0, n, five), true) < 1);
-  CHECK(least_left(&s, n, ir_binary(&s.b, IR_MIN, IR_UNSIGNED, n, five), true) < 1);
-  CHECK(least_left(&s, n, ir_binary(&s.b, IR_SUB, 0, n, other), true) < 1);
-  CHECK(least_left(&s, n, n, false) < 1);
+  CHECK_INT(least_left(&s, n, ir_binary(&s.b, IR_SUB, 0, n, down)), 1);
+  CHECK(least_left(&s, n, ir_binary(&s.b, IR_SUB, 0, n, up)) < 1);
+  // a negative number less a large one wraps to a large bound
+  CHECK_INT(least_left(&s, any, any), 8);
+  CHECK(least_left(&s, any, ir_binary(&s.b, IR_SUB, 0, any, raised)) < 1);
+  // up to something else, to more
+  CHECK(least_left(&s, n, other) < 1);
+  CHECK(least_left(&s, n, ir_binary(&s.b, IR_MAX, 0, n, five)) < 1);
+  CHECK(least_left(&s, n, ir_binary(&s.b, IR_MIN, IR_UNSIGNED, n, other)) < 1);
+  CHECK(least_left(&s, n, ir_binary(&s.b, IR_SUB, 0, n, other)) < 1);
   end(&s);
 }
 
@@ -212,7 +239,7 @@ TEST(facts, assumes_and_hints_count) {
            *claim = ir_binary(&s.b, IR_AND, 0, rest, positive);
   ir_emit(&s.b, IR_ASSUME, NULL, &claim, 1, NULL, NULL, 0);
   CHECK_INT(fact(&s, k)->divisibility[0], 6);
-  CHECK_INT(fact(&s, k)->lo, 1);
+  CHECK_INT(fact(&s, k)->lo, 64); // above 0, and a multiple
   ir_op *hint = ir_emit(&s.b, IR_HINT, &(ir_attrs){.divisible = 256}, &s.p, 1, NULL, NULL, 0);
   CHECK_INT(fact(&s, &hint->results[0])->divisibility[0], 8);
   end(&s);

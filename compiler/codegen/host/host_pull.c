@@ -252,17 +252,15 @@ static host_lanes pull_ptradd(host *h, const ir_op *op, const host_map *map) {
   return (host_lanes){LLVMBuildGEP2(B, element, base, &index, 1, ""), 0, HOST_VECTOR};
 }
 
-static host_lanes pull_induction(host *h, const ir_value *v, const host_induction *x, const host_map *map,
-                                 bool wide) {
+static host_lanes pull_induction(host *h, const ir_value *v, const host_induction *x, const host_map *map) {
   LLVMValueRef grown = LLVMBuildMul(B, x->turns, x->step, "");
-  host_lanes first = wide ? host_pull_wide(h, x->init, map) : host_pull(h, x->init, map);
+  host_lanes first = host_pull(h, x->init, map);
   if (v->type.pointer) {
     first.value =
         LLVMBuildGEP2(B, host_memory_type(h, ir_element(ir_pointee(v->type))), first.value, &grown, 1, "");
     return first;
   }
-  LLVMTypeRef element = wide ? h->i64 : h->types[v->type.scalar];
-  grown = LLVMBuildTruncOrBitCast(B, grown, element, "");
+  grown = LLVMBuildTruncOrBitCast(B, grown, h->types[v->type.scalar], "");
   if (first.form == HOST_VECTOR) grown = host_splat(h, grown, lane_count(h));
   first.value = LLVMBuildAdd(B, first.value, grown, "");
   return first;
@@ -321,8 +319,7 @@ host_lanes host_pull(host *h, ir_value *v, const host_map *map) {
   host_memo *m = memo_find(h, info, map, false);
   if (m) return m->lanes;
   if (info->buffer) return memo_add(h, info, map, false, host_buffer_load(h, info->buffer, map));
-  if (info->induction)
-    return memo_add(h, info, map, false, pull_induction(h, v, info->induction, map, false));
+  if (info->induction) return memo_add(h, info, map, false, pull_induction(h, v, info->induction, map));
   if (!v->def) {
     host_fail(h, KILN_STATUS_INTERNAL, "a block argument has no elements");
     return uniform(LLVMGetPoison(host_element_type(h, v->type)));
@@ -348,13 +345,12 @@ LLVMValueRef host_pull_scalar(host *h, ir_value *v) {
   return value;
 }
 
-// Offsets are exact integers, so that i32 arithmetic below an offset may be done in i64: then neighbours stay
-// neighbours.
-static bool wide_through(const ir_op *op) {
+// i32 arithmetic below an offset that does not wrap may be done in i64: then neighbours stay neighbours.
+static bool wide_through(const host *h, const ir_op *op) {
   switch (op->code) {
   case IR_ADD:
   case IR_SUB:
-  case IR_MUL:
+  case IR_MUL: return op->results[0].type.scalar == KILN_I64 || kiln_fact_does_not_wrap(h->facts, op);
   case IR_HINT: return true;
   case IR_CAST: return op->operands[0]->type.scalar == KILN_I32 && !(op->attrs.flags & IR_UNSIGNED);
   default: return false;
@@ -364,7 +360,9 @@ static bool wide_through(const ir_op *op) {
 /// The elements are those of one operand at other places.
 static bool moves_one(const ir_op *op) { return ir_has(op->code, IR_RENAMES) && op->operand_count == 1; }
 
+/// Of 64 bits, which it may be already.
 static host_lanes extend(host *h, host_lanes x) {
+  if (x.form != HOST_VECTOR && LLVMTypeOf(x.value) == h->i64) return x;
   if (x.form == HOST_AFFINE) x = (host_lanes){host_vector(h, x), 0, HOST_VECTOR};
   if (LLVMTypeOf(x.value) == host_like(h->i64, x.value)) return x;
   x.value = LLVMBuildSExt(B, x.value, host_like(h->i64, x.value), "");
@@ -388,15 +386,14 @@ static host_lanes wide_op(host *h, const ir_op *op, const host_map *map) {
 static host_lanes pull_wide(host *h, ir_value *v, const host_map *map) {
   const ir_op *op = v->def;
   host_map inner;
-  if (host_info(v)->induction) return pull_induction(h, v, host_info(v)->induction, map, true);
-  if (host_info(v)->buffer || !op) return extend(h, host_pull(h, v, map));
+  if (host_info(v)->buffer || host_info(v)->induction || !op) return extend(h, host_pull(h, v, map));
   if (op->code == IR_IOTA) return pull_iota(h, map, true);
   if (moves_one(op)) {
     inner = host_operand_map(op, 0, v->index, map);
     return host_pull_wide(h, op->operands[0], &inner);
   }
-  if (wide_through(op)) return wide_op(h, op, map);
-  return v->type.scalar == KILN_I64 ? host_pull(h, v, map) : extend(h, host_pull(h, v, map));
+  if (wide_through(h, op)) return wide_op(h, op, map);
+  return extend(h, host_pull(h, v, map));
 }
 
 host_lanes host_pull_wide(host *h, ir_value *v, const host_map *map) {

@@ -54,6 +54,7 @@ typedef struct recovering {
   kiln_facts *facts;
   ir_builder b;
   const ir_value *opaque; ///< a carried value while its step is found
+  bool is_mask;           ///< what is read is compared, no offset
   unsigned depth, count;
   made_view *views; ///< in `scratch`
   uint32_t view_count, view_capacity;

@@ -37,7 +37,10 @@ static bool limit_of(const recovering *r, const sum *larger, const sum *smaller,
 static bool limits_of_compare(recovering *r, const ir_op *op, limit limits[RANK]) {
   sum left, right;
   if (op->attrs.flags & IR_UNSIGNED || op->operands[0]->type.pointer) return false;
-  if (!recover_sum(r, op->operands[0], &left) || !recover_sum(r, op->operands[1], &right)) return false;
+  r->is_mask = true;
+  const bool are_sums = recover_sum(r, op->operands[0], &left) && recover_sum(r, op->operands[1], &right);
+  r->is_mask = false;
+  if (!are_sums) return false;
   switch (op->attrs.kind) {
   case IR_LT: return limit_of(r, &right, &left, 0, limits);
   case IR_LE: return limit_of(r, &right, &left, 1, limits);

@@ -112,9 +112,10 @@ static bool sum_of_carried(recovering *r, const ir_value *v, sum *out) {
          recover_sum(r, ir_loop_initials(loop)[v->index - 1], out) && sum_add(out, &turns, 1);
 }
 
-/// Numbers that are surely not negative stay whole: what says so is known of them, not of their parts.
+/// Numbers that are surely not negative stay whole: what says so is known of them, not of their parts. Of a
+/// mask the parts are wanted, an index and an extent.
 static bool stays_whole(const recovering *r, const ir_value *v) {
-  return !v->type.rank && !v->type.pointer && kiln_fact_of(r->facts, v)->lo >= 0;
+  return !r->is_mask && !v->type.rank && !v->type.pointer && kiln_fact_of(r->facts, v)->lo >= 0;
 }
 
 /// A hint that makes a number surely not negative stays whole, too.
