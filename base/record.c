@@ -22,6 +22,7 @@ enum {
       66, // the same and `why_ptx`; written only where that is set, so that others read the rest
   CODE_INFO_WITH_MAPS = 67,    // the same, then blocks and maps; written where one of them is set
   CODE_INFO_WITH_CLUSTER = 68, // the same, then the cluster
+  CODE_INFO_WITH_LIMIT = 69,   // the same, then the most programs; written where there is a limit
   MOST_CLUSTER = 16,           // the most that CUDA takes
   MOST_PARAMS = 4096,
   MOST_CONFIGS = 65536,
@@ -266,8 +267,11 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
   X(shared_bytes) X(dynamic_shared) X(scratch_bytes) X(registers) X(scalar_registers) X(spill_bytes) X(wave)
 
 void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
-  bool has_more = info->cluster || info->blocks || info->maps.size;
-  kiln_buffer_u8(out, info->cluster   ? CODE_INFO_WITH_CLUSTER
+  const uint32_t *most = info->most_programs;
+  bool has_limit = most[0] || most[1] || most[2];
+  bool has_more = has_limit || info->cluster || info->blocks || info->maps.size;
+  kiln_buffer_u8(out, has_limit       ? CODE_INFO_WITH_LIMIT
+                      : info->cluster ? CODE_INFO_WITH_CLUSTER
                       : has_more      ? CODE_INFO_WITH_MAPS
                       : info->why_ptx ? CODE_INFO_WHY_PTX
                                       : CODE_INFO_VERSION);
@@ -282,14 +286,15 @@ void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out) {
   if (!has_more) return;
   kiln_buffer_varint(out, info->blocks);
   kiln_buffer_block(out, info->maps.bytes, info->maps.size);
-  if (info->cluster) kiln_buffer_varint(out, info->cluster);
+  if (has_limit || info->cluster) kiln_buffer_varint(out, info->cluster);
+  for (unsigned axis = 0; has_limit && axis < 3; axis++) kiln_buffer_varint(out, most[axis]);
 }
 
 bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *out) {
   kiln_reader r = kiln_reader_of(bytes, size);
   memset(out, 0, sizeof *out);
   uint8_t version = kiln_read_u8(&r);
-  if (version < CODE_INFO_VERSION || version > CODE_INFO_WITH_CLUSTER) return false;
+  if (version < CODE_INFO_VERSION || version > CODE_INFO_WITH_LIMIT) return false;
   out->format = kiln_read_u8(&r);
   out->target = get_text(&r);
   out->symbol = get_text(&r);
@@ -302,7 +307,9 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
     if (out->why_ptx && !out->why_ptx[0]) out->why_ptx = NULL;
     out->blocks = (uint32_t)kiln_read_count(&r, UINT32_MAX);
     out->maps.bytes = kiln_read_block(&r, &out->maps.size);
-    if (version == CODE_INFO_WITH_CLUSTER) out->cluster = (uint32_t)kiln_read_count(&r, MOST_CLUSTER);
+    if (version >= CODE_INFO_WITH_CLUSTER) out->cluster = (uint32_t)kiln_read_count(&r, MOST_CLUSTER);
+    for (unsigned axis = 0; version == CODE_INFO_WITH_LIMIT && axis < 3; axis++)
+      out->most_programs[axis] = (uint32_t)kiln_read_count(&r, UINT32_MAX);
   }
   return kiln_read_done(&r);
 }
@@ -310,7 +317,7 @@ bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *ou
 kiln_status kiln_record_refuse(kiln_error *err, kiln_record_kind kind, const uint8_t *bytes, size_t size,
                                const char *format, ...) {
   char what[512];
-  unsigned newest = kind == KILN_RECORD_INTERFACE ? INTERFACE_WITH_KEPT : CODE_INFO_WITH_CLUSTER - kind,
+  unsigned newest = kind == KILN_RECORD_INTERFACE ? INTERFACE_WITH_KEPT : CODE_INFO_WITH_LIMIT - kind,
            version = size && bytes[0] > kind ? bytes[0] - kind : 0;
   va_list args;
   va_start(args, format);

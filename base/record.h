@@ -136,10 +136,12 @@ typedef struct kiln_code_info {
   uint32_t registers;        ///< a thread; 0 unknown (VGPRs on AMDGPU)
   uint32_t scalar_registers; ///< AMDGPU SGPRs
   uint32_t spill_bytes;
-  uint32_t wave;        ///< lanes; 32, 64; 1 on the host
-  const char *producer; ///< compiler and finishing tool, for people
-  const char *why_ptx;  ///< why it is PTX though a cubin was wanted; NULL: it is not so
-  uint32_t cluster;     ///< blocks that work on one program together; 0: each block on its own
+  uint32_t wave;             ///< lanes; 32, 64; 1 on the host
+  const char *producer;      ///< compiler and finishing tool, for people
+  const char *why_ptx;       ///< why it is PTX though a cubin was wanted; NULL: it is not so
+  uint32_t most_programs[3]; ///< along each axis, of which the code is right; a launch of more is refused. 0:
+                             ///< any
+  uint32_t cluster;          ///< blocks that work on one program together; 0: each block on its own
   uint32_t blocks; ///< not 0: a launch has that many blocks a processor at most, each computes programs until
                    ///< the grid is done; the grid, 3 x u32, lies behind the parameters, aligned to 4
   kiln_span maps;  ///< record of tensor maps (docs/bundle.md), which lie behind that; empty: none

@@ -50,7 +50,7 @@ kiln_status kiln_check_facts(const kiln_kernel *k, const uint8_t *block, kiln_er
 
 kiln_status kiln_take_grid(const kiln_kernel *k, const uint32_t *grid, uint32_t *out, kiln_error *err) {
   for (unsigned axis = 0; axis < 3; axis++) {
-    if (KILN_UNLIKELY(grid[axis] > k->device->grid_limit[axis]))
+    if (KILN_UNLIKELY(grid[axis] > k->grid_limit[axis]))
       return kiln_refuse_extent(k, axis, grid[axis], (kiln_span){0}, NULL, err);
     out[axis] = grid[axis];
   }

@@ -102,7 +102,7 @@ static inline kiln_status kiln_evaluate_grid(const kiln_kernel *k, uint32_t c, c
     int64_t extent;
     if (KILN_UNLIKELY(!kiln_evaluate(e, block, values, &extent)))
       return kiln_refuse_expr(k, e->code, block, "the grid expression", err);
-    if (KILN_UNLIKELY((uint64_t)extent > (uint64_t)k->device->grid_limit[axis]))
+    if (KILN_UNLIKELY((uint64_t)extent > (uint64_t)k->grid_limit[axis]))
       return kiln_refuse_extent(k, axis, extent, e->code, block, err);
     out[axis] = (uint32_t)extent;
   }

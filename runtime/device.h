@@ -199,6 +199,7 @@ struct kiln_kernel {
   kiln_slot *slots;    // one a parameter
   kiln_interface interface;
   uint32_t used_bytes;             // end of the last parameter
+  int64_t grid_limit[3];           // the device's, or less where the codes want less
   uint32_t slots_of_8, slots_to_4; // end of those of 8 bytes, of those of 4
   bool has_gaps;                   // bytes between parameters
   bool is_plain;  // the order of configs decides, no cost, tuned choice, recorder; no expression is general

@@ -74,6 +74,7 @@ static kiln_status take_maps(kiln_kernel *k, const kiln_code_entry *entry, kiln_
 
 static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, kiln_error *err) {
   const kiln_interface *in = &k->interface;
+  memcpy(k->grid_limit, k->device->grid_limit, sizeof k->grid_limit);
   for (uint32_t i = 0; i < kernel->code_count; i++) {
     kiln_code_entry entry;
     size_t size;
@@ -95,6 +96,10 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
     code->grid_at = (k->used_bytes + 3) & ~3u;
     KILN_TRY(take_maps(k, &entry, code, err));
     code->has_extras = code->map_count || code->info.blocks;
+    for (unsigned axis = 0; axis < 3; axis++) {
+      const uint32_t most = code->info.most_programs[axis];
+      if (most && most < k->grid_limit[axis]) k->grid_limit[axis] = most;
+    }
     code->blob = entry.blob;
     code->target = entry.target;
     code->rank = (uint8_t)rank;

@@ -112,9 +112,12 @@ kiln_status kiln_refuse_extent(const kiln_kernel *k, unsigned axis, int64_t exte
                                const uint8_t *block, kiln_error *err) {
   char text[400] = "";
   if (code.size) describe(k, code, block, text, sizeof text);
-  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %lld, %s allows 0 to %lld%s%s",
-                   k->interface.name, "xyz"[axis], (long long)extent, k -> device -> name,
-                   (long long)k -> device -> grid_limit[axis], *text ? ": " : "", text);
+  const bool is_of_code = k->grid_limit[axis] < k->device->grid_limit[axis];
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %lld, %s allows 0 to %lld%s%s%s",
+                   k->interface.name, "xyz"[axis], (long long)extent,
+                   is_of_code ? "its code" : k->device->name, (long long)k->grid_limit[axis],
+                   is_of_code ? ", beyond which its offsets of 32 bits could wrap around" : "",
+                   *text ? ": " : "", text);
 }
 
 kiln_status kiln_refuse_programs(const kiln_kernel *k, const uint32_t *grid, kiln_error *err) {

@@ -153,16 +153,35 @@ static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
 /// then stops with an illegal instruction.
 static const int64_t MOST_EXTENT = (int64_t)1 << 31;
 
+/// The base offset is 0, divided by what must hold for the code to be right.
+static KILN_COLD kiln_status refuse(const kiln_kernel *k, kiln_span offset, kiln_error *err) {
+  const char *names[KILN_MOST_PARAMS] = {NULL};
+  char text[KILN_ERROR_TEXT / 2];
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < k->interface.param_count; i++) {
+    const kiln_param_record *p = &k->interface.params[i];
+    for (uint32_t part = 0; part < words_of(p) && count < KILN_MOST_PARAMS; part++)
+      names[count++] = part ? NULL : p->name;
+  }
+  kiln_expr_text(offset.bytes, offset.size, names, count, text, sizeof text);
+  return kiln_fail(err, KILN_STATUS_LAUNCH,
+                   "'%s': with these arguments its offsets of 32 bits wrap around: %s fails",
+                   k->interface.name, text);
+}
+
 static kiln_status measure(const kiln_kernel *k, unsigned number, const int64_t *values, kiln_map_sizes *v,
                            kiln_error *err) {
   const kiln_tensor_map *m = v->map;
+  int64_t offset;
   for (unsigned i = 0; i < m->rank; i++) {
     KILN_TRY(evaluate(k, m->extents[i], values, number, "an extent", &v->extents[i], err));
     if ((int64_t)v->extents[i] > MOST_EXTENT) v->extents[i] = (uint64_t)MOST_EXTENT;
   }
   for (unsigned i = 0; i + 1 < m->rank; i++)
     KILN_TRY(evaluate(k, m->strides[i], values, number, "a stride", &v->strides[i], err));
-  return evaluate(k, m->offset, values, number, "the base offset", &v->address, err);
+  if (!kiln_expr_eval(m->offset.bytes, m->offset.size, values, &offset)) return refuse(k, m->offset, err);
+  v->address = (uint64_t)offset;
+  return KILN_OK;
 }
 
 static kiln_status encode_one(const kiln_kernel *k, unsigned number, const kiln_map_sizes *sizes,

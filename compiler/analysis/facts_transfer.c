@@ -222,7 +222,9 @@ static void transfer_div(const ir_op *op, facts3 x, kiln_fact *f) {
     return;
   }
   int64_t most_left = magnitude(x[0]);
-  if (x[0]->lo >= 0 && x[1]->lo > 0) bounds(op, f, x[0]->lo / x[1]->hi, x[0]->hi / x[1]->lo);
+  if (x[1]->lo > 0 && (x[0]->lo >= 0 || !(op->attrs.flags & IR_UNSIGNED)))
+    bounds(op, f, x[0]->lo / (x[0]->lo >= 0 ? x[1]->hi : x[1]->lo),
+           x[0]->hi / (x[0]->hi >= 0 ? x[1]->lo : x[1]->hi));
   else if (most_left && !(op->attrs.flags & IR_UNSIGNED)) bounds(op, f, -most_left, most_left);
 }
 
@@ -250,8 +252,9 @@ static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
   runs_of_rest(op, x, f);
   int64_t most_right = magnitude(x[1]);
   if (x[0]->lo >= 0 && x[1]->lo > 0) bounds(op, f, 0, low(x[0]->hi, x[1]->hi - 1));
-  else if (most_right && !(op->attrs.flags & IR_UNSIGNED)) // the sign is the dividend's
-    bounds(op, f, x[0]->lo >= 0 ? 0 : 1 - most_right, x[0]->hi <= 0 ? 0 : most_right - 1);
+  else if (most_right && !(op->attrs.flags & IR_UNSIGNED)) // the sign is the dividend's, the size at most its
+    bounds(op, f, x[0]->lo >= 0 ? 0 : high(x[0]->lo, 1 - most_right),
+           x[0]->hi <= 0 ? 0 : low(x[0]->hi, most_right - 1));
 }
 
 static void transfer_and(const ir_op *op, facts3 x, kiln_fact *f) {

@@ -31,6 +31,7 @@
 #define KILN_COMPILER_GPU_GPU_H
 
 #include "base/buffer.h"
+#include "base/expr.h"
 #include "compiler/gpu/matrix_forms.h"
 #include "compiler/ir/pass.h"
 #include "compiler/report.h"
@@ -148,8 +149,9 @@ enum {
 enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
 
 /// Makes loads behind products, and stores, through tiles of pointers accesses of views where that is the
-/// same. Wants views split into operations. Returns how many it made.
-unsigned kiln_gpu_recover_views(ir_kernel *kernel);
+/// same. Wants views split into operations. Returns how many it made; `out_failed`, which may be NULL: more
+/// would be if fewer programs were launched, or 32 bits were known to be enough.
+unsigned kiln_gpu_recover_views(ir_kernel *kernel, bool *out_failed);
 
 /// The same when accesses are marked then; else the kernel stays as it is.
 unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);
@@ -230,8 +232,14 @@ kiln_status kiln_gpu_between(ir_kernel *kernel, kiln_error *err);
 kiln_status kiln_gpu_order_memory(ir_kernel *kernel, kiln_error *err);
 
 /// The scalar as a launch expression over the parameters (base/expr.h), appended to `out`; false when it is
-/// none. `scale` multiplies it. Integers are exact in it: an i32 that would wrap around does not.
+/// none. `scale` multiplies it. What the IR computes in 32 bits wraps in it, too.
 bool kiln_launch_expression(const ir_kernel *kernel, const ir_value *value, int64_t scale, kiln_buffer *out);
+
+/// `value`, of 64 bits, `compare` `end` becomes a condition of the launch. False when it is no launch
+/// expression, or the conditions together are too long for one.
+bool kiln_add_condition(ir_kernel *kernel, const ir_value *value, kiln_expr_op compare, int64_t end);
+/// An expression that is 0, and fails where a condition does not hold.
+void kiln_write_conditions(const ir_kernel *kernel, kiln_buffer *out);
 
 /// Row width of a tile in shared memory: bytes of the innermost axis, at most `row_bytes`. Wider tiles lie as
 /// several such columns one after another.

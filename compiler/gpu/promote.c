@@ -433,15 +433,45 @@ unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_ref
   return promote(kernel, target, NULL, &needs);
 }
 
-unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
-  kiln_arena *scratch = kiln_matrix_machine_of(target) ? kiln_arena_create() : NULL;
+/// Axes of whose extent the launch alone decides are made for `limit` programs (middle/grid.c).
+static void limit_programs(ir_kernel *kernel, int64_t limit) {
+  for (unsigned axis = 0; axis < 3; axis++) {
+    if (!kernel->tested_grid[axis] && kernel->grid_limit[axis] != IR_GRID_UNKNOWN) continue;
+    kernel->grid_limit[axis] = limit;
+    kernel->tested_grid[axis] = (uint32_t)limit;
+  }
+}
+
+/// How many accesses become those of views where that is worth it, with so many programs at most; 0: as many
+/// as there may be.
+static unsigned count_recovered(const ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                                int64_t limit, bool *out_failed) {
+  kiln_arena *scratch = kiln_arena_create();
+  *out_failed = false;
   if (!scratch) return 0;
-  ir_kernel in_scratch = *kernel, *trial;
+  ir_kernel in_scratch = *kernel;
   in_scratch.arena = scratch;
-  trial = ir_kernel_copy(&in_scratch);
-  bool is_worth_it = trial && kiln_gpu_recover_views(trial) && kiln_gpu_promote(trial, target, refusals);
+  if (limit) limit_programs(&in_scratch, limit);
+  ir_kernel *trial = ir_kernel_copy(&in_scratch);
+  unsigned count = trial ? kiln_gpu_recover_views(trial, out_failed) : 0;
+  if (count && !kiln_gpu_promote(trial, target, refusals)) count = 0;
   kiln_arena_destroy(scratch);
-  return is_worth_it ? kiln_gpu_recover_views(kernel) : 0;
+  return count;
+}
+
+/// What a program's number is multiplied by decides how many programs 32 bits are enough for.
+unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
+  enum { LEAST_LOG2 = 16, MOST_LOG2 = 22 };
+  bool has_failed, ignored;
+  int64_t limit = 0;
+  if (!kiln_matrix_machine_of(target)) return 0;
+  unsigned best = count_recovered(kernel, target, refusals, 0, &has_failed);
+  for (unsigned log2 = MOST_LOG2; has_failed && log2 >= LEAST_LOG2; log2 -= 2) {
+    const unsigned count = count_recovered(kernel, target, NULL, (int64_t)1 << log2, &ignored);
+    if (count > best) best = count, limit = (int64_t)1 << log2;
+  }
+  if (limit) limit_programs(kernel, limit);
+  return best ? kiln_gpu_recover_views(kernel, NULL) : 0;
 }
 
 static void note_mapped(ir_op *op, void *context) {

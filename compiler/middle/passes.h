@@ -17,7 +17,8 @@ bool kiln_guard(
     ir_kernel *kernel); ///< no division by zero, no overflowing division, no shift count beyond the width
 kiln_status
 kiln_split_views(ir_kernel *kernel,
-                 kiln_error *err); ///< views carried by loops or yielded by branches become their parts
+                 kiln_error *err);       ///< views carried by loops or yielded by branches become their parts
+void kiln_limit_grid(ir_kernel *kernel); ///< a grid that the launch tests, where offsets gain by it
 kiln_status kiln_open_views(ir_kernel *kernel,
                             kiln_error *err); ///< view parameters and carried views become `view` operations
 kiln_status kiln_drop_unit_axes(ir_kernel *kernel,

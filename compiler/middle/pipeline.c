@@ -32,6 +32,13 @@ static kiln_status drop_unit_axes(ir_kernel *kernel, const void *context, kiln_e
   return (void)context, kiln_drop_unit_axes(kernel, err);
 }
 
+static kiln_status limit_grid(ir_kernel *kernel, const void *context, kiln_error *err) {
+  (void)err;
+  if (kiln_family_of(((const knowledge *)context)->target->processor->family)->has_units)
+    kiln_limit_grid(kernel);
+  return KILN_OK;
+}
+
 static kiln_status recover_views(ir_kernel *kernel, const void *context, kiln_error *err) {
   const knowledge *k = context;
   (void)err;
@@ -78,6 +85,7 @@ const ir_pass kiln_middle_passes[] = {
     {"canonical", name_operations}, // what the front end gave
     {"open-views", open_views},
     {"unit-axes", drop_unit_axes},
+    {"grid", limit_grid},
     {"recover", recover_views},
     {"promote", promote_views},
     {"views", views},

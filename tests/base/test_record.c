@@ -319,6 +319,32 @@ TEST(record, code_info_of_clusters) {
   CHECK(!kiln_code_info_decode(b.bytes, b.size, &out));
   kiln_buffer_deinit(&b);
 }
+/// So is a limit of the programs, with whatever comes before it in the record.
+TEST(record, code_info_of_few_programs) {
+  for (unsigned more = 0; more < 8; more++) {
+    static const uint8_t map[] = {0};
+    kiln_code_info in = {.format = KILN_FORMAT_PTX,
+                         .target = "sm_90a",
+                         .symbol = "k",
+                         .producer = "kiln",
+                         .why_ptx = more & 1 ? "no assembler" : NULL,
+                         .cluster = more & 2 ? 2 : 0,
+                         .most_programs = {1 << 20, 0, UINT32_MAX}},
+                   out;
+    if (more & 4) in.maps = (kiln_span){map, sizeof map}, in.blocks = 1;
+    kiln_buffer b = {0};
+    kiln_code_info_encode(&in, &b);
+    CHECK_INT(b.bytes[0], 69);
+    CHECK(kiln_code_info_decode(b.bytes, b.size, &out));
+    CHECK(!in.why_ptx == !out.why_ptx);
+    CHECK_INT(out.cluster, in.cluster);
+    CHECK_INT(out.maps.size, in.maps.size);
+    for (unsigned axis = 0; axis < 3; axis++) CHECK_INT(out.most_programs[axis], in.most_programs[axis]);
+    for (size_t cut = 0; cut < b.size; cut++) CHECK(!kiln_code_info_decode(b.bytes, cut, &out));
+    kiln_buffer_deinit(&b);
+  }
+}
+
 TEST(record, code_info_says_why_it_is_ptx) {
   kiln_code_info in = {.format = KILN_FORMAT_PTX, .target = "sm_90a", .symbol = "k", .producer = "kiln"}, out;
   kiln_buffer plain = {0}, with = {0};

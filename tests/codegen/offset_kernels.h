@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 enum {
-  OFFSETS_PARAMS = 6,       ///< integers, i32
-  OFFSETS_STATEMENTS = 8,   ///< at most
-  OFFSETS_RESULTS = 8,      ///< tiles that a statement stores to `o`, at most
+  OFFSETS_PARAMS = 6,        ///< integers, i32
+  OFFSETS_STATEMENTS = 8,    ///< at most
+  OFFSETS_RESULTS = 8,       ///< tiles that a statement stores to `o`, at most
   OFFSETS_MOST_TEXT = 16384, ///< bytes of a kernel's text
   OFFSETS_PROGRAMS = 2,
 };
@@ -24,10 +24,10 @@ typedef struct offsets_case {
   char text[OFFSETS_MOST_TEXT];
   int32_t params[OFFSETS_PARAMS];
   uint32_t grid[3];
-  size_t results;      ///< elements of `o`
-  int32_t *expected;   ///< owned; what they are afterwards
-  int64_t *reads;      ///< owned; offsets from `x`, bytes
-  int64_t *writes;     ///< owned; offsets from `y`, bytes; a byte there is offsets_byte of it
+  size_t results;    ///< elements of `o`
+  int32_t *expected; ///< owned; what they are afterwards
+  int64_t *reads;    ///< owned; offsets from `x`, bytes
+  int64_t *writes;   ///< owned; offsets from `y`, bytes; a byte there is offsets_byte of it
   size_t read_count, read_capacity, write_count, write_capacity;
 } offsets_case;
 

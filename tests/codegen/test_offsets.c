@@ -109,7 +109,8 @@ static bool interpret(const way *how, ir_kernel *kernel, const kiln_target *targ
                       const offsets_case *c) {
   kiln_error err = {0};
   if (how->level && kiln_middle(kernel, target, &err) != KILN_OK) return say(c, "%s", err.text);
-  const kiln_memory_range ranges[] = {{w->x, 2 * REACH}, {w->y, 2 * REACH}, {w->o, c->results * sizeof *w->o}};
+  const kiln_memory_range ranges[] = {
+      {w->x, 2 * REACH}, {w->y, 2 * REACH}, {w->o, c->results * sizeof *w->o}};
   const kiln_interpret_options options = {.ranges = ranges, .range_count = 3};
   return kiln_interpret(kernel, w->args, c->grid, &options, &err) == KILN_OK || say(c, "%s", err.text);
 }
@@ -158,7 +159,8 @@ static unsigned run_way(const way *how, world *w, unsigned quick) {
 
 static void agree(const way *how, unsigned quick) {
   world w;
-  if (how->run == run_host && !mapping_can_run(how->target)) SKIP("this machine does not run %s", how->target);
+  if (how->run == run_host && !mapping_can_run(how->target))
+    SKIP("this machine does not run %s", how->target);
   open_world(&w);
   signal(SIGSEGV, on_fault), signal(SIGBUS, on_fault);
   const unsigned wrong = run_way(how, &w, quick);

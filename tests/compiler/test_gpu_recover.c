@@ -163,7 +163,7 @@ static void check_form(const form *f) {
   run(f, kernel_of(arena, f, &target), &plain);
   ir_kernel *kernel = kernel_of(arena, f, &target);
   CHECK_OK(kiln_open_views(kernel, &err), err);
-  unsigned found = kiln_gpu_recover_views(kernel);
+  unsigned found = kiln_gpu_recover_views(kernel, NULL);
   if (found != f->accesses) FAIL("%s: expected %u accesses as views, found %u", f->name, f->accesses, found);
   CHECK_OK(ir_verify(kernel, f->name, &err), err);
   run(f, kernel, &recovered);
@@ -185,6 +185,6 @@ TEST(recover, nothing_is_made_without_products) {
   CHECK(unit);
   ir_kernel *kernel = kiln_unit_lower(unit, arena, 0, 0, 0, NULL, &d);
   CHECK(kernel);
-  CHECK_INT(kiln_gpu_recover_views(kernel), 0);
+  CHECK_INT(kiln_gpu_recover_views(kernel, NULL), 0);
   kiln_arena_destroy(arena);
 }

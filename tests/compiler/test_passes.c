@@ -69,7 +69,7 @@ static ir_kernel *lower(kiln_arena *arena, const char *name, const kiln_target *
 
 /// Recovered whatever comes of it.
 static unsigned recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
-  return (void)target, (void)refusals, kiln_gpu_recover_views(kernel);
+  return (void)target, (void)refusals, kiln_gpu_recover_views(kernel, NULL);
 }
 
 static void check_case(const char *file) {

@@ -74,10 +74,10 @@ static bool put_expressions(gpu *g, kiln_buffer *out, const ir_op *op) {
     put_expression(out, &code);
     kiln_buffer_deinit(&code);
   }
-  kiln_buffer zero = {0};
-  put_constant(&zero, 0);
-  put_expression(out, &zero);
-  kiln_buffer_deinit(&zero);
+  kiln_buffer offset = {0}; // 0, and the conditions of the launch
+  kiln_write_conditions(g->kernel, &offset);
+  put_expression(out, &offset);
+  kiln_buffer_deinit(&offset);
   return is_good;
 }
 

@@ -25,14 +25,17 @@ static void move_access(ir_op *op, void *context) {
 
 void recover_base(recovering *r, ir_op *view) {
   const limit set[RANK] = {{.is_set = true}, {.is_set = true}};
+  const limit none_set[RANK] = {{.is_set = false}};
   const term none[RANK] = {{0}};
   ir_type type = view->results[0].type;
   sum rest, unused[RANK] = {{0}};
   address a = {0};
+  r->claim_count = 0;
   if (!view->operands[0]->def || type.rank < RANK || type.rank > MOST_AXES - 1) return;
   if (!recover_sum(r, view->operands[0], &rest) || !recover_take_base(r, &rest, &a.base) || !rest.count)
     return;
   if (!recover_place_rest(r, &rest, none, set, unused, &a) || a.rank + type.rank > MOST_AXES) return;
+  if (!recover_test_claims(r, view, none_set, type)) return;
   unsigned rank = a.rank + type.rank;
   ir_value *operands[1 + 2 * MOST_AXES] = {(ir_value *)a.base}, *indices[MOST_AXES];
   r->b.block = view->block, r->b.before = view, r->b.place = view->place;

@@ -6,7 +6,7 @@
 #include "compiler/analysis/facts.h"
 #include "compiler/ir/ir.h"
 
-enum { MOST_ATOMS = 6, MOST_TERMS = 12, MOST_DEPTH = 64, RANK = 2, MOST_AXES = 5 };
+enum { MOST_ATOMS = 6, MOST_TERMS = 12, MOST_DEPTH = 64, RANK = 2, MOST_AXES = 5, MOST_CLAIMS = 24 };
 enum { LANE = 1, MODULO = 1 << 4 }; // codes of lanes: LANE + axis, with MODULO where taken modulo
 
 /// An extent that indices never reach: they are i32 in the instruction. Drivers encode 2^32, too, but an H200
@@ -54,9 +54,11 @@ typedef struct recovering {
   kiln_facts *facts;
   ir_builder b;
   const ir_value *opaque; ///< a carried value while its step is found
+  bool has_failed;        ///< a claim could not be tested
   bool is_mask;           ///< what is read is compared, no offset
-  unsigned depth, count;
-  made_view *views; ///< in `scratch`
+  unsigned depth, count, claim_count;
+  sum claims[MOST_CLAIMS]; ///< of the access: each must fit 32 bits
+  made_view *views;        ///< in `scratch`
   uint32_t view_count, view_capacity;
   kiln_arena *scratch;
 } recovering;
@@ -83,6 +85,17 @@ bool recover_is_at_most(const recovering *r, const sum *s, __int128 most);
 /// Terms that are known at launch, and the others.
 bool recover_split(const recovering *r, const sum *s, sum *launch, sum *rest);
 bool recover_is_known_at_launch(const recovering *r, const sum *s);
+
+/// Bounds of a sum without lanes, as exact integers; 2^62 stands for anything beyond.
+void recover_bounds(const recovering *r, const sum *s, __int128 *out_lo, __int128 *out_hi);
+
+// recover_claims.c
+/// The sum is what `op` computes, in 32 bits: that these suffice is known, or becomes a claim of the access.
+bool recover_claim(recovering *r, const ir_op *op, const sum *s);
+/// The same of a value that a loop carries.
+bool recover_claim_carried(recovering *r, const ir_value *v, const sum *s);
+/// Makes the claims conditions of the launch, and forgets them; false where one cannot be tested.
+bool recover_test_claims(recovering *r, const ir_op *access, const limit limits[RANK], ir_type tile);
 
 // recover_values.c
 /// An i32, an i64 or a pointer, scalar or tile, as a sum. A scalar that is none is an atom.

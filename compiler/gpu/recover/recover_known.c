@@ -8,8 +8,7 @@ static __int128 clamp(__int128 x) {
   return x > most ? most : x < -most ? -most : x;
 }
 
-/// Bounds of a sum without lanes, as exact integers; 2^62 stands for anything beyond.
-static void bounds_of(const recovering *r, const sum *s, __int128 *out_lo, __int128 *out_hi) {
+void recover_bounds(const recovering *r, const sum *s, __int128 *out_lo, __int128 *out_hi) {
   *out_lo = *out_hi = 0;
   for (unsigned i = 0; i < s->count; i++) {
     const term *t = &s->terms[i];
@@ -28,7 +27,7 @@ static void bounds_of(const recovering *r, const sum *s, __int128 *out_lo, __int
 
 bool recover_is_never_negative(const recovering *r, const sum *s) {
   __int128 lo, hi;
-  bounds_of(r, s, &lo, &hi);
+  recover_bounds(r, s, &lo, &hi);
   return lo >= 0;
 }
 
@@ -40,7 +39,7 @@ bool recover_is_at_most(const recovering *r, const sum *s, __int128 most) {
     is_wide |= s->terms[i].is_wide;
     for (unsigned k = 0; k < s->terms[i].count; k++) is_wide |= s->terms[i].atoms[k]->type.scalar == KILN_I64;
   }
-  bounds_of(r, s, &lo, &hi);
+  recover_bounds(r, s, &lo, &hi);
   return (!is_wide && most >= INT32_MAX - MOST_LANES) || hi <= most;
 }
 

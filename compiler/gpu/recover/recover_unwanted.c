@@ -23,9 +23,12 @@ static void touch_store(spreading *s, const ir_op *op, unsigned axis) {
   bool is_masked = op->code == IR_STORE && op->operand_count == 3 && !axis_of(op->operands[0]) &&
                    !axis_of(op->operands[2]) && op->operands[1]->type.rank <= RANK;
   const limit *at = &limits[axis - 1];
+  const unsigned claims =
+      s->r->claim_count; // of the lanes of the store: those of its index are the load's, too
   if (!is_masked || !recover_limits(s->r, op->operands[2], limits) || !at->is_set ||
       !sum_is_equal(&at->extent, &s->bound->extent) || !sum_is_equal(&at->index, &s->bound->index))
     s->fails = true;
+  s->r->claim_count = claims;
 }
 
 static void touch_renamed(spreading *s, ir_op *op, unsigned axis) {

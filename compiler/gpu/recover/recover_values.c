@@ -52,15 +52,16 @@ static bool widen(ir_type type, sum *s) {
 static bool sum_of_binary(recovering *r, const ir_op *op, sum *out) {
   sum right;
   if (!recover_sum(r, op->operands[0], out) || !recover_sum(r, op->operands[1], &right)) return false;
-  if (op->code == IR_MUL) return sum_multiply(out, &right, out) && widen(op->results[0].type, out);
-  return sum_add(out, &right, op->code == IR_SUB ? -1 : 1);
+  const bool is_sum = op->code == IR_MUL ? sum_multiply(out, &right, out) && widen(op->results[0].type, out)
+                                         : sum_add(out, &right, op->code == IR_SUB ? -1 : 1);
+  return is_sum && (op->code == IR_PTRADD || recover_claim(r, op, out));
 }
 
 static bool sum_of_shift(recovering *r, const ir_op *op, sum *out) {
   int64_t by;
   if (!ir_constant_int(op->operands[1], &by) || by < 0 || by > 30) return false;
   sum factor = sum_constant((int64_t)1 << by);
-  return recover_sum(r, op->operands[0], out) && sum_multiply(out, &factor, out);
+  return recover_sum(r, op->operands[0], out) && sum_multiply(out, &factor, out) && recover_claim(r, op, out);
 }
 
 /// (lane + row) % extent of one axis: the lanes are marked.
@@ -109,13 +110,15 @@ static bool sum_of_carried(recovering *r, const ir_value *v, sum *out) {
   return recover_sum(r, ir_for_lower(loop), &lower) && sum_add(&turns, &lower, -1) &&
          sum_multiply(&turns, &amount, &turns) &&
          widen(v->type.pointer ? ir_scalar_type(KILN_I64) : v->type, &turns) &&
-         recover_sum(r, ir_loop_initials(loop)[v->index - 1], out) && sum_add(out, &turns, 1);
+         recover_sum(r, ir_loop_initials(loop)[v->index - 1], out) && sum_add(out, &turns, 1) &&
+         recover_claim_carried(r, v, out);
 }
 
 /// Numbers that are surely not negative stay whole: what says so is known of them, not of their parts. Of a
-/// mask the parts are wanted, an index and an extent.
+/// difference in a mask the parts are wanted, an extent and an index.
 static bool stays_whole(const recovering *r, const ir_value *v) {
-  return !r->is_mask && !v->type.rank && !v->type.pointer && kiln_fact_of(r->facts, v)->lo >= 0;
+  if (r->is_mask && v->def && v->def->code == IR_SUB) return false;
+  return !v->type.rank && !v->type.pointer && kiln_fact_of(r->facts, v)->lo >= 0;
 }
 
 /// A hint that makes a number surely not negative stays whole, too.
@@ -159,10 +162,12 @@ bool recover_sum(recovering *r, const ir_value *v, sum *out) {
     return true;
   }
   if (r->depth == MOST_DEPTH) return false;
+  const unsigned claims = r->claim_count;
   r->depth++;
   *out = (sum){0};
   bool is_sum = v->def ? sum_of_result(r, v, out) : sum_of_carried(r, v, out);
   r->depth--;
+  if (!is_sum) r->claim_count = claims;
   if (is_sum || v->type.rank) return is_sum;
   *out = sum_atom(v);
   return true;

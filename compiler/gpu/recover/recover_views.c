@@ -18,11 +18,12 @@
 // An offset modulo an extent loads other rows where the view has zeros. This is the same only when nothing
 // that depends on such rows is stored: their way is followed to stores whose masks hold the same bound.
 //
-// Integers are exact in these sums, as in kiln_launch_expression: an i32 offset that would wrap around does
-// not.
+// Integers are exact in these sums. What the source computes in 32 bits wraps around, so the launch tests
+// that it does not, where ranges do not show it (recover_claims).
 //
 //   recover_sums, recover_known    sums, and what is known of them
 //   recover_values, recover_limits values as sums; what bounds an axis
+//   recover_claims                 what the launch must test
 //   recover_unwanted               whether elements beyond a modulo reach memory
 //   recover_address, recover_emit  addresses as accesses of views, and their operations
 //   recover_bases                  bases of views
@@ -38,12 +39,14 @@ static void recover_load(recovering *r, ir_op *load) {
   limit limits[RANK] = {{.is_set = false}};
   address a;
   uint64_t other;
+  r->claim_count = 0;
   if (!is_candidate(load)) return;
   if (load->operand_count > 2 && (!ir_constant_bits(load->operands[2], &other) || other)) return;
   if (load->operand_count > 1 && !recover_limits(r, load->operands[1], limits)) return;
   if (!recover_address(r, load->operands[0], limits, &a)) return;
   for (unsigned i = 0; i < RANK; i++)
     if (limits[i].is_modulo && !recover_is_unwanted_beyond(r, load, i, &limits[i])) return;
+  if (!recover_test_claims(r, load, limits, load->operands[0]->type)) return;
   ir_value *operands[1 + MOST_AXES];
   uint32_t count = recover_emit_access(r, load, &a, operands);
   ir_op *made = ir_emit(&r->b, IR_VIEW_LOAD, &load->attrs, operands, count, NULL, NULL, 0);
@@ -59,10 +62,12 @@ static void recover_load(recovering *r, ir_op *load) {
 static void recover_store(recovering *r, ir_op *store) {
   limit limits[RANK] = {{.is_set = false}};
   address a;
+  r->claim_count = 0;
   if (!is_candidate(store)) return;
   if (store->operand_count > 2 && !recover_limits(r, store->operands[2], limits)) return;
   if (!recover_address(r, store->operands[0], limits, &a) || a.is_turned) return;
   if (limits[0].is_modulo || limits[1].is_modulo) return;
+  if (!recover_test_claims(r, store, limits, store->operands[0]->type)) return;
   ir_value *operands[2 + MOST_AXES];
   uint32_t count = recover_emit_access(r, store, &a, operands);
   operands[count++] = store->operands[1];
@@ -102,7 +107,7 @@ static void note_stores(ir_op *op, void *context) {
   if (op->code == IR_STORE) add_access(context, op);
 }
 
-unsigned kiln_gpu_recover_views(ir_kernel *kernel) {
+unsigned kiln_gpu_recover_views(ir_kernel *kernel, bool *out_failed) {
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return 0;
   accesses all = {.arena = scratch}, views = {.arena = scratch};
@@ -118,5 +123,6 @@ unsigned kiln_gpu_recover_views(ir_kernel *kernel) {
   for (uint32_t i = 0; i < all.count; i++) (i < loads ? recover_load : recover_store)(&r, all.list[i]);
   kiln_arena_destroy(scratch);
   if (r.count) ir_apply_forwards(kernel);
+  if (out_failed) *out_failed = r.has_failed;
   return r.count;
 }

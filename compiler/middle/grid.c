@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How many programs a launch may have so that what matters of their numbers does not wrap around.
+//
+// Triton IR leaves the grid to the launcher, and a program's number times the rows of its tile may wrap: 2^24
+// programs of 128 rows are too many for 32 bits. Where a tile's place is then taken modulo an extent, or
+// belongs to a product, codes are much better that may take it for a number that is not negative. So these
+// are made for grids up to some extent, which the launch tests (kiln_code_info), and which is as large as it
+// can be.
+//
+// Sets grid_limit and tested_grid of axes whose extent is unknown. Changes nothing else.
+#include "compiler/analysis/facts.h"
+#include "compiler/middle/passes.h"
+
+enum { LEAST_LOG2 = 20, MOST_LOG2 = 30 };
+
+typedef struct counting {
+  const kiln_facts *facts;
+  bool has_products;
+  unsigned count; ///< of numbers that are known not to be negative
+} counting;
+
+static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
+
+static bool is_narrow(const ir_value *v) { return v->type.scalar == KILN_I32 && !v->type.pointer; }
+
+static void count(ir_op *op, void *context) {
+  counting *c = context;
+  int64_t n;
+  const bool is_rest = op->code == IR_REM && op->results[0].type.rank && is_narrow(op->operands[0]);
+  const bool is_place = c->has_products && (op->code == IR_MUL || op->code == IR_SHL) &&
+                        !op->results[0].type.rank && is_narrow(&op->results[0]) &&
+                        ir_constant_int(op->operands[1], &n);
+  if (is_rest) c->count += kiln_fact_of(c->facts, op->operands[0])->lo >= 0;
+  if (is_place) c->count += kiln_fact_of(c->facts, &op->results[0])->lo >= 0;
+}
+
+static unsigned count_with(ir_kernel *kernel, kiln_arena *arena, const bool is_open[3], int64_t limit) {
+  for (unsigned axis = 0; axis < 3; axis++)
+    if (is_open[axis]) kernel->grid_limit[axis] = limit;
+  counting c = {.facts = kiln_facts_compute(arena, kernel)};
+  ir_walk(kernel->body, note_product, &c.has_products);
+  ir_walk(kernel->body, count, &c);
+  return c.count;
+}
+
+void kiln_limit_grid(ir_kernel *kernel) {
+  bool is_open[3], has_open = false;
+  for (unsigned axis = 0; axis < 3; axis++)
+    has_open |= is_open[axis] = kernel->grid_limit[axis] == IR_GRID_UNKNOWN;
+  kiln_arena *scratch = has_open ? kiln_arena_create() : NULL;
+  if (!scratch) return;
+  int64_t limit = (int64_t)1 << LEAST_LOG2;
+  const unsigned least = count_with(kernel, scratch, is_open, IR_GRID_UNKNOWN),
+                 most = count_with(kernel, scratch, is_open, limit);
+  while (most > least && limit < (int64_t)1 << MOST_LOG2 &&
+         count_with(kernel, scratch, is_open, 2 * limit) == most)
+    limit *= 2;
+  for (unsigned axis = 0; axis < 3; axis++) {
+    if (!is_open[axis]) continue;
+    kernel->grid_limit[axis] = most > least ? limit : IR_GRID_UNKNOWN;
+    kernel->tested_grid[axis] = most > least ? (uint32_t)limit : 0;
+  }
+  kiln_arena_destroy(scratch);
+}
