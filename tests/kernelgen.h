@@ -10,13 +10,13 @@
 
 #include "base/canary.h"
 #include "compiler/ir/ir.h"
-#include "targets/targets.h"
 
 enum { KERNELGEN_BUFFERS = 32, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
 
 typedef struct kernelgen_options {
   bool no_maths;       ///< leave out exp2, sin, ...
   bool no_half_steps;  ///< leave out f16 and bf16 arithmetic
+  bool rereads;        ///< kernels of kernelgen_make_rereads
   uint64_t dropped;    ///< bit i: leave statement i out; how kernelgen_reduce shrinks a kernel
   uint32_t statements; ///< at most KERNELGEN_STATEMENTS; 0: as the seed says
 } kernelgen_options;
@@ -41,7 +41,7 @@ void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *o
 
 /// A kernel that reads again what it has written, of two parameters (kernelgen_rereads.c). `out` is as above,
 /// without statements that could be dropped.
-void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, const kiln_target *target, kernelgen_case *out);
+void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, kernelgen_case *out);
 /// Whether its two parameters are meant to be one buffer.
 bool kernelgen_rereads_one_buffer(uint64_t seed);
 /// Its text, with a zero at the end; the caller's.

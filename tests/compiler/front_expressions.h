@@ -17,7 +17,8 @@ enum { MEMORY = 64, LANES = 16, NAMES = 24, DEEPEST = 2 };
   X(IF)                                                                                                    \
   X(ELSE_IF)                                                                                               \
   X(LET_IF)                                                                                                \
-  X(MASK) X(ASSERT) X(LOWER) X(UPPER) X(STEP) X(LET) X(VAR) X(ASSIGN) X(HEAD) X(EXPORT) X(YIELD) X(RETURN) \
+  X(MASK)                                                                                                  \
+  X(ASSERT) X(LOWER) X(UPPER) X(STEP) X(LET) X(VAR) X(ASSIGN) X(HEAD) X(EXPORT) X(YIELD) X(RETURN)         \
       X(ARGUMENT) X(OPERAND) X(INDEX) X(STORED) X(OTHER) X(EXTENT) X(VIEW_INDEX) X(TILE) X(WHEN) X(UNROLL) \
           X(SHAPE)
 #define FORMS(X) \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Launch expressions of what the IR computes in 32 bits: sizes of tensor maps wrap as the kernel's numbers do,
-// and what passes took for numbers that do not wrap is tested.
+// Launch expressions of what the IR computes in 32 bits: sizes of tensor maps wrap as the kernel's numbers
+// do, and what passes took for numbers that do not wrap is tested.
 #include "base/expr.h"
 #include "compiler/gpu/gpu.h"
 #include "tests/harness.h"
@@ -50,7 +50,9 @@ static drawn draw(ir_builder *b, const drawn *params, uint64_t *random, unsigned
 static int64_t argument(uint64_t *random) {
   static const int32_t ends[] = {INT32_MAX, INT32_MIN, -1, 0, 1, 65536, 46341, 1 << 30};
   const uint64_t r = kiln_test_random(random) >> 20;
-  return r % 3 == 0 ? ends[r / 3 % 8] : r % 3 == 1 ? (int64_t)(r / 3 % 5000) : (int32_t)kiln_test_random(random);
+  return r % 3 == 0   ? ends[r / 3 % 8]
+         : r % 3 == 1 ? (int64_t)(r / 3 % 5000)
+                      : (int32_t)kiln_test_random(random);
 }
 
 TEST(launch_expression, wraps_as_the_kernel_does) {

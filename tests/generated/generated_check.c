@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of its own: generated-check DEVICE FIRST COUNT [--no-maths] [--cubin] [--print]. Random kernels
-// (tests/kernelgen.h) go the whole way: worker, bundle, libkiln, device; what they leave in memory must be
-// bit for bit what the interpreter leaves. Carried to machines that have a device.
+// A program of its own: generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] [--print].
+// Random kernels (tests/kernelgen.h) go the whole way: worker, bundle, libkiln, device; what they leave in
+// memory must be bit for bit what the interpreter leaves. Carried to machines that have a device.
 //
 // There is no tolerance. A kernel that keeps a mathematical operation the device only approximates
 // (exp2.approx and its like) has no single right answer, so its seed counts as skipped. --no-maths makes
-// kernels without any, so that no seed is skipped for it. --print prints the kernels instead.
+// kernels without any, so that no seed is skipped for it. --rereads makes kernels that read again
+// what they have written. --print prints the kernels instead.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,6 +291,7 @@ static void print(checker *c, uint64_t seed) {
 
 static bool read_flag(checker *c, const char *text) {
   if (!strcmp(text, "--no-maths")) c->generator.no_maths = true;
+  else if (!strcmp(text, "--rereads")) c->generator.rereads = true;
   else if (!strcmp(text, "--print")) c->only_prints = true;
   else if (!strcmp(text, "--cubin")) c->codegen.assembler = KILN_ASSEMBLER_NVJITLINK;
   else return false;
@@ -305,7 +307,10 @@ int main(int argc, char **argv) {
   bool right = argc > 3 && read_number(argv[2], &first) && read_number(argv[3], &count);
   for (int i = 4; right && i < argc; i++) right = read_flag(&c, argv[i]);
   if (!right)
-    return fprintf(stderr, "usage: generated-check DEVICE FIRST COUNT [--no-maths] [--cubin] [--print]\n"), 2;
+    return fprintf(
+               stderr,
+               "usage: generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] [--print]\n"),
+           2;
   if (c.only_prints) {
     for (unsigned long long i = 0; i < count; i++) print(&c, first + i);
     return 0;

@@ -353,6 +353,10 @@ static void find_program(kernelgen_generator *g) {
 }
 
 void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *options, kernelgen_case *out) {
+  if (options->rereads) {
+    kernelgen_make_rereads(arena, seed, out);
+    return;
+  }
   kernelgen_generator *g = KILN_NEW(arena, kernelgen_generator);
   *out = (kernelgen_case){.seed = seed};
   *g = (kernelgen_generator){.arena = arena, .options = options, .c = out, .random = seed};

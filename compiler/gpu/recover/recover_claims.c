@@ -83,7 +83,8 @@ static bool add_axis(recovering *r, unsigned axis, const limit *at, unsigned log
     by.lane = 0;
     sum factor = sum_of_term(&by), last = at->extent, one = sum_constant(-1);
     if (!recover_is_known_at_launch(r, &factor)) return false;
-    if (!take_index(&by, at, rest)) return !is_rest && add_multiple(r, &by, NULL, ((int64_t)1 << log2) - 1, out);
+    if (!take_index(&by, at, rest))
+      return !is_rest && add_multiple(r, &by, NULL, ((int64_t)1 << log2) - 1, out);
     return sum_add(&last, &one, 1) && add_multiple(r, &by, &last, 0, out);
   }
   return true;
