@@ -51,14 +51,14 @@ static void forget(kiln_leases *l, unsigned i, const lease *lost) {
   pthread_mutex_unlock(&l->mutex);
 }
 
-/// Renews each in turn, outside of the lock: the server may be slow. One that does not answer is not asked
-/// for the rest of them.
+/// Renews each in turn, outside of the lock: the server may be slow. One that does not answer in time is not
+/// asked for the rest of them.
 static void renew_all(kiln_leases *l) {
-  kiln_remote_state state = KILN_REMOTE_FOUND;
-  for (unsigned i = 0; i < MOST && (state == KILN_REMOTE_FOUND || state == KILN_REMOTE_ABSENT); i++) {
+  for (unsigned i = 0; i < MOST; i++) {
+    int64_t start = kiln_wire_now();
     lease held = due(l, i);
-    if (held.since) state = renew(l, &held, held.ms);
-    if (held.since && state == KILN_REMOTE_ABSENT) forget(l, i, &held); // it had run out
+    if (held.since && renew(l, &held, held.ms) == KILN_REMOTE_ABSENT) forget(l, i, &held); // it had run out
+    if (kiln_wire_now() - start >= ANSWER_MS / 2) break;
   }
 }
 
