@@ -112,6 +112,25 @@ TEST(shared, members_of_a_group_share_it) {
   CHECK_INT(as(OUTSIDER, OUTSIDER, use, root), ENTRIES); // reading is for all here
 }
 
+/// Where a member's umask took the group's right away, the doctor says so.
+TEST(shared, the_doctor_says_who_may_write) {
+  const char *folder = kiln_test_folder();
+  char *out, program[300];
+  snprintf(program, sizeof program, "%s/bin/kiln", kiln_test_build());
+  if (access(program, X_OK)) SKIP("%s is not built", program);
+  for (unsigned i = 0; i < 2; i++) {
+    kiln_test_run(&out,
+                  "mkdir -p %s/%u && chmod 2775 %s/%u && umask %s && KILN_CACHE_SHARED=1 "
+                  "KILN_CACHE_DIR=%s/%u %s cache doctor",
+                  folder, i, folder, i, i ? "022" : "002", folder, i, program);
+    bool told = strstr(out, "other members of the group only read it") != NULL;
+    bool shown =
+        strstr(out, i ? "sharing: mode 2755 in a folder of mode 2775" : "sharing: mode 2775 in") != NULL;
+    if (!shown || told != i) FAIL("%s", out);
+    free(out);
+  }
+}
+
 /// Whichever folder everybody may write into, nothing of it is believed: neither a store nor an entry.
 TEST(shared, what_everybody_may_write_is_not_believed) {
   static const struct {

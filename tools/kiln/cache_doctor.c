@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -75,6 +76,19 @@ static void check_file_system(checkup *c, kiln_store *store, const kiln_limits *
                                    : "two holders at once");
   if (a >= 0) kiln_fs_close(a);
   if (b >= 0) kiln_fs_close(b);
+}
+
+/// A group's folder in which the umask of a member took the group's right to write away is one that the
+/// others only read.
+static void check_sharing(checkup *c, kiln_store *store) {
+  struct stat root, own;
+  if (!store->shared || stat(store->root, &root) || kiln_fs_stat(store->fd, &own)) return;
+  bool lost = root.st_mode & S_IWGRP && !(own.st_mode & S_IWGRP);
+  char text[160];
+  snprintf(text, sizeof text, "mode %04o in a folder of mode %04o%s", (unsigned)own.st_mode & 07777,
+           (unsigned)root.st_mode & 07777,
+           lost ? ": other members of the group only read it (umask 002, chmod -R g+w)" : "");
+  note(c, true, "sharing", text);
 }
 
 /// Reads a tool again: a disk may change bytes without a trace in what the digest is remembered under.
@@ -175,6 +189,7 @@ int cache_command_doctor(int argc, char **argv) {
   note_errno(&c, kiln_store_make(tool.store), "writable", "yes");
   kiln_limits limits = kiln_cache_limits(tool.cache);
   if (tool.store->fd >= 0) check_file_system(&c, tool.store, &limits);
+  if (tool.store->fd >= 0) check_sharing(&c, tool.store);
   check_tools(&c, tool.cache);
   const char *trust = cache_session_trust_file(text, sizeof text);
   cache_trust_list list;
