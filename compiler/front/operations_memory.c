@@ -47,7 +47,7 @@ static bool mask_operand(kiln_elab *e, const kiln_call *c, uint32_t i, ir_value 
 
 // ------------------------------------------------------------------------------------------- views
 
-// Index, extent or stride as i64: exact integers, so widening is no conversion that could lose anything.
+// Index, extent or stride as i64: of 32 bits, it has wrapped already and keeps its value.
 static ir_value *wide(kiln_elab *e, const kiln_node *n, const char *what) {
   char text[IR_TYPE_TEXT];
   kiln_value v = kiln_elab_eval(e, n);

@@ -89,8 +89,12 @@ typedef struct axis {
 
 static const kiln_fact *fact(const viewing *v, const ir_value *x) { return kiln_fact_of(v->facts, x); }
 
+/// Behind casts that change no number: those to fewer bits may.
 static const ir_value *without_casts(const ir_value *x) {
-  while (x->def && x->def->code == IR_CAST && !(x->def->attrs.flags & IR_UNSIGNED)) x = x->def->operands[0];
+  while (x->def && x->def->code == IR_CAST && !(x->def->attrs.flags & IR_UNSIGNED) &&
+         ir_type_class(x->def->operands[0]->type) == KILN_CLASS_INT &&
+         ir_type_bits(x->def->operands[0]->type) <= ir_type_bits(x->type))
+    x = x->def->operands[0];
   return x;
 }
 
@@ -138,10 +142,22 @@ static ir_value *grown(viewing *v, ir_value *x, ir_type tile) {
   return ir_same_shape(x->type, type) ? x : ir_broadcast(&v->b, x, type);
 }
 
+/// extent - index, or what says the same of the tile's lanes where that is more than 64 bits hold.
+static ir_value *left_of_axis(viewing *v, const axis *a) {
+  const int64_t tile = (int64_t)1 << a->log2;
+  ir_value *extent = a->extent, *index = a->index;
+  int64_t most;
+  if (__builtin_sub_overflow(fact(v, extent)->hi, fact(v, index)->lo, &most)) {
+    extent = ir_binary(&v->b, IR_MIN, 0, extent, i64(v, INT64_MAX - tile));
+    index = ir_binary(&v->b, IR_MAX, 0, index, i64(v, -tile));
+  }
+  return ir_binary(&v->b, IR_SUB, 0, extent, index);
+}
+
 static ir_value *lane_mask(viewing *v, const axis *a, unsigned at, unsigned rank) {
   ir_value *mask = NULL, *lane = lanes(v, a->log2, at, rank);
   if (a->may_end) {
-    ir_value *rest = clamped(v, ir_binary(&v->b, IR_SUB, 0, a->extent, a->index), a->log2);
+    ir_value *rest = clamped(v, left_of_axis(v, a), a->log2);
     mask = ir_compare(&v->b, IR_LT, 0, lane, ir_splat(&v->b, rest, lane->type));
   }
   if (a->count >> a->log2 == 0) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compiler/front.h"
+#include "base/expr.h"
 #include "compiler/gpu/gpu.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/middle/passes.h"
@@ -186,5 +187,47 @@ TEST(recover, nothing_is_made_without_products) {
   ir_kernel *kernel = kiln_unit_lower(unit, arena, 0, 0, 0, NULL, &d);
   CHECK(kernel);
   CHECK_INT(kiln_gpu_recover_views(kernel, NULL), 0);
+  kiln_arena_destroy(arena);
+}
+
+static bool launch_holds(const ir_kernel *kernel, const int64_t *values) {
+  kiln_buffer code = {0};
+  int64_t zero;
+  kiln_write_conditions(kernel, &code);
+  CHECK(kiln_expr_verify(code.bytes, code.size, kernel->param_count));
+  const bool holds = kiln_expr_eval(code.bytes, code.size, values, &zero);
+  CHECK(!holds || !zero);
+  kiln_buffer_deinit(&code);
+  return holds;
+}
+
+/// Sizes around those at which offsets of 32 bits wrap: the launch is refused where one does that a mask
+/// leaves, and taken where none does, even of lanes that masks take away.
+TEST(recover, the_launch_tests_what_would_wrap) {
+  enum { DRAWS = 4000, BEYOND = 64 };
+  kiln_arena *arena = kiln_arena_create();
+  kiln_target target;
+  kiln_error err = {0};
+  unsigned taken = 0, refused = 0;
+  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
+  ir_kernel *kernel = kernel_of(arena, &forms[0], &target);
+  CHECK_OK(kiln_open_views(kernel, &err), err);
+  CHECK_INT(kiln_gpu_recover_views(kernel, NULL), (int)forms[0].accesses);
+  for (uint64_t seed = 1; seed <= DRAWS; seed++) {
+    uint64_t random = seed;
+    int64_t v[9] = {0}; // a, b, c, M, N, K, lda, ldb, ldc
+    for (unsigned i = 3; i < 9; i++)
+      v[i] = 1 + (int64_t)(kiln_test_random(&random) >> 40 >> kiln_test_random(&random) % 20);
+    const int64_t m = v[3], k = v[5], lda = v[6], ldb = v[7], ldc = v[8];
+    const bool wraps = (m - 1) * lda > INT32_MAX || (k - 1) * ldb > INT32_MAX || (m - 1) * ldc > INT32_MAX;
+    const bool never =
+        (m + BEYOND) * lda <= INT32_MAX && (k + BEYOND) * ldb <= INT32_MAX && (m + BEYOND) * ldc <= INT32_MAX;
+    const bool holds = launch_holds(kernel, v);
+    if (holds ? wraps : never)
+      FAIL("seed %llu: M %lld, K %lld, strides %lld, %lld, %lld: %s", (unsigned long long)seed, (long long)m,
+           (long long)k, (long long)lda, (long long)ldb, (long long)ldc, holds ? "taken" : "refused");
+    taken += holds, refused += !holds;
+  }
+  CHECK(taken > DRAWS / 10 && refused > DRAWS / 10);
   kiln_arena_destroy(arena);
 }
