@@ -79,14 +79,16 @@ uint64_t ptx_neg(const ptx_instruction *i, const uint64_t *s) {
   return is_float(i) ? ptx_float_operation(i, FLOAT_NEG, s) : 0 - s[0];
 }
 
+static uint64_t relu(const ptx_instruction *i, uint64_t v) { return i->is_relu && number(i, v) < 0 ? 0 : v; }
+
 uint64_t ptx_min(const ptx_instruction *i, const uint64_t *s) {
   if (is_float(i)) return ptx_float_operation(i, FLOAT_MIN, s);
-  return number(i, s[0]) < number(i, s[1]) ? s[0] : s[1];
+  return relu(i, number(i, s[0]) < number(i, s[1]) ? s[0] : s[1]);
 }
 
 uint64_t ptx_max(const ptx_instruction *i, const uint64_t *s) {
   if (is_float(i)) return ptx_float_operation(i, FLOAT_MAX, s);
-  return number(i, s[0]) > number(i, s[1]) ? s[0] : s[1];
+  return relu(i, number(i, s[0]) > number(i, s[1]) ? s[0] : s[1]);
 }
 
 uint64_t ptx_sad(const ptx_instruction *i, const uint64_t *s) {

@@ -47,8 +47,9 @@ typedef struct ptx_copy {
 /// writes.
 typedef struct ptx_product {
   uint32_t group;
-  uint32_t *chunks; ///< owned; offsets of 16 bytes each
+  uint32_t *chunks; ///< owned; offsets of 16 bytes each; none when another warp's wait has ended the reads
   uint32_t chunk_count;
+  ptx_view *ended; ///< counted; what that wait knew
   const ptx_operand *to; ///< of the module
 } ptx_product;
 
@@ -218,6 +219,9 @@ void ptx_bulk_deinit(ptx_block *block);
 /// Bytes have arrived for the phase barrier at an address, by a copy of this thread.
 void ptx_phase_bytes(ptx_run *run, ptx_block *block, uint64_t address, uint32_t size, uint32_t thread);
 void ptx_phase_deinit(ptx_block *block);
+/// The strand runs its instruction again after a wake of the block.
+void ptx_sleep(ptx_exec *x);
+void ptx_wake(ptx_block *block);
 void ptx_products_deinit(ptx_warp *warp);
 
 /// Strands and barriers (schedule.c, barrier.c).

@@ -22,12 +22,21 @@ void ptx_phase_deinit(ptx_block *block) {
   free(block->phases);
 }
 
-static void wake(ptx_block *block) {
+void ptx_wake(ptx_block *block) {
   for (uint32_t w = 0; w < block->warp_count; w++)
     for (uint32_t s = 0; s < block->warps[w].strand_count; s++) {
       ptx_strand *strand = &block->warps[w].strands[s];
       if (strand->state == STATE_WAITS && strand->barrier == PTX_AT_PHASE) strand->state = STATE_RUNS;
     }
+}
+
+void ptx_sleep(ptx_exec *x) {
+  uint32_t others = x->strand->mask & ~x->mask;
+  if (others) ptx_strand_add(x->warp, x->strand->pc, others);
+  x->strand->mask = x->mask;
+  x->strand->pc--;
+  x->strand->state = STATE_WAITS;
+  x->strand->barrier = PTX_AT_PHASE;
 }
 
 static void check_end(ptx_block *block, ptx_phase *p) {
@@ -37,7 +46,7 @@ static void check_end(ptx_block *block, ptx_phase *p) {
   p->arriving = NULL;
   p->left = p->count;
   p->phase++;
-  wake(block);
+  ptx_wake(block);
 }
 
 void ptx_phase_bytes(ptx_run *run, ptx_block *block, uint64_t address, uint32_t size, uint32_t thread) {
@@ -113,12 +122,7 @@ static void wait_parity(ptx_exec *x, bool may_sleep) {
     ended |= (uint32_t)((p->phase & 1) != (parity[lane] & 1)) << lane;
   }
   if (!ended && may_sleep) {
-    uint32_t others = x->strand->mask & ~x->mask;
-    if (others) ptx_strand_add(x->warp, x->strand->pc, others);
-    x->strand->mask = x->mask;
-    x->strand->pc--;
-    x->strand->state = STATE_WAITS;
-    x->strand->barrier = PTX_AT_PHASE;
+    ptx_sleep(x);
     return;
   }
   PTX_EACH_LANE(lane, x->mask) {

@@ -335,9 +335,11 @@ void ptx_race_proxy_fence(ptx_run *run, ptx_block *block, uint32_t thread) {
 }
 
 void ptx_race_async_read(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset, uint32_t size) {
-  ptx_race_read(run, block, thread, &block->shared, offset, size, READ_COPY);
+  access a = {.run = run, .block = block, .thread = thread, .region = &block->shared};
   for (uint32_t k = 0; k < size; k++) {
-    ptx_shadow *s = ptx_region_shadow(&block->shared, offset + k);
+    ptx_shadow *s = ptx_region_shadow(&block->shared, a.offset = offset + k);
+    check_pending(&a, s, "reads");
+    if (!is_fine(&a, s->write)) found_write(&a, s, true, 0);
     if (s->write && !s->is_async && !is_fenced(block, thread, s->write))
       ptx_find(run, PTX_RACE,
                "%s reads byte %llu of shared memory through the asynchronous proxy; line %u wrote it through "
@@ -418,6 +420,7 @@ void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view) {
   replace(&t->known, joined(t->known, view));
 }
 
+ptx_view *ptx_view_hold(ptx_view *view) { return hold(view); }
 void ptx_view_drop(ptx_view *view) { drop(view); }
 
 static ptx_location *location_of(ptx_run *run, uint64_t address) {

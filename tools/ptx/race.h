@@ -45,12 +45,14 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
 void ptx_race_meet(ptx_run *run, ptx_block *block, const uint64_t *threads);
 /// A fence between the generic and the asynchronous proxy.
 void ptx_race_proxy_fence(ptx_run *run, ptx_block *block, uint32_t thread);
-/// A read of shared memory through the asynchronous proxy that begins now, and its end.
+/// A read of shared memory through the asynchronous proxy that begins now, and its end, from which on it is a
+/// read by the thread.
 void ptx_race_async_read(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset, uint32_t size);
 void ptx_race_async_read_end(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset, uint32_t size);
 /// Adds what the thread did and knows to a view, which is made when it is NULL.
 void ptx_race_release_to(ptx_run *run, ptx_block *block, uint32_t thread, ptx_view **view);
 void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view);
+ptx_view *ptx_view_hold(ptx_view *view);
 void ptx_view_drop(ptx_view *view);
 /// Orders memory as the manual says of a fence.
 void ptx_race_fence(ptx_run *run, ptx_block *block, uint32_t thread);
