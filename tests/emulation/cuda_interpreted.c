@@ -209,7 +209,10 @@ EXPORT int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *addr
   if (type < 0 || type > 11 || swizzle < 0 || swizzle > 3 || interleave || rank > 5) return INVALID_VALUE;
   for (uint32_t k = 0; k < rank; k++)
     if (element_strides[k] != 1) return INVALID_VALUE;
-  ptx_element_kind kind = type == 9 ? PTX_ELEMENT_BF16 : type >= 6 ? PTX_ELEMENT_FLOAT : PTX_ELEMENT_INTEGER;
+  ptx_element_kind kind = type == 9    ? PTX_ELEMENT_BF16
+                          : type == 11 ? PTX_ELEMENT_TF32
+                          : type >= 6  ? PTX_ELEMENT_FLOAT
+                                       : PTX_ELEMENT_INTEGER;
   bool is_right = ptx_tensor_encode(map, bytes[type], kind, rank, (uint64_t)(uintptr_t)address, extents,
                                     strides, box, widths[swizzle], fill == 1);
   return is_right ? SUCCESS : INVALID_VALUE;

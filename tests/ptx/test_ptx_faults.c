@@ -103,6 +103,77 @@ static bool run_carry(const char *text, uint64_t seed, ptx_report *report, kiln_
   return case_run(&p, seed, report, err);
 }
 
+// Products through tensor maps, on sm_90a: `columns` columns of C's rows of 128. One block takes both tiles,
+// so that it uses its shared memory again.
+static bool run_maps(const char *text, uint64_t seed, uint32_t columns, ptx_report *report, kiln_error *err) {
+  enum { HEIGHT = 200, INNER = 136, PITCH = 128 };
+  static uint16_t a[HEIGHT * INNER], b[PITCH * INNER], c[HEIGHT * PITCH];
+  uint64_t random = 79, addresses[3];
+  uint8_t parameters[512] = {0};
+  for (int i = 0; i < HEIGHT * INNER; i++)
+    a[i] = (uint16_t)(0x3f80 + 0x40 * (kiln_test_random(&random) % 3)); // 1, 1.5, 2
+  for (int i = 0; i < PITCH * INNER; i++) b[i] = kiln_test_random(&random) % 2 ? 0x3f80 : 0xbf80;
+  for (int i = 0; i < HEIGHT * PITCH; i++) c[i] = 0x40e0;
+  const void *bytes[3] = {a, b, c};
+  const size_t sizes[3] = {sizeof a, columns * INNER * sizeof *b, sizeof c};
+  ptx_memory *memory = ptx_memory_create();
+  ptx_module *module = NULL;
+  if (ptx_module_create(memory, "rows_90.ptx", text, strlen(text), &module, err) != KILN_OK)
+    return ptx_memory_destroy(memory), false;
+  int32_t numbers[] = {
+      HEIGHT, (int32_t)columns, INNER, INNER, INNER, PITCH, (int32_t)((HEIGHT + 127) / 128), 1, 1};
+  static const uint32_t boxes[3][2] = {{64, 128}, {64, 128}, {64, 64}};
+  for (uint32_t k = 0; k < 15; k++) {
+    uint32_t offset, size;
+    CHECK(ptx_module_parameter(module, 0, k, &offset, &size));
+    if (k < 3) {
+      addresses[k] = ptx_memory_alloc(memory, sizes[k], true);
+      memcpy(ptx_memory_bytes(memory, addresses[k], sizes[k], true), bytes[k], sizes[k]);
+      memcpy(parameters + offset, &addresses[k], 8);
+    } else if (k < 12) {
+      memcpy(parameters + offset, &numbers[k - 3], 4);
+    } else {
+      uint32_t m = k - 12;
+      const uint64_t extents[2] = {m == 2 ? columns : INNER, m == 1 ? columns : HEIGHT},
+                     pitch = m == 2 ? PITCH * 2 : INNER * 2;
+      CHECK_INT(size, PTX_MAP_BYTES);
+      CHECK(ptx_tensor_encode(parameters + offset, 2, PTX_ELEMENT_BF16, 2, addresses[m], extents, &pitch,
+                              boxes[m], 128, false));
+    }
+  }
+  ptx_launch launch = {.grid = {1, 1, 1},
+                       .block = {384, 1, 1},
+                       .dynamic_shared = 163840 + 64,
+                       .parameters = parameters,
+                       .parameter_size = sizeof parameters,
+                       .seed = seed,
+                       .max_steps = CASE_STEPS};
+  kiln_status status = ptx_module_run(module, 0, &launch, report, err);
+  CHECK(status == KILN_OK || status == KILN_STATUS_ASSERT);
+  const uint8_t *got = ptx_memory_bytes(memory, addresses[2], sizeof c, false);
+  bool is_right = true;
+  for (int m = 0; m < HEIGHT && !report->count; m++)
+    for (int n = 0; n < PITCH; n++) {
+      float want = 0, had;
+      uint32_t bits = 0;
+      for (int k = 0; k < INNER; k++)
+        want += (1 + (float)(a[m * INNER + k] - 0x3f80) / 128) * (b[n * INNER + k] & 0x8000 ? -1.0f : 1.0f);
+      memcpy((uint8_t *)&bits + 2, got + 2 * (m * PITCH + n), 2);
+      memcpy(&had, &bits, 4);
+      if (n >= (int)columns ? had != 7 : !(fabsf(had - want) <= 0.005f * fabsf(want))) is_right = false;
+    }
+  ptx_module_destroy(module);
+  ptx_memory_destroy(memory);
+  return is_right;
+}
+
+static bool run_rows_90(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
+  return run_maps(text, seed, 104, report, err);
+}
+static bool run_partial_rows(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
+  return run_maps(text, seed, 100, report, err);
+}
+
 static char *read_fixture(const char *name) {
   char path[200];
   snprintf(path, sizeof path, "tests/ptx/%s.ptx", name);
@@ -113,7 +184,8 @@ static char *read_fixture(const char *name) {
 
 static void run_good(const char *name, good *run) {
   char *text = read_fixture(name);
-  for (uint64_t seed = 1; seed <= GOOD_SEEDS * (kiln_test_full() ? 40 : 1); seed++) {
+  for (uint64_t seed = 1; seed <= (run == run_rows_90 ? 3u : GOOD_SEEDS) * (kiln_test_full() ? 40 : 1);
+       seed++) {
     ptx_report report;
     kiln_error err = {0};
     if (!run(text, seed, &report, &err) || report.count)
@@ -124,6 +196,7 @@ static void run_good(const char *name, good *run) {
 
 TEST(ptx_faults, good_rows) { run_good("rows", run_rows); }
 TEST(ptx_faults, good_product) { run_good("product", run_product); }
+TEST(ptx_faults, good_rows_90) { run_good("rows_90", run_rows_90); }
 TEST(ptx_faults, good_handoff) { run_good("handoff", run_handoff); }
 
 // ------------------------------------------------------------------------------------------- planted faults
@@ -140,6 +213,7 @@ typedef struct fault {
 #define IN_ROWS "rows", run_rows
 #define IN_PRODUCT "product", run_product
 #define IN_HANDOFF "handoff", run_handoff
+#define IN_ROWS_90 "rows_90", run_rows_90
 static const fault faults[] = {
     // barriers dropped, weakened, with wrong counts
     {IN_ROWS, "bar.sync \t0;", 0, "", AS(RACE) | AS(UNDEFINED)},
@@ -199,6 +273,22 @@ static const fault faults[] = {
     {IN_HANDOFF, "31, 0xffffffff;", 0, "31, 0x7fffffff;", AS(BARRIER)},
     {IN_PRODUCT, "m8n8.x4.trans.shared", 1, "m8n8.x4.shared", WRONG},
     {IN_PRODUCT, "mma.sync", 1, "@%p1 mma.sync", AS(DEADLOCK) | AS(UNKNOWN) | AS(UNDEFINED)},
+    // sm_90a: copies through tensor maps, phase barriers, proxies, products of warpgroups
+    {IN_ROWS_90, "fence.proxy.async.shared::cta;", 0, "", AS(RACE)},
+    {IN_ROWS_90, "wgmma.fence.sync.aligned;", 1, "", AS(BARRIER)},
+    {IN_ROWS_90, "wgmma.wait_group.sync.aligned 0;", 1, "", AS(RACE)},
+    {IN_ROWS_90, "wgmma.wait_group.sync.aligned 0;", 1, "wgmma.wait_group.sync.aligned 1;", AS(RACE)},
+    {IN_ROWS_90, "barrier.sync \t2, 384;", 1, "", AS(RACE) | AS(DEADLOCK) | AS(BARRIER)},
+    {IN_ROWS_90, "bar.sync \t%r11, 128;", 0, "", AS(RACE)},
+    {IN_ROWS_90, "cp.async.bulk.wait_group.read \t0;", 1, "", AS(RACE)},
+    {IN_ROWS_90, "mov.b32 \t%r156, 32768;", 1, "mov.b32 \t%r156, 32640;",
+     AS(BARRIER) | AS(DEADLOCK) | AS(RACE)},
+    {IN_ROWS_90, "mov.b32 \t%r156, 32768;", 1, "mov.b32 \t%r156, 49152;", AS(DEADLOCK)},
+    {IN_ROWS_90, "mov.b32 \t%r63, 2;", 1, "mov.b32 \t%r63, 1;", AS(RACE) | AS(BARRIER)},
+    {IN_ROWS_90, "mov.b32 \t%r63, 2;", 1, "mov.b32 \t%r63, 3;", AS(DEADLOCK)},
+    {IN_ROWS_90, "mov.b32 \t%r180, 1;", 1, "mov.b32 \t%r180, 0;", AS(DEADLOCK)},
+    {IN_ROWS_90, "add.s32 \t%r157, %r164, 32768;", 1, "add.s32 \t%r157, %r164, 32896;", AS(MISALIGNED)},
+    {IN_ROWS_90, "4611686293305360386", 1, "4611686293305360388", WRONG},
     // arithmetic, so that the results are known to be looked at
     {IN_ROWS, "add.rn.f32 \t%r50", 1, "sub.rn.f32 \t%r50", WRONG},
     {IN_HANDOFF, "add.s32 %r28, %r28, 2;", 1, "add.s32 %r28, %r28, 1;", WRONG},
@@ -259,6 +349,19 @@ TEST(ptx_faults, planted_faults_are_found) {
   printf("%d faults planted, %d missed\n", planted, missed);
   CHECK(planted >= 60);
   CHECK_INT(missed, 0);
+}
+
+/// Another one: rows of a tensor map that end inside a granule of 16 bytes.
+TEST(ptx_faults, columns_after_the_last_one) {
+  char *text = read_fixture("rows_90");
+  ptx_report report;
+  kiln_error err = {0};
+  run_partial_rows(text, 1, &report, &err);
+  CHECK(report.count > 0);
+  CHECK_INT(report.items[0].kind, PTX_OUTSIDE);
+  if (!strstr(report.items[0].text, "8 bytes after the tensor's last column are overwritten"))
+    FAIL("%s", report.items[0].text);
+  free(text);
 }
 
 /// A fault that the compiler had: the race is named with both lines and the source's place.

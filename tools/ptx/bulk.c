@@ -66,9 +66,21 @@ static bool row_of(const ptx_bulk *b, uint32_t row, uint64_t *out_shared, int64_
   return true;
 }
 
+// Elements of tf32 are rounded on their way into shared memory.
+static void fetch_row(const ptx_tensor *t, const uint8_t *from, uint8_t *to, uint64_t size) {
+  memcpy(to, from, size);
+  for (uint64_t k = 0; t->kind == PTX_ELEMENT_TF32 && k + 4 <= size; k += 4) {
+    uint32_t bits;
+    memcpy(&bits, to + k, 4);
+    bits = (uint32_t)ptx_float_pack(PTX_TYPE_tf32, ptx_float_unpack(PTX_TYPE_f32, bits), ROUND_N, false);
+    memcpy(to + k, &bits, 4);
+  }
+}
+
 static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {
   uint64_t shared, first, inside, width = (uint64_t)b->tensor.box[0] * b->tensor.element_bytes;
   int64_t global;
+  uint8_t bytes[256 * 8];
   for (uint32_t row = 0; !run->is_stopped && row_of(b, row, &shared, &global, &first, &inside); row++) {
     ptx_region *r = inside ? ptx_memory_find(run->memory, (uint64_t)global + first, inside) : NULL;
     if (inside && !r) {
@@ -76,9 +88,11 @@ static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {
                (unsigned long long)inside, (unsigned long long)global + first);
       return;
     }
-    if (r)
-      ptx_race_read(run, block, b->thread, r, (uint64_t)global + first - r->address, (uint32_t)inside,
-                    READ_COPY);
+    if (r) {
+      uint64_t offset = (uint64_t)global + first - r->address;
+      ptx_race_read(run, block, b->thread, r, offset, (uint32_t)inside, READ_COPY);
+      fetch_row(&b->tensor, r->bytes + offset, bytes + first, inside);
+    }
     for (uint64_t k = 0; k < width; k++) {
       uint64_t to = swizzled(&b->tensor, shared + k), from = (uint64_t)global + k - (r ? r->address : 0);
       bool is_there = k >= first && k < first + inside;
@@ -87,7 +101,7 @@ static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {
       s->pending = 0;
       ptx_race_write(run, block, b->thread, &block->shared, to, 1, false, NULL);
       s->is_async = true;
-      block->shared.bytes[to] = is_there ? r->bytes[from] : fill;
+      block->shared.bytes[to] = is_there ? bytes[k] : fill;
       block->shared.defined[to] = is_there && r->defined ? r->defined[from] : 1;
     }
   }

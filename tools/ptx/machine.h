@@ -49,7 +49,7 @@ typedef struct ptx_product {
   uint32_t group;
   uint32_t *chunks; ///< owned; offsets of 16 bytes each; none when another warp's wait has ended the reads
   uint32_t chunk_count;
-  ptx_view *ended; ///< counted; what that wait knew
+  ptx_view *ended;       ///< counted; what that wait knew
   const ptx_operand *to; ///< of the module
 } ptx_product;
 

@@ -95,7 +95,12 @@ kiln_status ptx_module_run(ptx_module *module, uint32_t kernel, const ptx_launch
                            kiln_error *err);
 
 /// What the elements of a tensor are.
-typedef enum ptx_element_kind { PTX_ELEMENT_INTEGER, PTX_ELEMENT_FLOAT, PTX_ELEMENT_BF16 } ptx_element_kind;
+typedef enum ptx_element_kind {
+  PTX_ELEMENT_INTEGER,
+  PTX_ELEMENT_FLOAT,
+  PTX_ELEMENT_BF16,
+  PTX_ELEMENT_TF32
+} ptx_element_kind;
 /// What cuTensorMapEncodeTiled writes, in the interpreter's own form: PTX_MAP_BYTES at `out`. Extents and
 /// boxes from the innermost axis on; `strides` of the others, in bytes; `swizzle` 0, 32, 64 or 128. False
 /// where the driver would refuse.

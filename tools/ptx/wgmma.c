@@ -20,31 +20,41 @@ typedef struct descriptor {
 
 static descriptor descriptor_of(uint64_t bits, bool is_across, uint32_t bytes) {
   static const uint32_t widths[4] = {0, 128, 64, 32};
-  return (descriptor){(bits & 0x3fff) << 4, (bits >> 16 & 0x3fff) << 4, (bits >> 32 & 0x3fff) << 4, widths[bits >> 62], is_across, bytes};
+  return (descriptor){(bits & 0x3fff) << 4,
+                      (bits >> 16 & 0x3fff) << 4,
+                      (bits >> 32 & 0x3fff) << 4,
+                      widths[bits >> 62],
+                      is_across,
+                      bytes};
 }
 
-// Where element (row, k) begins. Swizzled: eight rows of `width` bytes are an atom. Else bricks of 8 x 16 bytes.
+// Where element (row, k) begins. Swizzled: eight rows of `width` bytes are an atom. Else bricks of 8 x 16
+// bytes.
 static uint64_t address_of(const descriptor *d, uint32_t row, uint32_t k) {
-  uint64_t along = (uint64_t)(d->is_across ? row : k) * d->bytes, line = d->is_across ? k : row, at = d->start;
+  uint64_t along = (uint64_t)(d->is_across ? row : k) * d->bytes, line = d->is_across ? k : row,
+           at = d->start;
   if (d->width) {
     at += line / 8 * d->stride + line % 8 * d->width;
     at += d->is_across ? along / d->width * d->leading + along % d->width : along;
   } else {
     uint64_t brick = along / 16;
     at += line % 8 * 16 + along % 16;
-    at += d->is_across ? line / 8 * d->leading + brick * d->stride : line / 8 * d->stride + brick * d->leading;
+    at +=
+        d->is_across ? line / 8 * d->leading + brick * d->stride : line / 8 * d->stride + brick * d->leading;
   }
   uint64_t bits = d->width == 128 ? 7 : d->width == 64 ? 3 : d->width == 32 ? 1 : 0;
   return at ^ (at >> 7 & bits) << 4;
 }
 
-static void read_shared(ptx_exec *x, const descriptor *d, ptx_type type, uint32_t first, uint32_t rows, ptx_factor (*out)[PTX_MOST_K], bool *is_chunk) {
+static void read_shared(ptx_exec *x, const descriptor *d, ptx_type type, uint32_t first, uint32_t rows,
+                        ptx_factor (*out)[PTX_MOST_K], bool *is_chunk) {
   const ptx_region *shared = &x->block->shared;
   for (uint32_t row = 0; row < rows; row++)
     for (uint32_t k = 0; k < x->i->shape[2]; k++) {
       uint64_t at = address_of(d, first + row, k), bits = 0;
       if (at + d->bytes > shared->size || at / CHUNK >= MOST_CHUNKS || shared->defined[at] > 1) {
-        ptx_find(x->run, PTX_OUTSIDE, "element (%u, %u) lies at 0x%llx of shared memory, where nothing is", first + row, k, (unsigned long long)at);
+        ptx_find(x->run, PTX_OUTSIDE, "element (%u, %u) lies at 0x%llx of shared memory, where nothing is",
+                 first + row, k, (unsigned long long)at);
         return;
       }
       memcpy(&bits, shared->bytes + at, d->bytes);
@@ -126,9 +136,11 @@ static void wait(ptx_exec *x, uint32_t open_groups) {
       ptx_sleep(x);
       return;
     }
-  for (uint32_t w = first; w < first + 4 && w < block->warp_count; w++) end_reads(x, &block->warps[w], target);
+  for (uint32_t w = first; w < first + 4 && w < block->warp_count; w++)
+    end_reads(x, &block->warps[w], target);
   ptx_race_release_to(x->run, block, x->warp->index * PTX_LANES, &known);
-  for (uint32_t w = first; w < first + 4 && w < block->warp_count; w++) pass_on(&block->warps[w], target, known);
+  for (uint32_t w = first; w < first + 4 && w < block->warp_count; w++)
+    pass_on(&block->warps[w], target, known);
   ptx_view_drop(known);
   forget(x, target);
 }
@@ -149,7 +161,8 @@ static void keep(ptx_exec *x, const bool *is_chunk) {
 // Registers that something else wrote since the last wgmma.fence.
 static void check_fence(ptx_exec *x, const ptx_operand *o) {
   for (uint32_t k = 0; o->kind == OPERAND_VECTOR && k < o->count; k++)
-    if (o->items[k].kind == OPERAND_REGISTER && x->warp->registers[o->items[k].index].written > x->warp->product_fence) {
+    if (o->items[k].kind == OPERAND_REGISTER &&
+        x->warp->registers[o->items[k].index].written > x->warp->product_fence) {
       ptx_find(x->run, PTX_BARRIER, "a register of the product was written with no wgmma.fence since");
       return;
     }
@@ -166,11 +179,14 @@ static bool form_of(ptx_exec *x, form *out) {
   uint64_t buffer[PTX_LANES];
   uint32_t n = i->shape[1], bits = ptx_bits(i->types[1]), per = 32 / ptx_bits(i->types[0]);
   bool is_float = ptx_types[i->types[1]].kind == PTX_CLASS_FLOAT;
-  if (i->type_count != 3 || i->shape[0] != 64 || n % 8 || !n || n > MOST_N || i->shape[2] * bits != 256 || x->mask != ~0u || i->operand_count < (is_float ? 6u : 4u)) return false;
+  if (i->type_count != 3 || i->shape[0] != 64 || n % 8 || !n || n > MOST_N || i->shape[2] * bits != 256 ||
+      x->mask != ~0u || i->operand_count < (is_float ? 6u : 4u))
+    return false;
   if (o[0].kind != OPERAND_VECTOR || o[0].count != n / 2 / per || o[2].kind != OPERAND_REGISTER) return false;
   *out = (form){.is_a_shared = o[1].kind == OPERAND_REGISTER, .a_sign = 1, .b_sign = 1};
   out->adds = ptx_decider(x, &o[3], buffer, "the scale of the accumulator")[0] & 1;
-  if (is_float) out->a_sign = (int64_t)o[4].immediate < 0 ? -1 : 1, out->b_sign = (int64_t)o[5].immediate < 0 ? -1 : 1;
+  if (is_float)
+    out->a_sign = (int64_t)o[4].immediate < 0 ? -1 : 1, out->b_sign = (int64_t)o[5].immediate < 0 ? -1 : 1;
   uint32_t next = 6;
   if (bits == 16 && out->is_a_shared && next < i->operand_count) out->is_a_across = o[next++].immediate == 1;
   if (bits == 16 && next < i->operand_count) out->is_b_across = o[next].immediate == 1;
@@ -192,7 +208,8 @@ static void write_sums(ptx_exec *x, const form *f, ptx_factor (*a)[PTX_MOST_K], 
       for (uint32_t e = 0; e < per; e++) {
         uint32_t n = r * per + e, row = lane / 4 + 8 * (n / 2 % 2), column = n / 4 * 8 + lane % 4 * 2 + n % 2;
         bool here;
-        ptx_factor zero = {.is_defined = true}, c = f->adds ? ptx_read_sum(x, &i->operands[0], i->types[0], lane, n) : zero;
+        ptx_factor zero = {.is_defined = true},
+                   c = f->adds ? ptx_read_sum(x, &i->operands[0], i->types[0], lane, n) : zero;
         value |= ptx_sum_of(i, a[row], b[column], &c, &here) << (e ? ptx_bits(i->types[0]) : 0);
         is_defined &= here;
       }
@@ -211,6 +228,8 @@ static void multiply(ptx_exec *x) {
     ptx_find(x->run, PTX_UNKNOWN, "this form, or with lanes missing (0x%08x), is not modelled", x->mask);
     return;
   }
+  if (!x->warp->product_fence)
+    ptx_find(x->run, PTX_BARRIER, "no wgmma.fence before the warp's first product");
   check_fence(x, &o[0]);
   check_fence(x, &o[1]);
   memset(is_chunk, 0, sizeof is_chunk);
