@@ -245,7 +245,7 @@ $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
 	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
 $(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
 	@rm -rf $(B)/lib/merge && mkdir -p $(B)/lib/merge
-	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest_name.c.o zstd_legacy.c.o && $(AR) rcsD ../libkiln.a *.o
+	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest_name.c.o canary.c.o zstd_legacy.c.o && $(AR) rcsD ../libkiln.a *.o
 	@rm -rf $(B)/lib/merge
 
 # Uses libsodium and nothing of ours; the callback is all that libkiln knows of it.
