@@ -152,7 +152,7 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   const char *layout;
   KILN_TRY(kiln_llvm_machine(c->target, c->options->optimise, &c->machine, &layout, err));
   kiln_buffer_clear(&c->artifact->report); // of a form that did not fit
-  memcpy(c->artifact->info.most_programs, c->kernel->tested_grid, sizeof c->kernel->tested_grid);
+  memcpy(c->artifact->info.most_programs, c->kernel->tests.programs, sizeof c->kernel->tests.programs);
   c->context = LLVMContextCreate();
   kiln_llvm_catch(c->context, &c->caught);
   if (c->backend->finishes_text) kiln_llvm_keep_addresses(c->context);

@@ -86,6 +86,14 @@ static ir_value *as_i64(ir_builder *b, ir_value *v) {
   return ir_cast(b, v, KILN_I64, IR_UNSIGNED, IR_ROUND_NEAREST);
 }
 
+/// Says of a program's number what its arithmetic does not show: it is one of the grid's.
+static void claim_below(ir_builder *b, ir_value *number, int64_t limit) {
+  ir_value *least = ir_compare(b, IR_GE, 0, number, ir_const_int(b, KILN_I32, 0)),
+           *most = ir_compare(b, IR_LT, 0, number, ir_const_int(b, KILN_I32, limit)),
+           *both = ir_binary(b, IR_AND, 0, least, most);
+  ir_emit(b, IR_ASSUME, NULL, &both, 1, NULL, NULL, 0);
+}
+
 /// Axes up to the last that the kernel asks for make up the number. What differs along others is the same to
 /// it. A grid whose blocks 31 bits do not number stays as it is.
 static void order(ordering *o, ir_builder *b) {
@@ -103,6 +111,7 @@ static void order(ordering *o, ir_builder *b) {
     ir_value *place = axis < last ? ir_binary(b, IR_REM, IR_UNSIGNED, t, extent[axis]) : t;
     o->pid[axis] = last ? ir_ternary(b, IR_SELECT, 0, fits, place, own[axis]) : place;
     if (axis < last) t = ir_binary(b, IR_DIV, IR_UNSIGNED, t, extent[axis]);
+    if (o->kernel->tests.programs[axis]) claim_below(b, o->pid[axis], o->kernel->tests.programs[axis]);
   }
 }
 

@@ -143,17 +143,17 @@ bool kiln_launch_expression(const ir_kernel *kernel, const ir_value *value, int6
 void kiln_write_conditions(const ir_kernel *kernel, kiln_buffer *out) {
   writing w = {.kernel = kernel, .out = out};
   put_constant(&w, 0);
-  for (uint32_t i = 0; i < kernel->condition_count; i++) {
-    kiln_buffer_bytes(out, kernel->conditions[i].code, kernel->conditions[i].size);
+  for (uint32_t i = 0; i < kernel->tests.condition_count; i++) {
+    kiln_buffer_bytes(out, kernel->tests.conditions[i].code, kernel->tests.conditions[i].size);
     if (i) put_operation(&w, KILN_EXPR_AND);
   }
-  if (kernel->condition_count) put_operation(&w, KILN_EXPR_DIV);
+  if (kernel->tests.condition_count) put_operation(&w, KILN_EXPR_DIV);
 }
 
 static bool has_condition(const ir_kernel *kernel, const kiln_buffer *code) {
-  for (uint32_t i = 0; i < kernel->condition_count; i++)
-    if (kernel->conditions[i].size == code->size &&
-        !memcmp(kernel->conditions[i].code, code->bytes, code->size))
+  for (uint32_t i = 0; i < kernel->tests.condition_count; i++)
+    if (kernel->tests.conditions[i].size == code->size &&
+        !memcmp(kernel->tests.conditions[i].code, code->bytes, code->size))
       return true;
   return false;
 }
@@ -172,11 +172,12 @@ bool kiln_add_condition(ir_kernel *kernel, const ir_value *value, kiln_expr_op c
   range unused;
   bool is_added = write_value(&w, value, 0, &unused) && put_with_constant(&w, compare, end);
   if (is_added && !has_condition(kernel, &code)) {
-    KILN_GROW(kernel->arena, kernel->conditions, kernel->condition_count, kernel->condition_capacity);
-    kernel->conditions[kernel->condition_count++] =
+    KILN_GROW(kernel->arena, kernel->tests.conditions, kernel->tests.condition_count,
+              kernel->tests.condition_capacity);
+    kernel->tests.conditions[kernel->tests.condition_count++] =
         (ir_condition){kiln_arena_copy(kernel->arena, code.bytes, code.size), code.size};
     is_added = fit(kernel);
-    kernel->condition_count -= !is_added;
+    kernel->tests.condition_count -= !is_added;
   }
   kiln_buffer_deinit(&code);
   return is_added;

@@ -436,9 +436,9 @@ unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_ref
 /// Axes of whose extent the launch alone decides are made for `limit` programs (middle/grid.c).
 static void limit_programs(ir_kernel *kernel, int64_t limit) {
   for (unsigned axis = 0; axis < 3; axis++) {
-    if (!kernel->tested_grid[axis] && kernel->grid_limit[axis] != IR_GRID_UNKNOWN) continue;
+    if (!kernel->tests.programs[axis] && kernel->grid_limit[axis] != IR_GRID_UNKNOWN) continue;
     kernel->grid_limit[axis] = limit;
-    kernel->tested_grid[axis] = (uint32_t)limit;
+    kernel->tests.programs[axis] = (uint32_t)limit;
   }
 }
 

@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "compiler/ir/ir_layout.h"
+#include "compiler/ir/launch_tests.h"
 
 // ------------------------------------------------------------------------------------------- types
 
@@ -450,8 +451,7 @@ typedef struct ir_param {
   const char *name; ///< not part of the canonical form
   ir_type type;
   uint8_t access; ///< ir_access; NONE for scalars
-  bool noalias;
-  bool has_range;
+  bool noalias, has_range;
   bool within;    ///< a pointer: offsets from it to what is accessed, in bytes, are below 2^31
   uint32_t align; ///< pointer alignment in bytes, a power of two; 0: that of the element
   uint32_t rows;  ///< a view: all strides but the last are multiples of so many bytes, a power of two, and
@@ -462,28 +462,19 @@ typedef struct ir_param {
 
 enum { IR_GRID_UNKNOWN = 0 };
 
-/// What the launch tests before it takes the code: a launch expression that is not 0.
-typedef struct ir_condition {
-  const uint8_t *code;
-  size_t size;
-} ir_condition;
-
 typedef struct ir_kernel {
   kiln_arena *arena; ///< borrowed; everything below lives in it
   const char *name;  ///< symbol in the object; not part of the canonical bytes, a field of its own in the key
   ir_param *params;
   uint32_t param_count;
-  ir_block *body;          ///< its arguments are the parameters
-  uint16_t warps;          ///< warps (or waves) a program instance; at least 1, a power of two
-  uint16_t stages;         ///< pipeline depth asked for; 0: the target's default
-  uint16_t max_registers;  ///< 0: no limit
-  bool fp_strict;          ///< no contraction
-  bool fp_flush;           ///< denormals are flushed
-  bool groups_beside;      ///< set by promotion: groups of warps share columns, each has all rows
-  uint32_t tested_grid[3]; ///< the most programs along an axis that the launch lets the code have; 0: any
+  ir_block *body;           ///< its arguments are the parameters
+  uint16_t warps;           ///< warps (or waves) a program instance; at least 1, a power of two
+  uint16_t stages;          ///< pipeline depth asked for; 0: the target's default
+  uint16_t max_registers;   ///< 0: no limit
+  bool fp_strict, fp_flush; ///< no contraction; denormals are flushed
+  bool groups_beside;       ///< set by promotion: groups of warps share columns, each has all rows
   int64_t grid_limit[3]; ///< largest grid extent an axis can have, if launch expressions show it; 0: unknown
-  ir_condition *conditions; ///< set by the pass `recover`: the code is right where all hold
-  uint32_t condition_count, condition_capacity;
+  ir_launch_tests tests;
   struct kiln_layouts *layouts; ///< set by the pass `layouts`, kept by `conversions` (gpu/layouts/layouts.h)
 } ir_kernel;
 

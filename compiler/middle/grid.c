@@ -7,7 +7,7 @@
 // are made for grids up to some extent, which the launch tests (kiln_code_info), and which is as large as it
 // can be.
 //
-// Sets grid_limit and tested_grid of axes whose extent is unknown. Changes nothing else.
+// Sets grid_limit and tests.programs of axes whose extent is unknown. Changes nothing else.
 #include "compiler/analysis/facts.h"
 #include "compiler/middle/passes.h"
 
@@ -58,7 +58,7 @@ void kiln_limit_grid(ir_kernel *kernel) {
   for (unsigned axis = 0; axis < 3; axis++) {
     if (!is_open[axis]) continue;
     kernel->grid_limit[axis] = most > least ? limit : IR_GRID_UNKNOWN;
-    kernel->tested_grid[axis] = most > least ? (uint32_t)limit : 0;
+    kernel->tests.programs[axis] = most > least ? (uint32_t)limit : 0;
   }
   kiln_arena_destroy(scratch);
 }

@@ -142,12 +142,12 @@ bool recover_test_claims(recovering *r, const ir_op *access, const limit limits[
   const ir_op *outermost = access;
   while (outermost->block->parent) outermost = outermost->block->parent;
   r->b.block = r->kernel->body, r->b.before = (ir_op *)outermost, r->b.place = access->place;
-  const uint32_t conditions = r->kernel->condition_count;
+  const uint32_t conditions = r->kernel->tests.condition_count;
   bool are_tested = true;
   for (unsigned i = 0; i < r->claim_count && are_tested; i++)
     are_tested = test_claim(r, &r->claims[i], limits, tile);
   r->claim_count = 0;
   r->has_failed |= !are_tested;
-  if (!are_tested) r->kernel->condition_count = conditions;
+  if (!are_tested) r->kernel->tests.condition_count = conditions;
   return are_tested;
 }
