@@ -231,8 +231,8 @@ uint64_t ptx_set(const ptx_instruction *i, const uint64_t *s) {
 // The condition code's carry of each lane: add.cc, addc, sub.cc, subc, mad.cc, madc.
 void ptx_do_carry(ptx_exec *x) {
   const ptx_instruction *i = x->i;
-  uint64_t buffers[3][PTX_LANES];
-  const uint64_t *s[3] = {0};
+  uint64_t buffers[3][PTX_LANES] = {{0}};
+  const uint64_t *s[3] = {buffers[0], buffers[1], buffers[2]};
   uint32_t defined = ~0u, count = i->operand_count - 1;
   char kind = i->op->name[0];
   bool takes = i->op->name[3] == 'c';

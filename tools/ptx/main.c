@@ -129,7 +129,8 @@ static kiln_status prepare(const command *c, const ptx_module *module, uint32_t 
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s takes %u arguments, found %zu", facts.name,
                      facts.parameter_count, c->words.count - 1);
   for (uint32_t k = 0; k < facts.parameter_bytes; k++) kiln_buffer_u8(parameters, 0);
-  if (parameters->failed) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  if (parameters->failed || (facts.parameter_bytes && !parameters->bytes))
+    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   for (uint32_t k = 0; k < facts.parameter_count; k++) {
     uint32_t offset, size;
     ptx_module_parameter(module, kernel, k, &offset, &size);

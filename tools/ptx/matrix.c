@@ -45,7 +45,7 @@ void ptx_do_ldmatrix(ptx_exec *x) {
     if (!rows[lane].region) return;
   }
   x->mask = lanes;
-  bool is_raced[PTX_LANES];
+  bool is_raced[PTX_LANES] = {false};
   PTX_EACH_LANE(lane, x->mask) is_raced[lane] = ptx_race_load(x->run, x->block, ptx_thread_of(x, lane));
   for (uint32_t j = 0; j < count; j++) PTX_EACH_LANE(lane, x->mask) {
       uint8_t defined;

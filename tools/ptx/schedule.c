@@ -73,7 +73,7 @@ static bool same_members(ptx_exec *x, uint32_t *out_members) {
 // they are in this one now.
 static bool join_lanes(ptx_exec *x) {
   ptx_warp *w = x->warp;
-  uint32_t members, there = x->mask;
+  uint32_t members, there;
   if (!same_members(x, &members)) return false;
   x->strand->state = STATE_JOINS;
   x->strand->members = members;
