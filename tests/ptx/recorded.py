@@ -20,6 +20,12 @@ BUILD = os.environ.get("KILN_BUILD", "build/release")
 FLOATS = {"torch.float64": 1e-9, "torch.float32": 1e-3, "torch.float16": 5e-3, "torch.bfloat16": 3e-2}
 KINDS = {"i1": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u32": "i32", "u64": "i64", "fp32": "f32", "fp64": "f64"}
 
+# What is found in these is so (docs/ptx.md): part of the name, part of the finding, why.
+KNOWN = [("flaggems__nll_loss_forward_kernel", "race: ", "the program's own race: an atomic add, then a plain load of the same location"),
+         ("flaggems__var_mean_welford_kernel", "race: st.shared", "Triton's: lanes store results that differ in the last bit to one place"),
+         ("tut08__grouped_matmul_tma_kernel", "access outside of memory", "follows addresses whose memory was not recorded"),
+         ("helion___helion_two_rdim_rms_norm", "barriers of a block", "more barriers than the interpreter counts")]
+
 
 def values(data, dtype):
     if dtype == "torch.bfloat16":
@@ -111,7 +117,8 @@ def judge(case, options):
         except Exception as e:
             return "skip", "does not compile: " + str(e).split("\n")[0]
         bad = run_case(case, facts, path, shared, options, folder)
-    return ("fail", bad) if bad else ("pass", "")
+    why = [why for name, part, why in KNOWN if bad and name in case and part in bad]
+    return ("known", why[0]) if why else ("fail", bad) if bad else ("pass", "")
 
 
 def main():
@@ -128,13 +135,13 @@ def main():
     cases = []
     for c in options.cases:
         cases += [c] if os.path.exists(c + "/case.json") else sorted(os.path.join(c, n) for n in os.listdir(c) if os.path.exists("%s/%s/case.json" % (c, n)))
-    sums = {"pass": 0, "fail": 0, "skip": 0}
+    sums = {"pass": 0, "fail": 0, "known": 0, "skip": 0}
     for case in cases:
         verdict, text = judge(case, options)
         sums[verdict] += 1
         if verdict != "skip" or "compile" in text:
             print("%s %s%s" % (verdict, os.path.basename(case), ": " + text if text else ""), flush=True)
-    print("%(pass)d passed, %(fail)d failed, %(skip)d skipped" % sums)
+    print("%(pass)d passed, %(known)d as known, %(fail)d failed, %(skip)d skipped" % sums)
     return 1 if sums["fail"] else 0
 
 

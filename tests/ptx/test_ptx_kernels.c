@@ -50,8 +50,9 @@ TEST(ptx_kernels, recorded_cases) {
   if (!folder || !*folder) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
   if (!kiln_test_full()) SKIP("runs in check-full only");
   char *out;
-  int code = kiln_test_run(&out, "KILN_BUILD=%s python3 tests/ptx/recorded.py --kiln --schedules 2 %s",
-                           kiln_test_build(), folder);
+  int code = kiln_test_run(
+      &out, "KILN_BUILD=%s ${PYTHON:-/usr/bin/python3} tests/ptx/recorded.py --kiln --schedules 2 %s",
+      kiln_test_build(), folder);
   printf("%s", out);
   CHECK_INT(code, 0);
   free(out);
