@@ -384,6 +384,8 @@ TEST(ptx_arithmetic, texts_that_are_refused) {
   static const struct {
     const char *body, *want;
   } bad[] = {{"frob.b32 %r1, %r2;", "t:2:1: instruction 'frob' is not known"},
+             {"setp.lt %p1, %r1, %r2;", "'setp.lt' wants 1 types, found 0"},
+             {"cvt.s32 %r1, %r2;", "'cvt.s32' wants 2 types, found 1"},
              {"add.s32 %r1, %r2;", "t:2:17: expected ','"},
              {"add.s64 %r1, %r2, %r3;", "wants a register of 64 bits"},
              {"add.s32.wobble %r1, %r2, %r3;", "'add' with '.wobble' is not known here"},

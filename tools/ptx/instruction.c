@@ -401,8 +401,9 @@ void ptx_parse_instruction(ptx_parser *p) {
   }
   ptx_next(l);
   parse_modifiers(p, &i);
-  if (i.op->groups & M_TYPE && !i.type_count && l->status == KILN_OK && !strchr(i.op->shape, '?'))
-    ptx_fail(l, KILN_STATUS_SOURCE, "'%s' without a type", i.spelling);
+  uint32_t wanted = !(i.op->groups & M_TYPE) || i.op->shape[1] == '?' ? 0 : strchr(i.op->shape, 'c') ? 2 : 1;
+  if (i.type_count < wanted && !(i.op->groups & M_SYNC && !strchr(i.op->shape, 's')))
+    ptx_fail(l, KILN_STATUS_SOURCE, "'%s' wants %u types, found %u", i.spelling, wanted, i.type_count);
   parse_operands(p, &i);
   KILN_GROW(p->module->arena, kernel->code, kernel->code_count, kernel->code_capacity);
   kernel->code[kernel->code_count++] = i;
