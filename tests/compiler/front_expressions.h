@@ -11,21 +11,13 @@
 
 enum { MEMORY = 64, LANES = 16, NAMES = 24, DEEPEST = 2 };
 
-#define POSITIONS(X)                                                                                       \
-  X(WHILE)                                                                                                 \
-  X(BREAK)                                                                                                 \
-  X(IF)                                                                                                    \
-  X(ELSE_IF)                                                                                               \
-  X(LET_IF)                                                                                                \
-  X(MASK)                                                                                                  \
-  X(ASSERT) X(LOWER) X(UPPER) X(STEP) X(LET) X(VAR) X(ASSIGN) X(HEAD) X(EXPORT) X(YIELD) X(RETURN)         \
-      X(ARGUMENT) X(OPERAND) X(INDEX) X(STORED) X(OTHER) X(EXTENT) X(VIEW_INDEX) X(TILE) X(WHEN) X(UNROLL) \
-          X(SHAPE)
+// clang-format off
+#define POSITIONS(X) \
+  X(WHILE) X(BREAK) X(IF) X(ELSE_IF) X(LET_IF) X(MASK) X(ASSERT) X(LOWER) X(UPPER) X(STEP) X(LET) X(VAR) X(ASSIGN) X(HEAD) X(EXPORT) X(YIELD) \
+  X(RETURN) X(ARGUMENT) X(OPERAND) X(INDEX) X(STORED) X(OTHER) X(EXTENT) X(VIEW_INDEX) X(TILE) X(WHEN) X(UNROLL) X(SHAPE)
 #define FORMS(X) \
-  X(NAME)        \
-  X(OPERATOR)    \
-  X(PLAIN_CALL)  \
-  X(CONTROL_CALL) X(TILE_CALL) X(REDUCE) X(REDUCE_BY) X(LIBRARY) X(OPERATION) X(LOAD) X(CAST) X(UNARY)
+  X(NAME) X(OPERATOR) X(PLAIN_CALL) X(CONTROL_CALL) X(TILE_CALL) X(REDUCE) X(REDUCE_BY) X(LIBRARY) X(OPERATION) X(LOAD) X(CAST) X(UNARY)
+// clang-format on
 typedef enum position {
 #define X(name) AT_##name,
   POSITIONS(X) POSITION_COUNT
