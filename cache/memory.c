@@ -188,7 +188,7 @@ static uint64_t sum(kiln_memory *memory, size_t offset) {
   return total;
 }
 
-uint64_t kiln_memory_bytes(kiln_memory *memory) { return sum(memory, offsetof(shard, bytes)); }
+uint64_t kiln_memory_held(kiln_memory *memory) { return sum(memory, offsetof(shard, bytes)); }
 uint64_t kiln_memory_hits(kiln_memory *memory) { return sum(memory, offsetof(shard, hits)); }
 
 void kiln_memory_destroy(kiln_memory *memory) {

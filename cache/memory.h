@@ -19,7 +19,7 @@ bool kiln_memory_get(kiln_memory *memory, const kiln_key *key, kiln_cache_entry 
 void kiln_memory_put(kiln_memory *memory, const kiln_digest *key, const kiln_cache_entry *entry);
 void kiln_memory_remove(kiln_memory *memory, const kiln_digest *key);
 void kiln_memory_clear(kiln_memory *memory);
-uint64_t kiln_memory_bytes(kiln_memory *memory);
+uint64_t kiln_memory_held(kiln_memory *memory);
 uint64_t kiln_memory_hits(kiln_memory *memory);
 
 #endif

@@ -4,7 +4,6 @@
 #include "compiler/codegen.h"
 
 #include <llvm-c/Core.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -16,7 +15,7 @@
 #include "compiler/codegen/blame.h"
 #include "compiler/front.h"
 #include "compiler/gpu/gpu.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/gpu/stages.h"
 
 // One compile while it runs.
 typedef struct compile {
@@ -34,7 +33,9 @@ typedef struct compile {
   kiln_buffer producer;                // owned
   kiln_error caught;                   // first error that LLVM reported
   ir_kernel *plain;                    // the kernel as it came, when it is to be tried in the GPU form first
-  kiln_refusals refusals;              // in the artifact's texts
+  kiln_stage stage;                    // how far the kernel is
+  kiln_stage begin;                    // and where each attempt begins
+  const char *until;                   // the last pass to run, after which the kernel is printed; NULL: all
   bool is_wide;                        // the kernel may use all registers: see kiln_register_policy
   uint32_t spills;                     // registers that the finished code keeps in memory
 } compile;
@@ -92,33 +93,37 @@ static kiln_status resolve_format(compile *c, kiln_error *err) {
 
 // ------------------------------------------------------------------------------------------- steps
 
+static bool has_far_registers(const compile *c) {
+  return c->backend->registers.has_far && c->backend->registers.has_far(c->target);
+}
+
 static kiln_status check_pass_name(const char *name, kiln_error *err) {
-  const struct {
-    const ir_pass *passes;
-    size_t count;
-  } lists[] = {{kiln_middle_passes, kiln_middle_pass_count},
-               {kiln_gpu_passes, kiln_gpu_pass_count},
-               {kiln_gpu_register_passes, kiln_gpu_register_pass_count}};
-  char list[400] = "all";
-  if (!name || !strcmp(name, "all")) return KILN_OK;
-  for (size_t n = 0; n < sizeof lists / sizeof *lists; n++)
-    for (size_t i = 0; i < lists[n].count; i++) {
-      if (!strcmp(name, lists[n].passes[i].name)) return KILN_OK;
-      snprintf(list + strlen(list), sizeof list - strlen(list), ", %s", lists[n].passes[i].name);
-    }
-  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no pass is called '%.40s'; expected one of %s", name,
-                   list);
+  kiln_buffer names = {0};
+  if (!name || !strcmp(name, "all") || kiln_is_pass(name)) return KILN_OK;
+  kiln_pass_names(&names);
+  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no pass is called '%.40s'; expected one of all, %.*s", name,
+            (int)names.size, (const char *)names.bytes);
+  kiln_buffer_deinit(&names);
+  return KILN_STATUS_INVALID_ARGUMENT;
+}
+
+static bool may_be_promoted(const compile *c) {
+  return !c->stage.is_plain && kiln_matrix_machine_of(c->target) &&
+         c->artifact->info.format != KILN_FORMAT_IR;
 }
 
 // Kernels with products in loops take the GPU form where the target has one.
 static kiln_status run_middle(compile *c, kiln_error *err) {
-  const ir_pass_options options = {.print_after = c->options->print_after,
-                                   .verify = c->options->verify_passes,
-                                   .printed = &c->artifact->printed};
-  const kiln_promotion promote = {kiln_gpu_recover, kiln_gpu_promote, &c->refusals}, none = {0};
-  KILN_TRY(kiln_middle_promoting(c->kernel, c->target, c->plain ? promote : none, &options, err));
-  if (kiln_gpu_has_mapped(c->kernel)) return kiln_gpu_form(c->kernel, c->target, &c->refusals, &options, err);
-  return c->backend->form ? c->backend->form(c->kernel, c->target, &options, err) : KILN_OK;
+  const kiln_promotion promote = {kiln_gpu_recover, kiln_gpu_promote, &c->stage.refusals}, none = {0};
+  c->stage.is_wide = c->is_wide && has_far_registers(c);
+  const kiln_stage_run run = {.stage = &c->stage,
+                              .promotion = may_be_promoted(c) ? promote : none,
+                              .has_form = c->backend->form != NULL,
+                              .until = c->until,
+                              .print_after = c->options->print_after,
+                              .verify = c->options->verify_passes,
+                              .printed = &c->artifact->printed};
+  return kiln_stage_finish(&run, c->kernel, err);
 }
 
 // An error that LLVM reported while a step ran counts more than what the step returned.
@@ -137,10 +142,6 @@ static bool has_products(const ir_kernel *kernel) {
   bool found = false;
   ir_walk(kernel->body, note_product, &found);
   return found;
-}
-
-static bool has_far_registers(const compile *c) {
-  return c->backend->registers.has_far && c->backend->registers.has_far(c->target);
 }
 
 static void keep_registers_near(compile *c) {
@@ -168,7 +169,7 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
                                   .texts = c->artifact->texts,
                                   .lines = c->lines,
                                   .report = &c->artifact->report,
-                                  .refusals = &c->refusals};
+                                  .refusals = &c->stage.refusals};
   kiln_status status = c->backend->lower(&lowering, err);
   kiln_llvm_lines_end(c->lines);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
@@ -269,9 +270,12 @@ static bool start_again(compile *c) {
 static bool start_plain(compile *c, kiln_status status, kiln_error *err) {
   bool does_not_fit = status == KILN_STATUS_UNSUPPORTED || status == KILN_STATUS_LIMIT;
   if (!c->plain || !does_not_fit || !kiln_gpu_has_form(c->kernel)) return false;
-  kiln_refuse_others(&c->refusals, KILN_REASON_UNFIT);
+  kiln_refuse_others(&c->stage.refusals, KILN_REASON_UNFIT);
   c->kernel = c->plain;
   c->plain = NULL;
+  c->stage.list = c->begin.list;
+  c->stage.pass = c->begin.pass;
+  c->stage.is_plain = true;
   err->status = KILN_OK;
   c->caught = (kiln_error){0};
   dispose_module(c);
@@ -299,8 +303,9 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
       continue;
     }
     if (i == STEP_COUNT - 1 && start_again(c)) i = STEP_MIDDLE;
-    if (i == STEP_MIDDLE && c->artifact->info.format == KILN_FORMAT_IR) {
-      kiln_print_ir(c->kernel, &c->artifact->code);
+    if (i == STEP_MIDDLE && (c->until || c->artifact->info.format == KILN_FORMAT_IR)) {
+      if (c->until) kiln_stage_print(&c->stage, c->kernel, &c->artifact->code);
+      else kiln_print_ir(c->kernel, &c->artifact->code);
       return KILN_OK;
     }
   }
@@ -309,25 +314,29 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
              : KILN_OK;
 }
 
-static kiln_status generate(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
-                            kiln_artifact *out, kiln_error *err) {
+static kiln_status generate(ir_kernel *kernel, const kiln_stage *stage, const char *until,
+                            const kiln_codegen_options *options, kiln_artifact *out, kiln_error *err) {
   kiln_error ignored = {0};
   if (!err) err = &ignored;
   memset(out, 0, sizeof *out);
   if (!(out->texts = kiln_arena_create()))
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a compile");
   compile c = {.kernel = kernel,
-               .target = target,
-               .backend = kiln_backend_of(target),
+               .target = &stage->target,
+               .backend = kiln_backend_of(&stage->target),
                .options = options,
                .artifact = out,
-               .refusals = {.arena = out->texts}};
-  c.is_wide = !has_products(kernel);
+               .stage = *stage,
+               .begin = *stage,
+               .until = until};
+  c.is_wide = stage->pass ? stage->is_wide : !has_products(kernel);
   begin_producer(&c);
   begin_info(&c);
   kiln_status status = resolve_format(&c, err);
   if (status == KILN_OK) status = check_pass_name(options->print_after, err);
-  if (kiln_matrix_machine_of(target) && out->info.format != KILN_FORMAT_IR) c.plain = ir_kernel_copy(kernel);
+  if (status == KILN_OK) status = check_pass_name(until, err);
+  // Behind the passes that begin the form the kernel is no longer what could be compiled without it.
+  if (may_be_promoted(&c) && !kiln_stage_is_behind(stage, "recover")) c.plain = ir_kernel_copy(kernel);
   if (status == KILN_OK) status = run_steps(&c, err);
   if (status == KILN_OK)
     out->info.producer = kiln_arena_text(out->texts, (const char *)c.producer.bytes, c.producer.size);
@@ -337,10 +346,16 @@ static kiln_status generate(ir_kernel *kernel, const kiln_target *target, const 
   return status;
 }
 
-kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
-                         kiln_artifact *out, kiln_error *err) {
+kiln_status kiln_codegen_stage(ir_kernel *kernel, const kiln_stage *stage, const char *until,
+                               const kiln_codegen_options *options, kiln_artifact *out, kiln_error *err) {
   kiln_float_all was = kiln_float_enter_all(); // constants are folded, here and by LLVM
-  kiln_status status = generate(kernel, target, options, out, err);
+  kiln_status status = generate(kernel, stage, until, options, out, err);
   kiln_float_leave_all(&was);
   return status;
+}
+
+kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kiln_codegen_options *options,
+                         kiln_artifact *out, kiln_error *err) {
+  const kiln_stage front = {.target = *target, .refusals = {.arena = kernel->arena}};
+  return kiln_codegen_stage(kernel, &front, NULL, options, out, err);
 }

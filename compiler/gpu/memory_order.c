@@ -391,6 +391,7 @@ kiln_status kiln_gpu_order_memory(ir_kernel *kernel, kiln_error *err) {
   if (o->guard_count) status = emit_guards(o, err);
   if (status == KILN_OK && o->builder.error.status != KILN_OK)
     status = kiln_fail(err, KILN_STATUS_INTERNAL, "memory-order: %s", o->builder.error.text);
+  ir_count_uses(kernel); // extents that nothing asks for have used values, too
   kiln_arena_destroy(scratch);
   if (status == KILN_OK && meets && is_in_cluster(kernel))
     return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: blocks of a cluster read what others of them write",

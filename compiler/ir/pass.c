@@ -28,7 +28,8 @@ static kiln_status verify(ir_kernel *kernel, const char *pass, kiln_buffer *prin
 
 kiln_status ir_run_passes(const ir_pass *passes, size_t count, ir_kernel *kernel, const void *context,
                           const ir_pass_options *options, kiln_error *err) {
-  for (size_t i = 0; i < count; i++) {
+  const ir_pass *before = options->start_after ? ir_find_pass(passes, count, options->start_after) : NULL;
+  for (size_t i = before ? (size_t)(before - passes) + 1 : 0; i < count; i++) {
     const char *name = passes[i].name;
     bool last = i + 1 == count || names(options->stop_after, name);
     KILN_TRY(passes[i].run(kernel, context, err));
@@ -36,8 +37,8 @@ kiln_status ir_run_passes(const ir_pass *passes, size_t count, ir_kernel *kernel
     if (is_checked || last) KILN_TRY(verify(kernel, name, options->printed, err));
     if (is_checked && passes[i].verify) KILN_TRY(passes[i].verify(kernel, err));
     if (options->printed && (names(options->print_after, "all") || names(options->print_after, name))) {
-      kiln_buffer_format(options->printed, "// after %s\n", name);
-      ir_print(kernel, NULL, options->printed);
+      if (options->show) options->show(options->shown, name, kernel, options->printed);
+      else ir_print(kernel, NULL, options->printed);
     }
     if (last) break;
   }

@@ -20,11 +20,15 @@ typedef struct ir_pass {
 } ir_pass;
 
 typedef struct ir_pass_options {
+  const char *start_after; ///< name of the last pass that has run already; NULL: none has
   const char *print_after; ///< name of a pass, or "all"; NULL: nothing is printed
   const char *stop_after;  ///< name of the last pass to run; NULL: all
-  bool verify;             ///< run the verifier after every pass; see also ir_check_passes
-  kiln_buffer *printed;    ///< text is appended here: what print_after asks for, and a kernel that does not
-                           ///< verify; NULL: nothing is printed
+  /// Prints a kernel behind a pass; NULL: ir_print. `shown` is its context.
+  void (*show)(const void *shown, const char *pass, ir_kernel *kernel, kiln_buffer *out);
+  const void *shown;
+  bool verify;          ///< run the verifier after every pass; see also ir_check_passes
+  kiln_buffer *printed; ///< text is appended here: what print_after asks for, and a kernel that does not
+                        ///< verify; NULL: nothing is printed
 } ir_pass_options;
 
 /// Runs the list in order. The verifier runs at the end in any case. Errors: those of the passes; INTERNAL

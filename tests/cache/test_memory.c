@@ -45,15 +45,15 @@ TEST(memory, the_bound_holds_and_the_used_stay) {
   for (unsigned i = 0; i < KEYS; i++) {
     put(memory, &keys[i], SIZE);
     for (unsigned k = 0; k < 50 && k <= i; k++) get(memory, &keys[k], SIZE);
-    CHECK(kiln_memory_bytes(memory) <= LIMIT);
+    CHECK(kiln_memory_held(memory) <= LIMIT);
   }
   for (unsigned i = 0; i < 50; i++) used += get(memory, &keys[i], SIZE);
   for (unsigned i = 50; i < 1000; i++) unused += get(memory, &keys[i], SIZE);
   if (used < 45 || unused > 100) FAIL("of 50 used %u are left, of 950 unused %u", used, unused);
   put(memory, &keys[0], LIMIT); // larger than a shard's share: not kept, and nothing goes for it
-  CHECK(kiln_memory_bytes(memory) <= LIMIT);
+  CHECK(kiln_memory_held(memory) <= LIMIT);
   kiln_memory_clear(memory);
-  CHECK_INT(kiln_memory_bytes(memory), 0);
+  CHECK_INT(kiln_memory_held(memory), 0);
   kiln_memory_destroy(memory);
 }
 
@@ -108,6 +108,6 @@ TEST(memory, threads) {
     CHECK(!pthread_create(&ids[i], NULL, run, &work[i]));
   }
   for (unsigned i = 0; i < 8; i++) pthread_join(ids[i], NULL);
-  CHECK(kiln_memory_bytes(memory) <= LIMIT / 8);
+  CHECK(kiln_memory_held(memory) <= LIMIT / 8);
   kiln_memory_destroy(memory);
 }

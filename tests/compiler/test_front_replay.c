@@ -6,6 +6,7 @@
 #define FUZZ_NO_ENTRY
 #include "tests/fuzz/fuzz_canonical.c"
 #include "tests/fuzz/fuzz_checker.c"
+#include "tests/fuzz/fuzz_kir.c"
 #include "tests/fuzz/fuzz_parser.c"
 #include "tests/fuzz/fuzz_tuned.c"
 #include "tests/harness.h"
@@ -126,9 +127,10 @@ TEST(front_replay, told_differently) {
 
 // One change: a byte, a piece removed, a piece copied elsewhere, a piece of punctuation.
 static size_t mutate(uint8_t *bytes, size_t size, uint64_t *state) {
-  static const char pieces[][8] = {"(",   ")",    "{",   "}",     "[",      "]",     ",", "..",
-                                   "as",  "let ", "if ", "loop ", "= ",     "*",     "@", "1",
-                                   "0.5", "i32",  "n",   "\"",    "break ", "yield "};
+  static const char pieces[][8] = {"(",   ")",    "{",   "}",     "[",      "]",      ",",  "..",
+                                   "as",  "let ", "if ", "loop ", "= ",     "*",      "@",  "1",
+                                   "0.5", "i32",  "n",   "\"",    "break ", "yield ", "%7", " @l1",
+                                   "-1",  "64",   "\n",  "with ", "split="};
   uint64_t r = kiln_test_random(state);
   size_t at = kiln_test_random(state) % size, from = kiln_test_random(state) % size,
          length = kiln_test_random(state) % 40;
@@ -177,6 +179,29 @@ TEST(front_replay, changed_sources) {
     CHECK(size > 100);
     storm(fuzz_checker, bytes, size, rounds, 20 + i);
     storm(fuzz_parser, bytes, size, rounds, 30 + i);
+  }
+}
+
+// Kernels at a stage: kept inputs, those of the tests of passes, and these changed.
+TEST(front_replay, kernels_between_passes) {
+  static const char *const seeds[] = {
+      "beside.roles", "layouts_mma.layouts",   "converted_queries.conversions",
+      "slots.slots",  "views_first.views",     "recover.recover",
+      "dies.dies",    "layouts_wgmma.layouts", "fetch.simplify-prefetch",
+      "guard.guard"};
+  static uint8_t bytes[LARGEST_INPUT];
+  CHECK(replay_folder(fuzz_kir, "tests/fuzz/corpus/kir") > 0);
+  CHECK(replay_folder(fuzz_kir, "tests/text/passes") > 50);
+  for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+    char path[200];
+    snprintf(path, sizeof path, "tests/text/passes/%s.kir", seeds[i]);
+    size_t size = read_into(path, bytes);
+    const char *end = memmem(bytes, size, "\n// becomes\n", 12);
+    CHECK(end);
+    const size_t before = (size_t)(end - (const char *)bytes) + 12, behind = size - before;
+    storm(fuzz_kir, bytes, before, kiln_test_full() ? 20000 : 400, 400 + i);
+    memmove(bytes, bytes + before, behind);
+    storm(fuzz_kir, bytes, behind, kiln_test_full() ? 20000 : 400, 500 + i);
   }
 }
 

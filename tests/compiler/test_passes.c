@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Passes as text in, text out: tests/passes/NAME.kiln is lowered and run through the passes up to PASS; what
-// is left is tests/passes/NAME.PASS.expected. An empty file of such a name and `make bless` add a case; read
-// the diff.
+// Passes as text in, text out. tests/text/passes/NAME.PASS.kir holds a kernel before PASS, or some passes
+// before it, then a line "// becomes", then the kernel behind it: a case is added with nothing behind that
+// line, and `make bless`. What the front end makes of a source is tests/passes/NAME.kiln and
+// NAME.canonical.expected. Read the diff.
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,55 +10,48 @@
 
 #include "compiler/front.h"
 #include "compiler/gpu/gpu.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/gpu/stages.h"
 #include "tests/harness.h"
 
-enum { MOST = 200 };
-static const char folder[] = "tests/passes";
+static const char sources[] = "tests/passes", texts[] = "tests/text/passes", becomes[] = "\n// becomes\n";
 
-/// Where a case needs another machine than this one.
-static const struct {
-  const char *name, *target;
-} targets[] = {{"flush", "x86-64-v3"},
-               {"fetch", "sm_80"},
-               {"fetch_bytes", "sm_89"},
-               {"fetch_room", "sm_86"},
-               {"fetch_slot", "sm_86"},
-               {"fetch_tail", "sm_90"},
-               {"prefetch", "sm_75"},
-               {"prefetch_deep", "sm_80"},
-               {"carry", "gfx942"},
-               {"near", "gfx942"},
-               {"prefetch_masked", "gfx942"},
-               {"slots", "gfx942"},
-               {"slots_asked", "gfx942"},
-               {"dies", "gfx942"},
-               {"layouts_mma", "sm_80"},
-               {"rereads", "sm_80"},
-               {"converted_queries", "gfx942"}};
-static const char usual_target[] = "sm_90a";
+static int has_suffix(const char *name, const char *suffix) {
+  const size_t length = strlen(name), size = strlen(suffix);
+  return length > size && !strcmp(name + length - size, suffix);
+}
+static int is_expected(const struct dirent *entry) {
+  return has_suffix(entry->d_name, ".canonical.expected");
+}
+static int is_text(const struct dirent *entry) { return has_suffix(entry->d_name, ".kir"); }
 
-static int wanted(const struct dirent *entry) {
-  const char *dot = strrchr(entry->d_name, '.');
-  return dot && !strcmp(dot, ".expected");
+/// Calls `check` for the files of a folder; at least `least`.
+static void each(const char *folder, int (*wanted)(const struct dirent *), int least,
+                 void (*check)(const char *file)) {
+  struct dirent **entries;
+  int count = scandir(folder, &entries, wanted, alphasort);
+  if (count < least) FAIL("%s: expected at least %d cases, found %d", folder, least, count);
+  for (int i = 0; i < count; i++) {
+    check(entries[i]->d_name);
+    free(entries[i]);
+  }
+  free(entries);
 }
 
-static kiln_target target_of(const char *name) {
-  const char *text = usual_target;
+static kiln_target usual_target(void) {
   kiln_target target;
   kiln_error err = {0};
-  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
-    if (!strcmp(targets[i].name, name)) text = targets[i].target;
-  CHECK_OK(kiln_target_parse(text, &target, &err), err);
+  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
   return target;
 }
+
+// -------------------------------------------------------------------------------------- front end
 
 /// The only kernel of the source, canonical.
 static ir_kernel *lower(kiln_arena *arena, const char *name, const kiln_target *target) {
   char path[300];
   size_t size;
   kiln_diagnostics d = {.arena = arena};
-  snprintf(path, sizeof path, "%s/%s.kiln", folder, name);
+  snprintf(path, sizeof path, "%s/%s.kiln", sources, name);
   char *text = kiln_test_read(path, &size);
   if (!text) FAIL("%s cannot be read", path);
   kiln_unit *unit = kiln_unit_open(arena, path, text, size, NULL, &d);
@@ -67,53 +61,74 @@ static ir_kernel *lower(kiln_arena *arena, const char *name, const kiln_target *
   return kernel;
 }
 
-/// Recovered whatever comes of it.
-static unsigned recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
-  return (void)target, (void)refusals, kiln_gpu_recover_views(kernel, NULL);
+static void forget_place(ir_op *op, void *context) {
+  (void)context;
+  op->place = (ir_place){0};
 }
 
-static void check_case(const char *file) {
-  char name[200], *pass, golden[300];
+static void check_source(const char *file) {
+  char name[200], golden[300];
   kiln_arena *arena = kiln_arena_create();
   kiln_buffer printed = {0};
-  kiln_error err = {0};
-  snprintf(name, sizeof name, "%.*s", (int)(strlen(file) - strlen(".expected")), file);
-  if (!(pass = strchr(name, '.'))) FAIL("%s: expected NAME.PASS.expected", file);
-  *pass++ = 0;
-  bool is_of_gpu = ir_find_pass(kiln_gpu_passes, kiln_gpu_pass_count, pass),
-       is_of_registers = ir_find_pass(kiln_gpu_register_passes, kiln_gpu_register_pass_count, pass);
-  if (!is_of_gpu && !is_of_registers && !ir_find_pass(kiln_middle_passes, kiln_middle_pass_count, pass))
-    FAIL("%s: no pass '%s'", file, pass);
-  kiln_target target = target_of(name);
-  const ir_pass_options options = {
-      .print_after = pass, .stop_after = pass, .verify = true, .printed = &printed};
-  const ir_pass_options silent = {.verify = true};
-  kiln_promotion promotion = {.recover = is_of_gpu || is_of_registers ? NULL : recover,
-                              .mark = is_of_gpu ? kiln_gpu_promote : NULL};
-  const ir_pass_options *before = is_of_gpu || is_of_registers ? &silent : &options;
+  const kiln_target target = usual_target();
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(file, "."), file);
   ir_kernel *kernel = lower(arena, name, &target);
-  kiln_status status = kiln_middle_promoting(kernel, &target, promotion, before, &err);
-  if (is_of_gpu && is_of_registers) is_of_gpu = kiln_gpu_has_mapped(kernel); // a pass of both lists
-  if (status == KILN_OK && is_of_gpu) status = kiln_gpu_form(kernel, &target, NULL, &options, &err);
-  else if (status == KILN_OK && is_of_registers)
-    status = kiln_gpu_register_form(kernel, &target, &options, &err);
-  if (status != KILN_OK) FAIL("%s: %s", file, err.text);
+  ir_walk(kernel->body, forget_place, NULL);
+  ir_print(kernel, NULL, &printed);
   snprintf(golden, sizeof golden, "../passes/%s", file);
   kiln_test_golden(golden, (const char *)printed.bytes, printed.size);
   kiln_buffer_deinit(&printed);
   kiln_arena_destroy(arena);
 }
 
-TEST(passes, text_in_text_out) {
-  struct dirent **entries;
-  int count = scandir(folder, &entries, wanted, alphasort);
-  CHECK(count >= 20);
-  for (int i = 0; i < count; i++) {
-    check_case(entries[i]->d_name);
-    free(entries[i]);
-  }
-  free(entries);
+TEST(passes, what_the_front_end_makes) { each(sources, is_expected, 11, check_source); }
+
+// ------------------------------------------------------------------------------------------ passes
+
+/// Recovered whatever comes of it.
+static unsigned recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
+  return (void)target, (void)refusals, kiln_gpu_recover_views(kernel, NULL);
 }
+
+/// The kernel in the first `size` bytes, behind `pass`.
+static void run_text(const char *file, const char *text, size_t size, const char *pass, kiln_buffer *out) {
+  kiln_arena *arena = kiln_arena_create();
+  kiln_stage stage;
+  ir_kernel *kernel;
+  ir_place place;
+  kiln_error err = {0};
+  if (kiln_stage_read(arena, text, size, &stage, &kernel, &place, &err) != KILN_OK)
+    FAIL("%s:%u:%u: %s", file, place.line, place.column, err.text);
+  const kiln_stage_run run = {.stage = &stage,
+                              .promotion = {.recover = recover},
+                              .has_form = stage.target.processor->family != KILN_FAMILY_HOST,
+                              .until = pass,
+                              .verify = true};
+  if (kiln_stage_finish(&run, kernel, &err) != KILN_OK) FAIL("%s: %s", file, err.text);
+  kiln_stage_print(&stage, kernel, out);
+  kiln_arena_destroy(arena);
+}
+
+static void check_text(const char *file) {
+  char pass[100], golden[300], path[300];
+  kiln_buffer out = {0};
+  size_t size;
+  snprintf(path, sizeof path, "%s/%s", texts, file);
+  char *text = kiln_test_read(path, &size);
+  const char *end = text ? strstr(text, becomes) : NULL;
+  if (!end) FAIL("%s: expected a kernel, a line \"// becomes\" and another kernel", path);
+  snprintf(pass, sizeof pass, "%s", file + strcspn(file, ".") + 1);
+  pass[strcspn(pass, ".")] = 0;
+  const size_t before = (size_t)(end - text) + strlen(becomes);
+  kiln_buffer_bytes(&out, text, before);
+  run_text(file, text, before, pass, &out);
+  snprintf(golden, sizeof golden, "../text/passes/%s", file);
+  kiln_test_golden(golden, (const char *)out.bytes, out.size);
+  kiln_buffer_deinit(&out);
+  free(text);
+}
+
+TEST(passes, text_in_text_out) { each(texts, is_text, 50, check_text); }
 
 // ----------------------------------------------------------------------------------- checking passes
 
@@ -176,23 +191,26 @@ TEST(passes, printing_shows_what_is_asked_for) {
   kiln_arena *arena = kiln_arena_create();
   kiln_buffer all = {0}, one = {0};
   kiln_error err = {0};
-  kiln_target target = target_of("known");
-  ir_pass_options options = {.print_after = "all", .printed = &all};
-  CHECK_OK(kiln_middle_with(lower(arena, "known", &target), &target, &options, &err), err);
-  options = (ir_pass_options){.print_after = "guard", .printed = &one};
-  CHECK_OK(kiln_middle_with(lower(arena, "known", &target), &target, &options, &err), err);
+  for (int i = 0; i < 2; i++) {
+    kiln_stage stage = {.target = usual_target(), .refusals = {.arena = arena}};
+    const kiln_stage_run run = {.stage = &stage,
+                                .until = "simplify-last",
+                                .print_after = i ? "guard" : "all",
+                                .printed = i ? &one : &all};
+    CHECK_OK(kiln_stage_finish(&run, lower(arena, "known", &stage.target), &err), err);
+  }
   kiln_buffer_u8(&all, 0);
   kiln_buffer_u8(&one, 0);
   const char *at = (const char *)all.bytes;
   for (size_t i = 0; i < kiln_middle_pass_count; i++) {
-    char line[80];
-    snprintf(line, sizeof line, "// after %s\nkernel ", kiln_middle_passes[i].name);
+    char line[100];
+    snprintf(line, sizeof line, "kir 1\ntarget sm_90a\nafter middle.%s\nkernel ", kiln_middle_passes[i].name);
     at = strstr(at, line);
     if (!at) FAIL("%s is not printed, or not in order", kiln_middle_passes[i].name);
     at++;
   }
-  CHECK(!strncmp((const char *)one.bytes, "// after guard\n", 15));
-  CHECK(!strstr((const char *)one.bytes + 1, "// after"));
+  CHECK(!strncmp((const char *)one.bytes, "kir 1\ntarget sm_90a\nafter middle.guard\n", 38));
+  CHECK(!strstr((const char *)one.bytes + 1, "kir 1"));
   CHECK(strstr((const char *)all.bytes, (const char *)one.bytes));
   kiln_buffer_deinit(&all);
   kiln_buffer_deinit(&one);

@@ -6,12 +6,16 @@
 #include <string.h>
 
 #include "compiler/front.h"
+#include "compiler/gpu/stages.h"
 #include "compiler/options.h"
 #include "compiler/positions.h"
 
-enum { REQUEST_COMPILE = 1, MOST_SYMBOL = 1000 };
+enum { REQUEST_COMPILE = 1, REQUEST_STAGE = 2, MOST_SYMBOL = 1000 };
 
 typedef struct request {
+  uint8_t kind;
+  const char *until; // STAGE: the last pass to run; arena; NULL: all
+  kiln_span text;    // STAGE: the kernel; borrowed
   kiln_target target;
   kiln_codegen_options options; // texts borrowed from the bytes
   const char *symbol;           // arena
@@ -44,22 +48,48 @@ static kiln_status malformed(kiln_error *err, const char *what) {
   return kiln_fail(err, KILN_STATUS_CORRUPT, "request: %s", what);
 }
 
-static kiln_status read_request(kiln_arena *arena, kiln_reader *r, request *out, kiln_error *err) {
-  uint8_t kind = kiln_read_u8(r);
-  kiln_span target = read_span(r), symbol = read_span(r), options = read_span(r);
-  out->canonical = read_span(r);
-  kiln_span positions = read_span(r);
-  if (r->failed) return malformed(err, "expected a kind and five blocks, found an early end");
-  if (kind != REQUEST_COMPILE) return malformed(err, "its kind is not known");
-  if (r->left) return malformed(err, "expected nothing after five blocks, found more");
+// A kernel in canonical form: target, symbol, options, kernel, positions.
+static kiln_status read_compile(kiln_arena *arena, const kiln_span blocks[5], request *out, kiln_error *err) {
+  const kiln_span target = blocks[0], symbol = blocks[1], positions = blocks[4];
   if (!is_printable(target)) return malformed(err, "the target's name is not printable");
   if (!is_symbol(symbol)) return malformed(err, "the symbol is not an identifier");
   if (!kiln_positions_decode(arena, positions.bytes, positions.size, &out->positions))
     return malformed(err, "the positions are damaged");
+  out->canonical = blocks[3];
   out->symbol = kiln_arena_text(arena, (const char *)symbol.bytes, symbol.size);
-  KILN_TRY(
-      kiln_target_parse(kiln_arena_text(arena, (const char *)target.bytes, target.size), &out->target, err));
-  return kiln_codegen_options_decode(options.bytes, options.size, &out->options, err);
+  return kiln_target_parse(kiln_arena_text(arena, (const char *)target.bytes, target.size), &out->target,
+                           err);
+}
+
+// A kernel at a stage, as text: the last pass to run, nothing, options, text, nothing.
+static kiln_status read_stage(kiln_arena *arena, const kiln_span blocks[5], request *out, kiln_error *err) {
+  if (!is_printable(blocks[0])) return malformed(err, "the pass's name is not printable");
+  if (blocks[1].size || blocks[4].size) return malformed(err, "expected two empty blocks, found others");
+  if (blocks[0].size) out->until = kiln_arena_text(arena, (const char *)blocks[0].bytes, blocks[0].size);
+  out->text = blocks[3];
+  return KILN_OK;
+}
+
+static kiln_status read_request(kiln_arena *arena, kiln_reader *r, request *out, kiln_error *err) {
+  kiln_span blocks[5];
+  *out = (request){.kind = kiln_read_u8(r)};
+  for (unsigned i = 0; i < 5; i++) blocks[i] = read_span(r);
+  if (r->failed) return malformed(err, "expected a kind and five blocks, found an early end");
+  if (out->kind != REQUEST_COMPILE && out->kind != REQUEST_STAGE)
+    return malformed(err, "its kind is not known");
+  if (r->left) return malformed(err, "expected nothing after five blocks, found more");
+  KILN_TRY(out->kind == REQUEST_STAGE ? read_stage(arena, blocks, out, err)
+                                      : read_compile(arena, blocks, out, err));
+  return kiln_codegen_options_decode(blocks[2].bytes, blocks[2].size, &out->options, err);
+}
+
+static kiln_status compile_stage(kiln_arena *arena, const request *q, kiln_artifact *artifact,
+                                 kiln_error *err) {
+  kiln_stage stage;
+  ir_kernel *kernel;
+  ir_place place;
+  KILN_TRY(kiln_stage_read(arena, (const char *)q->text.bytes, q->text.size, &stage, &kernel, &place, err));
+  return kiln_codegen_stage(kernel, &stage, q->until, &q->options, artifact, err);
 }
 
 static kiln_status compile(kiln_arena *arena, int assembler_fd, kiln_reader *r, kiln_artifact *artifact,
@@ -69,6 +99,7 @@ static kiln_status compile(kiln_arena *arena, int assembler_fd, kiln_reader *r, 
   KILN_TRY(read_request(arena, r, &q, err));
   q.options.assembler_fd = assembler_fd;
   q.options.positions = &q.positions;
+  if (q.kind == REQUEST_STAGE) return compile_stage(arena, &q, artifact, err);
   KILN_TRY(kiln_canonical_decode(arena, q.canonical.bytes, q.canonical.size, q.symbol, &kernel, err));
   return kiln_codegen(kernel, &q.target, &q.options, artifact, err);
 }

@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/record.h"
 #include "base/stream.h"
 #include "tools/common/cli.h"
 
 extern char **environ;
 
-enum { REQUEST_COMPILE = 1, MOST_REPLY = 1 << 30, CHILD_ASSEMBLER = 9 };
+enum { REQUEST_COMPILE = 1, REQUEST_STAGE = 2, MOST_REPLY = 1 << 30, CHILD_ASSEMBLER = 9 };
 
 kiln_status worker_client_init(worker_client *client, kiln_error *err) {
   memset(client, 0, sizeof *client);
@@ -132,15 +133,10 @@ static bool receive(worker_client *client, kiln_buffer *out) {
   return kiln_stream_read(client->from, out->bytes, size) == size;
 }
 
-static void encode(kiln_buffer *out, const char *target, const char *symbol, const kiln_buffer *options,
-                   const kiln_buffer *canonical, const kiln_buffer *positions) {
+static void encode(kiln_buffer *out, uint8_t kind, const kiln_span blocks[5]) {
   kiln_buffer_u32(out, 0);
-  kiln_buffer_u8(out, REQUEST_COMPILE);
-  kiln_buffer_text(out, target);
-  kiln_buffer_text(out, symbol);
-  kiln_buffer_block(out, options->bytes, options->size);
-  kiln_buffer_block(out, canonical->bytes, canonical->size);
-  kiln_buffer_block(out, positions ? positions->bytes : NULL, positions ? positions->size : 0);
+  kiln_buffer_u8(out, kind);
+  for (unsigned i = 0; i < 5; i++) kiln_buffer_block(out, blocks[i].bytes, blocks[i].size);
   if (out->failed) return;
   for (unsigned i = 0; i < 4; i++) out->bytes[i] = (uint8_t)((out->size - 4) >> 8 * i);
 }
@@ -175,18 +171,39 @@ static kiln_status died(worker_client *client, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_TOOL, "the code generator ended with exit code %d", WEXITSTATUS(how));
 }
 
-kiln_status worker_compile(worker_client *client, const char *target, const char *symbol,
-                           const kiln_buffer *options, const kiln_buffer *canonical,
-                           const kiln_buffer *positions, worker_reply *out, kiln_error *err) {
+static kiln_status ask(worker_client *client, uint8_t kind, const kiln_span blocks[5], worker_reply *out,
+                       kiln_error *err) {
   kiln_buffer request = {0};
   memset(out, 0, sizeof *out);
   if (!client->pid) KILN_TRY(start(client, err));
-  encode(&request, target, symbol, options, canonical, positions);
+  encode(&request, kind, blocks);
   bool ok = !request.failed && kiln_stream_write(client->to, request.bytes, request.size) &&
             receive(client, &out->bytes);
   kiln_buffer_deinit(&request);
   if (ok) return decode(out, err);
   return died(client, err);
+}
+
+static kiln_span span_of(const char *text) {
+  return (kiln_span){(const uint8_t *)text, text ? strlen(text) : 0};
+}
+
+kiln_status worker_compile(worker_client *client, const char *target, const char *symbol,
+                           const kiln_buffer *options, const kiln_buffer *canonical,
+                           const kiln_buffer *positions, worker_reply *out, kiln_error *err) {
+  const kiln_span blocks[5] = {span_of(target),
+                               span_of(symbol),
+                               {options->bytes, options->size},
+                               {canonical->bytes, canonical->size},
+                               {positions ? positions->bytes : NULL, positions ? positions->size : 0}};
+  return ask(client, REQUEST_COMPILE, blocks, out, err);
+}
+
+kiln_status worker_compile_stage(worker_client *client, const char *until, const kiln_buffer *options,
+                                 const kiln_buffer *text, worker_reply *out, kiln_error *err) {
+  const kiln_span blocks[5] = {
+      span_of(until), {NULL, 0}, {options->bytes, options->size}, {text->bytes, text->size}, {NULL, 0}};
+  return ask(client, REQUEST_STAGE, blocks, out, err);
 }
 
 void worker_reply_deinit(worker_reply *reply) { kiln_buffer_deinit(&reply->bytes); }

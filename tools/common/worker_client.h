@@ -50,6 +50,10 @@ uint64_t worker_client_work(const worker_client *client);
 kiln_status worker_compile(worker_client *client, const char *target, const char *symbol,
                            const kiln_buffer *options, const kiln_buffer *canonical,
                            const kiln_buffer *positions, worker_reply *out, kiln_error *err);
+/// Compiles a kernel at a stage, a text as kiln_stage_print makes it. `until`: the last pass to run, behind
+/// which the kernel is the reply's code, as text; NULL: all.
+kiln_status worker_compile_stage(worker_client *client, const char *until, const kiln_buffer *options,
+                                 const kiln_buffer *text, worker_reply *out, kiln_error *err);
 void worker_reply_deinit(worker_reply *reply);
 
 #endif

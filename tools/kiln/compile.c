@@ -5,12 +5,13 @@
 
 #include "compiler/options.h"
 #include "tools/kiln/commands.h"
+#include "tools/kiln/compile_text.h"
 #include "tools/kiln/report.h"
 #include "tools/kiln/session.h"
 
 typedef struct compile_command {
   session s;
-  const char *output, *report;
+  const char *output, *report, *until;
   int64_t config, variant, place;
   bool times;
 } compile_command;
@@ -103,6 +104,7 @@ static int make(compile_command *c) {
     kiln_status status = print_ir(c, &err);
     return status == KILN_OK ? CLI_OK : cli_report(status, &err);
   }
+  if (c->until) return compile_text_job(&(compile_text){&c->s, c->output, c->until, c->times});
   int code = session_make(&c->s, &sums);
   if (code != CLI_OK) return code;
   if (c->times) print_times(job, c->s.plan.front_ns);
@@ -110,6 +112,26 @@ static int make(compile_command *c) {
   if (status == KILN_OK && c->output)
     status = cli_write_file(c->output, job->code.bytes, job->code.size, &err);
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
+}
+
+/// A text is one kernel for one target: options that choose among several have nothing to choose.
+static int make_text(compile_command *c, const cli_page *page) {
+  const session *s = &c->s;
+  const struct {
+    const char *name;
+    bool is_given;
+  } others[] = {{"config", c->config >= 0},       {"variant", c->variant >= 0},
+                {"place", c->place >= 0},         {"report", c->report != NULL},
+                {"kernel", s->only.count != 0},   {"instance", s->instances.count != 0},
+                {"configs-all", s->all_configs},  {"warps", s->warps != 0},
+                {"stages", s->stages != 0},       {"must-hit", s->must_hit},
+                {"verify-cache", s->verify != 0}, {"emit=ir", s->plan.options.output == KILN_FORMAT_IR}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (others[i].is_given)
+      return cli_usage(
+          page, "--%s: a .kir file is one kernel on its way, past the cache: it has nothing of that kind",
+          others[i].name);
+  return compile_text_file(&(compile_text){&c->s, c->output, c->until, c->times}, s->words.items[0]);
 }
 
 int kiln_command_compile(int argc, char **argv) {
@@ -125,6 +147,8 @@ int kiln_command_compile(int argc, char **argv) {
        "which variant, in order of the text (the last, generic one)"},
       {"place", 0, CLI_NUMBER, &c.place, "N",
        "only show where operation N, which a message named, stands in the source"},
+      {"until", 0, CLI_TEXT, &c.until, "PASS",
+       "stop behind this pass and write the kernel as text (.kir), from which `kiln compile` goes on"},
       {"time", 0, CLI_FLAG, &c.times, NULL, "print the time of each stage"},
       {"report", 0, CLI_MAYBE, &c.report, "json",
        "print what the code costs, how it accesses memory, and why not better"},
@@ -132,7 +156,9 @@ int kiln_command_compile(int argc, char **argv) {
   };
   const cli_page page = {
       "kiln compile [options] SOURCE",
-      "Compiles one kernel for one target. --emit=ir|llvm|asm|ptx|... chooses the stage that is written.",
+      "Compiles one kernel for one target. --emit=ir|llvm|asm|ptx|... chooses the stage that is written.\n"
+      "SOURCE may be a kernel at a stage (.kir), as --until and --print-after write it: compiling goes on "
+      "from there.",
       options,
       sizeof options / sizeof *options,
       session_codegen_help(),
@@ -144,7 +170,11 @@ int kiln_command_compile(int argc, char **argv) {
     code = cli_usage(&page, "--report: expected json or nothing, found '%s'", c.report);
   if (code == -1 && c.report && c.s.plan.options.output == KILN_FORMAT_IR)
     code = cli_usage(&page, "--report: --emit=ir makes no code to report on");
+  if (code == -1 && c.until && (c.report || c.s.plan.options.output == KILN_FORMAT_IR))
+    code = cli_usage(&page, "--until: the kernel is what is written, without --report and --emit=ir");
+  if (code == -1 && compile_text_is(c.s.words.items[0])) code = make_text(&c, &page);
   if (code == -1) {
+    if (c.until) c.s.no_cache = true;
     kiln_status status = session_prepare(&c.s, "host", &err);
     if (status == KILN_OK) status = choose(&c, &err);
     code = status == KILN_OK ? make(&c) : cli_report(status, &err);

@@ -10,6 +10,7 @@
 #include "compiler/analysis/live.h"
 #include "compiler/options.h"
 #include "compiler/positions.h"
+#include "tools/kiln/compile_text.h"
 #include "tools/kiln/tuning.h"
 
 enum { MOST_SOURCE = 64 << 20, DEFAULT_MAX_JOBS = 20000 };
@@ -106,6 +107,10 @@ static void read_metadata(plan_source *source) {
 }
 
 kiln_status plan_read_source(plan *p, const char *path, kiln_error *err) {
+  if (compile_text_is(path))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "%s is a kernel between passes: only `kiln compile` takes it, past cache and bundles",
+                     path);
   p->sources = realloc(p->sources, (p->source_count + 1) * sizeof *p->sources);
   if (!p->sources) abort();
   plan_source *source = &p->sources[p->source_count++];

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The attributes of operations as a table: attrs.def, where the columns are explained.
+#ifndef KILN_COMPILER_IR_ATTRS_H
+#define KILN_COMPILER_IR_ATTRS_H
+
+#include "compiler/ir/ir.h"
+
+typedef enum ir_attr_form {
+  IR_ATTR_NUMBER,
+  IR_ATTR_SHOWN,
+  IR_ATTR_WORD,
+  IR_ATTR_KIND,
+  IR_ATTR_FLAG,
+  IR_ATTR_TEXT,
+  IR_ATTR_AXES,
+  IR_ATTR_PAIR,
+  IR_ATTR_VALUE,
+} ir_attr_form;
+
+typedef struct ir_attr_info {
+  ir_opcode code;
+  uint8_t offset, size; ///< of the field in ir_attrs
+  ir_attr_form form;
+  const char *spelling;
+  int64_t most;             ///< FLAG: the bit
+  const char *const *words; ///< ended by NULL; else NULL
+} ir_attr_info;
+
+/// As ir_cache_words and the others of ir.h.
+extern const char *const ir_predicate_words[], *const ir_round_words[];
+
+/// The row behind `row` of the same operation, in order of the table; with NULL the first one. NULL: no more.
+const ir_attr_info *ir_next_attr(ir_opcode code, const ir_attr_info *row);
+
+/// A field that holds a number. Fields of 8 bytes are read and written as they are.
+uint64_t ir_attr_get(const ir_attrs *attrs, const ir_attr_info *row);
+void ir_attr_set(ir_attrs *attrs, const ir_attr_info *row, uint64_t value);
+
+/// A word of a table, NULL behind its end; and the place of a word, -1 where it has none.
+const char *ir_word_at(const char *const *words, uint64_t n);
+int ir_word_index(const char *const *words, const char *text, size_t length);
+
+/// Fields that are not zero and that no row of the operation names, which nothing reads: the next one from
+/// `*at` on, which begins at 0: its name in ir_attrs, and its value, of flags the bits that no row names.
+/// NULL: no more.
+const char *ir_attr_foreign(const ir_op *op, size_t *at, uint64_t *out_value);
+/// Sets such a field; false where there is none of that name that holds the value.
+bool ir_attr_set_foreign(ir_attrs *attrs, const char *name, size_t length, uint64_t value);
+
+#endif
