@@ -5,7 +5,7 @@
 
 #include "compiler/ir/text_read.h"
 
-enum { MOST_WARPS = 64, MOST_PARAMS = 4096, MOST_LAYOUTS = 1 << 16, MOST_BYTES = 1 << 20 };
+enum { MOST_WARPS = 64, MOST_NAME = 1000, MOST_PARAMS = 4096, MOST_LAYOUTS = 1 << 16, MOST_BYTES = 1 << 20 };
 
 // ------------------------------------------------------------------------------------------- types
 
@@ -57,15 +57,19 @@ bool ir_read_type(ir_reading *r, ir_type *out) {
 // ----------------------------------------------------------------------------------------- layouts
 
 bool ir_read_layout(ir_reading *r, const kiln_layout **out) {
+  uint64_t number = 0;
   *out = NULL;
-  if (!ir_words_at(&r->w, "@")) return true;
-  ir_words_next(&r->w);
-  for (uint32_t i = 0; i < r->layout_count; i++) {
-    char name[16];
-    snprintf(name, sizeof name, "l%u", i);
-    if (ir_words_take(&r->w, name)) return *out = r->layouts[i], true;
+  if (!ir_words_take(&r->w, "@")) return true;
+  bool is_name = r->w.kind == IR_TOKEN_WORD && r->w.length > 1 && r->w.length < 8 && *r->w.start == 'l';
+  for (size_t i = 1; is_name && i < r->w.length; i++) {
+    is_name = r->w.start[i] >= '0' && r->w.start[i] <= '9';
+    number = 10 * number + (uint64_t)(r->w.start[i] - '0');
   }
-  return ir_words_fail(&r->w, "a layout that is listed above the body");
+  if (!is_name || number >= r->layout_count)
+    return ir_words_fail(&r->w, "a layout that is listed above the body");
+  *out = r->layouts[number];
+  ir_words_next(&r->w);
+  return true;
 }
 
 static bool read_bases(ir_reading *r, kiln_layout *l) {
@@ -229,6 +233,7 @@ bool ir_read_head(ir_reading *r) {
   if (r->w.kind != IR_TOKEN_WORD || memchr(r->w.start, '.', r->w.length) ||
       memchr(r->w.start, '-', r->w.length))
     return ir_words_fail(&r->w, "the name of the kernel");
+  if (r->w.length > MOST_NAME) return ir_words_fail(&r->w, "a name of at most 1000 characters");
   r->kernel = ir_kernel_create(r->w.arena, kiln_arena_text(r->w.arena, r->w.start, r->w.length));
   ir_words_next(&r->w);
   if (!read_kernel_facts(r)) return false;

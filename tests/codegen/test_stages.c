@@ -235,7 +235,8 @@ static const char *const targets[] = {"sm_80",   "sm_90a",    "gfx90a", "gfx942"
                                       "gfx1100", "x86-64-v3", "aarch64"};
 enum { TARGETS = sizeof targets / sizeof *targets };
 
-/// Kernels of a source for a target; of the short run, those that are drawn: two of seven.
+/// Kernels of a source for a target, which may have no config; of the short run, those that are drawn: two of
+/// seven.
 static void check_source(const char *path, const char *target, uint64_t *random) {
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
@@ -270,30 +271,48 @@ static void check_source(const char *path, const char *target, uint64_t *random)
   kiln_arena_destroy(arena);
 }
 
-static int is_source(const struct dirent *entry) { return strstr(entry->d_name, ".kiln") != NULL; }
+static int is_source(const struct dirent *entry) {
+  return strstr(entry->d_name, ".kiln") || strstr(entry->d_name, ".ttir");
+}
 
-static void check_folder(const char *folder, uint64_t seed) {
+static int is_case(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+
+/// Sources of a folder, or `inside` each of its folders.
+static void check_folder(const char *folder, const char *inside, uint64_t seed) {
   struct dirent **entries;
   uint64_t random = seed;
-  int count = scandir(folder, &entries, is_source, alphasort);
+  int count = scandir(folder, &entries, inside ? is_case : is_source, alphasort);
   printf("seed %llu\n", (unsigned long long)seed);
   for (int i = 0; i < count; i++) {
-    char path[300];
-    snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s%s", folder, entries[i]->d_name, inside ? inside : "");
     for (unsigned t = 0; t < TARGETS; t++)
       if (llvm_has(targets[t]) && kiln_test_wants_row(targets[t]) && kiln_test_wants_piece((uint64_t)i))
         check_source(path, targets[t], &random);
     free(entries[i]);
   }
   free(entries);
-  printf("%u compiles\n", compiled);
+  printf("%s: %u compiles\n", folder, compiled);
   CHECK(count > 0);
 }
 
-TEST(stages, the_library) { check_folder("kernels", SEED); }
+TEST(stages, the_library) { check_folder("kernels", NULL, SEED); }
+
+TEST(stages, sources_of_tests) {
+  check_folder("tests/ttir", NULL, SEED + 1);
+  check_folder("tests/golden/gpu_form", NULL, SEED + 2);
+  check_folder("tests/codegen", NULL, SEED + 3);
+  check_folder("tests/emulation", NULL, SEED + 4);
+}
+
+TEST(stages, recorded_kernels) {
+  const char *folder = getenv("KILN_TRITON_CASES");
+  if (!folder) SKIP("KILN_TRITON_CASES names no folder of recorded kernels");
+  check_folder(folder, "/kernel.ttir", SEED + 5);
+}
 
 TEST(stages, generated_kernels) {
-  const uint64_t first = 77000, count = kiln_test_full() ? 1000 : 20;
+  const uint64_t first = 77000, count = kiln_test_full() ? 1000 : 10;
   uint64_t random = SEED;
   printf("seeds %llu to %llu, drawn by %d\n", (unsigned long long)first,
          (unsigned long long)(first + count - 1), SEED);
