@@ -310,6 +310,16 @@ def show(before, now, most):
         print("    and %d more lines" % (len(changed) - most))
 
 
+def show_one_sided(items, before, sources_of_both):
+    """Items of one source that one set lacks: in a line where it lacks the source."""
+    side = lambda item: "only before" if item in before.items else "only now"
+    if items[0].source not in sources_of_both:
+        print("%s: %s (%d items)" % (side(items[0]), items[0].source, len(items)))
+        return
+    for item in items:
+        print("%s: %s: %s" % (side(item), " ".join(filter(None, item[:4])), item.stage))
+
+
 def in_order(item):
     return (item.source, item.kernel, item.config, item.target, STAGES.index(item.stage))
 
@@ -332,8 +342,8 @@ def compare(before, now, options):
         elif options.all or len(shown) < options.most_shown:
             show(before.content(texts[0]), now.content(texts[1]), options.lines)
             shown.add(texts)
-    for item in one_sided:
-        print("%s: %s: %s" % ("only before" if item in before.items else "only now", " ".join(filter(None, item[:4])), item.stage))
+    for source in sorted(set(item.source for item in one_sided)):
+        show_one_sided([item for item in one_sided if item.source == source], before, set(item.source for item in both))
     print("%d compared, %d differ, %d missing" % (len(both), len(differ), len(one_sided)))
     return 1 if differ or one_sided or not both else 0
 

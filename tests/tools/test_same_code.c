@@ -161,6 +161,11 @@ TEST(same_code, a_changed_source_and_an_absent_kernel_are_told) {
   expect(out, "only before: kernels/scale.kiln scale[T=f16] BLOCK=256,warps=4 sm_90a: ptx");
   expect_sums(out, 1, 9);
   free(out);
+  CHECK(!kiln_test_run(NULL, "rm %s/kernels/scale.kiln", tree));
+  out = run_tool(1, "compare");
+  expect(out, "only before: kernels/scale.kiln (19 items)\n");
+  expect(out, "10 compared, 0 differ, 19 missing\n");
+  free(out);
 }
 
 TEST(same_code, absent_texts_and_sets_are_told) {
