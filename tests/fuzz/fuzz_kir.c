@@ -22,14 +22,22 @@ static void print_kir(kiln_arena *arena, const char *text, size_t size, kiln_buf
   check_messages(&d, text, size);
 }
 
-static void fuzz_kir(kiln_arena *arena, const uint8_t *bytes, size_t size) {
+static void fuzz_one_kir(kiln_arena *arena, const char *text, size_t size) {
   kiln_buffer once = {0}, twice = {0};
-  print_kir(arena, (const char *)bytes, size, &once);
+  print_kir(arena, text, size, &once);
   if (once.size) {
     print_kir(arena, (const char *)once.bytes, once.size, &twice);
     check(same_bytes(&once, &twice), "reading changed the text");
   }
   kiln_buffer_deinit(&once);
   kiln_buffer_deinit(&twice);
+}
+
+static void fuzz_kir(kiln_arena *arena, const uint8_t *bytes, size_t size) {
+  static const char line[] = "\n// becomes\n";
+  const char *text = (const char *)bytes, *end = memmem(bytes, size, line, strlen(line));
+  const size_t before = end ? (size_t)(end - text) + strlen(line) : size;
+  fuzz_one_kir(arena, text, before);
+  if (end) fuzz_one_kir(arena, end + strlen(line), size - before);
 }
 FUZZ_TARGET(fuzz_kir)
