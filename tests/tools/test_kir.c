@@ -124,6 +124,10 @@ static const struct {
     {"\n}", "\n", "error: expected an operation or '}', found the end of the text"},
     {"\n}", "\n} more", "error: expected the end of the text: it holds one kernel, found 'more'"},
     {"\n}", "\n  barrier barrier\n}", "error: expected an attribute of barrier, found 'barrier'"},
+    {"\n{", "\n  condition param=99 0 ge\n{", "error: expected a launch expression that leaves one value"},
+    {"\n{", "\n  condition 1 2\n{", "error: expected a launch expression that leaves one value"},
+    {"\n{", "\n  condition ad\n{", "error: expected an operation of launch expressions, found 'ad'"},
+    {" stages=0", " stages=0 tested=1,2", "error: expected ',', found"},
     {"\n}", "\n  yield\n}", "error: the kernel does not verify: after reading"},
 };
 
