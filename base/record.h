@@ -68,7 +68,8 @@ typedef struct kiln_param_record {
 typedef struct kiln_config_record {
   const char *text; ///< "BLOCK=1024,warps=4"; canonical order
   uint16_t warps, stages;
-  kiln_span grid[3];  ///< expressions; an empty span is 1, all empty: the launcher gives the grid
+  kiln_span grid[3];  ///< expressions; an empty span is 1, all empty: the launcher gives the grid; only the
+                      ///< last there: the source states none, and one program runs
   kiln_span *require; ///< expressions that must all hold
   uint32_t require_count;
   kiln_span

@@ -214,10 +214,10 @@ static void add_config(kiln_maker *m, const kiln_node *a, const kiln_native_conf
   if (c->cost) r->cost = kiln_launch_encode(kiln_maker_arena(m), c->cost);
   for (uint32_t i = 0; i < 3; i++)
     if (c->grid[i]) r->grid[i] = kiln_launch_encode(kiln_maker_arena(m), c->grid[i]);
-  // Without @grid one program runs. It is stated: an interface without any extent leaves the grid to the
-  // launcher.
+  // Without @grid one program runs. It is stated, since an interface without any extent leaves the grid to
+  // the launcher; on the last axis, where no @grid has its only extent.
   static const kiln_launch_expr one = {.op = KILN_EXPR_CONST, .value = 1};
-  if (!c->grid[0]) r->grid[0] = kiln_launch_encode(kiln_maker_arena(m), &one);
+  if (!c->grid[0]) r->grid[2] = kiln_launch_encode(kiln_maker_arena(m), &one);
 }
 
 static bool is_for(const kiln_native_config *c, const kiln_processor *processor) {

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "tools/tool/bundle_view.h"
 #include "tools/tool/guess.h"
+#include "tools/tool/run_bounds.h"
 #include "tools/tool/run_values.h"
 #include "tools/tool/tool.h"
 
@@ -112,25 +114,15 @@ static int by_time(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static kiln_status launch(run_state *r, const uint8_t *block, size_t size, kiln_error *err) {
-  run_memory_watch(r->is_host);
-  kiln_status status = r->grid ? kiln_launch_grid(r->kernel, NULL, r->grid, block, size, err)
-                               : kiln_launch_packed(r->kernel, NULL, block, size, err);
-  if (status == KILN_OK) status = kiln_sync(r->device, NULL, err);
-  if (r->is_host) run_memory_watch(false);
-  return status;
-}
-
 // The first launch is the one whose results count; repetitions come before the buffers are set again, so that
 // in-place kernels stay right.
-static kiln_status time_launches(run_state *r, const uint8_t *block, size_t size, int64_t repeat,
-                                 kiln_error *err) {
+static kiln_status time_launches(run_call *c, int64_t repeat, kiln_error *err) {
   uint64_t *times = malloc((size_t)repeat * sizeof *times);
   if (!times) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  kiln_status status = launch(r, block, size, err);
+  kiln_status status = run_call_launch(c, err);
   for (int64_t i = 0; i < repeat && status == KILN_OK; i++) {
     uint64_t start = cli_now_ns();
-    status = launch(r, block, size, err);
+    status = run_call_launch(c, err);
     times[i] = cli_now_ns() - start;
   }
   if (status == KILN_OK) {
@@ -140,51 +132,61 @@ static kiln_status time_launches(run_state *r, const uint8_t *block, size_t size
            (double)times[0] / 1e3, (double)times[middle] / 1e3);
   }
   free(times);
-  for (size_t i = 0; i < r->count && status == KILN_OK; i++)
-    if (r->values[i].bytes)
-      status = kiln_copy_in(r->device, r->values[i].memory.at, r->values[i].bytes, r->values[i].size, err);
+  for (size_t i = 0; i < c->count && status == KILN_OK; i++)
+    if (c->values[i].bytes)
+      status = kiln_copy_in(c->device, c->values[i].memory.at, c->values[i].bytes, c->values[i].size, err);
   return status;
 }
 
-static kiln_status place_and_choose(run_state *r, size_t alignment, uint8_t *block, size_t size,
-                                    kiln_choice *out, kiln_error *err) {
-  for (size_t i = 0; i < r->count; i++) {
-    run_value *v = &r->values[i];
-    KILN_TRY(run_value_place(v, r->device, r->is_host, alignment, err));
-    memcpy(block + v->param.offset, v->packed, v->param.size);
+/// Without @grid the source means one program, which is seldom what is wanted.
+static void warn_of_no_grid(const run_settings *s) {
+  bundle_view view;
+  kiln_error ignored = {0};
+  if (s->grid_text || bundle_view_open(s->words.items[0], &view, &ignored) != KILN_OK) return;
+  for (uint32_t i = 0; i < view.kernel_count; i++) {
+    const kiln_interface *in = &view.kernels[i].interface;
+    const kiln_span *grid = in->config_count ? in->configs[0].grid : NULL;
+    if (grid && !strcmp(view.kernels[i].name, s->words.items[1]) && !grid[0].size && !grid[1].size &&
+        grid[2].size)
+      fprintf(stderr, "kiln: warning: kernel '%s' states no @grid: one program runs (--grid=X,Y,Z)\n",
+              view.kernels[i].name);
   }
-  return kiln_choose(r->kernel, block, size, out, err);
+  bundle_view_close(&view);
 }
 
-// On the host buffers end as near to the guard as most kernels allow, or else are aligned as kiln_alloc does.
-static kiln_status choose(run_state *r, uint8_t *block, size_t size, kiln_choice *out, kiln_error *err) {
-  enum { NEAR = 16, FAR = 256 };
-  kiln_status status = place_and_choose(r, r->is_host ? NEAR : FAR, block, size, out, err);
-  bool is_refused = status == KILN_STATUS_LAUNCH || status == KILN_STATUS_NO_VARIANT;
-  return r->is_host && is_refused ? place_and_choose(r, FAR, block, size, out, err) : status;
+static kiln_status launch_all(run_call *c, const run_state *r, const run_settings *s, kiln_error *err) {
+  kiln_choice choice, again;
+  KILN_TRY(run_call_begin(c, &choice, err));
+  if (r->grid) memcpy(choice.grid, r->grid, sizeof choice.grid);
+  if (s->explain) {
+    kiln_reason reason = {.size = sizeof reason};
+    print_choice(&choice);
+    KILN_TRY(kiln_choose_reason(c->kernel, c->block, c->size, &reason, err));
+    print_reason(&reason);
+  }
+  fflush(stdout); // a fault ends the process
+  warn_of_no_grid(s);
+  KILN_TRY(run_call_find_outside(c, &choice, err));
+  KILN_TRY(run_call_begin(c, &again, err));
+  if (s->repeat > 0) KILN_TRY(time_launches(c, s->repeat, err));
+  KILN_TRY(run_call_launch(c, err));
+  KILN_TRY(run_call_check(c, err));
+  for (size_t i = 0; i < r->count; i++) KILN_TRY(run_value_fetch(&r->values[i], r->device, err));
+  return KILN_OK;
 }
 
 static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *err) {
-  size_t size = kiln_block_size(r->kernel);
-  uint8_t *block = calloc(1, size + 1);
-  kiln_choice choice;
-  if (!block) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  kiln_status status = choose(r, block, size, &choice, err);
-  if (status == KILN_OK && r->grid) memcpy(choice.grid, r->grid, sizeof choice.grid);
-  if (status == KILN_OK && s->explain) {
-    kiln_reason reason = {.size = sizeof reason};
-    print_choice(&choice);
-    status = kiln_choose_reason(r->kernel, block, size, &reason, err);
-    if (status == KILN_OK) print_reason(&reason);
-  }
-  fflush(stdout); // a fault ends the process
-  if (status == KILN_OK && s->repeat > 0) status = time_launches(r, block, size, s->repeat, err);
-  if (status == KILN_OK) status = launch(r, block, size, err);
-  for (size_t i = 0; i < r->count && status == KILN_OK; i++)
-    status = run_memory_check(&r->values[i].memory, err);
-  for (size_t i = 0; i < r->count && status == KILN_OK; i++)
-    status = run_value_fetch(&r->values[i], r->device, err);
-  free(block);
+  run_call call = {.device = r->device,
+                   .kernel = r->kernel,
+                   .values = r->values,
+                   .count = r->count,
+                   .is_host = r->is_host,
+                   .grid = r->grid,
+                   .size = kiln_block_size(r->kernel)};
+  call.block = calloc(1, call.size + 1);
+  if (!call.block) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  kiln_status status = launch_all(&call, r, s, err);
+  free(call.block);
   return status;
 }
 

@@ -12,7 +12,7 @@
 
 #include "tools/common/cli.h"
 
-enum { ZONE = 4096, ZONE_BYTE = 0xa5 };
+enum { ZONE = 4096 };
 // On each side of a buffer of the host, as address space only: an index of 32 bits that is wrong by its sign
 // or its scale still hits it.
 static const size_t guards[] = {(size_t)1 << 33, (size_t)1 << 26, 1 << 16};
@@ -65,9 +65,10 @@ void run_memory_watch(bool is_watching) {
 
 // ------------------------------------------------------------------------------------------ memory
 
-// The buffer ends as near to the memory behind as its alignment allows.
-static kiln_status map(run_memory *m, size_t alignment, kiln_error *err) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (m->size + alignment - 1) & ~(alignment - 1);
+// The buffer begins where the memory that may be touched does, or ends there as near as its alignment allows.
+static kiln_status map(run_memory *m, run_place place, kiln_error *err) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), alignment = place.is_at_begin ? page : place.alignment,
+         room = (m->size + alignment - 1) & ~(alignment - 1);
   size_t open = (room + page - 1) / page * page;
   void *mapping = MAP_FAILED;
   size_t guard = 0;
@@ -85,7 +86,7 @@ static kiln_status map(run_memory *m, size_t alignment, kiln_error *err) {
   m->mapped = open + 2 * guard;
   m->at = m->begin + guard + open - room;
   m->before = open - room < ZONE ? open - room : ZONE;
-  m->after = room - m->size;
+  m->after = room - m->size < ZONE ? room - m->size : ZONE;
   return KILN_OK;
 }
 
@@ -101,14 +102,19 @@ static kiln_status allocate(run_memory *m, kiln_error *err) {
 }
 
 kiln_status run_memory_create(run_memory *m, kiln_device *device, bool is_host, const kiln_param *param,
-                              const uint8_t *bytes, size_t size, size_t element, size_t alignment,
+                              const uint8_t *bytes, size_t size, size_t element, run_place place,
                               kiln_error *err) {
-  *m = (run_memory){.param = param, .device = device, .is_host = is_host, .size = size, .element = element};
-  KILN_TRY(is_host ? map(m, alignment, err) : allocate(m, err));
+  *m = (run_memory){.param = param,
+                    .device = device,
+                    .is_host = is_host,
+                    .size = size,
+                    .element = element,
+                    .zone = place.zone};
+  KILN_TRY(is_host ? map(m, place, err) : allocate(m, err));
   m->next = alive;
   alive = m;
-  KILN_TRY(kiln_fill(device, m->at - m->before, ZONE_BYTE, m->before, err));
-  KILN_TRY(kiln_fill(device, m->at + size, ZONE_BYTE, m->after, err));
+  KILN_TRY(kiln_fill(device, m->at - m->before, m->zone, m->before, err));
+  KILN_TRY(kiln_fill(device, m->at + size, m->zone, m->after, err));
   return kiln_copy_in(device, m->at, bytes, size, err);
 }
 
@@ -127,7 +133,7 @@ static kiln_status check_zone(const run_memory *m, int64_t offset, size_t size, 
   uint8_t zone[ZONE];
   KILN_TRY(kiln_copy_out(m->device, zone, m->at + offset, size, err));
   for (size_t i = 0; i < size; i++)
-    if (zone[i] != ZONE_BYTE) return outside(m, "wrote", offset + (int64_t)i, err);
+    if (zone[i] != m->zone) return outside(m, "wrote", offset + (int64_t)i, err);
   return KILN_OK;
 }
 

@@ -215,7 +215,8 @@ static kiln_status open_subject(process *p, uint32_t number, kiln_error *err) {
   if (!p->configs || !p->fresh || !p->restores)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   for (size_t i = 0; i < s->count; i++) {
-    KILN_TRY(run_value_place(&s->values[i], p->device, s->is_host, ALIGNMENT, err));
+    KILN_TRY(run_value_place(&s->values[i], p->device, s->is_host,
+                             (run_place){.alignment = ALIGNMENT, .zone = 0xa5}, err));
     if (!s->values[i].bytes) continue;
     KILN_TRY(keep_fresh(p, i, err));
     if (is_changed(s, i)) KILN_TRY(add_restore(p, i, err));

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/tool/run_bounds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "tools/common/cli.h"
+
+enum { FAR = 256, USUAL_ZONE = 0xa5, TIMES = 3 };
+static const uint8_t other_zones[] = {0x5a, 0xff}; // large numbers; what is not a number
+
+static const run_place at_begin = {true, FAR, USUAL_ZONE};
+
+// ----------------------------------------------------------------------------------------- launches
+
+static kiln_status place_one(run_call *c, size_t index, run_place place, kiln_error *err) {
+  run_value *v = &c->values[index];
+  KILN_TRY(run_value_place(v, c->device, c->is_host, place, err));
+  memcpy(c->block + v->param.offset, v->packed, v->param.size);
+  return KILN_OK;
+}
+
+static kiln_status place_all(run_call *c, const run_place *places, kiln_error *err) {
+  for (size_t i = 0; i < c->count; i++) KILN_TRY(place_one(c, i, places ? places[i] : at_begin, err));
+  return KILN_OK;
+}
+
+kiln_status run_call_begin(run_call *c, kiln_choice *out, kiln_error *err) {
+  KILN_TRY(place_all(c, NULL, err));
+  return kiln_choose(c->kernel, c->block, c->size, out, err);
+}
+
+kiln_status run_call_launch(run_call *c, kiln_error *err) {
+  if (c->is_host) run_memory_watch(true);
+  kiln_status status = c->grid ? kiln_launch_grid(c->kernel, NULL, c->grid, c->block, c->size, err)
+                               : kiln_launch_packed(c->kernel, NULL, c->block, c->size, err);
+  if (status == KILN_OK) status = kiln_sync(c->device, NULL, err);
+  if (c->is_host) run_memory_watch(false);
+  return status;
+}
+
+kiln_status run_call_check(const run_call *c, kiln_error *err) {
+  for (size_t i = 0; i < c->count; i++) KILN_TRY(run_memory_check(&c->values[i].memory, err));
+  return KILN_OK;
+}
+
+static kiln_status launch_placed(run_call *c, const run_place *places, kiln_error *err) {
+  KILN_TRY(place_all(c, places, err));
+  KILN_TRY(run_call_launch(c, err));
+  return run_call_check(c, err);
+}
+
+// ------------------------------------------------------------------------- what depends on the zones
+
+static size_t size_of_all(const run_call *c) {
+  size_t size = 0;
+  for (size_t i = 0; i < c->count; i++) size += c->values[i].size;
+  return size;
+}
+
+/// What all buffers hold after a launch, one behind another.
+static kiln_status results_of(run_call *c, const run_place *places, uint8_t *out, kiln_error *err) {
+  KILN_TRY(launch_placed(c, places, err));
+  for (size_t i = 0; i < c->count; i++) {
+    const run_value *v = &c->values[i];
+    if (v->size) KILN_TRY(kiln_copy_out(c->device, out, v->memory.at, v->size, err));
+    out += v->size;
+  }
+  return KILN_OK;
+}
+
+/// A difference counts where launches that are the same give the same: floats may be summed in any order.
+static kiln_status confirm(run_call *c, run_place *places, size_t index, uint8_t zone, uint8_t *const results[2],
+                           uint8_t *scratch, bool *out_depends, kiln_error *err) {
+  size_t size = size_of_all(c);
+  *out_depends = true;
+  for (unsigned i = 0; i < 2 * TIMES && *out_depends; i++) {
+    places[index].zone = i % 2 ? zone : USUAL_ZONE;
+    KILN_TRY(results_of(c, places, i < 2 ? results[i] : scratch, err));
+    if (i >= 2) *out_depends = !memcmp(results[i % 2], scratch, size);
+  }
+  *out_depends = *out_depends && memcmp(results[0], results[1], size);
+  places[index].zone = USUAL_ZONE;
+  return KILN_OK;
+}
+
+static kiln_status name_reader(run_call *c, run_place *places, uint8_t zone, uint8_t *const results[2],
+                               uint8_t *scratch, kiln_error *err) {
+  for (size_t i = 0; i < c->count; i++) {
+    const run_value *v = &c->values[i];
+    bool depends;
+    if (!v->bytes) continue;
+    KILN_TRY(confirm(c, places, i, zone, results, scratch, &depends, err));
+    if (depends)
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                       "argument '%s' (%s) has %zu elements, and the kernel read outside of them: what it "
+                       "stores depends on what lies there",
+                       v->param.name, v->param.type, run_value_count(v));
+  }
+  return KILN_OK;
+}
+
+static bool has_zones(const run_call *c) {
+  for (size_t i = 0; i < c->count; i++)
+    if (c->values[i].bytes && (!c->is_host || c->values[i].memory.after)) return true;
+  return false;
+}
+
+static kiln_status find_readers(run_call *c, run_place *places, kiln_error *err) {
+  size_t size = size_of_all(c) + 1;
+  uint8_t *results[] = {malloc(size), malloc(size)}, *scratch = malloc(size);
+  kiln_status status = results[0] && results[1] && scratch
+                           ? results_of(c, places, results[0], err)
+                           : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (unsigned z = 0; z < sizeof other_zones && status == KILN_OK; z++) {
+    for (size_t i = 0; i < c->count; i++) places[i].zone = other_zones[z];
+    status = results_of(c, places, scratch, err);
+    for (size_t i = 0; i < c->count; i++) places[i].zone = USUAL_ZONE;
+    if (status == KILN_OK && memcmp(results[0], scratch, size - 1))
+      status = name_reader(c, places, other_zones[z], results, scratch, err);
+  }
+  free(results[0]);
+  free(results[1]);
+  free(scratch);
+  return status;
+}
+
+// ---------------------------------------------------------------------------------- ends of the host
+
+static bool is_same_code(const kiln_choice *a, const kiln_choice *b) {
+  return !strcmp(a->config, b->config) && !strcmp(a->variant, b->variant) && !strcmp(a->target, b->target);
+}
+
+/// Moves the buffer to its end by the least alignment with which `like` is chosen, or anything where that is
+/// NULL, all else being where it is.
+static kiln_status move_to_end(run_call *c, size_t index, const kiln_choice *like, run_place *out,
+                               kiln_error *err) {
+  size_t element = c->values[index].memory.element;
+  for (size_t alignment = element; alignment <= FAR; alignment *= 2) {
+    kiln_choice choice;
+    kiln_error ignored = {0};
+    *out = (run_place){false, alignment, USUAL_ZONE};
+    KILN_TRY(place_one(c, index, *out, err));
+    if (kiln_choose(c->kernel, c->block, c->size, &choice, &ignored)) continue;
+    if (!like || is_same_code(like, &choice)) return KILN_OK;
+  }
+  *out = at_begin;
+  return place_one(c, index, *out, err);
+}
+
+static kiln_status find_ends(run_call *c, const kiln_choice *like, run_place *out, kiln_error *err) {
+  KILN_TRY(place_all(c, NULL, err));
+  for (size_t i = 0; i < c->count; i++) {
+    out[i] = at_begin;
+    if (c->values[i].bytes) KILN_TRY(move_to_end(c, i, like, &out[i], err));
+  }
+  return KILN_OK;
+}
+
+static kiln_status find_outside_host(run_call *c, const kiln_choice *usual, run_place *places,
+                                     run_place *least, kiln_error *err) {
+  KILN_TRY(launch_placed(c, NULL, err));
+  KILN_TRY(find_ends(c, usual, places, err));
+  KILN_TRY(launch_placed(c, places, err));
+  if (has_zones(c)) KILN_TRY(find_readers(c, places, err));
+  KILN_TRY(find_ends(c, NULL, least, err));
+  for (size_t i = 0; i < c->count; i++)
+    if (least[i].is_at_begin != places[i].is_at_begin || least[i].alignment != places[i].alignment)
+      return launch_placed(c, least, err);
+  return KILN_OK;
+}
+
+kiln_status run_call_find_outside(run_call *c, const kiln_choice *usual, kiln_error *err) {
+  run_place *places = calloc(2 * c->count + 1, sizeof *places);
+  if (!places) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (size_t i = 0; i < c->count; i++) places[i] = at_begin;
+  kiln_status status = c->is_host     ? find_outside_host(c, usual, places, places + c->count, err)
+                       : has_zones(c) ? find_readers(c, places, err)
+                                      : KILN_OK;
+  free(places);
+  return status;
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What `kiln run` launches, and the launches before it that find what the kernel reads or writes outside of its
+// buffers, exactly:
+//
+//   - On the host each buffer begins at memory that cannot be touched in one launch and ends there in another.
+//     It is moved to the end by the least alignment with which the same code is chosen; where less alignment
+//     has another code chosen, that one runs, too.
+//   - Where a gap is left (the promised alignment of a buffer whose size is no multiple of it) and around the
+//     buffers of other devices lie bytes of a known content: writes change them. Reads of them are found by
+//     what the kernel stores: it does not depend on that content.
+#ifndef KILN_TOOLS_TOOL_RUN_BOUNDS_H
+#define KILN_TOOLS_TOOL_RUN_BOUNDS_H
+
+#include "tools/tool/run_values.h"
+
+typedef struct run_call {
+  kiln_device *device; ///< borrowed, as all of it
+  kiln_kernel *kernel;
+  run_value *values;
+  size_t count;
+  bool is_host;
+  const uint32_t *grid; ///< the caller's; NULL: the kernel's own
+  uint8_t *block;       ///< packed arguments
+  size_t size;
+} run_call;
+
+/// Places all buffers with their first contents, on the host each at the begin, and says which code runs.
+kiln_status run_call_begin(run_call *call, kiln_choice *out, kiln_error *err);
+/// Launches and waits. A fault of the host ends the process with the argument's name.
+kiln_status run_call_launch(run_call *call, kiln_error *err);
+/// Whether nothing around the buffers was written.
+kiln_status run_call_check(const run_call *call, kiln_error *err);
+/// The launches that look for accesses outside; afterwards the buffers are anywhere. `usual` is the code of
+/// run_call_begin. INVALID_ARGUMENT names the argument.
+kiln_status run_call_find_outside(run_call *call, const kiln_choice *usual, kiln_error *err);
+
+#endif
