@@ -9,10 +9,10 @@ TEST(heads, a_kernel_without_grid_states_one_program) {
   if (!o.unit) fail_with(&o, text, sizeof text - 1);
   const kiln_config_record *config = kiln_unit_interface(o.unit, 0)->configs;
   int64_t params[] = {0}, v = 0;
-  CHECK(config->grid[0].size > 0);
-  CHECK(kiln_expr_eval(config->grid[0].bytes, config->grid[0].size, params, &v));
+  CHECK(config->grid[2].size > 0); // where no @grid has its only extent
+  CHECK(kiln_expr_eval(config->grid[2].bytes, config->grid[2].size, params, &v));
   CHECK_INT(v, 1);
-  CHECK_INT(config->grid[1].size, 0);
+  CHECK_INT(config->grid[0].size + config->grid[1].size, 0);
 }
 
 TEST(heads, interface_of_softmax) {
