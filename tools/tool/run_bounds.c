@@ -71,8 +71,8 @@ static kiln_status results_of(run_call *c, const run_place *places, uint8_t *out
 }
 
 /// A difference counts where launches that are the same give the same: floats may be summed in any order.
-static kiln_status confirm(run_call *c, run_place *places, size_t index, uint8_t zone, uint8_t *const results[2],
-                           uint8_t *scratch, bool *out_depends, kiln_error *err) {
+static kiln_status confirm(run_call *c, run_place *places, size_t index, uint8_t zone,
+                           uint8_t *const results[2], uint8_t *scratch, bool *out_depends, kiln_error *err) {
   size_t size = size_of_all(c);
   *out_depends = true;
   for (unsigned i = 0; i < 2 * TIMES && *out_depends; i++) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What `kiln run` launches, and the launches before it that find what the kernel reads or writes outside of its
-// buffers, exactly:
+// What `kiln run` launches, and the launches before it that find what the kernel reads or writes outside of
+// its buffers, exactly:
 //
-//   - On the host each buffer begins at memory that cannot be touched in one launch and ends there in another.
+//   - On the host each buffer begins at memory that cannot be touched in one launch and ends there in
+//   another.
 //     It is moved to the end by the least alignment with which the same code is chosen; where less alignment
 //     has another code chosen, that one runs, too.
 //   - Where a gap is left (the promised alignment of a buffer whose size is no multiple of it) and around the
