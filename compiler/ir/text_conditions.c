@@ -41,7 +41,8 @@ static void put_condition(const ir_condition *condition, kiln_buffer *out) {
 }
 
 void ir_put_conditions(const ir_kernel *kernel, kiln_buffer *out) {
-  for (uint32_t i = 0; i < kernel->condition_count; i++) put_condition(&kernel->conditions[i], out);
+  for (uint32_t i = 0; i < kernel->tests.condition_count; i++)
+    put_condition(&kernel->tests.conditions[i], out);
 }
 
 static bool read_operation(ir_reading *r, kiln_buffer *code) {
@@ -68,10 +69,10 @@ static bool keep_condition(ir_reading *r, ir_place place, const kiln_buffer *cod
   ir_kernel *k = r->kernel;
   if (code->failed || !kiln_expr_verify(code->bytes, code->size, k->param_count))
     return ir_words_fail_at(&r->w, place, "expected a launch expression that leaves one value, found none");
-  if (k->condition_count == MOST_CONDITIONS)
+  if (k->tests.condition_count == MOST_CONDITIONS)
     return ir_words_fail_at(&r->w, place, "expected at most %d conditions, found more", MOST_CONDITIONS);
-  KILN_GROW(k->arena, k->conditions, k->condition_count, k->condition_capacity);
-  k->conditions[k->condition_count++] =
+  KILN_GROW(k->arena, k->tests.conditions, k->tests.condition_count, k->tests.condition_capacity);
+  k->tests.conditions[k->tests.condition_count++] =
       (ir_condition){kiln_arena_copy(k->arena, code->bytes, code->size), code->size};
   return true;
 }

@@ -232,8 +232,9 @@ static void put_head(ir_printing *p, kiln_buffer *out) {
   if (k->grid_limit[0] || k->grid_limit[1] || k->grid_limit[2])
     kiln_buffer_format(out, " grid=%" PRId64 ",%" PRId64 ",%" PRId64, k->grid_limit[0], k->grid_limit[1],
                        k->grid_limit[2]);
-  if (k->tested_grid[0] || k->tested_grid[1] || k->tested_grid[2])
-    kiln_buffer_format(out, " tested=%u,%u,%u", k->tested_grid[0], k->tested_grid[1], k->tested_grid[2]);
+  if (k->tests.programs[0] || k->tests.programs[1] || k->tests.programs[2])
+    kiln_buffer_format(out, " tested=%u,%u,%u", k->tests.programs[0], k->tests.programs[1],
+                       k->tests.programs[2]);
   kiln_buffer_u8(out, '\n');
   for (uint32_t i = 0; i < k->param_count && i < k->body->arg_count; i++)
     put_param(out, &k->params[i], k->body->args[i]);

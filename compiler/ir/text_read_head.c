@@ -202,7 +202,7 @@ static bool read_kernel_facts(ir_reading *r) {
     else if (ir_words_take(&r->w, "flush")) is_good = k->fp_flush = true;
     else if (ir_words_take(&r->w, "groups_beside")) is_good = k->groups_beside = true;
     else if (ir_words_take(&r->w, "grid")) is_good = read_grid(r, k->grid_limit);
-    else if (ir_words_take(&r->w, "tested")) is_good = read_tested(r, k->tested_grid);
+    else if (ir_words_take(&r->w, "tested")) is_good = read_tested(r, k->tests.programs);
     else return ir_words_fail(&r->w, "a fact of the kernel");
     if (!is_good) return false;
   }
