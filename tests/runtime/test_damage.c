@@ -186,7 +186,7 @@ TEST(damage, newer_records_are_named) {
                   9, 0, 4},
                  {"\x04\x0a"
                   "x86-64-v2",
-                  12, 64, 4}};
+                  12, 64, 5}};
   size_t size;
   uint8_t *bytes = read_bundle("", &size);
   for (size_t i = 0; i < sizeof records / sizeof *records; i++) {

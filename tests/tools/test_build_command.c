@@ -308,8 +308,8 @@ static void step(const char *line) { free(in_folder(0, line)); }
 
 static const char warned[] =
     "kiln 1\nkernel twice(x: inout *f32, n: i32) @grid(cdiv(n, 64)) @config(warps = 1) {\n"
-    "  let i = pid(0) * 64 + iota(64)\n  store(x + i, 1.0, i < n)\n"
-    "  store(x + 64 - i, load(x + i, i < n) * 2.0, i < n)\n}\n";
+    "  let i = pid(0) * 64 + iota(64)\n"
+    "  for k in 0 .. 2 @stages(3) { store(x + i, load(x + i, i < n) * 2.0, i < n) }\n}\n";
 
 static void write_source(const char *text) {
   char path[512];
