@@ -81,15 +81,6 @@ static void print_interface(const bundle_view *v, const kiln_interface *in) {
     printf("  variant %u: %s\n", i, *in->variants[i].text ? cli_name(in->variants[i].text) : "generic");
 }
 
-// What follows a line end is indented, so that no line of a note looks like one of ours.
-static void print_note(const view_note *note) {
-  const char *text = note->value;
-  printf("note %s: ", cli_name(note->key));
-  for (size_t length; text[length = strcspn(text, "\n")]; text += length + 1)
-    printf("%.*s\n    ", (int)length, text);
-  printf("%s\n", text);
-}
-
 static void print_code(const view_code *c) {
   printf("  %-24s %-5s config %u variant %u  %u -> %u bytes  %u threads, %u registers, %u spilled, %u shared "
          " %s\n",
@@ -157,7 +148,8 @@ static int show_inspect(const bundle_view *v, void *context) {
          kiln_le32(v->bundle->header + KILN_BH_SIZE + KILN_BG_KIND) ? "Ed25519 (see `kiln verify`)" : "none");
   if (*v->statement.name || v->statement.version)
     printf("stated: name '%s', version %llu\n", cli_name(v->statement.name), (ull)v->statement.version);
-  for (uint32_t i = 0; i < v->note_count; i++) print_note(&v->notes[i]);
+  for (uint32_t i = 0; i < v->note_count; i++)
+    printf("note %s: %s\n", cli_name(v->notes[i].key), v->notes[i].value); // a text of lines
   for (uint32_t i = 0; i < v->kernel_count; i++) {
     const view_kernel *k = &v->kernels[i];
     if (!is_shown(s, k)) continue;
