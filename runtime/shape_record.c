@@ -7,6 +7,7 @@
 
 #include "base/float_state.h"
 #include "base/output.h"
+#include "base/plain.h"
 #include "runtime/launch.h"
 
 enum { PROBES = 64 };
@@ -178,6 +179,13 @@ typedef struct lines {
   bool failed;
 } lines;
 
+// A name with a line end would begin a line of its own.
+static bool has_lines(const kiln_recorder *r) {
+  bool has = !kiln_is_plain(r->name);
+  for (uint32_t i = 0; i < r->param_count; i++) has |= !kiln_is_plain(r->params[i].name);
+  return has;
+}
+
 static void add_line(lines *l, const kiln_recorder *r, const uint8_t *block) {
   kiln_buffer text = {0};
   kiln_buffer_format(&text, "%s", r->name);
@@ -230,6 +238,7 @@ kiln_status kiln_write_shapes(kiln_library *l, kiln_error *err) {
   lines all = {0};
   unsigned lost = 0;
   for (kiln_recorder *r = atomic_load(&l->recorders); r; r = r->next) {
+    if (has_lines(r)) continue;
     lost += atomic_load(&r->lost);
     for (size_t i = 0; i < KILN_RECORDED_SHAPES; i++)
       if (atomic_load_explicit(&r->is_whole[i], memory_order_acquire))

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Shapes that an application met and that no tuned choice is for: each bin once, whoever launches; nothing of
 // it unless it was asked for.
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 
 #include "runtime/device.h"
@@ -104,6 +107,71 @@ TEST(shape_record, nothing_is_there_unless_asked_for) {
   CHECK_INT(kiln_record_shapes(NULL, "x", &err), KILN_STATUS_INVALID_ARGUMENT);
   launch_n(&o, 5);
   close_all(&o);
+}
+
+// As root a device could be replaced, and a link at a name that can be guessed followed.
+TEST(shape_record, what_is_no_file_stays_and_no_link_is_followed) {
+  kiln_error err;
+  struct stat st;
+  char planted[600], *text;
+  opened o = open_note(NULL, true);
+  launch_n(&o, 5);
+  kiln_test_write(fixture_path("victim"), "mine", 4);
+  snprintf(planted, sizeof planted, "%s.%ld.tmp", fixture_path("shapes"), (long)getpid());
+  CHECK(!symlink(fixture_path("victim"), planted));
+  CHECK_OK(kiln_write_shapes(o.library, &err), err);
+  expect_file(&o, HEAD LINE("5"));
+  text = kiln_test_read(fixture_path("victim"), NULL);
+  CHECK_TEXT(text, "mine");
+  free(text);
+  CHECK(!mkfifo(fixture_path("fifo"), 0600));
+  int reader = open(fixture_path("fifo"), O_RDONLY | O_NONBLOCK);
+  CHECK_OK(kiln_record_shapes(o.library, fixture_path("fifo"), &err), err);
+  CHECK_OK(kiln_write_shapes(o.library, &err), err);
+  char got[400] = "";
+  CHECK(read(reader, got, sizeof got - 1) > 0);
+  CHECK_TEXT(got, HEAD LINE("5"));
+  CHECK(!lstat(fixture_path("fifo"), &st) && S_ISFIFO(st.st_mode));
+  close(reader);
+  if (!mknod(fixture_path("null"), S_IFCHR | 0600, makedev(1, 3)) && !access(fixture_path("null"), W_OK)) {
+    CHECK_OK(kiln_record_shapes(o.library, fixture_path("null"), &err), err);
+    CHECK_OK(kiln_write_shapes(o.library, &err), err);
+    CHECK(!lstat(fixture_path("null"), &st) && S_ISCHR(st.st_mode));
+  }
+  CHECK_OK(kiln_record_shapes(o.library, kiln_test_folder(), &err), err);
+  CHECK(kiln_write_shapes(o.library, &err) != KILN_OK && strstr(err.text, kiln_test_folder()));
+  close_all(&o);
+}
+
+static void *write_often(void *context) {
+  opened *o = context;
+  for (unsigned i = 0; i < 200; i++)
+    if (kiln_write_shapes(o->library, NULL) != KILN_OK) return o;
+  return NULL;
+}
+
+// Two libraries of one process write one file: it is always that of one of them.
+TEST(shape_record, two_libraries_of_a_process_do_not_collide) {
+  pthread_t threads[2];
+  opened o[2] = {open_note(NULL, true), open_note(NULL, true)};
+  for (int i = 0; i < 2; i++) {
+    kiln_error err;
+    for (int32_t n = 0; n < 100; n++) launch_n(&o[i], 1 << (n % 20 + i));
+    CHECK_OK(kiln_write_shapes(o[i].library, &err), err);
+    pthread_create(&threads[i], NULL, write_often, &o[i]);
+  }
+  for (unsigned i = 0; i < 200; i++) {
+    size_t size;
+    char *text = kiln_test_read(fixture_path("shapes"), &size);
+    if (!text || strncmp(text, HEAD, strlen(HEAD)) || !size || text[size - 1] != '\n') FAIL("read: %s", text);
+    free(text);
+  }
+  for (int i = 0; i < 2; i++) {
+    void *failed;
+    pthread_join(threads[i], &failed);
+    if (failed) FAIL("library %d could not write", i);
+  }
+  for (int i = 0; i < 2; i++) close_all(&o[i]);
 }
 
 TEST(shape_record, each_bin_once) {
