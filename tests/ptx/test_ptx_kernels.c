@@ -101,3 +101,17 @@ TEST(ptx_kernels, tool) {
   free(one);
   free(two);
 }
+
+/// The kernel whose code of before the pass memory-order is the fixture carry.ptx, as it is compiled now.
+TEST(ptx_kernels, a_store_and_the_next_load_are_ordered) {
+  char *out;
+  const int code = kiln_test_run(
+      &out,
+      "R=$PWD && cd %s && head -c 8192 /dev/zero >a && head -c 16384 /dev/zero >c && "
+      "$R/%s/bin/kiln compile -q --no-cache -t sm_80 --emit=ptx --debug -o own.ptx $R/tests/ptx/carry.kiln "
+      "&& "
+      "$R/%s/bin/kiln-ptx -n 10 --buffer=a --buffer=a --buffer=c own.ptx buffer:0 buffer:1 buffer:2",
+      kiln_test_folder(), kiln_test_build(), kiln_test_build());
+  if (code) FAIL("%s", out);
+  free(out);
+}
