@@ -45,6 +45,13 @@ TEST(ptx_kernels, generated) {
   interpreted(kiln_test_full() ? "generated-check cuda:0 1 300" : "generated-check cuda:0 1 12");
 }
 
+/// Accesses of the same memory by different threads: of the first 40, the code of before the pass
+/// memory-order races in 26.
+TEST(ptx_kernels, kernels_that_read_again) {
+  interpreted(kiln_test_full() ? "generated-check cuda:0 1 1000 --rereads"
+                               : "generated-check cuda:0 1 40 --rereads");
+}
+
 TEST(ptx_kernels, recorded_cases) {
   const char *folder = getenv("KILN_TRITON_CASES");
   if (!folder || !*folder) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
