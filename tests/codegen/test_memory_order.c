@@ -116,3 +116,12 @@ TEST(memory_order, parameters_that_overlap) {
       kiln_arena_destroy(arena);
     }
 }
+
+/// Roots of one loop take turns element by element: a store may not join the loop of what it would overtake.
+TEST(memory_order, rereads_on_the_host) {
+  char *out;
+  if (kiln_test_run(&out, "%s/bin/generated-check host 1 %d --rereads", kiln_test_build(),
+                    kiln_test_full() ? 2000 : 60))
+    FAIL("%s", out);
+  free(out);
+}

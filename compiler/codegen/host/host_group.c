@@ -3,6 +3,7 @@
 //
 // Loop order: index bits that a reduction runs over are counted innermost, so that its accumulators live in
 // registers. When masks can be tested as a whole, a chunk has two bodies: all lanes live, and masked.
+#include "compiler/analysis/provenance.h"
 #include "compiler/codegen/host/host.h"
 
 #include <string.h>
@@ -31,6 +32,7 @@ typedef struct visit {
   host_map mask_maps[MAX_MASKS];
   uint32_t mask_count;
   const host_group *writes; // stores whose order with loads is asked for
+  const ir_op *later;       // a store that would join the loop of loads before it in the text; NULL: none
   bool overflow, conflict;
 } visit;
 
@@ -62,8 +64,18 @@ static bool is_identity(const host_map *map, unsigned bits) {
   return same_map(map, &want);
 }
 
-// A load that comes after stores of the group in the text must see them.
+/// Through one parameter, or what may be one.
+static bool may_be_one(const ir_op *first, const ir_op *second) {
+  const int from = kiln_param_behind(first->operands[0]), to = kiln_param_behind(second->operands[0]);
+  return from < 0 || to < 0 || from == to;
+}
+
+// A load that comes after stores of the group in the text must see them, and one that comes before a store
+// must not see it: elements of one loop take turns.
 static void see_load(const host *h, visit *w, const ir_op *load, const host_map *map) {
+  if (w->later && load->number < w->later->number && may_be_one(load, w->later) &&
+      host_conflict(h, load, w->later, is_identity(map, h->open->bits)))
+    w->conflict = true;
   for (uint32_t i = 0; w->writes && i < w->writes->root_count; i++) {
     const ir_op *store = w->writes->roots[i].op;
     if (w->writes->roots[i].kind != HOST_ROOT_STORE || store->number > load->number) continue;
@@ -100,7 +112,23 @@ static void visit_root(const host *h, visit *w, const host_root *root, const hos
 
 // --------------------------------------------------------------------------------------- gathering
 
+/// The store would overtake, by some elements, what the open loop loads or stores.
+static bool overtakes(const host *h, const ir_op *store) {
+  visit *w = KILN_NEW(h->arena, visit);
+  const host_map map = host_identity(h->open->bits);
+  w->later = store;
+  for (uint32_t i = 0; i < h->open->root_count && !w->conflict; i++) {
+    const host_root *other = &h->open->roots[i];
+    if (other->kind == HOST_ROOT_STORE && may_be_one(other->op, store) &&
+        host_conflict(h, other->op, store, true))
+      return true;
+    visit_root(h, w, other, &map);
+  }
+  return w->conflict || (w->overflow && w->count == MAX_VISITED);
+}
+
 static bool order_matters(const host *h, const host_root *root, ir_type space) {
+  if (root->kind == HOST_ROOT_STORE && overtakes(h, root->op)) return true;
   visit *w = KILN_NEW(h->arena, visit);
   host_map map = host_identity(ir_log2_elements(space));
   bool any = false;
