@@ -6,16 +6,16 @@
 //
 // No barrier is needed where both accesses
 //   - read, or add by atomics that nobody takes the old value of;
-//   - are of different parameters, and not a load after a store, or do not overlap. The program asks that
-//   before
-//     it writes first (gpu/overlap.h), and meets the barrier where they do. Where it can't ask, because
-//     addresses are loaded, it always meets it;
+//   - are of different parameters, unless a load follows a store and the buffers overlap. The program
+//     tests that before its first write (gpu/overlap.h) and runs the barrier only where they overlap. Where
+//     addresses are loaded it cannot test, and always runs it;
 //   - surely have no byte in common (analysis/address.h);
 //   - touch each element by the same thread: the same pointers in the same layout, which has each element
 //     once. A scalar is stored by the first thread and loaded by all.
 //
-// Runs behind `layouts` and `conversions`, whose choice decides which thread has what, and adds barriers
-// only. Programs are not ordered among each other: the loop over a block's programs is no loop here.
+// Runs after `layouts` and `conversions`, which decide which thread has what. It adds barriers, branches
+// around them, and the scalars that they test. Programs are not ordered among each other: the loop over a
+// block's programs is no loop here.
 //
 // What the copy engine writes is waited for in full, and a proxy fence orders it with accesses of threads
 // (IR_ENGINE). Its loads never follow a write of the same memory (promote.c), and what `fetch` copies has
