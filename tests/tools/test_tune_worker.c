@@ -2,6 +2,7 @@
 // `kiln tune --post`, `--worker`, `--collect` over a real Redis: shapes are measured once a product, whoever
 // dies; only jobs that a trusted key signed are run.
 #include <limits.h>
+#include <poll.h>
 
 #include "tests/cache/servers.h"
 
@@ -310,6 +311,122 @@ TEST(tune_worker, a_suspended_worker_is_not_waited_for) {
   end(a);
   if (took > 120000) FAIL("waited %d ms for a worker that is suspended", (int)took);
   CHECK_INT(collected(&p, "t.table"), SHAPES);
+}
+
+// ------------------------------------------------------------------------------- dying at every request
+
+enum { PEERS = 16 };
+
+// Stands between a worker and the server, and lets `left` more requests through.
+typedef struct relay {
+  int listening, port, server_port;
+  int to_worker[PEERS], to_server[PEERS]; // pairs; -1: free
+  unsigned left;
+} relay;
+
+static relay open_relay(int server_port, unsigned requests) {
+  relay r = {.server_port = server_port, .left = requests};
+  r.listening = listen_any(&r.port);
+  for (unsigned i = 0; i < PEERS; i++) r.to_worker[i] = r.to_server[i] = -1;
+  return r;
+}
+
+static int connect_to(int port) {
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  a.sin_port = htons((uint16_t)port);
+  CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof a));
+  return fd;
+}
+
+static void accept_peer(relay *r) {
+  unsigned i = 0;
+  while (i < PEERS && r->to_worker[i] >= 0) i++;
+  CHECK(i < PEERS);
+  r->to_worker[i] = accept(r->listening, NULL, NULL);
+  CHECK(r->to_worker[i] >= 0);
+  r->to_server[i] = connect_to(r->server_port);
+}
+
+static void hang_up(relay *r, unsigned i) {
+  close(r->to_worker[i]), close(r->to_server[i]);
+  r->to_worker[i] = r->to_server[i] = -1;
+}
+
+// What can be read of one side goes to the other. False: the peer is gone.
+static bool pass(int from, int to, ssize_t *out_size) {
+  char bytes[1 << 16];
+  *out_size = recv(from, bytes, sizeof bytes, 0);
+  return *out_size > 0 && send(to, bytes, (size_t)*out_size, MSG_NOSIGNAL) == *out_size;
+}
+
+// One request of pair `i`: false when it was the last one; the server has done it then, and the worker does
+// not know.
+static bool pass_request(relay *r, unsigned i) {
+  ssize_t size;
+  char reply[1 << 16];
+  if (!pass(r->to_worker[i], r->to_server[i], &size)) return hang_up(r, i), true;
+  if (--r->left) return true;
+  CHECK(recv(r->to_server[i], reply, sizeof reply, 0) > 0);
+  return false;
+}
+
+// Until the worker ends (true) or has sent the last request (false).
+static bool relay_until(relay *r, pid_t worker) {
+  siginfo_t ended = {0};
+  while (!waitid(P_PID, (id_t)worker, &ended, WEXITED | WNOHANG | WNOWAIT) && !ended.si_pid) {
+    struct pollfd fds[1 + 2 * PEERS] = {{.fd = r->listening, .events = POLLIN}};
+    for (unsigned i = 0; i < PEERS; i++) {
+      fds[1 + 2 * i] = (struct pollfd){.fd = r->to_worker[i], .events = POLLIN};
+      fds[2 + 2 * i] = (struct pollfd){.fd = r->to_server[i], .events = POLLIN};
+    }
+    if (poll(fds, sizeof fds / sizeof *fds, 50) <= 0) continue;
+    for (unsigned i = 0; i < PEERS; i++) {
+      ssize_t size;
+      if (fds[2 + 2 * i].revents && !pass(r->to_server[i], r->to_worker[i], &size)) hang_up(r, i);
+      else if (fds[1 + 2 * i].revents && !pass_request(r, i)) return false;
+    }
+    if (fds[0].revents) accept_peer(r);
+  }
+  return true;
+}
+
+static void close_relay(relay *r) {
+  for (unsigned i = 0; i < PEERS; i++)
+    if (r->to_worker[i] >= 0) hang_up(r, i);
+  close(r->listening);
+}
+
+// Nothing is lost wherever a worker dies: after each of its requests in turn, the server having done that
+// one, another worker finds what is left, and all results are collected.
+TEST(tune_worker, a_worker_may_die_after_any_request) {
+  enum { FEW = 2 };
+  place p = begin("0.01"); // its shapes are many; this job has few
+  CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d flushall", p.port), 0);
+  write_file("shapes", "k n={100,200} x=random:n y=zeros:n\n");
+  free(
+      kiln(0, "tune --post %s --sign ours --judge-limit 0 --budget 0.01 --shapes shapes all.kbundle", p.url));
+  bool is_through = false;
+  unsigned last = 0;
+  for (unsigned requests = 1; !is_through && requests < 200; last = requests++) {
+    relay r = open_relay(p.port, requests);
+    place by = {.port = r.port};
+    snprintf(by.url, sizeof by.url, "redis://127.0.0.1:%d", r.port);
+    pid_t a = start_worker(&by, "a", "-d host:1");
+    is_through = relay_until(&r, a);
+    if (!is_through) kill(-a, SIGKILL);
+    end(a);
+    close_relay(&r);
+    // time goes by, and the leases of the dead one with it
+    kiln_test_run(NULL, "redis-cli -p %d keys 'kiln:*:lease' | xargs -r redis-cli -p %d del", p.port, p.port);
+    CHECK_INT(end(start_worker(&p, "b", "-d host:1")), 0);
+    if (is_through) CHECK_INT(measured("b"), 0);
+    unsigned found = collected(&p, "t.table");
+    if (found != FEW) FAIL("%u of %d results after a worker died at request %u", found, FEW, requests);
+    kiln_test_run(NULL, "rm %s/t.table; redis-cli -p %d keys 'kiln:tune-*' | xargs -r redis-cli -p %d del",
+                  kiln_test_folder(), p.port, p.port);
+  }
+  CHECK(is_through && last > FEW * 4);
 }
 
 TEST(tune_worker, mistakes_are_named) {

@@ -177,8 +177,6 @@ static kiln_status end_turn(tuner *t, const char *id, const kiln_tuned_entry *e,
   if (e) {
     kiln_tuned_write(e, KILN_TUNED_WHOLE, &line);
     status = tune_result_put(&t->board, t->s->job->name, id, &line, t->s->result_key, err);
-    if (status == KILN_OK)
-      status = board_ask(&t->board, KILN_BOARD_ADD, in, "results", id, strlen(id), NULL, NULL, err);
     kiln_buffer_deinit(&line);
   }
   kiln_status dropped = board_ask(&t->board, KILN_BOARD_DROP, in, id, NULL, 0, NULL, NULL, &more);

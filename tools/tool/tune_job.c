@@ -11,7 +11,7 @@
 
 enum { SIGNED = KEY_FILE_PUBLIC + crypto_sign_ed25519_BYTES };
 
-static const char room[] = "tune", jobs[] = "jobs", mark[] = "kiln tune job 1";
+static const char room[] = "tune", jobs[] = "jobs", results[] = "results", mark[] = "kiln tune job 1";
 
 void tune_job_deinit(tune_job *job) {
   kiln_buffer_deinit(&job->bundle);
@@ -165,7 +165,9 @@ kiln_status tune_result_put(board_client *b, const char *job, const char *id, co
   kiln_buffer_bytes(&value, line->bytes, line->size);
   kiln_status status = text.failed || value.failed
                            ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted")
-                           : board_ask(b, KILN_BOARD_PUT, in, id, value.bytes, value.size, NULL, NULL, err);
+                           : board_ask(b, KILN_BOARD_ADD, in, results, id, strlen(id), NULL, NULL, err);
+  if (status == KILN_OK) // what can be seen is listed: an id without a result is still to be measured
+    status = board_ask(b, KILN_BOARD_PUT, in, id, value.bytes, value.size, NULL, NULL, err);
   kiln_buffer_deinit(&text);
   kiln_buffer_deinit(&value);
   return status;
@@ -227,13 +229,13 @@ kiln_status tune_job_collect(board_client *b, const char *name, const uint8_t (*
   size_t damaged = 0, untrusted = 0;
   snprintf(in, sizeof in, "tune-%s", name);
   snprintf(where, sizeof where, "job %s", name);
-  kiln_status status = board_ask(b, KILN_BOARD_LIST, in, "results", NULL, 0, NULL, &ids, err);
+  kiln_status status = board_ask(b, KILN_BOARD_LIST, in, results, NULL, 0, NULL, &ids, err);
   for (kiln_reader r = kiln_reader_of(ids.bytes, ids.size); status == KILN_OK && r.left;) {
     char id[KILN_TUNER_ID + 1];
     kiln_error why = {0};
     bool is_there = false, is_id = read_id(&r, id);
     if (is_id) status = board_ask(b, KILN_BOARD_GET, in, id, NULL, 0, &is_there, &value, err);
-    if (status != KILN_OK || (is_id && !is_there)) continue; // it went with time
+    if (status != KILN_OK || (is_id && !is_there)) continue; // never put, or gone with time
     kiln_status opened = is_id ? open_result(&value, name, id, keys, key_count, &text)
                                : kiln_fail(&why, KILN_STATUS_CORRUPT, "a name is none");
     if (opened == KILN_STATUS_LIMIT) kiln_fail(&why, opened, "a line has at most %d bytes", MOST_LINE);

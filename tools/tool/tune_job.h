@@ -36,7 +36,8 @@ kiln_status tune_jobs_list(board_client *board, kiln_buffer *out, kiln_error *er
 /// UNTRUSTED when none of `keys` signed it; CORRUPT when it is not what its name says.
 kiln_status tune_job_get(board_client *board, const char *name, const uint8_t (*keys)[KEY_FILE_PUBLIC],
                          size_t key_count, tune_job *out, kiln_error *err);
-/// Puts what was found under an id of the job, signed where there is a key.
+/// Lists an id of the job and puts what was found under it, signed where there is a key. Whoever stops in
+/// between leaves an id without a result, which somebody else measures.
 kiln_status tune_result_put(board_client *board, const char *job, const char *id, const kiln_buffer *line,
                             const uint8_t *secret, kiln_error *err);
 /// Adds what was found for the job to the table: with keys, only what one of them signed for this job and
