@@ -278,12 +278,19 @@ void kiln_cache_count(kiln_cache *cache, kiln_outcome outcome, const kiln_digest
 /// How often it happened in this process since open.
 uint64_t kiln_cache_counted(const kiln_cache *cache, kiln_outcome outcome);
 
-/// The digest of the content of an open regular file, of any size, and the mark that it goes with. Files that
-/// were read before and have not changed since are not read again: the store remembers them under their
-/// marks, except those that changed a moment ago. `cache` NULL: nothing is remembered. IO when the file
-/// cannot be read or is written to all the time.
-KILN_MUST_USE kiln_status kiln_cache_file_digest(kiln_cache *cache, int fd, kiln_file_mark *out_mark,
-                                                 kiln_digest *out, kiln_error *err);
+/// What of a file its digest is of.
+typedef enum kiln_file_extent {
+  KILN_FILE_WHOLE = 0, ///< every byte
+  KILN_FILE_LOADED =
+      1, ///< what is loaded when it runs (cache/loaded.h); every byte where that cannot be said
+} kiln_file_extent;
+
+/// The digest of an open regular file, of any size, and the mark that it goes with. Files that were read
+/// before and have not changed since are not read again: the store remembers them under their marks, except
+/// those that changed a moment ago. `cache` NULL: nothing is remembered. IO when the file cannot be read or
+/// is written to all the time.
+KILN_MUST_USE kiln_status kiln_cache_file_digest(kiln_cache *cache, int fd, kiln_file_extent extent,
+                                                 kiln_file_mark *out_mark, kiln_digest *out, kiln_error *err);
 
 /// One bounded step of eviction and housekeeping, for after the output is delivered. Does nothing when
 /// another process is at it.

@@ -2,13 +2,14 @@
 // Digests of files that are read rarely and asked for at every start: tools of 40 to 100 MB. What was read
 // once is remembered in the store's folder under all that the file system says of the file.
 //
-// The file `files` (`files.UID` in a shared folder, where each user believes only his own) holds at most
-// 64 records of 80 bytes:
+// The file `digests` (`digests.UID` in a shared folder, where each user believes only his own) holds at most
+// 64 records of 88 bytes:
 //
 //   offset size
-//        0   40  device, inode, size, time of modification and of change
-//       40   32  BLAKE2b-256 of the content
-//       72    8  first half of XXH3-128 of bytes 0..71
+//        0    8  what the digest is of (kiln_file_extent)
+//        8   40  device, inode, size, time of modification and of change
+//       48   32  BLAKE2b-256
+//       80    8  first half of XXH3-128 of bytes 0..79
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium/crypto_generichash_blake2b.h>
@@ -19,10 +20,12 @@
 
 #include "base/fs.h"
 #include "cache/inside.h"
+#include "cache/loaded.h"
 
-enum { RECORD = 80, CHECKED = 72, MOST_RECORDS = 64, MOST_BYTES = RECORD * MOST_RECORDS, CHUNK = 1 << 20 };
+enum { RECORD = 88, CHECKED = 80, MOST_RECORDS = 64, MOST_BYTES = RECORD * MOST_RECORDS, CHUNK = 1 << 20 };
 
 typedef struct record {
+  uint64_t extent;
   kiln_file_mark mark;
   kiln_digest digest;
 } record;
@@ -36,14 +39,15 @@ static bool decode(const uint8_t *bytes, record *out) {
   kiln_check check = kiln_check_of(bytes, CHECKED);
   kiln_reader r = kiln_reader_of(bytes, CHECKED);
   if (memcmp(check.bytes, bytes + CHECKED, RECORD - CHECKED)) return false;
+  out->extent = kiln_read_u64(&r);
   out->mark = kiln_file_mark_decode(&r);
   memcpy(out->digest.bytes, kiln_read_bytes(&r, KILN_DIGEST_SIZE), KILN_DIGEST_SIZE);
   return true;
 }
 
 static void memory_name(const kiln_store *store, char out[KILN_STORE_NAME]) {
-  if (store->shared) snprintf(out, KILN_STORE_NAME, "files.%u", (unsigned)geteuid());
-  else strcpy(out, "files");
+  if (store->shared) snprintf(out, KILN_STORE_NAME, "digests.%u", (unsigned)geteuid());
+  else strcpy(out, "digests");
 }
 
 static bool is_own(const kiln_store *store, int fd) {
@@ -62,14 +66,15 @@ static void load(const kiln_store *store, memory *out) {
 }
 
 /// Looks in what was loaded first: what other processes add meanwhile is read again, that is all.
-static bool recall(kiln_cache *c, const kiln_store *store, const kiln_file_mark *mark, kiln_digest *out) {
+static bool recall(kiln_cache *c, const kiln_store *store, kiln_file_extent extent,
+                   const kiln_file_mark *mark, kiln_digest *out) {
   record r;
   bool found = false;
   pthread_mutex_lock(&c->stats_mutex);
   if (!c->files && (c->files = malloc(sizeof *c->files))) load(store, c->files);
   const memory *m = c->files;
   for (size_t at = 0; m && !found && at + RECORD <= m->size; at += RECORD) {
-    found = decode(m->bytes + at, &r) && kiln_file_mark_same(&r.mark, mark);
+    found = decode(m->bytes + at, &r) && r.extent == extent && kiln_file_mark_same(&r.mark, mark);
     if (found) *out = r.digest;
   }
   pthread_mutex_unlock(&c->stats_mutex);
@@ -84,41 +89,80 @@ static void forget_loaded(kiln_cache *c) {
 }
 
 /// The new record first; those of the same file at an earlier time, and damaged ones, go.
-static void remember(kiln_store *store, const kiln_file_mark *mark, const kiln_digest *digest) {
+static void remember(kiln_store *store, kiln_file_extent extent, const kiln_file_mark *mark,
+                     const kiln_digest *digest) {
   kiln_buffer b = {0};
   memory m;
   record r;
   char name[KILN_STORE_NAME];
   if (kiln_store_make(store)) return;
   load(store, &m);
+  kiln_buffer_u64(&b, extent);
   kiln_file_mark_encode(mark, &b);
   kiln_buffer_bytes(&b, digest->bytes, sizeof digest->bytes);
   kiln_check check = kiln_check_of(b.bytes, b.failed ? 0 : b.size);
   kiln_buffer_bytes(&b, check.bytes, RECORD - CHECKED);
   for (size_t at = 0; at + RECORD <= m.size && b.size < MOST_BYTES; at += RECORD)
-    if (decode(m.bytes + at, &r) && (r.mark.device != mark->device || r.mark.inode != mark->inode))
+    if (decode(m.bytes + at, &r) &&
+        (r.extent != extent || r.mark.device != mark->device || r.mark.inode != mark->inode))
       kiln_buffer_bytes(&b, m.bytes + at, RECORD);
   memory_name(store, name);
   if (!b.failed) kiln_store_replace_file(store, name, b.bytes, b.size); // without it the next one reads again
   kiln_buffer_deinit(&b);
 }
 
-/// What is read is what `mark` says, or the caller reads again.
-static int digest_content(int fd, kiln_digest *out) {
+typedef struct digester {
   crypto_generichash_blake2b_state state;
-  uint8_t *chunk = malloc(CHUNK);
-  ssize_t got = -1;
-  if (!chunk) return -ENOMEM;
-  crypto_generichash_blake2b_init(&state, NULL, 0, sizeof out->bytes);
-  for (off_t at = 0; (got = pread(fd, chunk, CHUNK, at)) != 0;) {
+  uint8_t *chunk;
+  bool is_masked; // without what an ELF header says of sections
+} digester;
+
+/// Adds bytes of the file from `at`, at most `size`: fewer where it ends.
+static int add_part(digester *d, int fd, uint64_t at, uint64_t size) {
+  for (uint64_t end = size > UINT64_MAX - at ? UINT64_MAX : at + size; at < end;) {
+    ssize_t got = pread(fd, d->chunk, end - at < CHUNK ? (size_t)(end - at) : CHUNK, (off_t)at);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) break;
-    crypto_generichash_blake2b_update(&state, chunk, (size_t)got);
-    at += got;
+    if (got < 0) return -errno;
+    if (!got) break;
+    if (d->is_masked) kiln_loaded_mask(d->chunk, at, (size_t)got);
+    crypto_generichash_blake2b_update(&d->state, d->chunk, (size_t)got);
+    at += (uint64_t)got;
   }
-  int e = got < 0 ? -errno : 0;
-  crypto_generichash_blake2b_final(&state, out->bytes, sizeof out->bytes);
-  free(chunk);
+  return 0;
+}
+
+/// Each part with its place before it, under a name of its own: no file's whole content has this digest.
+static int add_loaded(digester *d, int fd, const kiln_loaded *loaded) {
+  static const unsigned char name[crypto_generichash_blake2b_PERSONALBYTES] = "kiln loaded 1";
+  int e = 0;
+  d->is_masked = true;
+  crypto_generichash_blake2b_init_salt_personal(&d->state, NULL, 0, KILN_DIGEST_SIZE, NULL, name);
+  for (unsigned i = 0; i < loaded->count && !e; i++) {
+    kiln_buffer place = {0};
+    kiln_buffer_u64(&place, loaded->parts[i].at);
+    kiln_buffer_u64(&place, loaded->parts[i].size);
+    if (place.failed) e = -ENOMEM;
+    else crypto_generichash_blake2b_update(&d->state, place.bytes, place.size);
+    kiln_buffer_deinit(&place);
+    if (!e) e = add_part(d, fd, loaded->parts[i].at, loaded->parts[i].size);
+  }
+  return e;
+}
+
+/// What is read is what `mark` says, or the caller reads again.
+static int digest_content(int fd, kiln_file_extent extent, const kiln_file_mark *mark, kiln_digest *out) {
+  digester d = {.chunk = malloc(CHUNK)};
+  kiln_loaded loaded;
+  int e;
+  if (!d.chunk) return -ENOMEM;
+  if (extent == KILN_FILE_LOADED && kiln_loaded_find(fd, mark->size, &loaded)) {
+    e = add_loaded(&d, fd, &loaded);
+  } else {
+    crypto_generichash_blake2b_init(&d.state, NULL, 0, sizeof out->bytes);
+    e = add_part(&d, fd, 0, UINT64_MAX);
+  }
+  crypto_generichash_blake2b_final(&d.state, out->bytes, sizeof out->bytes);
+  free(d.chunk);
   return e;
 }
 
@@ -131,12 +175,12 @@ static int take_mark(int fd, kiln_file_mark *out) {
 }
 
 /// Reads until the file stays the same meanwhile.
-static int digest_still(int fd, kiln_file_mark *mark, kiln_digest *out) {
+static int digest_still(int fd, kiln_file_extent extent, kiln_file_mark *mark, kiln_digest *out) {
   enum { ATTEMPTS = 8 };
   int e = 0;
   for (unsigned i = 0; i < ATTEMPTS && !e; i++) {
     kiln_file_mark after;
-    e = digest_content(fd, out);
+    e = digest_content(fd, extent, mark, out);
     if (!e) e = take_mark(fd, &after);
     if (!e && kiln_file_mark_same(mark, &after)) return 0;
     if (!e) *mark = after;
@@ -149,16 +193,16 @@ static kiln_store *memory_store(kiln_cache *c) {
   return !c || !c->store_count ? NULL : c->own ? c->own : &c->stores[c->store_count - 1];
 }
 
-kiln_status kiln_cache_file_digest(kiln_cache *cache, int fd, kiln_file_mark *out_mark, kiln_digest *out,
-                                   kiln_error *err) {
+kiln_status kiln_cache_file_digest(kiln_cache *cache, int fd, kiln_file_extent extent,
+                                   kiln_file_mark *out_mark, kiln_digest *out, kiln_error *err) {
   kiln_store *store = memory_store(cache);
   memset(out, 0, sizeof *out);
   int e = take_mark(fd, out_mark);
-  if (!e && store && recall(cache, store, out_mark, out)) return KILN_OK;
-  if (!e) e = digest_still(fd, out_mark, out);
+  if (!e && store && recall(cache, store, extent, out_mark, out)) return KILN_OK;
+  if (!e) e = digest_still(fd, extent, out_mark, out);
   if (e) return kiln_fail(err, kiln_status_of_errno(-e), "cannot read it: %s", strerror(-e));
   if (store && store->writable && kiln_file_mark_settled(out_mark)) {
-    remember(store, out_mark, out);
+    remember(store, extent, out_mark, out);
     forget_loaded(cache);
   }
   return KILN_OK;

@@ -45,7 +45,7 @@ static bool was_read(kiln_cache *cache) {
   if (!text) SKIP("/proc/self/io cannot be read");
   snprintf(before, sizeof before, "%s", text);
   free(text);
-  CHECK_OK(kiln_cache_file_digest(cache, fd, &mark, &digest, &err), err);
+  CHECK_OK(kiln_cache_file_digest(cache, fd, KILN_FILE_WHOLE, &mark, &digest, &err), err);
   text = kiln_test_read("/proc/self/io", &size);
   snprintf(after, sizeof after, "%s", text);
   free(text);
@@ -109,10 +109,10 @@ TEST(files, damaged_memory_is_not_believed) {
   let_settle();
   kiln_cache *cache = open_in(folder);
   CHECK(was_read(cache));
-  snprintf(memory, sizeof memory, "%s/v1/main.default/files", folder);
+  snprintf(memory, sizeof memory, "%s/v1/main.default/digests", folder);
   size_t size;
   char *bytes = kiln_test_read(memory, &size);
-  CHECK(bytes && size == 80);
+  CHECK(bytes && size == 88);
   for (size_t i = 0; i < size; i++) {
     bytes[i] ^= 1;
     kiln_test_write(memory, bytes, size);
@@ -142,7 +142,7 @@ TEST(files, in_a_shared_folder_nobody_else_is_believed) {
   CHECK(was_read(cache));
   CHECK(!was_read(cache));
   if (geteuid()) SKIP("only root can give files away");
-  snprintf(command, sizeof command, "chown 1 %s/v1/main.default/files.0", folder);
+  snprintf(command, sizeof command, "chown 1 %s/v1/main.default/digests.0", folder);
   CHECK(!kiln_test_run(NULL, "%s", command));
   kiln_cache_close(cache);
   cache = open_with(&config);
@@ -157,7 +157,7 @@ TEST(files, what_is_no_file_is_an_error) {
   kiln_error err = {0};
   kiln_cache *cache = open_in(folder);
   int fd = open("/dev/null", O_RDONLY);
-  CHECK(kiln_cache_file_digest(cache, fd, &mark, &digest, &err) != KILN_OK);
+  CHECK(kiln_cache_file_digest(cache, fd, KILN_FILE_WHOLE, &mark, &digest, &err) != KILN_OK);
   close(fd);
   kiln_cache_close(cache);
 }
@@ -181,13 +181,13 @@ TEST(files, many_files_stay_within_bounds) {
     snprintf(name, sizeof name, "%s.%u", path, i);
     int fd = open(name, O_RDONLY);
     for (int again = 0; again < 2; again++) {
-      CHECK_OK(kiln_cache_file_digest(cache, fd, &mark, &digest, &err), err);
+      CHECK_OK(kiln_cache_file_digest(cache, fd, KILN_FILE_WHOLE, &mark, &digest, &err), err);
       CHECK(!memcmp(&digest, &want, sizeof want));
     }
     close(fd);
   }
-  snprintf(memory, sizeof memory, "%s/v1/main.default/files", folder);
+  snprintf(memory, sizeof memory, "%s/v1/main.default/digests", folder);
   CHECK(!stat(memory, &st));
-  CHECK_INT(st.st_size, 64 * 80);
+  CHECK_INT(st.st_size, 64 * 88);
   kiln_cache_close(cache);
 }

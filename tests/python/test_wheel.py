@@ -92,6 +92,21 @@ class Wheels(unittest.TestCase):
                 with open(path, "rb") as one, open(os.path.join(again, os.path.basename(path)), "rb") as other:
                     self.assertEqual(one.read(), other.read())
 
+    def test_its_programs_are_those_of_the_build_tree(self):
+        """They are stripped, and share a cache with the build tree: what one compiled is a hit for the other."""
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "k.kiln"), "w") as file:
+                file.write(KERNEL)
+            with zipfile.ZipFile(self.compiler) as file:
+                for entry in file.infolist():
+                    os.chmod(file.extract(entry, folder), entry.external_attr >> 16)
+            programs = os.path.join(folder, "kiln_compiler", "bin", "kiln"), os.path.join(ROOT, BUILD, "bin", "kiln")
+            environment = dict(self.environment, KILN_CACHE_DIR=os.path.join(folder, "cache"))
+            quiet(programs[1], "build", "-q", "-t", "host", "-o", "app.kbundle", "k.kiln", cwd=folder, env=environment)
+            quiet(programs[0], "build", "-q", "-t", "host", "--must-hit", "-o", "again.kbundle", "k.kiln", cwd=folder, env=environment)
+            keys = [quiet(program, "key", "-t", "host", "k.kiln", cwd=folder, env=environment) for program in programs]
+            self.assertEqual(keys[0], keys[1])
+
     def try_out(self, folder, python, *options, **named):
         with open(os.path.join(folder, "k.kiln"), "w") as file:
             file.write(KERNEL)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Who makes the bytes is in the key by what it is, not by what it calls itself (A15, A16; behaviour 19): a
 // code generator or an assembler that is exchanged for another with the same name, size, version and time is
-// another key; one that only moved or was touched is the same. What runs is what the key names: a tool that
-// is exchanged, or changed in place, while a build runs leaves no entry of the other's making.
+// another key; one that only moved, was touched, stripped or packed is the same. What runs is what the key
+// names: a tool that is exchanged, or changed in place, while a build runs leaves no entry of the other's
+// making.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,83 @@ TEST(identity, a_byte_outside_of_the_note_is_another_key) {
   const char *before = key("--ptx-assembler=none");
   flip_after("kiln-codegen", "bundle-wr", 9); // in some text of the program
   CHECK(strcmp(key("--ptx-assembler=none"), before));
+}
+
+/// The build tree, an installation and a package have one cache: what one of them made is a hit for the
+/// others, objects and finished bundles, with nothing compiled or packed again.
+TEST(identity, stripped_and_packed_programs_share_the_cache) {
+  static const char *const tools[] = {
+      "for p in kiln kiln-codegen kiln-tool; do install -s $from/$p $to; done",
+      "cp $from/* $to && strip --strip-unneeded $to/*",
+      "cp $from/* $to && for p in $to/*; do objcopy --add-section .packer=k.kiln $p; done",
+      "cp $from/* $to && for p in $to/*; do objcopy --strip-debug --compress-debug-sections $p; done"};
+  char *out;
+  strcpy(folder, kiln_test_folder());
+  if (kiln_test_run(&out,
+                    "cd %s && mkdir from && cp %s/bin/kiln %s/bin/kiln-codegen %s/bin/kiln-tool from && "
+                    "cp $OLDPWD/kernels/transpose.kiln k.kiln && export KILN_CACHE_DIR=cache && "
+                    "from/kiln compile -t gfx942 -o a.o k.kiln -k 'transpose[T=f32]' && "
+                    "from/kiln build -t gfx942,host -o a.kb k.kiln",
+                    folder, kiln_test_build_path(), kiln_test_build_path(), kiln_test_build_path()))
+    FAIL("%s", out);
+  free(out);
+  for (unsigned i = 0; i < sizeof tools / sizeof *tools; i++) {
+    if (kiln_test_run(
+            &out,
+            "cd %s && rm -rf to && mkdir to && from=from to=to && %s && export KILN_CACHE_DIR=cache && "
+            "! cmp -s from/kiln-codegen to/kiln-codegen && ! cmp -s from/kiln-tool to/kiln-tool && "
+            "to/kiln compile --must-hit -t gfx942 -o b.o k.kiln -k 'transpose[T=f32]' && cmp a.o b.o && "
+            "before=$(to/kiln cache ls | wc -l) && to/kiln build --must-hit -t gfx942,host -o b.kb "
+            "k.kiln && cmp a.kb b.kb && [ $before = $(to/kiln cache ls | wc -l) ]",
+            folder, tools[i]))
+      FAIL("%s: %s", tools[i], out);
+    free(out);
+  }
+}
+
+/// One byte of code, under the same build-id.
+TEST(identity, drawn_bytes_of_code_are_another_key) {
+  uint64_t seed = 37;
+  unsigned long at, size;
+  char path[300], before[65], *out;
+  printf("seed %llu\n", (unsigned long long)seed);
+  set_up();
+  strcpy(before, key("--ptx-assembler=none"));
+  snprintf(path, sizeof path, "%s/kiln-codegen", folder);
+  CHECK(!kiln_test_run(
+      &out, "readelf -SW %s | sed -n 's/.* \\.text *PROGBITS *[^ ]* \\([^ ]*\\) \\([^ ]*\\) .*/\\1 \\2/p'",
+      path));
+  CHECK_INT(sscanf(out, "%lx %lx", &at, &size), 2);
+  free(out);
+  CHECK(!kiln_test_run(&out, "readelf -nW %s | grep 'Build ID'", path));
+  for (unsigned i = 0; i < 20; i++) {
+    char *id;
+    size_t whole;
+    char *bytes = kiln_test_read(path, &whole);
+    CHECK(bytes);
+    bytes[at + kiln_test_random(&seed) % size] ^= (char)(1 << kiln_test_random(&seed) % 8);
+    kiln_test_write(path, bytes, whole);
+    free(bytes);
+    CHECK(!kiln_test_run(&id, "readelf -nW %s | grep 'Build ID'", path));
+    CHECK_TEXT(id, out);
+    free(id);
+    if (!strcmp(key("--ptx-assembler=none"), before)) FAIL("change %u leaves the key", i);
+  }
+  free(out);
+}
+
+/// Others' programs may read any part of their file: an assembler that is packed otherwise is another one.
+TEST(identity, an_assembler_is_known_by_its_whole_file) {
+  char option[400];
+  set_up();
+  CHECK(!kiln_test_run(
+      NULL,
+      "cp %s/kiln-codegen %s/asm && objcopy --add-section .data2=kernels/transpose.kiln %s/asm %s/packed",
+      folder, folder, folder, folder));
+  snprintf(option, sizeof option, "--ptx-assembler=ptxas --assembler-path=%s/asm", folder);
+  const char *before = key(option);
+  snprintf(option, sizeof option, "--ptx-assembler=ptxas --assembler-path=%s/packed", folder);
+  CHECK(strcmp(key(option), before));
 }
 
 TEST(identity, another_assembler_is_another_key) {
@@ -250,7 +328,7 @@ TEST(identity, what_an_assembler_left_unfinished_is_refused) {
 
 /// A disk that changes bytes and no times: the digest that is remembered is no longer that of the content.
 TEST(identity, the_doctor_reads_the_tools_again) {
-  enum { RECORD = 80, DIGEST_AT = 40, CHECK_AT = 72 };
+  enum { RECORD = 88, DIGEST_AT = 48, CHECK_AT = 80 };
   char path[300], *out;
   size_t size;
   set_up();
@@ -262,7 +340,7 @@ TEST(identity, the_doctor_reads_the_tools_again) {
                  changed ? "BAD  code generator: its content is not what it was" : "ok   code generator: "));
     free(out);
     if (changed) break;
-    snprintf(path, sizeof path, "%s/cache/v1/main.default/files", folder);
+    snprintf(path, sizeof path, "%s/cache/v1/main.default/digests", folder);
     char *bytes = kiln_test_read(path, &size);
     CHECK(bytes && size && size % RECORD == 0);
     for (size_t at = 0; at < size; at += RECORD) {

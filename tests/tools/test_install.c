@@ -188,6 +188,12 @@ TEST(install, what_is_installed_works_and_goes_away) {
                     "--no-cache -q -o twice.kbundle && kiln verify twice.kbundle",
                     folder))
     FAIL("the installed program:\n%s", out);
+  // What is installed is stripped, and the same programs: it shares a cache with the build tree.
+  if (kiln_test_run(&out,
+                    "cd %s && stage/usr/bin/kiln key twice.kiln -t gfx942 > k && %s/bin/kiln key twice.kiln "
+                    "-t gfx942 | diff k -",
+                    folder, kiln_test_build_path()))
+    FAIL("keys of the installation and of the build tree: %s", out);
   if (kiln_test_run(&out, "pkg-config --modversion %s/stage/usr/lib/pkgconfig/kiln.pc", folder))
     FAIL("%s", out);
   build_and_run(folder, "gcc -std=c11", "");

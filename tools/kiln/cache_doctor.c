@@ -97,7 +97,7 @@ static void check_tool(checkup *c, const char *what, const identity_tool *tool) 
   kiln_file_mark mark;
   kiln_error err = {0};
   if (tool->fd < 0) return;
-  bool read = kiln_cache_file_digest(NULL, tool->fd, &mark, &digest, &err) == KILN_OK;
+  bool read = kiln_cache_file_digest(NULL, tool->fd, tool->extent, &mark, &digest, &err) == KILN_OK;
   bool same = read && !memcmp(digest.bytes, tool->digest.bytes, sizeof digest.bytes);
   note(c, same, what,
        same   ? tool->path

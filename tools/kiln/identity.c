@@ -11,9 +11,11 @@
 #include "base/stream.h"
 #include "tools/common/cli.h"
 
-static kiln_status take_identity(identity_tool *tool, kiln_cache *cache, kiln_error *err) {
+static kiln_status take_identity(identity_tool *tool, kiln_file_extent extent, kiln_cache *cache,
+                                 kiln_error *err) {
   char hex[KILN_DIGEST_HEX + 1];
-  kiln_status status = kiln_cache_file_digest(cache, tool->fd, &tool->mark, &tool->digest, err);
+  tool->extent = extent;
+  kiln_status status = kiln_cache_file_digest(cache, tool->fd, extent, &tool->mark, &tool->digest, err);
   if (status != KILN_OK) return kiln_context(err, status, "%s", tool->path);
   tool->settled = kiln_file_mark_settled(&tool->mark);
   kiln_digest_hex(&tool->digest, hex);
@@ -27,7 +29,7 @@ kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache 
   if (out->fd < 0)
     return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s is not beside this program nor in ../libexec/kiln",
                      name);
-  kiln_status status = take_identity(out, cache, err);
+  kiln_status status = take_identity(out, KILN_FILE_LOADED, cache, err);
   if (status != KILN_OK) close(out->fd);
   return status;
 }
@@ -37,7 +39,7 @@ kiln_status identity_self(kiln_digest *out, kiln_cache *cache, kiln_error *err) 
   KILN_TRY(kiln_stream_need_names("the identity of this program", err));
   int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "/proc/self/exe: %s", strerror(errno));
-  kiln_status status = kiln_cache_file_digest(cache, fd, &mark, out, err);
+  kiln_status status = kiln_cache_file_digest(cache, fd, KILN_FILE_LOADED, &mark, out, err);
   close(fd);
   return status;
 }
@@ -99,7 +101,7 @@ static kiln_status find_assembler(identity_tool *out, kiln_codegen_options *opti
   if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
     return kiln_fail(err, KILN_STATUS_LIMIT, "the path of the assembler is too long: %.100s...", path);
   options->assembler_path = out->path;
-  return take_identity(out, cache, err);
+  return take_identity(out, KILN_FILE_WHOLE, cache, err); // what others wrote may read its own file, too
 }
 
 kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic,
@@ -124,7 +126,7 @@ static bool holds(identity_tool *tool) {
   if (!kiln_file_mark_same(&now, &tool->mark)) return false;
   if (tool->settled) return true;
   tool->settled = kiln_file_mark_settled(&now);
-  return kiln_cache_file_digest(NULL, tool->fd, &now, &digest, NULL) == KILN_OK &&
+  return kiln_cache_file_digest(NULL, tool->fd, tool->extent, &now, &digest, NULL) == KILN_OK &&
          kiln_file_mark_same(&now, &tool->mark) &&
          !memcmp(digest.bytes, tool->digest.bytes, sizeof digest.bytes);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Who makes the bytes: the code generator and the vendor's assembler, each opened once, known by its content,
-// and run as what was opened. A file that is exchanged, or changed in place, during a build changes nothing
-// that is stored.
+// and run as what was opened. Of our own programs what is loaded counts, so that the build tree, an
+// installation and a wheel are one; an assembler is known by its whole file, of which it may read any part. A
+// file that is exchanged, or changed in place, during a build changes nothing that is stored.
 #ifndef KILN_TOOLS_KILN_IDENTITY_H
 #define KILN_TOOLS_KILN_IDENTITY_H
 
@@ -16,7 +17,8 @@
 typedef struct identity_tool {
   int fd; ///< open as long as the program runs: workers run it; -1: none is used
   char path[4096];
-  kiln_digest digest;  ///< of its whole content
+  kiln_file_extent extent; ///< what the digest is of
+  kiln_digest digest;
   char text[80];       ///< "content 6f3a..."; "" when none is used
   kiln_file_mark mark; ///< when the content was read
   bool settled;        ///< the mark would show every later change
@@ -29,7 +31,7 @@ typedef struct identity {
 
 /// Opens the sibling program `name`; the caller closes out->fd. NOT_FOUND when it is not installed.
 kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache *cache, kiln_error *err);
-/// The content of this very program, whatever its path leads to by now.
+/// What is loaded of this very program, whatever its path leads to by now.
 kiln_status identity_self(kiln_digest *out, kiln_cache *cache, kiln_error *err);
 /// Whether the open file is as it was, and what its path leads to.
 bool identity_tool_holds(identity_tool *tool);
