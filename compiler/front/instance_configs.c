@@ -11,12 +11,11 @@ static bool check_config_arg(kiln_maker *m, const kiln_node *arg) {
   static const char *const words[] = {"warps", "stages", "regs", "targets"};
   if (arg->kind != KILN_NODE_NAMED)
     return kiln_elab_error(&m->e, arg->place, "'@config': expected name = value"), false;
-  kiln_nearest near = kiln_nearest_to(arg->atom->text);
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(arg->atom->text, words[i])) return true;
-    kiln_nearest_consider(&near, words[i]);
-  }
+  kiln_nearest near = kiln_nearest_to(arg->atom->text);
   int at = kiln_cparam_index(m->kernel, arg->atom);
+  for (size_t i = 0; at < 0 && i < sizeof words / sizeof *words; i++) kiln_nearest_consider(&near, words[i]);
   if (at < 0)
     kiln_elab_error(&m->e, arg->place, "'@config': '%s' is no compile-time parameter%s", arg->atom->text,
                     kiln_near_cparam(m, &near));
