@@ -56,21 +56,25 @@ kiln_status environment_size(environment_name name, uint64_t most, uint64_t *in_
                    value);
 }
 
+static bool is_known(const char *name) {
+  unsigned i = 0;
+  while (i < ENV_COUNT && strcmp(rows[i].name, name)) i++;
+  return i < ENV_COUNT;
+}
+
 bool environment_slip(size_t *at, char *out, size_t capacity) {
   static const char ours[] = "KILN_";
   enum { OURS = sizeof ours - 1 };
   for (; environ && environ[*at]; ++*at) {
     char name[64];
     size_t length = strcspn(environ[*at], "=");
-    bool known = false;
     if (strncmp(environ[*at], ours, OURS) || length >= sizeof name) continue;
     snprintf(name, sizeof name, "%.*s", (int)length, environ[*at]);
+    if (is_known(name)) continue;
     kiln_nearest near = kiln_nearest_to(name + OURS);
-    for (unsigned i = 0; i < ENV_COUNT; i++) {
-      known |= !strcmp(rows[i].name, name);
+    for (unsigned i = 0; i < ENV_COUNT; i++)
       if (!strncmp(rows[i].name, ours, OURS)) kiln_nearest_consider(&near, rows[i].name + OURS);
-    }
-    if (known || !near.best) continue;
+    if (!near.best) continue;
     ++*at;
     snprintf(out, capacity, "%s is no setting; did you mean KILN_%s?", name, near.best);
     return true;
