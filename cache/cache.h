@@ -158,7 +158,7 @@ typedef struct kiln_cache_config {
   uint64_t memory_bytes;    ///< of the in-memory level; 0: none
   uint32_t wait_ms;         ///< for another process that makes the same entry
   uint32_t recency_s;       ///< a hit writes the entry's time at most this often
-  uint8_t level;            ///< zstd level of entries above one block, 1..19
+  uint8_t level;            ///< zstd level of entries above 64 KiB, 1..19
   bool shared; ///< the folder may belong to another user, or be writable for a group; what is made in it
                ///< has the rights of its parent, less those of the umask
   bool world_writable; ///< with shared: also where everybody may write, so that anybody can plant code

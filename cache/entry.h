@@ -38,7 +38,7 @@ enum {
   KILN_ENTRY_HEADER = 176,
   KILN_ENTRY_SIGNATURE = 96,
   KILN_ENTRY_SIGNATURES = 16,
-  KILN_ENTRY_RAW_LIMIT = 4096, ///< entries up to one block are stored raw
+  KILN_ENTRY_RAW_LIMIT = 65536, ///< entries up to that are stored raw: unpacking would cost a hit a tenth
 };
 
 /// What people are shown without unpacking the body: the domain, who made it, the target from the fields, and

@@ -80,8 +80,8 @@ TEST(damage, every_flip_of_a_small_entry) {
 
 TEST(damage, every_header_flip_of_a_packed_entry) {
   struct scene s;
-  begin(&s, 50000);
-  CHECK(s.size < 50000);
+  begin(&s, 200000);
+  CHECK(s.size < 200000);
   flip(&s, 0, KILN_ENTRY_HEADER + 64, 1);
   flip(&s, KILN_ENTRY_HEADER + 64, s.size, 211);
   end(&s);
@@ -122,7 +122,7 @@ TEST(damage, sealed_lies) {
       0, 1, 59, 61, 4096, 1 << 20, (uint64_t)1 << 40, UINT64_MAX, UINT64_MAX - 63};
   for (unsigned big = 0; big < 2; big++) {
     struct scene s;
-    begin(&s, big ? 50000 : 60);
+    begin(&s, big ? 200000 : 60);
     uint8_t *copy = malloc(s.size);
     for (unsigned field = 80; field <= 112; field += 8)
       for (unsigned i = 0; i < sizeof lies / sizeof *lies; i++) {
