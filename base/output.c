@@ -85,28 +85,26 @@ void kiln_output_clean(const char *path) {
 
 // --------------------------------------------------------------------------------------- what is there
 
-/// Reads until `wanted` bytes or more are there: asking once more, only to be told that the file ends, would
-/// cost each hit a system call.
-static size_t read_enough(int fd, uint8_t *bytes, size_t capacity, size_t wanted) {
-  size_t got = 0;
-  for (ssize_t n = 1; n > 0 && got < wanted;) {
-    n = read(fd, bytes + got, capacity - got);
-    if (n > 0) got += (size_t)n;
-    else if (n < 0 && errno == EINTR) n = 1;
-  }
-  return got;
-}
-
-/// One byte more than expected is asked for, so that a longer file shows without asking for its size.
-static bool is_same(const char *path, const void *bytes, size_t size) {
-  kiln_buffer old = {0};
+/// Piece by piece, without memory for the whole. One byte more than is left is asked for, so that a longer
+/// file shows, and asking once more, only to be told that the file ends, does not cost each hit a system
+/// call.
+static bool is_same(const char *path, const uint8_t *bytes, size_t size) {
+  uint8_t piece[8192];
+  size_t done = 0;
+  bool is_end = false;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
-  size_t got = kiln_buffer_reserve(&old, size + 1) ? read_enough(fd, old.bytes, size + 1, size) : size + 1;
+  while (!is_end) {
+    size_t left = size - done, asked = left < sizeof piece ? left + 1 : sizeof piece;
+    ssize_t got = read(fd, piece, asked);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 || (size_t)got > left || memcmp(piece, bytes + done, (size_t)got)) break;
+    done += (size_t)got;
+    is_end = done == size && (size_t)got < asked;
+    if (!got) break;
+  }
   kiln_fs_close(fd);
-  bool same = got == size && !memcmp(old.bytes, bytes, size);
-  kiln_buffer_deinit(&old);
-  return same;
+  return is_end;
 }
 
 /// The descriptor of this process that writes what the link `path` leads to, which is `there`: /dev/stdout,
