@@ -9,13 +9,10 @@
 #include "cache/stats.h"
 #include "cache/store.h"
 
-enum { KILN_CACHE_STORES = 2 * KILN_CACHE_LAYERS + 1 };
-
 struct kiln_cache {
   kiln_cache_config config; ///< its texts are gone after open; only numbers and flags are used
   char domain[KILN_NAME_SIZE];
   kiln_limits limits;
-  kiln_store stores[KILN_CACHE_STORES]; ///< in order of asking
   uint32_t store_count;
   kiln_store *own;         ///< the writable one, the last of `stores`; NULL: none
   kiln_memory *memory;     ///< NULL: none
@@ -31,6 +28,7 @@ struct kiln_cache {
   pthread_mutex_t stats_mutex;
   uint8_t batch[KILN_STATS_BATCH * KILN_STATS_RECORD]; ///< guarded by stats_mutex
   uint32_t batched;
+  kiln_store stores[]; ///< in order of asking; a place for each that the config names
 };
 
 /// Reads from the stores without counting, healing or remembering. Which store it was in `out_store` (may be

@@ -17,7 +17,7 @@ enum { LIST_TEXT = 8192 };
 
 /// What the config borrows until the cache is open.
 typedef struct texts {
-  char folder[4096], remote[4096], layers[LIST_TEXT], domains[LIST_TEXT], trust_file[4096];
+  char folder[4096], remote[4096], layers[LIST_TEXT], domains[LIST_TEXT], trust_file[4096], why[LIST_TEXT];
   uint8_t sign_key[KEY_FILE_SECRET];
   cache_trust_list trust;
 } texts;
@@ -150,12 +150,11 @@ bool cache_session_remote_fault(char *out, size_t capacity) {
 
 /// What cannot be a remote cache is said and left out; a build goes on without it.
 static void add_remote(kiln_cache_config *config, texts *t) {
-  char why[LIST_TEXT];
   const char *url = environment_get(ENV_KILN_CACHE_REMOTE);
   config->remote_write = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
   if (!url) return;
-  if (cache_session_remote_fault(why, sizeof why)) {
-    fprintf(stderr, "kiln: note: going on without remote caches: %s\n", why);
+  if (cache_session_remote_fault(t->why, sizeof t->why)) {
+    fprintf(stderr, "kiln: note: going on without remote caches: %s\n", t->why);
     return;
   }
   config->remote_url = url;
@@ -227,8 +226,9 @@ static kiln_status read_environment(const cache_session_options *options, kiln_c
 kiln_status cache_session_open(const cache_session_options *options, kiln_cache **out, kiln_error *err) {
   kiln_cache_config config;
   *out = NULL;
-  texts *t = calloc(1, sizeof *t);
+  texts *t = malloc(sizeof *t); // most of it stays as it is, and costs nothing
   if (!t) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory to open the cache");
+  memset(t->sign_key, 0, sizeof t->sign_key);
   kiln_cache_config_init(&config);
   config.folder = cache_session_folder(options->folder, t->folder, sizeof t->folder);
   config.no_read = options->force;
