@@ -56,11 +56,24 @@ static int build(const char *text, const char *arguments, const char *more, char
                        kiln_test_folder(), kiln_test_build(), arguments, more, kiln_test_folder(), path);
 }
 
+/// `kiln compile` of the same: it knows by the bytes of a source what came of it.
+static int compile(const char *text, const char *arguments, const char *more, char **out) {
+  char path[300];
+  snprintf(path, sizeof path, "%s/k.kiln", kiln_test_folder());
+  kiln_test_write(path, text, strlen(text));
+  return kiln_test_run(out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln compile -q %s %s %s 2>&1",
+                       kiln_test_folder(), kiln_test_build(), arguments, more, path);
+}
+
 static void take(const char *text, const char *arguments) {
   char *out;
   if (!key_of(text, "", "a", arguments, base)) FAIL("no key for the base");
   if (build(text, arguments, "", &out)) FAIL("the base does not build: %s", out);
   free(out);
+  for (unsigned i = 0; i < 2; i++) {
+    if (compile(text, arguments, i ? "--must-hit" : "", &out)) FAIL("the base does not compile: %s", out);
+    free(out);
+  }
 }
 
 static void take_base(void) { take(source, NORMAL); }
@@ -73,6 +86,10 @@ static void expect_named(const char *what, const char *text, const char *argumen
   const char *at = strstr(out, "differ");
   if (code != 1 || !at || !strstr(at, field) || (alone && !strstr(out, ", 1 field differs")))
     FAIL("%s: expected '%s'%s to be named, found (%d):\n%s", what, field, alone ? " alone" : "", code, out);
+  free(out);
+  if (strstr(arguments, "--emit=ir")) return; // needs no object
+  if (compile(text, arguments, "--must-hit", &out) != 1)
+    FAIL("%s: kiln compile takes it for what it compiled before: %s", what, out);
   free(out);
 }
 

@@ -54,6 +54,7 @@ static void print_help(const cli_page *page) {
     printf("  %-30s %s\n", left, o->help);
   }
   if (page->more) printf("\n%s\n", page->more);
+  if (page->other_help) printf("\n%s\n", page->other_help());
 }
 
 int cli_usage(const cli_page *page, const char *format, ...) {

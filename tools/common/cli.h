@@ -57,6 +57,7 @@ typedef struct cli_page {
   /// The options that `other` takes, by index, NULL past the last; whether a value has to follow. May be
   /// NULL.
   const char *(*other_name)(size_t index, bool *out_needs_value);
+  const char *(*other_help)(void); ///< makes what is printed of them; may be NULL
 } cli_page;
 
 /// A page whose options are the array `table` and nothing else.

@@ -170,10 +170,11 @@ int kiln_command_build(int argc, char **argv) {
       "compiled again. Exit codes: 0 done, 1 something failed (each kernel is named), 2 wrong command line.",
       options,
       sizeof options / sizeof *options,
-      session_codegen_help(),
+      NULL,
       session_codegen_option,
       &b.s,
-      session_codegen_name};
+      session_codegen_name,
+      session_codegen_help};
   int code = cli_parse(&page, argc, argv, &b.s.words);
   if (code == -1) code = check_options(&page, &b, without);
   b.s.beside = !without;

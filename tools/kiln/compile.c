@@ -6,13 +6,15 @@
 #include "compiler/options.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/compile_text.h"
+#include "tools/kiln/compiled.h"
 #include "tools/kiln/report.h"
 #include "tools/kiln/session.h"
 
 typedef struct compile_command {
   session s;
   const char *output, *report, *until;
-  int64_t config, variant, place;
+  compiled_choice which;
+  int64_t place;
   bool times;
 } compile_command;
 
@@ -37,8 +39,8 @@ static kiln_status print_ir(compile_command *c, kiln_error *err) {
 static kiln_status choose(compile_command *c, kiln_error *err) {
   plan *p = &c->s.plan;
   const kiln_interface *interface = plan_interface(p, &p->jobs[0]);
-  uint32_t config = c->config < 0 ? p->jobs[0].config : (uint32_t)c->config,
-           variant = c->variant < 0 ? 0 : (uint32_t)c->variant;
+  uint32_t config = c->which.config < 0 ? p->jobs[0].config : (uint32_t)c->which.config,
+           variant = c->which.variant < 0 ? 0 : (uint32_t)c->which.variant;
   size_t chosen = p->job_count;
   char target[KILN_TARGET_NAME];
   for (size_t i = 0; i < p->job_count; i++) {
@@ -47,7 +49,7 @@ static kiln_status choose(compile_command *c, kiln_error *err) {
       return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                        "expected one kernel and one target, found %s and more; --kernel and --target choose",
                        interface->name);
-    bool is_last = c->variant < 0 && p->jobs[i].variant >= variant;
+    bool is_last = c->which.variant < 0 && p->jobs[i].variant >= variant;
     if (p->jobs[i].config != config || (p->jobs[i].variant != variant && !is_last)) continue;
     chosen = i;
     variant = p->jobs[i].variant;
@@ -90,6 +92,11 @@ static kiln_status print_report(const compile_command *c, kiln_error *err) {
   return status;
 }
 
+/// Whether nothing but the object is wanted: what else is asked for needs the source.
+static bool is_plain(const compile_command *c) {
+  return !c->times && !c->report && !c->until && c->place < 0 && c->s.plan.options.output != KILN_FORMAT_IR;
+}
+
 static int make(compile_command *c) {
   kiln_error err = {0};
   work_sums sums;
@@ -111,6 +118,18 @@ static int make(compile_command *c) {
   kiln_status status = c->report ? print_report(c, &err) : KILN_OK;
   if (status == KILN_OK && c->output)
     status = cli_write_file(c->output, job->code.bytes, job->code.size, &err);
+  if (is_plain(c)) compiled_keep(&c->s, &c->which, job);
+  return status == KILN_OK ? CLI_OK : cli_report(status, &err);
+}
+
+/// The same from what the cache knows of these bytes; -1 where it knows nothing.
+static int make_again(compile_command *c) {
+  kiln_error err = {0};
+  kiln_cache_entry entry;
+  if (!is_plain(c) || !compiled_reuse(&c->s, &c->which, &entry)) return -1;
+  const kiln_bytes *code = &entry.content.payload;
+  kiln_status status = c->output ? cli_write_file(c->output, code->bytes, code->size, &err) : KILN_OK;
+  kiln_cache_entry_deinit(&entry);
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
 
@@ -120,7 +139,7 @@ static int make_text(compile_command *c, const cli_page *page) {
   const struct {
     const char *name;
     bool is_given;
-  } others[] = {{"config", c->config >= 0},       {"variant", c->variant >= 0},
+  } others[] = {{"config", c->which.config >= 0}, {"variant", c->which.variant >= 0},
                 {"place", c->place >= 0},         {"report", c->report != NULL},
                 {"kernel", s->only.count != 0},   {"instance", s->instances.count != 0},
                 {"configs-all", s->all_configs},  {"warps", s->warps != 0},
@@ -135,15 +154,15 @@ static int make_text(compile_command *c, const cli_page *page) {
 }
 
 int kiln_command_compile(int argc, char **argv) {
-  compile_command c = {.config = -1, .variant = -1, .place = -1};
+  compile_command c = {.which = {-1, -1}, .place = -1};
   kiln_error err = {0};
   session_init(&c.s);
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &c.output, "FILE",
        "where the result goes; - is standard output (default: nowhere, only check)"},
-      {"config", 0, CLI_NUMBER, &c.config, "N",
+      {"config", 0, CLI_NUMBER, &c.which.config, "N",
        "which config, from 0 in order of the text (the first of the target)"},
-      {"variant", 0, CLI_NUMBER, &c.variant, "N",
+      {"variant", 0, CLI_NUMBER, &c.which.variant, "N",
        "which variant, in order of the text (the last, generic one)"},
       {"place", 0, CLI_NUMBER, &c.place, "N",
        "only show where operation N, which a message named, stands in the source"},
@@ -161,10 +180,11 @@ int kiln_command_compile(int argc, char **argv) {
       "from there.",
       options,
       sizeof options / sizeof *options,
-      session_codegen_help(),
+      NULL,
       session_codegen_option,
       &c.s,
-      session_codegen_name};
+      session_codegen_name,
+      session_codegen_help};
   int code = cli_parse_one(&page, argc, argv, "source", &c.s.words);
   if (code == -1 && c.report && *c.report && strcmp(c.report, "json"))
     code = cli_usage(&page, "--report: expected json or nothing, found '%s'", c.report);
@@ -175,9 +195,12 @@ int kiln_command_compile(int argc, char **argv) {
   if (code == -1 && compile_text_is(c.s.words.items[0])) code = make_text(&c, &page);
   if (code == -1) {
     if (c.until) c.s.no_cache = true;
-    kiln_status status = session_prepare(&c.s, "host", &err);
-    if (status == KILN_OK) status = choose(&c, &err);
-    code = status == KILN_OK ? make(&c) : cli_report(status, &err);
+    kiln_status status = session_read(&c.s, "host", &err);
+    if (status == KILN_OK) code = make_again(&c);
+    if (status == KILN_OK && code == -1) status = session_lower(&c.s, &err);
+    if (status == KILN_OK && code == -1) status = choose(&c, &err);
+    if (status != KILN_OK) code = cli_report(status, &err);
+    else if (code == -1) code = make(&c);
   }
   session_deinit(&c.s);
   return code;

@@ -85,13 +85,20 @@ static void add_list(kiln_buffer *out, const cli_list *list) {
   for (size_t i = 0; i < list->count; i++) kiln_buffer_text(out, list->items[i]);
 }
 
-/// Everything that reading, checking and lowering depends on, and what is said about it.
-static void add_asked(const session *s, const kiln_digest *self, kiln_buffer *out) {
+/// A digest of a text that need not be copied.
+static void add_digest(kiln_buffer *out, const kiln_buffer *text) {
+  kiln_digest digest = kiln_digest_of(text->bytes, text->size);
+  kiln_buffer_bytes(out, digest.bytes, sizeof digest.bytes);
+}
+
+kiln_status finished_asked(const session *s, kiln_buffer *out, kiln_error *err) {
   const plan *p = &s->plan;
   const int64_t numbers[] = {s->warps,       s->stages,          (int64_t)p->max_jobs,
                              s->all_configs, s->assembler_given, s->for_tuning};
   char target[KILN_TARGET_NAME];
-  kiln_buffer_bytes(out, self->bytes, sizeof self->bytes);
+  kiln_digest self;
+  KILN_TRY(identity_self(&self, s->cache, err));
+  kiln_buffer_bytes(out, self.bytes, sizeof self.bytes);
   kiln_buffer_bytes(out, p->who.compiler.digest.bytes, KILN_DIGEST_SIZE);
   kiln_buffer_text(out, p->who.assembler.text);
   kiln_codegen_options_encode(&p->options, out);
@@ -104,20 +111,19 @@ static void add_asked(const session *s, const kiln_digest *self, kiln_buffer *ou
   kiln_buffer_varint(out, p->source_count);
   for (size_t i = 0; i < p->source_count; i++) {
     kiln_buffer_text(out, p->sources[i].path);
-    kiln_buffer_block(out, p->sources[i].text.bytes, p->sources[i].text.size);
-    kiln_buffer_block(out, p->sources[i].metadata.bytes, p->sources[i].metadata.size);
+    add_digest(out, &p->sources[i].text);
+    add_digest(out, &p->sources[i].metadata);
   }
+  return out->failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a key") : KILN_OK;
 }
 
 static kiln_status asked_key(const session *s, const session_bundle *how, const identity_tool *tool,
                              kiln_key *out, kiln_error *err) {
   char name[64];
-  kiln_digest self;
   kiln_buffer asked = {0};
-  KILN_TRY(identity_self(&self, s->cache, err));
-  add_asked(s, &self, &asked);
   snprintf(name, sizeof name, "build of %zu sources", s->plan.source_count);
-  kiln_status status = finish_key(s, how, tool, "bundle-name", name, &asked, out, err);
+  kiln_status status = finished_asked(s, &asked, err);
+  if (status == KILN_OK) status = finish_key(s, how, tool, "bundle-name", name, &asked, out, err);
   kiln_buffer_deinit(&asked);
   return status;
 }

@@ -11,6 +11,10 @@
 
 #include "tools/kiln/session.h"
 
+/// Everything that reading, checking and lowering what was read depends on, and what is said about it: the
+/// bytes and paths of the sources, options, targets, tools, and this program.
+kiln_status finished_asked(const session *s, kiln_buffer *out, kiln_error *err);
+
 /// What kiln-tool packs. `by_key`: the same with each object's key in place of its bytes.
 void finished_manifest(const plan *p, bool by_key, kiln_buffer *out);
 

@@ -253,10 +253,11 @@ import m = {.bundle.output = "triton.kbundle" };
                          "says why), 2 wrong command line.",
                          options,
                          sizeof options / sizeof *options,
-                         session_codegen_help(),
+                         NULL,
                          session_codegen_option,
                          &m.s,
-                         session_codegen_name};
+                         session_codegen_name,
+                         session_codegen_help};
   int code = cli_parse(&page, argc, argv, &m.s.words);
   if (code == -1 && m.s.words.count == 0) code = cli_usage(&page, "expected the folder of a Triton cache");
   if (code == -1) code = run(&m);

@@ -59,10 +59,11 @@ int kiln_command_key(int argc, char **argv) {
                          "Prints the cache key of every object that `kiln build` would make of the sources.",
                          options,
                          sizeof options / sizeof *options,
-                         session_codegen_help(),
+                         NULL,
                          session_codegen_option,
                          &s,
-                         session_codegen_name};
+                         session_codegen_name,
+                         session_codegen_help};
   int code = cli_parse(&page, argc, argv, &s.words);
   if (code == -1 && !s.words.count) code = cli_usage(&page, "no source was named");
   if (code == -1) {

@@ -18,7 +18,6 @@ enum { MOST_SOURCE = 64 << 20, DEFAULT_MAX_JOBS = 20000 };
 const char *const plan_stage_names[PLAN_STAGES] = {"middle", "lower", "optimise", "emit", "assemble", "link"};
 
 void plan_init(plan *p) {
-  memset(p, 0, sizeof *p);
   kiln_codegen_options_init(&p->options);
   p->max_jobs = DEFAULT_MAX_JOBS;
 }
@@ -49,7 +48,6 @@ void plan_deinit(plan *p) {
   kiln_buffer_deinit(&p->said);
   for (size_t i = 0; i < p->tuned_files.count; i++) free((char *)(uintptr_t)p->tuned_files.items[i]);
   cli_list_deinit(&p->tuned_files);
-  memset(p, 0, sizeof *p);
 }
 
 static kiln_status add_target(plan *p, const char *text, size_t length, kiln_error *err) {
@@ -80,17 +78,33 @@ kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err) {
                          : kiln_fail(err, KILN_STATUS_TARGET, "no target was named; --target=host is one");
 }
 
+void plan_add_said(kiln_buffer *out, plan_said unless, const void *text, size_t size) {
+  kiln_buffer_u8(out, unless);
+  kiln_buffer_block(out, text, size);
+}
+
+void plan_say(const uint8_t *said, size_t size, unsigned quiet) {
+  for (kiln_reader r = kiln_reader_of(said, size); r.left;) {
+    unsigned unless = kiln_read_u8(&r);
+    size_t length = 0;
+    const uint8_t *text = kiln_read_block(&r, &length);
+    if (text && quiet < unless) fwrite(text, 1, length, stderr);
+  }
+}
+
 /// False when there was nothing to say. A warning is said once.
 static bool print_diagnostics(plan *p, const kiln_diagnostics *d, const plan_source *source) {
   for (uint32_t i = 0; i < d->count; i++) {
     kiln_buffer out = {0};
     kiln_diagnostics one = {.items = &d->items[i], .count = 1};
     kiln_diagnostics_print(&one, (const char *)source->text.bytes, source->text.size, &out);
-    bool is_warning = d->items[i].severity == KILN_WARNING, is_known = false;
-    if (is_warning && out.size)
-      is_known = p->said.size && memmem(p->said.bytes, p->said.size, out.bytes, out.size);
-    if (is_warning && !is_known) kiln_buffer_bytes(&p->said, out.bytes, out.size);
-    if (out.size && !is_known && !(is_warning && p->errors_only)) fwrite(out.bytes, 1, out.size, stderr);
+    bool is_warning = d->items[i].severity == KILN_WARNING;
+    bool is_known =
+        is_warning && out.size && p->said.size && memmem(p->said.bytes, p->said.size, out.bytes, out.size);
+    size_t before = p->said.size;
+    if (out.size && !is_known)
+      plan_add_said(&p->said, is_warning ? PLAN_SAID_TWICE_QUIET : PLAN_SAID_ALWAYS, out.bytes, out.size);
+    plan_say(p->said.bytes + before, p->said.size - before, p->quiet);
     kiln_buffer_deinit(&out);
   }
   return d->count;

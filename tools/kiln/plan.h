@@ -67,11 +67,12 @@ typedef struct plan {
   bool tuned_beside;    ///< nobody named them: they lie beside the sources
   size_t max_jobs;      ///< --max-objects
   bool has_spoken;      ///< something was said, or would be without --quiet, that is not kept with a bundle
-  bool errors_only;     ///< --quiet twice: warnings about sources are not said
-  kiln_buffer said;     ///< owned: warnings that were; each target has its own reading of a source
+  unsigned quiet;       ///< --quiet, how often
+  kiln_buffer said; ///< owned: what was said of the sources, or would be without --quiet; by plan_add_said
   uint64_t front_ns;
 } plan;
 
+/// Of a plan that is zero.
 void plan_init(plan *p);
 void plan_deinit(plan *p);
 
@@ -87,6 +88,18 @@ kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options 
 /// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes keys. SOURCE
 /// when any did not lower. Instances of one name in two sources are an error.
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err);
+
+/// How often --quiet is given that a text is not said.
+typedef enum plan_said {
+  PLAN_SAID_ONCE_QUIET = 1,
+  PLAN_SAID_TWICE_QUIET = 2,
+  PLAN_SAID_ALWAYS = 255
+} plan_said;
+
+/// Adds a text to those that were said.
+void plan_add_said(kiln_buffer *said, plan_said unless, const void *text, size_t size);
+/// Prints such texts to stderr, as --quiet wants it.
+void plan_say(const uint8_t *said, size_t size, unsigned quiet);
 
 const kiln_interface *plan_interface(const plan *p, const plan_job *job);
 /// "softmax[T=bf16] BLOCK=1024,warps=4": instance, config and variant of a job.

@@ -97,7 +97,7 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
   if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
   if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
   KILN_TRY(plan_targets(p, &s->targets, err));
-  p->errors_only = s->quiet > 1;
+  p->quiet = s->quiet;
   if (!s->quiet) note_slips();
   KILN_TRY(open_cache(s, err));
   return identity_find(&p->who, &p->options, wants_assembler(p), !s->assembler_given,
@@ -241,21 +241,19 @@ static void print_fleet_note(const session *s, const work_sums *sums) {
   fprintf(stderr, "kiln: note: --fleet %s: %s, %zu compiled here\n", shown, what, sums->alone);
 }
 
-/// A cache that does not work is no reason to fail, and one to say so: a line for each thing that went wrong.
-/// `but_remote`: what went wrong with the remote side was said.
-static void print_cache_notes(kiln_cache *cache, bool but_remote) {
+void session_print_cache_notes(const session *s, bool but_remote) {
   static const kiln_outcome troubles[] = {KILN_OUTCOME_MISS_UNREADABLE, KILN_OUTCOME_STORE_NO_SPACE,
                                           KILN_OUTCOME_STORE_READ_ONLY, KILN_OUTCOME_STORE_DENIED,
                                           KILN_OUTCOME_STORE_IO,        KILN_OUTCOME_REMOTE_REFUSED,
                                           KILN_OUTCOME_REMOTE_DENIED,   KILN_OUTCOME_REMOTE_FAILED};
   enum { ALL = sizeof troubles / sizeof *troubles, BUT_REMOTE = ALL - 2 };
-  for (size_t i = 0; cache && i < (but_remote ? BUT_REMOTE : ALL); i++) {
-    uint64_t count = kiln_cache_counted(cache, troubles[i]);
+  for (size_t i = 0; s->cache && i < (but_remote ? BUT_REMOTE : ALL); i++) {
+    uint64_t count = kiln_cache_counted(s->cache, troubles[i]);
     if (count)
       fprintf(stderr, "kiln: note: the cache: %llu x %s; `kiln cache doctor` looks closer\n",
               (unsigned long long)count, kiln_outcome_text(troubles[i]));
   }
-  if (cache) print_reserve_note(cache);
+  if (s->cache) print_reserve_note(s->cache);
 }
 
 int session_make(session *s, work_sums *sums) {
@@ -274,6 +272,6 @@ int session_make(session *s, work_sums *sums) {
   print_failures(&s->plan);
   if (!s->quiet) print_notes(s);
   if (s->fleet && sums->alone && !s->quiet) print_fleet_note(s, sums);
-  if (!s->quiet) print_cache_notes(s->cache, s->fleet && sums->alone);
+  if (!s->quiet) session_print_cache_notes(s, s->fleet && sums->alone);
   return worst_code(&s->plan, sums);
 }

@@ -49,7 +49,7 @@ void session_deinit(session *s);
 bool session_codegen_option(void *context, const char *text, kiln_error *err);
 /// For cli_page.other_name: those options.
 const char *session_codegen_name(size_t index, bool *out_needs_value);
-/// Text for cli_page.more: the options of code generation. Static.
+/// For cli_page.other_help: the options of code generation. Static.
 const char *session_codegen_help(void);
 
 /// Targets (`fallback` when none was named), tools, cache.
@@ -91,6 +91,9 @@ bool session_reuse_bundle(session *s, const session_bundle *how, work_sums *sums
 /// The same before session_lower, where the cache knows what bundle this command makes of these bytes: no
 /// source is parsed, and the plan has no jobs. Nothing is kept of sources that have something to say.
 bool session_reuse_build(session *s, const session_bundle *how, work_sums *sums);
+/// A cache that does not work is no reason to fail, and one to say so: a line on stderr for each thing that
+/// went wrong. `but_remote`: what went wrong with the remote side was said.
+void session_print_cache_notes(const session *s, bool but_remote);
 /// What a user should know of the objects that were made, line by line.
 void session_notes(const session *s, kiln_buffer *out);
 

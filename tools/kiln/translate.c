@@ -73,7 +73,7 @@ static kiln_status run(const translate *t, plan *p, kiln_error *err) {
 
 int kiln_command_translate(int argc, char **argv) {
   translate t = {.output = "-", .target = "host"};
-  plan p;
+  plan p = {0};
   kiln_error err = {0};
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &t.output, "FILE", "where the text goes (standard output)"},
