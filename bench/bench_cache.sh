@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The cache's figures, all from this run on this machine: bench/bench_cache.sh [BUILD] [hit|ninja|rebuild|nochange|commands|memory|scale...]
+# The cache's figures, all from this run on this machine: bench/bench_cache.sh [BUILD] [hit|kernels|ninja|rebuild|nochange|commands|memory|scale...]
 #   hit      whole-process time of a hit, of ccache on a trivial C file, of an empty static program; system calls of a hit
+#   kernels  a hit of kiln compile for a kernel of each name in kernels/, as a ratio to an empty static program: at most 1.5
 #   ninja    500 hits under ninja -j2, against ccache in the same form
 #   rebuild  a no-change rebuild of 1,000 kernels
 #   nochange a no-change build of kernels/ for four targets
@@ -11,7 +12,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}; shift || true
-parts=${*:-hit ninja rebuild nochange commands memory scale}
+parts=${*:-hit kernels ninja rebuild nochange commands memory scale}
 kiln=$PWD/$build/bin/kiln
 work=$(mktemp -d "${TMPDIR:-/tmp}/kiln-bench-XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -32,13 +33,32 @@ one() { # NUMBER: a source with one kernel, and a trivial C file
 
 bench_hit() {
   one 0
-  echo 'int main(void) { return 0; }' | gcc -O2 -static -x c - -o "$work/empty"
+  echo 'int main(void) { return 0; }' | gcc -O2 -static-pie -x c - -o "$work/empty"
   "$kiln" compile -q -t sm_90 -o "$work/k0.o" "$work/k0.kiln"
   ccache gcc -c "$work/c0.c" -o "$work/c0.o"
   "$work/spawn" "${ROUNDS:-400}" "empty static program" "$work/empty" -- "kiln, hit" "$kiln" compile -q -t sm_90 -o "$work/k0.o" "$work/k0.kiln" \
     -- "ccache, hit" ccache gcc -c "$work/c0.c" -o "$work/c0.o"
   echo "system calls of a hit: $(strace -f -o "$work/trace" "$kiln" compile -q -t sm_90 -o "$work/k0.o" "$work/k0.kiln"; grep -vc -e '+++' "$work/trace")"
   echo "processes started by a hit: $(grep -c 'execve(' "$work/trace"); LLVM opened: $(grep -c 'libLLVM' "$work/trace" || true)"
+}
+
+bench_kernels() { # each beside the empty program, in turns; medians
+  local target=${TARGET:-sm_90} file name round
+  echo 'int main(void) { return 0; }' | gcc -O2 -static-pie -x c - -o "$work/empty"
+  for file in kernels/*.kiln; do
+    "$kiln" key -t "$target" "$file" | cut -c67- | sed 's/ .*//' | awk -F'[' -v f="$file" '!seen[$1]++ {print f, $0}'
+  done >"$work/list"
+  for round in 1 2; do # the second one keeps what came of each source
+    while read -r file name; do "$kiln" compile -q -t "$target" -k "$name" -o "$work/$name.o" "$file"; done <"$work/list"
+    sleep 3 # programs that are new are not remembered
+  done
+  while read -r file name; do
+    "$work/spawn" "${ROUNDS:-300}" empty "$work/empty" -- kiln "$kiln" compile -q -t "$target" -k "$name" -o "$work/$name.o" "$file" |
+      awk -v name="$name" '{for (i = 1; i < NF; i++) if ($i == "median" && !(NR in m)) m[NR] = $(i + 1)}
+        END {printf "%-44s empty %.3f ms, hit %.3f ms, ratio %.2f\n", name, m[1], m[2], m[2] / m[1]}'
+  done <"$work/list" | tee "$work/ratios"
+  awk '{print $NF}' "$work/ratios" | sort -n |
+    awk '{r[NR] = $1} END {printf "%d kernels for '"$target"': ratio %.2f to %.2f, median %.2f\n", NR, r[1], r[NR], r[int((NR + 1) / 2)]}'
 }
 
 bench_ninja() {
