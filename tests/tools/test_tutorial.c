@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// docs/tutorial.md is done as a reader does it: files are written and commands run from top to bottom, in one
-// folder, and what they print is what the page shows. A listing is
+// docs/tutorial.md and docs/how-it-works.md are followed as a reader does: files are written and commands run
+// from top to bottom, in one folder, and they print what the page shows. A listing is
 //
 //   ```kiln NAME     a file
 //   ```console       commands behind `$ `, each followed by what it prints; `...` stands for any lines
@@ -13,7 +13,8 @@
 
 #include "tests/harness.h"
 
-static const char page_path[] = "docs/tutorial.md", elided[] = "...";
+static const char *page_path; ///< of the page that is followed
+static const char elided[] = "...";
 
 typedef struct line {
   const char *text;
@@ -103,11 +104,17 @@ static void write_listing(line name, const char *text, const char *end) {
   kiln_test_write(path, text, (size_t)(end - text));
 }
 
-TEST(tutorial, files_and_commands) {
+/// What a page was found to have.
+typedef struct listings {
+  unsigned files, commands, for_gpus;
+} listings;
+
+static listings follow(const char *path) {
+  page_path = path;
   char *page = kiln_test_read(page_path, NULL);
   if (!page) FAIL("%s cannot be read", page_path);
   const char *at = page;
-  unsigned files = 0, commands = 0, on_gpu = 0;
+  listings n = {0};
   bool has_gpu = !access("/dev/nvidiactl", F_OK);
   for (line l; next_line(&at, &l);) {
     if (!begins_with(l, "```")) continue;
@@ -118,15 +125,25 @@ TEST(tutorial, files_and_commands) {
       if (!next_line(&at, &body)) FAIL("%s: a listing does not end", page_path);
     } while (!is_text(body, "```"));
     const char *name = memchr(l.text, ' ', l.length);
-    if (is_text(l, "```console")) commands += run_listing(text, end);
-    else if (is_text(l, "```console cuda")) on_gpu += has_gpu ? run_listing(text, end) : 1;
+    if (is_text(l, "```console")) n.commands += run_listing(text, end);
+    else if (is_text(l, "```console cuda")) n.for_gpus += has_gpu ? run_listing(text, end) : 1;
     else if (name && !begins_with(l, "```console"))
-      write_listing((line){name + 1, l.length - (size_t)(name + 1 - l.text)}, text, end), files++;
+      write_listing((line){name + 1, l.length - (size_t)(name + 1 - l.text)}, text, end), n.files++;
     else FAIL("%s: '%.*s' begins a listing that nothing runs", page_path, (int)l.length, l.text);
   }
   free(page);
-  if (files < 8 || commands < 16 || !on_gpu)
-    FAIL("%u files, %u commands, %u for a GPU", files, commands, on_gpu);
+  return n;
+}
+
+TEST(tutorial, files_and_commands) {
+  listings n = follow("docs/tutorial.md");
+  if (n.files < 8 || n.commands < 16 || !n.for_gpus)
+    FAIL("%u files, %u commands, %u for a GPU", n.files, n.commands, n.for_gpus);
+}
+
+TEST(tutorial, how_it_works) {
+  listings n = follow("docs/how-it-works.md");
+  if (n.files < 1 || n.commands < 7) FAIL("%u files, %u commands", n.files, n.commands);
 }
 
 /// The comparison itself: what must be equal, and what may differ.
