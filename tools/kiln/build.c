@@ -146,13 +146,14 @@ int kiln_command_build(int argc, char **argv) {
       {"tuned", 0, CLI_TEXT, &b.s.tuned, "TABLE",
        "take the choices of a table of `kiln tune`, or of a folder's *.table, into the bundle"},
       {"no-tuned", 0, CLI_FLAG, &without, NULL,
-       "without --tuned: leave out the tables of the folder `tuned` beside a source, too"},
+       "without --tuned: also ignore the tables of the folder `tuned` next to a source"},
       {"tuned-strict", 0, CLI_FLAG, &b.s.tuned_strict, NULL,
-       "refuse choices that were measured with other code than is built"},
+       "refuse choices that were measured with different code"},
       {"tuning", 0, CLI_FLAG, &b.s.for_tuning, NULL,
-       "every config, and what `kiln tune` wants to know: a bundle to measure, not to ship"},
+       "every config, and what `kiln tune` needs: a bundle to measure, not to ship"},
       {"key", 0, CLI_TEXT, &b.s.key, "NAMES",
-       "of --tuning, for Triton IR: the integer parameters that a choice depends on, with commas (all)"},
+       "with --tuning, for Triton IR: the integer parameters that a choice depends on, separated by commas "
+       "(all)"},
       {"fleet", 0, CLI_TEXT, &b.s.fleet, "redis://...",
        "share the build with every machine that runs this command with this server: each object is compiled "
        "once"},

@@ -43,7 +43,7 @@ int cache_command_verify(int argc, char **argv) {
   int64_t jobs = cli_processors();
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
                                 {"repair", 0, CLI_FLAG, &repair, NULL, "remove what is damaged"},
-                                {"jobs", 'j', CLI_COUNT, &jobs, "N", "threads (default: processors)"}};
+                                {"jobs", 'j', CLI_COUNT, &jobs, "N", "threads (default: one per CPU)"}};
   const cli_page page = CLI_PAGE("kiln cache verify [--repair] [--json] [-j N]",
                                  "Reads and checks every entry. Exit code 1 when one is damaged.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
@@ -136,14 +136,14 @@ int cache_command_gc(int argc, char **argv) {
   bool verbose = false, count = false;
   const cli_option options[] = {
       CACHE_TOOL_OPTIONS(&tool),
-      {"dry-run", 'n', CLI_FLAG, &choice.dry_run, NULL, "say what would go, remove nothing"},
+      {"dry-run", 'n', CLI_FLAG, &choice.dry_run, NULL, "say what would be removed, remove nothing"},
       {"max-size", 0, CLI_TEXT, &size, "SIZE", "keep at most that many bytes"},
       {"max-files", 0, CLI_NUMBER, &files, "N", "keep at most N entries"},
-      {"older-than", 0, CLI_TEXT, &age, "AGE", "remove what was not used for 90s, 10m, 12h, 30d"},
-      {"target", 0, CLI_TEXT, &choice.target, "TEXT", "remove entries whose target has this text"},
-      {"producer", 0, CLI_TEXT, &choice.producer, "TEXT", "remove entries of such a producer"},
+      {"older-than", 0, CLI_TEXT, &age, "AGE", "remove entries not used for 90s, 10m, 12h, 30d"},
+      {"target", 0, CLI_TEXT, &choice.target, "TEXT", "remove entries whose target contains this text"},
+      {"producer", 0, CLI_TEXT, &choice.producer, "TEXT", "remove entries of this producer"},
       {"count", 0, CLI_FLAG, &count, NULL, "look at every entry, however many"},
-      {"verbose", 'v', CLI_FLAG, &verbose, NULL, "print the key of each entry that goes"}};
+      {"verbose", 'v', CLI_FLAG, &verbose, NULL, "print the key of each removed entry"}};
   const cli_page page = CLI_PAGE(
       "kiln cache gc [options]",
       "Removes leftovers of killed processes and brings the cache under its limits, oldest entries first.\n"
@@ -279,7 +279,7 @@ int cache_command_push(int argc, char **argv) {
   int64_t wait = 0;
   const cli_option options[] = {
       CACHE_TOOL_OPTIONS(&tool),
-      {"wait", 0, CLI_COUNT, &wait, "SECONDS", "try again that long where a server does not answer (0)"}};
+      {"wait", 0, CLI_COUNT, &wait, "SECONDS", "retry for that long if a server does not answer (0)"}};
   const cli_page page =
       CLI_PAGE("kiln cache push [--wait=SECONDS]",
                "Uploads what waits for the remote cache, and ends when that is done. Exit code 1 "

@@ -109,9 +109,9 @@ int cache_command_stats(int argc, char **argv) {
   cache_tool tool = {0};
   bool zero = false;
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
-                                {"zero", 'z', CLI_FLAG, &zero, NULL, "forget what was counted"}};
-  const cli_page page = CLI_PAGE("kiln cache stats [--json] [--zero]",
-                                 "Prints what was counted since the last --zero.", options);
+                                {"zero", 'z', CLI_FLAG, &zero, NULL, "reset the counters"}};
+  const cli_page page =
+      CLI_PAGE("kiln cache stats [--json] [--zero]", "Prints the counters since the last --zero.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   overview o = {0};

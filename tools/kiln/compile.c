@@ -161,13 +161,13 @@ int kiln_command_compile(int argc, char **argv) {
       {"output", 'o', CLI_TEXT, &c.output, "FILE",
        "where the result goes; - is standard output (default: nowhere, only check)"},
       {"config", 0, CLI_NUMBER, &c.which.config, "N",
-       "which config, from 0 in order of the text (the first of the target)"},
+       "which config, from 0 in source order (the first of the target)"},
       {"variant", 0, CLI_NUMBER, &c.which.variant, "N",
-       "which variant, in order of the text (the last, generic one)"},
+       "which variant, in source order (the last, generic one)"},
       {"place", 0, CLI_NUMBER, &c.place, "N",
-       "only show where operation N, which a message named, stands in the source"},
+       "only show the place in the source of operation N, which a message named"},
       {"until", 0, CLI_TEXT, &c.until, "PASS",
-       "stop behind this pass and write the kernel as text (.kir), from which `kiln compile` goes on"},
+       "stop after this pass and write the kernel as text (.kir), from which `kiln compile` continues"},
       {"time", 0, CLI_FLAG, &c.times, NULL, "print the time of each stage"},
       {"report", 0, CLI_MAYBE, &c.report, "json",
        "print what the code costs, how it accesses memory, and why not better"},
@@ -176,7 +176,7 @@ int kiln_command_compile(int argc, char **argv) {
   const cli_page page = {
       "kiln compile [options] SOURCE",
       "Compiles one kernel for one target. --emit=ir|llvm|asm|ptx|... chooses the stage that is written.\n"
-      "SOURCE may be a kernel at a stage (.kir), as --until and --print-after write it: compiling goes on "
+      "SOURCE may be a kernel at a stage (.kir), as --until and --print-after write it: compiling continues "
       "from there.",
       options,
       sizeof options / sizeof *options,

@@ -39,7 +39,7 @@ int kiln_command_targets(int argc, char **argv) {
   const cli_option options[] = {{"json", 0, CLI_FLAG, &json, NULL, "print the table as JSON"}};
   const cli_page page =
       CLI_PAGE("kiln targets [--json]",
-               "Lists the processors that code can be made for. A target is a processor with "
+               "Lists the GPU architectures and CPUs to compile for. A target is one of them with "
                "modes: gfx942:xnack-:sramecc+,\n"
                "gfx1100:wave64, gfx906:v4 (code object version). `host` is x86-64-v3.",
                options);

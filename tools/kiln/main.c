@@ -33,7 +33,7 @@ static void print_help(void) {
     printf("  %-15s %s\n", commands[i].name, commands[i].text);
   printf("  %-15s %s\n", "...", "bundle and device commands: `kiln tool-help` lists them");
   printf("\n`kiln COMMAND --help` describes one command. Exit codes: 0 done, 1 failed, 2 wrong command line, "
-         "3 fault of Kiln.\n");
+         "3 internal error.\n");
 }
 
 /// What kiln-tool does: its own table, and the list of it.

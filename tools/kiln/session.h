@@ -28,20 +28,20 @@ void session_deinit(session *s);
 /// The rows of the common options, for a page: SESSION_OPTIONS(s) inside an array initialiser.
 // clang-format off
 #define SESSION_OPTIONS(s)                                                                                    \
-  {"target", 't', CLI_LIST, &(s)->targets, "NAME,...", "processors to compile for; `kiln targets` lists them"}, \
+  {"target", 't', CLI_LIST, &(s)->targets, "NAME,...", "targets to compile for: GPU architectures and CPUs; `kiln targets` lists them"}, \
       {"instance", 'i', CLI_LIST, &(s)->instances, "K[P=V]", "one more instance of a kernel"},                \
       {"kernel", 'k', CLI_LIST, &(s)->only, "NAME", "only this kernel, or this instance of it"},              \
       {"configs-all", 0, CLI_FLAG, &(s)->all_configs, NULL, "every config, also those no launch rule reaches"}, \
       {"warps", 0, CLI_COUNT, &(s)->warps, "N", "warps of Triton IR sources (default: metadata, then 4)", KILN_MOST_WARPS}, \
       {"stages", 0, CLI_COUNT, &(s)->stages, "N", "pipeline stages of Triton IR sources", KILN_MOST_STAGES}, \
-      {"jobs", 'j', CLI_COUNT, &(s)->jobs, "N", "workers at the same time (default: processors)"},           \
+      {"jobs", 'j', CLI_COUNT, &(s)->jobs, "N", "workers at the same time (default: one per CPU)"},           \
       {"cache-dir", 0, CLI_TEXT, &(s)->cache_folder, "DIR", "folder of the cache (default: KILN_CACHE_DIR)"}, \
       {"no-cache", 0, CLI_FLAG, &(s)->no_cache, NULL, "neither read nor write the cache"},                    \
       {"force", 0, CLI_FLAG, &(s)->force, NULL, "compile everything again and store it"},                     \
-      {"must-hit", 0, CLI_FLAG, &(s)->must_hit, NULL, "fail, naming the fields that differ, where something misses"}, \
+      {"must-hit", 0, CLI_FLAG, &(s)->must_hit, NULL, "fail if something misses, and name the fields that differ"}, \
       {"verify-cache", 0, CLI_NUMBER, &(s)->verify, "PERCENT", "compile that share of the hits again and compare bytes", 100}, \
       {"max-objects", 0, CLI_COUNT, &(s)->max_objects, "N", "refuse to build more objects than this (20000)"}, \
-      {"quiet", 'q', CLI_TIMES, &(s)->quiet, NULL, "print errors and what a source is warned of; twice: errors only"}
+      {"quiet", 'q', CLI_TIMES, &(s)->quiet, NULL, "print only errors and warnings about sources; twice: errors only"}
 // clang-format on
 
 /// For cli_page.other: takes options of code generation (--optimise=2, --ptx-assembler=ptxas, --emit=asm,

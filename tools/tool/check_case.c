@@ -244,7 +244,7 @@ int kiln_command_check_case(int argc, char **argv) {
       {"device", 'd', CLI_TEXT, &c.runner.device, "NAME",
        "host (default), cuda:N, hip:N, or interpreter: the reference interpreter"},
       {"target", 't', CLI_TEXT, &c.runner.target, "NAME",
-       "compile for this processor instead of the device's own"},
+       "compile for this target instead of the device's own"},
       {"jobs", 'j', CLI_COUNT, &c.jobs, "N", "cases at the same time (1)"},
       {"timeout", 0, CLI_NUMBER, &c.timeout, "SECONDS", "a case that takes longer has failed (120; 0: none)"},
       {"max-steps", 0, CLI_NUMBER, &c.max_steps, "N",

@@ -211,7 +211,7 @@ int kiln_command_merge(int argc, char **argv) {
   combine_settings s = {.level = 3};
   const cli_option options[] = {COMBINE_OPTIONS(&s)};
   const cli_page page = CLI_PAGE("kiln merge -o FILE BUNDLE...",
-                                 "Puts bundles into one. Where two have the same kernel, config, variant "
+                                 "Merges bundles into one. Where two have the same kernel, config, variant "
                                  "and target, the earlier one wins.",
                                  options);
   return finish(&page, cli_parse(&page, argc, argv, &s.words), &s, SIZE_MAX, NULL);

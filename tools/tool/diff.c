@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln diff: what differs between two bundles, kernel by kernel.
+// kiln diff: the differences between two bundles, kernel by kernel.
 #include <stdio.h>
 #include <string.h>
 
@@ -132,7 +132,7 @@ int kiln_command_diff(int argc, char **argv) {
   const cli_option options[] = {{"json", 0, CLI_FLAG, &sums.json, NULL, "print JSON"}};
   const cli_page page = CLI_PAGE(
       "kiln diff [--json] BUNDLE BUNDLE",
-      "Shows what differs between two bundles: - only in the first, + only in the second, ! changed.\n"
+      "Shows the differences between two bundles: - only in the first, + only in the second, ! changed.\n"
       "Exit code 1 when something differs.",
       options);
   cli_list words = {0};

@@ -109,10 +109,11 @@ static kiln_status explain_preflight(kiln_device *d, bool json, kiln_error *err)
 int kiln_command_explain(int argc, char **argv) {
   const char *device_name = "host";
   bool all = false, json = false;
-  const cli_option options[] = {{"device", 'd', CLI_TEXT, &device_name, "NAME",
-                                 "host, cuda:N, hip:N, or null:TARGET for a device that is not here (host)"},
-                                {"all", 0, CLI_FLAG, &all, NULL, "every code with its verdict"},
-                                {"json", 0, CLI_FLAG, &json, NULL, "print JSON, with every code"}};
+  const cli_option options[] = {
+      {"device", 'd', CLI_TEXT, &device_name, "NAME",
+       "host, cuda:N, hip:N, or null:TARGET for a device that is not present (host)"},
+      {"all", 0, CLI_FLAG, &all, NULL, "every code with its verdict"},
+      {"json", 0, CLI_FLAG, &json, NULL, "print JSON, with every code"}};
   const cli_page page = CLI_PAGE(
       "kiln explain [options] BUNDLE [KERNEL]",
       "Says which code of a kernel a device gets, or why none; without a kernel, how all of them fare.",

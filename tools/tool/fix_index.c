@@ -245,8 +245,8 @@ int kiln_command_fix_index(int argc, char **argv) {
       RESIGN_OPTIONS(&signature)};
   const cli_page page =
       CLI_PAGE("kiln fix-index [-o FILE] ARCHIVE",
-               "Makes a bundle again of an archive that was repacked with another tool. A signature is lost, "
-               "which is said, unless --sign\nsigns anew.",
+               "Makes a bundle from an archive that was repacked with another tool. A signature is lost, "
+               "with a message, unless --sign\nsigns again.",
                options);
   cli_list words = {0};
   kiln_error err;

@@ -204,7 +204,7 @@ int kiln_command_header(int argc, char **argv) {
   const char *path = "-", *prefix = NULL;
   const cli_option options[] = {{"out", 'o', CLI_TEXT, &path, "FILE", "the header (standard output)"},
                                 {"prefix", 0, CLI_TEXT, &prefix, "TEXT",
-                                 "what names begin with (that of the bundle: app_ for app.kbundle)"}};
+                                 "prefix of names (default: the bundle's, app_ for app.kbundle)"}};
   const cli_page page =
       CLI_PAGE("kiln header [-o FILE] [--prefix=TEXT] BUNDLE",
                "Writes a typed C header, usable from C++, for the kernels of a bundle.", options);

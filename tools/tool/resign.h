@@ -20,11 +20,12 @@ typedef struct resign {
 } resign;
 
 /// The rows of its options, for a page.
-#define RESIGN_OPTIONS(r)                                                                                 \
-  {"sign",    0,     CLI_TEXT,                                                                            \
-   &(r)->key, "KEY", "sign it with this secret key, if what it is made of is signed by a trusted one"},   \
-  {                                                                                                       \
-    "trust", 0, CLI_LIST, &(r)->trust, "FILE", "of --sign: a public key that is trusted beside KEY's own" \
+#define RESIGN_OPTIONS(r)                                                                        \
+  {"sign",    0,     CLI_TEXT,                                                                   \
+   &(r)->key, "KEY", "sign it with this secret key, if all inputs are signed by a trusted key"}, \
+  {                                                                                              \
+    "trust", 0, CLI_LIST, &(r)->trust, "FILE",                                                   \
+        "with --sign: a public key that is trusted in addition to KEY's own"                     \
   }
 
 void resign_deinit(resign *r);

@@ -293,7 +293,8 @@ int kiln_command_run(int argc, char **argv) {
        "differences up to T x (1 + |expected|) are equal (0)"},
       {"time", 0, CLI_COUNT, &s.repeat, "N", "time N launches"},
       {"explain", 0, CLI_FLAG, &s.explain, NULL, "say which code was chosen"},
-      {"exact", 0, CLI_FLAG, &s.exact, NULL, "refuse code that is not for exactly this processor"},
+      {"exact", 0, CLI_FLAG, &s.exact, NULL,
+       "refuse code that is not for exactly this GPU architecture or CPU"},
       {"no-jit", 0, CLI_FLAG, &s.no_jit, NULL, "refuse PTX"},
       {"check", 0, CLI_FLAG, &s.check, NULL, "check the whole bundle first"},
   };

@@ -71,7 +71,7 @@ int kiln_command_sign(int argc, char **argv) {
       {"key", 'k', CLI_TEXT, &s.key, "FILE", "secret key of `kiln cache keygen`"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "state this name, so that no other bundle passes for this one"},
       {"version", 0, CLI_NUMBER, &s.version, "N",
-       "state this version, so that who asks for a least one refuses older bundles"},
+       "state this version, so that users who require a lowest version refuse older bundles"},
       {"out", 'o', CLI_TEXT, &s.out, "FILE", "the signed bundle (in place of the other)"}};
   const cli_page page =
       CLI_PAGE("kiln sign --key=FILE [--name=NAME] [--version=N] [-o FILE] BUNDLE",

@@ -91,7 +91,7 @@ int kiln_command_verify(int argc, char **argv) {
   const cli_option options[] = {
       {"key", 'k', CLI_TEXT, &s.key_path, "FILE",
        "public key (of `kiln cache keygen`) that must have signed the bundles"},
-      {"min-version", 0, CLI_NUMBER, &s.min_version, "N", "the least version that the bundles must state"},
+      {"min-version", 0, CLI_NUMBER, &s.min_version, "N", "the lowest version that the bundles must state"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "the name that the bundles must state"},
       {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
   const cli_page page =
