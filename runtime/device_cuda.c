@@ -8,6 +8,7 @@
 
 #include "runtime/device.h"
 #include "runtime/driver_library.h"
+#include "runtime/launch.h"
 #include "runtime/tensor_map.h"
 
 typedef struct cuda_api {
@@ -51,18 +52,21 @@ enum {
 #define PARAM_POINTER ((void *)1)
 #define PARAM_SIZE ((void *)2)
 
-static kiln_status driver_failed(const cuda_api *api, int result, const char *call, kiln_error *err) {
+/// `call` is where the entry point lies in the table.
+static KILN_COLD kiln_status driver_failed(const cuda_api *api, int result, size_t call, kiln_error *err) {
   const char *name = NULL, *text = NULL;
+  const kiln_driver_symbol *symbol = symbols;
+  while (symbol->offset != call) symbol++;
   api->error_name(result, &name);
   api->error_text(result, &text);
-  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d): %s", call, name ? name : "unknown error", result,
-                   text ? text : "");
+  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d): %s", symbol->name, name ? name : "unknown error",
+                   result, text ? text : "");
 }
 
-#define CUDA_TRY(api, call)                                              \
-  do {                                                                   \
-    int cuda_result = (api)->call;                                       \
-    if (cuda_result) return driver_failed(api, cuda_result, #call, err); \
+#define CUDA_TRY(api, field, ...)                                                            \
+  do {                                                                                       \
+    int cuda_result = (api)->field(__VA_ARGS__);                                             \
+    if (cuda_result) return driver_failed(api, cuda_result, offsetof(cuda_api, field), err); \
   } while (0)
 
 // The PTX ISA that a driver of this CUDA version takes, x 10 (PTX ISA manual, table of release notes).
@@ -79,16 +83,16 @@ static uint16_t ptx_of(int version) {
 static kiln_status describe(kiln_device *d, cuda_state *s, kiln_error *err) {
   int major, minor, version, processors, limits[3];
   char text[32];
-  CUDA_TRY(&s->api, device_attribute(&major, ATTRIBUTE_MAJOR, s->device));
-  CUDA_TRY(&s->api, device_attribute(&minor, ATTRIBUTE_MINOR, s->device));
-  CUDA_TRY(&s->api, device_attribute(&s->shared_limit, ATTRIBUTE_SHARED_OPTIN, s->device));
-  CUDA_TRY(&s->api, driver_version(&version));
-  CUDA_TRY(&s->api, device_name(d->description, sizeof d->description, s->device));
+  CUDA_TRY(&s->api, device_attribute, &major, ATTRIBUTE_MAJOR, s->device);
+  CUDA_TRY(&s->api, device_attribute, &minor, ATTRIBUTE_MINOR, s->device);
+  CUDA_TRY(&s->api, device_attribute, &s->shared_limit, ATTRIBUTE_SHARED_OPTIN, s->device);
+  CUDA_TRY(&s->api, driver_version, &version);
+  CUDA_TRY(&s->api, device_name, d->description, sizeof d->description, s->device);
   for (int axis = 0; axis < 3; axis++) {
-    CUDA_TRY(&s->api, device_attribute(&limits[axis], ATTRIBUTE_GRID_X + axis, s->device));
+    CUDA_TRY(&s->api, device_attribute, &limits[axis], ATTRIBUTE_GRID_X + axis, s->device);
     d->grid_limit[axis] = limits[axis];
   }
-  CUDA_TRY(&s->api, device_attribute(&processors, ATTRIBUTE_PROCESSORS, s->device));
+  CUDA_TRY(&s->api, device_attribute, &processors, ATTRIBUTE_PROCESSORS, s->device);
   d->processors = (uint32_t)processors;
   snprintf(text, sizeof text, "sm_%d", major * 10 + minor);
   KILN_TRY(kiln_device_target_parse(text, &d->target, err));
@@ -106,14 +110,14 @@ static kiln_status open_cuda(kiln_device *d, const char *rest, kiln_error *err) 
   int result = s->api.init(0);
   if (!result) result = s->api.device_count(&count);
   if (result) {
-    driver_failed(&s->api, result, "cuInit", err);
+    driver_failed(&s->api, result, offsetof(cuda_api, init), err);
     return kiln_context(err, KILN_STATUS_NO_DEVICE, "no CUDA device '%s'", d->name);
   }
   if (ordinal >= count)
     return kiln_fail(err, KILN_STATUS_NO_DEVICE, "no CUDA device '%s': the driver has %d", d->name, count);
-  CUDA_TRY(&s->api, device_get(&s->device, ordinal));
+  CUDA_TRY(&s->api, device_get, &s->device, ordinal);
   KILN_TRY(describe(d, s, err));
-  CUDA_TRY(&s->api, primary_retain(&s->context, s->device));
+  CUDA_TRY(&s->api, primary_retain, &s->context, s->device);
   return KILN_OK;
 }
 
@@ -140,13 +144,13 @@ static void leave(const cuda_state *s, bool pushed) {
 }
 
 /// Runs one driver call with our context current.
-#define CUDA_CALL(s, call)                                                     \
-  do {                                                                         \
-    bool cuda_pushed;                                                          \
-    int cuda_result = enter(s, &cuda_pushed);                                  \
-    if (!cuda_result) cuda_result = (s)->api.call;                             \
-    leave(s, cuda_pushed);                                                     \
-    if (cuda_result) return driver_failed(&(s)->api, cuda_result, #call, err); \
+#define CUDA_CALL(s, field, ...)                                                                   \
+  do {                                                                                             \
+    bool cuda_pushed;                                                                              \
+    int cuda_result = enter(s, &cuda_pushed);                                                      \
+    if (!cuda_result) cuda_result = (s)->api.field(__VA_ARGS__);                                   \
+    leave(s, cuda_pushed);                                                                         \
+    if (cuda_result) return driver_failed(&(s)->api, cuda_result, offsetof(cuda_api, field), err); \
   } while (0)
 
 // -------------------------------------------------------------------------------------------- code
@@ -223,7 +227,7 @@ static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes 
   if (!result) out->clusters = count_clusters(s, code, out->function);
   leave(s, pushed);
   if (!result) return KILN_OK;
-  driver_failed(&s->api, result, "cuModuleLoadDataEx", err);
+  driver_failed(&s->api, result, offsetof(cuda_api, module_load), err);
   for (char *c = log; *c; c++)
     if (*c == '\n') *c = ' ';
   return *log ? kiln_fail(err, KILN_STATUS_DRIVER, "the driver does not take the code (%d): %s", result, log)
@@ -247,14 +251,49 @@ static bool is_capturing(kiln_device *d, kiln_stream stream) {
   return !result && state;
 }
 
+/// The device whose context that is.
+static int device_of(const cuda_state *s, void *context, int *out) {
+  void *old;
+  int result = s->api.context_push(context);
+  if (result) return result;
+  result = s->api.context_device(out);
+  s->api.context_pop(&old);
+  return result;
+}
+
+/// A stream of another context is refused by name; the driver only says that a handle is not valid.
+static KILN_COLD kiln_status launch_failed(kiln_device *d, const kiln_launch_call *call, int result,
+                                           kiln_error *err) {
+  const cuda_state *s = d->state;
+  const char *symbol = call->code->info.symbol;
+  void *context = s->context;
+  bool pushed;
+  int its = -1;
+  if (call->stream && s->api.stream_context && s->api.context_device && !enter(s, &pushed)) {
+    bool is_other = !s->api.stream_context(call->stream, &context) && context != s->context;
+    if (is_other && device_of(s, context, &its)) its = -1;
+    leave(s, pushed);
+  }
+  if (its >= 0)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "'%s': expected a stream of %s, found one of %scuda:%d", symbol, d->name,
+                     its == s->device ? "another context of " : "", its);
+  driver_failed(&s->api, result, offsetof(cuda_api, launch), err);
+  return kiln_context(err, KILN_STATUS_DRIVER, "'%s' on %s", symbol, d->name);
+}
+
 static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_error *err) {
-  cuda_state *s = d->state;
+  const cuda_state *s = d->state;
   const kiln_code_info *info = &call->code->info;
   size_t size = call->size;
   void *extra[] = {PARAM_POINTER, (void *)call->block, PARAM_SIZE, &size, PARAM_END};
-  CUDA_CALL(s, launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads, 1, 1,
-                      info->dynamic_shared, call->stream, NULL, size ? extra : NULL));
-  return KILN_OK;
+  bool pushed;
+  int result = enter(s, &pushed);
+  if (!result)
+    result = s->api.launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads,
+                           1, 1, info->dynamic_shared, call->stream, NULL, size ? extra : NULL);
+  leave(s, pushed);
+  return KILN_UNLIKELY(result) ? launch_failed(d, call, result, err) : KILN_OK;
 }
 
 // CUtensorMapDataType of each element type; 8-bit floats and i1 move as bytes.
@@ -271,9 +310,8 @@ static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, v
   if (!s->api.encode_tiled)
     return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
                      "the driver has no cuTensorMapEncodeTiled; it came with CUDA 12");
-  CUDA_CALL(s, encode_tiled(out, map_types[m->element], m->rank, (void *)(uintptr_t)v->address, v->extents,
-                            v->strides, m->box, element_strides, m->interleave, m->swizzle, PROMOTE_128,
-                            m->fill));
+  CUDA_CALL(s, encode_tiled, out, map_types[m->element], m->rank, (void *)(uintptr_t)v->address, v->extents,
+            v->strides, m->box, element_strides, m->interleave, m->swizzle, PROMOTE_128, m->fill);
   return KILN_OK;
 }
 
@@ -282,7 +320,7 @@ static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, v
 static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
   enum { NON_BLOCKING = 1 };
   *out = NULL;
-  CUDA_CALL((cuda_state *)d->state, stream_create(out, NON_BLOCKING));
+  CUDA_CALL((cuda_state *)d->state, stream_create, out, NON_BLOCKING);
   return KILN_OK;
 }
 
@@ -294,13 +332,13 @@ static void stream_destroy(kiln_device *d, kiln_stream stream) {
 }
 
 static kiln_status sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
-  CUDA_CALL((cuda_state *)d->state, stream_sync(stream));
+  CUDA_CALL((cuda_state *)d->state, stream_sync, stream);
   return KILN_OK;
 }
 
 static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
   uint64_t memory = 0;
-  CUDA_CALL((cuda_state *)d->state, memory_alloc(&memory, size));
+  CUDA_CALL((cuda_state *)d->state, memory_alloc, &memory, size);
   *out = (void *)(uintptr_t)memory;
   return KILN_OK;
 }
@@ -313,18 +351,18 @@ static void release(kiln_device *d, void *memory) {
 }
 
 static kiln_status copy_in(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
-  CUDA_CALL((cuda_state *)d->state, copy_in((uintptr_t)to, from, size));
+  CUDA_CALL((cuda_state *)d->state, copy_in, (uintptr_t)to, from, size);
   return KILN_OK;
 }
 
 static kiln_status copy_out(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
-  CUDA_CALL((cuda_state *)d->state, copy_out(to, (uintptr_t)from, size));
+  CUDA_CALL((cuda_state *)d->state, copy_out, to, (uintptr_t)from, size);
   return KILN_OK;
 }
 
 static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size, kiln_error *err) {
-  CUDA_CALL((cuda_state *)d->state, memory_set((uintptr_t)memory, byte, size));
-  CUDA_CALL((cuda_state *)d->state, stream_sync(NULL));
+  CUDA_CALL((cuda_state *)d->state, memory_set, (uintptr_t)memory, byte, size);
+  CUDA_CALL((cuda_state *)d->state, stream_sync, NULL);
   return KILN_OK;
 }
 

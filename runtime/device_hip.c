@@ -7,6 +7,7 @@
 
 #include "runtime/device.h"
 #include "runtime/driver_library.h"
+#include "runtime/launch.h"
 
 // Every entry point returns a hipError_t, except the one that names them.
 typedef struct hip_api {
@@ -35,11 +36,15 @@ enum { COPY_IN = 1, COPY_OUT = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, PROPERT
 #define PARAM_SIZE ((void *)2)
 #define PARAM_END ((void *)3)
 
-static kiln_status driver_failed(const hip_api *api, int result, const char *call, kiln_error *err) {
+/// `call` is where the entry point lies in the table.
+static KILN_COLD kiln_status driver_failed(const hip_api *api, int result, size_t call, kiln_error *err) {
   const char *(*name_of)(int);
+  const kiln_driver_symbol *symbol = symbols;
+  while (symbol->offset != call) symbol++;
   memcpy(&name_of, &api->error_name, sizeof name_of);
   const char *name = name_of(result);
-  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d)", call, name ? name : "unknown error", result);
+  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d)", symbol->name, name ? name : "unknown error",
+                   result);
 }
 
 // Makes our device current and remembers the one that was.
@@ -54,12 +59,12 @@ static void leave(const hip_state *s, int old) {
   if (old != s->device) s->api.device_set(old);
 }
 
-#define HIP_CALL(s, call)                                                    \
-  do {                                                                       \
-    int hip_old, hip_result = enter(s, &hip_old);                            \
-    if (!hip_result) hip_result = (s)->api.call;                             \
-    leave(s, hip_old);                                                       \
-    if (hip_result) return driver_failed(&(s)->api, hip_result, #call, err); \
+#define HIP_CALL(s, field, ...)                                                                 \
+  do {                                                                                          \
+    int hip_old, hip_result = enter(s, &hip_old);                                               \
+    if (!hip_result) hip_result = (s)->api.field(__VA_ARGS__);                                  \
+    leave(s, hip_old);                                                                          \
+    if (hip_result) return driver_failed(&(s)->api, hip_result, offsetof(hip_api, field), err); \
   } while (0)
 
 // "gfx942:sramecc+:xnack-" is somewhere in the properties; where, differs between releases of HIP, so look
@@ -102,7 +107,7 @@ static kiln_status open_hip(kiln_device *d, const char *rest, kiln_error *err) {
   int result = s->api.init(0);
   if (!result) result = s->api.device_count(&count);
   if (result && result != NO_DEVICE && result != INVALID_DEVICE) {
-    driver_failed(&s->api, result, "hipInit", err);
+    driver_failed(&s->api, result, offsetof(hip_api, init), err);
     return kiln_context(err, KILN_STATUS_NO_DEVICE, "no HIP device '%s'", d->name);
   }
   if (s->device >= count)
@@ -124,7 +129,7 @@ static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes 
   if (!result && (result = s->api.module_function(&out->function, out->module, code->info.symbol)))
     s->api.module_unload(out->module);
   leave(s, old);
-  return result ? driver_failed(&s->api, result, "hipModuleLoadData", err) : KILN_OK;
+  return result ? driver_failed(&s->api, result, offsetof(hip_api, module_load), err) : KILN_OK;
 }
 
 static void unload(kiln_device *d, kiln_module *module) {
@@ -136,8 +141,25 @@ static void unload(kiln_device *d, kiln_module *module) {
 
 static bool is_capturing(kiln_device *d, kiln_stream stream) {
   hip_state *s = d->state;
-  int state = 0;
-  return s->api.stream_capturing && !s->api.stream_capturing(stream, &state) && state;
+  int old, state = 0;
+  if (!s->api.stream_capturing) return false;
+  int result = enter(s, &old); // the default stream is the current device's
+  if (!result) result = s->api.stream_capturing(stream, &state);
+  leave(s, old);
+  return !result && state;
+}
+
+/// A stream of another device is refused by name; the driver only says that a device is not valid.
+static KILN_COLD kiln_status launch_failed(const kiln_device *d, const kiln_launch_call *call, int result,
+                                           kiln_error *err) {
+  const hip_state *s = d->state;
+  const char *symbol = call->code->info.symbol;
+  int its;
+  if (call->stream && s->api.stream_device && !s->api.stream_device(call->stream, &its) && its != s->device)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': expected a stream of %s, found one of hip:%d",
+                     symbol, d->name, its);
+  driver_failed(&s->api, result, offsetof(hip_api, launch), err);
+  return kiln_context(err, KILN_STATUS_DRIVER, "'%s' on %s", symbol, d->name);
 }
 
 static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_error *err) {
@@ -148,48 +170,59 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   if ((uint64_t)call->grid[0] * info->block_threads > UINT32_MAX)
     return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %u blocks of %u threads; %s allows %u threads an axis",
                      info->symbol, call->grid[0], info->block_threads, d->name, UINT32_MAX);
-  HIP_CALL(s, launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads, 1, 1,
-                     info->dynamic_shared, call->stream, NULL, size ? extra : NULL));
-  return KILN_OK;
+  int old, result = enter(s, &old);
+  if (!result)
+    result = s->api.launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads,
+                           1, 1, info->dynamic_shared, call->stream, NULL, size ? extra : NULL);
+  leave(s, old);
+  return KILN_UNLIKELY(result) ? launch_failed(d, call, result, err) : KILN_OK;
 }
 
 // --------------------------------------------------------------------------------- streams, memory
 
 static kiln_status stream_create(kiln_device *d, kiln_stream *out, kiln_error *err) {
   *out = NULL;
-  HIP_CALL((hip_state *)d->state, stream_create(out));
+  HIP_CALL((hip_state *)d->state, stream_create, out);
   return KILN_OK;
 }
 
 static void stream_destroy(kiln_device *d, kiln_stream stream) {
-  ((hip_state *)d->state)->api.stream_destroy(stream);
+  hip_state *s = d->state;
+  int old;
+  if (!enter(s, &old)) s->api.stream_destroy(stream);
+  leave(s, old);
 }
 
 static kiln_status sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
-  HIP_CALL((hip_state *)d->state, stream_sync(stream));
+  HIP_CALL((hip_state *)d->state, stream_sync, stream);
   return KILN_OK;
 }
 
 static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
-  HIP_CALL((hip_state *)d->state, memory_alloc(out, size));
+  HIP_CALL((hip_state *)d->state, memory_alloc, out, size);
   return KILN_OK;
 }
 
-static void release(kiln_device *d, void *memory) { ((hip_state *)d->state)->api.memory_free(memory); }
+static void release(kiln_device *d, void *memory) {
+  hip_state *s = d->state;
+  int old;
+  if (!enter(s, &old)) s->api.memory_free(memory);
+  leave(s, old);
+}
 
 static kiln_status copy_in(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
-  HIP_CALL((hip_state *)d->state, copy(to, from, size, COPY_IN));
+  HIP_CALL((hip_state *)d->state, copy, to, from, size, COPY_IN);
   return KILN_OK;
 }
 
 static kiln_status copy_out(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
-  HIP_CALL((hip_state *)d->state, copy(to, from, size, COPY_OUT));
+  HIP_CALL((hip_state *)d->state, copy, to, from, size, COPY_OUT);
   return KILN_OK;
 }
 
 static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size, kiln_error *err) {
-  HIP_CALL((hip_state *)d->state, memory_set(memory, byte, size));
-  HIP_CALL((hip_state *)d->state, stream_sync(NULL));
+  HIP_CALL((hip_state *)d->state, memory_set, memory, byte, size);
+  HIP_CALL((hip_state *)d->state, stream_sync, NULL);
   return KILN_OK;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The device that runs nothing: what is left of a launch is what this library adds. "null" accepts every
 // code; "null:sm_90" chooses as that device would, which shows what a machine that is not here would get.
+// With a number in front of that, "null:1" or "null:1:sm_90", there are as many of a kind as a program wants.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,20 @@
 #include "runtime/host_memory.h"
 #include "runtime/tensor_map.h"
 
+// What follows the number, if there is one; NULL where that is neither.
+static const char *after_number(const char *rest) {
+  enum { MOST_DIGITS = 4 };
+  size_t digits = strspn(rest, "0123456789");
+  if (!digits) return rest;
+  bool has_target = rest[digits] == ':' && rest[digits + 1];
+  return digits > MOST_DIGITS || (rest[digits] && !has_target) ? NULL : rest + digits + has_target;
+}
+
 static kiln_status open_null(kiln_device *d, const char *rest, kiln_error *err) {
+  if (!(rest = after_number(rest)))
+    return kiln_fail(err, KILN_STATUS_NO_DEVICE,
+                     "'%s': expected null, null:N with a number from 0 to 9999, null:TARGET or null:N:TARGET",
+                     d->name);
   d->state = malloc(1); // an address of its own stands for modules and streams
   if (!d->state) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   snprintf(d->description, sizeof d->description, "runs nothing");

@@ -136,8 +136,16 @@ KILN_API const char *kiln_kernel_name(const kiln_library *library, size_t index)
 // ----------------------------------------------------------------------------------------- devices
 
 /// "host" (all processors; "host:4": four threads), "cuda:0", "hip:0", "null" (accepts everything and runs
-/// nothing, for measuring), or "null:sm_90" (chooses as that device would, and runs nothing). Errors:
-/// NO_DEVICE (driver or device absent, with what was tried), NO_VARIANT (a policy cannot be kept).
+/// nothing, for measuring), or "null:sm_90" (chooses as that device would, and runs nothing); "null:1" and
+/// "null:1:sm_90" are further ones. Errors: NO_DEVICE (driver or device absent, with what was tried),
+/// NO_VARIANT (a policy cannot be kept).
+///
+/// A program may open any number of devices from one library. Each has its own kernels, loaded code, tuned
+/// choices and prepared launches. Every call makes the device that it is about current in the thread (a CUDA
+/// context, a HIP device), and returns with the one current that was. Memory and streams belong to the device
+/// that made them. A launch on a stream of another device is INVALID_ARGUMENT, with both names; any device
+/// may wait for it. libkiln does not ask whose memory an address is: a kernel that is given memory of another
+/// device does what the hardware does.
 KILN_API kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_device **out,
                                       kiln_error *err);
 /// Unloads what was loaded and ends the device's kernels. Nothing of it may still run. Memory of a GPU is to
@@ -204,9 +212,10 @@ KILN_API kiln_status kiln_preload(kiln_kernel *kernel, kiln_error *err);
 
 /// Launches with `args[i]` pointing to the value of parameter i (a view: base, extents, strides). Errors:
 /// LAUNCH (a promised fact is broken, a launch expression failed, the kernel states no grid, it is above the
-/// device's limit), NO_VARIANT (no config allows these arguments), CORRUPT, DRIVER, ASSERT (host only). An
-/// empty grid is success and launches nothing. Warm, it takes no lock, allocates nothing and makes no system
-/// call. `host` runs the grid to its end before returning.
+/// device's limit), NO_VARIANT (no config allows these arguments), INVALID_ARGUMENT (the stream is of another
+/// device), CORRUPT, DRIVER, ASSERT (host only). An empty grid is success and launches nothing. Warm, it
+/// takes no lock, allocates nothing and makes no system call. `host` runs the grid to its end before
+/// returning.
 KILN_API kiln_status kiln_launch(kiln_kernel *kernel, kiln_stream stream, const void *const *args,
                                  size_t arg_count, kiln_error *err);
 /// The same with the arguments packed already: kiln_block_size bytes, kiln_param.offset says where each lies.
