@@ -38,9 +38,12 @@ static bool next_line(const char **at, line *out) {
   return true;
 }
 
-/// Lines of a report that are numbers of NVIDIA's assembler, which is of some version, or not there.
+/// Lines that depend on NVIDIA's assembler, which is of some version, or not there: its numbers, and the note
+/// that it was not found.
 static bool is_of_the_assembler(line l) {
-  return begins_with(l, "  registers ") || begins_with(l, "  spills ") || begins_with(l, "  occupancy ");
+  static const char note[] = "no assembler (libnvJitLink, ptxas) was found";
+  return begins_with(l, "  registers ") || begins_with(l, "  spills ") || begins_with(l, "  occupancy ") ||
+         (begins_with(l, "kiln: note: ") && memmem(l.text, l.length, note, strlen(note)));
 }
 
 static bool next_that_counts(const char **at, const char *end, line *out) {
@@ -163,6 +166,7 @@ TEST(tutorial, what_is_equal) {
       {"...\nb\nc\n...\n", "b\na\nb\nc\n", true},
       {"  registers 28\nload\n", "  registers known\nload\n", true},
       {"  registers 28\n  spills 0\nload\n", "load\n", true},
+      {"load\n", "kiln: note: it is PTX: no assembler (libnvJitLink, ptxas) was found\nload\n", true},
       {"  registers 28\nload\n", "  registers 28\nstore\n", false},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
