@@ -322,9 +322,9 @@ check-sanitizers: ## nearly all tests under address and undefined-behaviour sani
 	$(MAKE) CONFIG=tsan EXTRA_CFLAGS=-DKILN_PLAIN_TESTS programs build/tsan/lib/libkiln.so.0 build/tsan/lib/libkiln-verify.so.0 $(patsubst %,build/tsan/tests/%,$(filter cache/% runtime/%,$(patsubst tests/%.c,%,$(TEST_SOURCES))))
 	tests/run.sh build/tsan cache/ runtime/
 # The compiler makes the same code as before: of a change that should not alter any (tools/same-code.py).
-SAME_CODE = tools/same-code.py $(1) --build=$(B) --form=$(or $(FORM),quick) $(if $(BASE),--base=$(BASE))
+SAME_CODE = tools/same-code.py $(1) --build=$(B) --form=$(or $(FORM),quick) $(if $(SINCE),--base=$(SINCE))
 .PHONY: same-code same-code-save
-same-code: programs ## compare canonical bytes, keys and code with what same-code-save saved, or BASE=<commit> makes; FORM=full: all configs, all processors
+same-code: programs ## compare canonical bytes, keys and code with what same-code-save saved, or SINCE=<commit> makes; FORM=full: all configs, all processors
 	$(call SAME_CODE,compare)
 same-code-save: programs ## save what the compiler makes now, for same-code, in build/same-code
 	$(call SAME_CODE,save)

@@ -432,7 +432,7 @@ def main():
             print("%d items saved" % len(made.items))
         return 0
     if not os.path.exists(os.path.join(folder, "items.tsv")):
-        complain("no set is saved in %s; `make same-code-save` saves one, BASE=<commit> takes that of a commit" % folder)
+        complain("no set is saved in %s; `make same-code-save` saves one, SINCE=<commit> takes that of a commit" % folder)
     before, about = Set.load(folder)
     with tempfile.TemporaryDirectory(prefix="now.", dir=os.path.dirname(os.path.abspath(folder))) as now_folder:
         now = make_set(tree, options.build, os.path.join(now_folder, "set"), options)
