@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The lists of passes that give a kernel its GPU form, behind those of the middle.
 #include "compiler/gpu/layouts/layouts.h"
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 /// What the passes of the form know besides the kernel.
 typedef struct knowledge {

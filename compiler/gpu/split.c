@@ -23,7 +23,7 @@
 
 #include "base/check.h"
 #include "compiler/gpu/gpu.h"
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 enum { MOST_OF_CLUSTER = 8 }; // blocks (PTX ISA, ".reqnctapercluster")
 

@@ -6,7 +6,7 @@
 #define KILN_COMPILER_MIDDLE_PASSES_H
 
 #include "compiler/ir/ir.h"
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 #include "targets/targets.h"
 
 // What targets need.

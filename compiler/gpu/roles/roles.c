@@ -31,7 +31,7 @@
 //
 // Needs mapped loads (kiln_gpu_promote). Afterwards the kernel's body is `alloc`s and one `roles`.
 #include "compiler/gpu/roles/roles_inner.h"
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 ir_value *roles_i32(splitting *s, int64_t value) { return ir_const_int(&s->b, KILN_I32, value); }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The canonical form of a kernel and what it is made of: passes that know no target, one file each. A pass
 // returns whether it changed anything. All keep a verified kernel verified and are deterministic.
-#ifndef KILN_COMPILER_SIMPLIFY_SIMPLIFY_H
-#define KILN_COMPILER_SIMPLIFY_SIMPLIFY_H
+#ifndef KILN_COMPILER_PASSES_CANONICAL_SIMPLIFY_H
+#define KILN_COMPILER_PASSES_CANONICAL_SIMPLIFY_H
 
 #include "compiler/ir/ir.h"
 

@@ -6,7 +6,7 @@
 //
 // Needs nothing. A product that is used twice is kept as it is. Of two products in one sum the left one is
 // taken.
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 typedef struct contracting {
   ir_builder b;

@@ -3,7 +3,7 @@
 //
 // Needs nothing. Keeps the first of equal operations where it stands. The table is only asked for equals, so
 // its order never shows.
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The canonical form of a kernel, and the clean-up that passes are followed by.
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 /// Rounds until nothing changes. Each round is linear; a chain that needs more than this many is left as far
 /// as it got.

@@ -8,7 +8,7 @@
 //
 // Needs nothing. Leaves unused operations to DCE.
 #include "compiler/analysis/facts.h"
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 typedef struct parting {
   ir_kernel *kernel;

@@ -4,7 +4,7 @@
 //
 // Needs nothing. Keeps order and effects. Leaves unused operations to DCE. Mathematical functions of
 // constants are left alone: their bits would be those of the building machine's libm.
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 // branches only pass on.
 //
 // Needs nothing. Leaves unused results to DCE.
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 typedef struct flowing {
   ir_kernel *kernel;

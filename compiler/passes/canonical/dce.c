@@ -4,7 +4,7 @@
 //
 // Needs nothing. Keeps the order of what stays. A loop whose values nobody needs and that has no effect goes
 // whole.
-#include "compiler/simplify/simplify.h"
+#include "compiler/passes/canonical/simplify.h"
 
 typedef struct sweeping {
   kiln_arena *arena; // the kernel's
