@@ -13,8 +13,8 @@
 //                 every element
 //
 // A scalar keeps its facts at index 0 (contiguity and constancy 0).
-#ifndef KILN_COMPILER_MIDDLE_FACTS_H
-#define KILN_COMPILER_MIDDLE_FACTS_H
+#ifndef KILN_COMPILER_PASSES_LOWER_FACTS_H
+#define KILN_COMPILER_PASSES_LOWER_FACTS_H
 
 #include "compiler/ir/ir.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The algebra of facts, apart from the walk over the kernel (facts.c): one transfer function an operation, in
 // facts_transfer.c.
-#ifndef KILN_COMPILER_MIDDLE_FACTS_INNER_H
-#define KILN_COMPILER_MIDDLE_FACTS_INNER_H
+#ifndef KILN_COMPILER_PASSES_LOWER_FACTS_INNER_H
+#define KILN_COMPILER_PASSES_LOWER_FACTS_INNER_H
 
 #include "compiler/analysis/facts.h"
 

@@ -15,7 +15,7 @@
 
 #include "compiler/ir/pass.h"
 #include "compiler/ir/text.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "compiler/report.h"
 #include "targets/targets.h"
 

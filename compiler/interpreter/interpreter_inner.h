@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Between the parts of the interpreter: the machine that runs one program instance after another.
-#ifndef KILN_COMPILER_MIDDLE_INTERPRETER_INNER_H
-#define KILN_COMPILER_MIDDLE_INTERPRETER_INNER_H
+#ifndef KILN_COMPILER_PASSES_LOWER_INTERPRETER_INNER_H
+#define KILN_COMPILER_PASSES_LOWER_INTERPRETER_INNER_H
 
 #include "compiler/interpreter/interpreter.h"
 

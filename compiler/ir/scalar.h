@@ -6,8 +6,8 @@
 // division by zero gives 0 here (the language leaves the value open), INT_MIN / -1 wraps. f16 and bf16
 // compute in f32 and round after each operation. -0 is less than +0 for min and max. Mathematical operations
 // are libm's in double, rounded once.
-#ifndef KILN_COMPILER_MIDDLE_SCALAR_H
-#define KILN_COMPILER_MIDDLE_SCALAR_H
+#ifndef KILN_COMPILER_PASSES_LOWER_SCALAR_H
+#define KILN_COMPILER_PASSES_LOWER_SCALAR_H
 
 #include "compiler/ir/ir.h"
 

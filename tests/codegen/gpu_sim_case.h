@@ -7,7 +7,7 @@
 #include "base/canary.h"
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "tests/codegen/gpu_sim.inc"
 
 enum { MAX_ARGUMENTS = 12 };

@@ -9,7 +9,7 @@
 
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "tests/codegen/host_mapping.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};

@@ -5,7 +5,7 @@
 #define KILN_TESTS_CODEGEN_OP_MATRIX_H
 
 #include "compiler/front.h"
-#include "compiler/middle/legality.h"
+#include "compiler/passes/lower/legality.h"
 #include "tests/harness.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/scalar.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "tests/codegen/host_mapping.h"
 #include "tests/conversions.h"
 #include "tests/harness.h"

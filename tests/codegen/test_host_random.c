@@ -9,7 +9,7 @@
 
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "tests/codegen/host_mapping.h"
 #include "tests/kernelgen.h"
 

@@ -11,7 +11,7 @@
 
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "tests/codegen/gpu_sim.inc"
 #include "tests/codegen/host_mapping.h"
 #include "tests/codegen/offset_kernels.inc"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "tests/codegen/hip_mapping.h"
 #include "tests/codegen/host_mapping.h"
 #include "tests/codegen/op_matrix.inc"

@@ -4,7 +4,7 @@
 #include "compiler/front.h"
 #include "compiler/gpu/gpu.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "tests/harness.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "base/expr.h"
 #include "compiler/gpu/gpu.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 #include "tests/harness.h"
 
 enum {

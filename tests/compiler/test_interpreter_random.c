@@ -4,7 +4,7 @@
 #include "compiler/front.h"
 #include "compiler/analysis/facts.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 #include "compiler/ir/scalar.h"
 #include "tests/harness.h"
 #include "tests/kernelgen.h"

@@ -3,9 +3,9 @@
 // through the interpreter before and after. And the table of legality itself: what is left after the middle
 // is native.
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/legality.h"
-#include "compiler/middle/passes.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/legality.h"
+#include "compiler/passes/lower/lower.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "tests/harness.h"
 #include "tests/kernelgen.h"
 

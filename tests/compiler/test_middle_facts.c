@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Facts: what the analysis says of the address arithmetic that kernels do, and that it never says too much.
 #include "compiler/analysis/facts.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 #include "tests/harness.h"
 
 #include <string.h>

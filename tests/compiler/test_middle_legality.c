@@ -2,8 +2,8 @@
 // The table of operations x types x machines, made from ops.def and legality.def, and held against builder
 // and expansion: what the table calls native or expanded can be built and is native after the middle, what it
 // refuses the builder refuses. The table is written to legality.txt in the build folder.
-#include "compiler/middle/legality.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/legality.h"
+#include "compiler/passes/lower/lower.h"
 #include "tests/harness.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // Arithmetic of the folder, row by row, and that the canonical form is a fixed point. What each pass leaves
 // of a kernel: tests/passes.
 #include "compiler/front.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 #include "compiler/ir/scalar.h"
 #include "tests/harness.h"
 

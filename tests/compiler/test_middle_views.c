@@ -2,7 +2,7 @@
 // Views as pointers and masks: the interpreter runs each kernel as written and as lowered, and both must do
 // the same to memory.
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 #include "tests/harness.h"
 
 #include <string.h>

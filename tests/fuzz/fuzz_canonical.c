@@ -2,7 +2,7 @@
 // Fuzzes the canonical form: bytes are refused, or are a kernel that encodes to the same bytes again;
 // bringing it into canonical form is idempotent, and the interpreter's and the back ends' passes take it or
 // say why not.
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_idempotent(kiln_arena *arena, ir_kernel *kernel) {

@@ -16,7 +16,7 @@
 #include "cache/bundle/bundle_writer.h"
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 #include "compiler/options.h"
 #include "runtime/kiln.h"
 #include "tests/harness.h"

@@ -6,9 +6,9 @@
 #include <float.h>
 #include <stdio.h>
 
-#include "compiler/middle/expand_inner.h"
-#include "compiler/middle/legality.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/expand_inner.h"
+#include "compiler/passes/lower/legality.h"
+#include "compiler/passes/lower/lower.h"
 
 #include "compiler/front/mathlib.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Conversions that a target lacks, as integer sequences. Values with 8 or 16 bits go through f32, which holds
 // them exactly.
-#include "compiler/middle/expand_inner.h"
+#include "compiler/passes/lower/expand_inner.h"
 
 /// A float format narrower than f32.
 typedef struct narrow_format {

@@ -2,8 +2,8 @@
 // Every pass of the middle, one file each. A pass returns whether it changed anything, or a status when it
 // can fail. All keep a verified kernel verified and are deterministic: no result depends on addresses or hash
 // order.
-#ifndef KILN_COMPILER_MIDDLE_PASSES_H
-#define KILN_COMPILER_MIDDLE_PASSES_H
+#ifndef KILN_COMPILER_PASSES_LOWER_LOWER_H
+#define KILN_COMPILER_PASSES_LOWER_LOWER_H
 
 #include "compiler/ir/ir.h"
 #include "compiler/passes/canonical/simplify.h"

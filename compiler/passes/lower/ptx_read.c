@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Inline PTX to steps: declarations of registers, blocks, comments and instructions whose names and operands
 // fit a row of ptx.def.
-#include "compiler/middle/ptx.h"
+#include "compiler/passes/lower/ptx.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 
 static const ptx_type types[] = {
 #define PTX_TYPE(name, bits, lanes, kind, lane) {name, bits, lanes, kind, KILN_##lane},
-#include "compiler/middle/ptx.def"
+#include "compiler/passes/lower/ptx.def"
 };
 
 static const ptx_row rows[] = {
 #define PTX_ROW(name, kinds, bits, may, must, operands, meaning, code) \
   {name, kinds, bits, may, must, operands, PTX_##meaning, IR_##code},
-#include "compiler/middle/ptx.def"
+#include "compiler/passes/lower/ptx.def"
 };
 
 static const struct {
@@ -23,12 +23,12 @@ static const struct {
   uint32_t bit;
 } modifiers[] = {
 #define PTX_MODIFIER(name, bit) {name, bit},
-#include "compiler/middle/ptx.def"
+#include "compiler/passes/lower/ptx.def"
 };
 
 static const ptx_compare compares[] = {
 #define PTX_COMPARE(name, predicate, unordered, is_unsigned) {name, IR_##predicate, unordered, is_unsigned},
-#include "compiler/middle/ptx.def"
+#include "compiler/passes/lower/ptx.def"
 };
 
 static const struct {

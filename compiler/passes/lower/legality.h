@@ -2,8 +2,8 @@
 // Which operation a target has for which element type. Rows: legality.def. The middle rewrites what is
 // EXPANDED before a back end sees the kernel, so a back end needs code for NATIVE rows only; a test prints
 // the whole table.
-#ifndef KILN_COMPILER_MIDDLE_LEGALITY_H
-#define KILN_COMPILER_MIDDLE_LEGALITY_H
+#ifndef KILN_COMPILER_PASSES_LOWER_LEGALITY_H
+#define KILN_COMPILER_PASSES_LOWER_LEGALITY_H
 
 #include "compiler/ir/ir.h"
 #include "targets/targets.h"

@@ -6,7 +6,7 @@
 // Needs no views. Keeps every value; makes narrow copies beside wide ones and leaves what is then unused to
 // DCE.
 #include "compiler/analysis/facts.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 
 typedef struct narrowing {
   kiln_facts *facts;

@@ -4,7 +4,7 @@
 // more to keep than to make again.
 //
 // Needs nothing. Only pure operations move, and none of them can trap.
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 
 typedef struct hoisting {
   uint8_t *inside; // by value id: defined in the loop that is looked at, and not invariant

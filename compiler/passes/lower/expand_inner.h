@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Between the parts of the expansion pass: shared state and small words for emitting integer sequences.
-#ifndef KILN_COMPILER_MIDDLE_EXPAND_INNER_H
-#define KILN_COMPILER_MIDDLE_EXPAND_INNER_H
+#ifndef KILN_COMPILER_PASSES_LOWER_EXPAND_INNER_H
+#define KILN_COMPILER_PASSES_LOWER_EXPAND_INNER_H
 
 #include "compiler/ir/ir.h"
 #include "targets/targets.h"

@@ -9,7 +9,7 @@
 //
 // Sets grid_limit and tests.programs of axes whose extent is unknown. Changes nothing else.
 #include "compiler/analysis/facts.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 
 enum { LEAST_LOG2 = 20, MOST_LOG2 = 30 };
 

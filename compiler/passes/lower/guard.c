@@ -5,7 +5,7 @@
 //
 // Needs no views; runs once. Uses ranges, so that most divisions stay as they are.
 #include "compiler/analysis/facts.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 
 typedef struct guarding {
   kiln_facts *facts;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "compiler/middle/legality.h"
-#include "compiler/middle/ptx.h"
+#include "compiler/passes/lower/legality.h"
+#include "compiler/passes/lower/ptx.h"
 
 enum { MAX_PACK = 16 };
 

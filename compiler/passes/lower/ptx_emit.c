@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Steps of inline PTX as operations. A register is a tile of integers of its bits; a step takes its lanes out
 // as its type has them and puts the results together again.
-#include "compiler/middle/ptx.h"
+#include "compiler/passes/lower/ptx.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 //   load V[1, 64, 32]  =>  reshape (load V[_, 64, 32])
 //
 // Needs views as operations (kiln_open_views). A tile keeps its last axis.
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 
 typedef struct dropping {
   ir_builder b;

@@ -5,8 +5,8 @@
 //
 // Needs no views; stands before the expansion, so that what an operation is expanded to may use denormals
 // inside. Clears fp_flush: what follows keeps denormals.
-#include "compiler/middle/expand_inner.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/expand_inner.h"
+#include "compiler/passes/lower/lower.h"
 #include "compiler/ir/scalar.h"
 
 static const double least_normal = 0x1p-126;

@@ -3,8 +3,8 @@
 //
 // Afterwards: no views (parameters of view type are base, extents and strides one by one, at the same places
 // in the argument block), no operation that legality.def calls expanded, no unused code; the kernel verifies.
-#ifndef KILN_COMPILER_MIDDLE_PIPELINE_H
-#define KILN_COMPILER_MIDDLE_PIPELINE_H
+#ifndef KILN_COMPILER_PASSES_LOWER_PIPELINE_H
+#define KILN_COMPILER_PASSES_LOWER_PIPELINE_H
 
 #include "compiler/ir/pass.h"
 #include "compiler/report.h"

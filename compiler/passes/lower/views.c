@@ -14,7 +14,7 @@
 // Needs views as operations (kiln_open_views). Afterwards only the views of mapped accesses are left. Uses
 // facts of the kernel as it was before.
 #include "compiler/analysis/facts.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads legality.def; ops.def decides what exists at all.
-#include "compiler/middle/legality.h"
+#include "compiler/passes/lower/legality.h"
 
 #include <string.h>
 
@@ -45,7 +45,7 @@ static const op_row op_rows[] = {
 #define LEGAL(operations, types, place, flags, outcome, how) \
   {operations, types, place, flags, {KILN_LEGAL_##outcome, how}},
 #define CAST(from, to, place, outcome, how)
-#include "compiler/middle/legality.def"
+#include "compiler/passes/lower/legality.def"
 #undef OPS
 #undef LEGAL
 #undef CAST
@@ -53,7 +53,7 @@ static const op_row op_rows[] = {
 static const cast_row cast_rows[] = {
 #define LEGAL(operations, types, place, flags, outcome, how)
 #define CAST(from, to, place, outcome, how) {from, to, place, {KILN_LEGAL_##outcome, how}},
-#include "compiler/middle/legality.def"
+#include "compiler/passes/lower/legality.def"
 #undef LEGAL
 #undef CAST
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Float operations in plain arithmetic, exact: remainder, and fma where the machine has none.
-#include "compiler/middle/expand_inner.h"
+#include "compiler/passes/lower/expand_inner.h"
 
 // --------------------------------------------------------------------------------------- remainder
 

@@ -2,10 +2,10 @@
 // Inline PTX on machines that are not NVIDIA's: text that computes registers from registers, without memory
 // and branches. It is read once to see whether all of it is known (ptx_read.c), and written as operations
 // (ptx_emit.c). Its instructions and types: ptx.def.
-#ifndef KILN_COMPILER_MIDDLE_PTX_H
-#define KILN_COMPILER_MIDDLE_PTX_H
+#ifndef KILN_COMPILER_PASSES_LOWER_PTX_H
+#define KILN_COMPILER_PASSES_LOWER_PTX_H
 
-#include "compiler/middle/expand_inner.h"
+#include "compiler/passes/lower/expand_inner.h"
 
 enum { PTX_MAX_REGISTERS = 192, PTX_MAX_STEPS = 128, PTX_MAX_OPERANDS = 5, PTX_MAX_PARTS = 4 };
 

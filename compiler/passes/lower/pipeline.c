@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The list of passes between the canonical form and a back end.
-#include "compiler/middle/pipeline.h"
+#include "compiler/passes/lower/pipeline.h"
 
 #include "base/float_state.h"
-#include "compiler/middle/passes.h"
+#include "compiler/passes/lower/lower.h"
 
 static void name_operation(ir_op *op, void *context) {
   (void)context;
