@@ -14,8 +14,8 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/blame.h"
 #include "compiler/front.h"
-#include "compiler/gpu/gpu.h"
-#include "compiler/gpu/stages.h"
+#include "compiler/passes/gpu/gpu.h"
+#include "compiler/passes/gpu/stages.h"
 
 // One compile while it runs.
 typedef struct compile {

@@ -104,7 +104,7 @@ static void note_content(ir_op *op, void *context) {
   loop_content *c = context;
   c->loads |= op->code == IR_LOAD || op->code == IR_VIEW_LOAD;
   c->multiplies |= op->code == IR_DOT;
-  bool adds = op->code == IR_VIEW_ATOMIC; // compiler/gpu/promote.c: the copy engine does it
+  bool adds = op->code == IR_VIEW_ATOMIC; // compiler/passes/gpu/promote.c: the copy engine does it
   c->writes |=
       op->code == IR_BARRIER || (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !adds);
 }
@@ -116,8 +116,8 @@ static bool can_be_pipeline(const ir_op *loop) {
   return loop->code == IR_FOR && c.loads && c.multiplies && !c.writes;
 }
 
-/// What is carried comes back as itself and products added to it: what compiler/gpu/split.c asks, as far as
-/// the text shows it.
+/// What is carried comes back as itself and products added to it: what compiler/passes/gpu/split.c asks, as
+/// far as the text shows it.
 static bool is_sum_of_products(const ir_op *loop, uint32_t i) {
   const ir_value *carried = ir_loop_args(loop)[i], *v = ir_resolve(ir_loop_next(loop)->operands[i]);
   if (v == carried) return false;

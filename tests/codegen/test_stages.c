@@ -11,7 +11,7 @@
 
 #include "compiler/codegen.h"
 #include "compiler/front.h"
-#include "compiler/gpu/stages.h"
+#include "compiler/passes/gpu/stages.h"
 #include "compiler/positions.h"
 #include "tests/codegen/llvm_rows.h"
 #include "tests/harness.h"

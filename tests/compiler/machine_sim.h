@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A simulator of kernels in the GPU form (compiler/gpu/gpu.h): producer and consumers are coroutines that a
-// seed interleaves, copies land late and in parts, products with IR_ASYNC read their slots at any time until
-// the wait for them, staged stores reach memory late.
+// A simulator of kernels in the GPU form (compiler/passes/gpu/gpu.h): producer and consumers are coroutines
+// that a seed interleaves, copies land late and in parts, products with IR_ASYNC read their slots at any time
+// until the wait for them, staged stores reach memory late.
 //
 // Besides the results it watches the order of events: every role, and every slot of shared memory, has a
 // counter, and barriers hand the counters on (vector clocks). So a read before the copy, a copy over what is
 // still read, or an accumulator used in flight is found whichever way the seed went.
 //
-// A kernel without roles (compiler/gpu/fetch.c) is run by some threads that have a part of every fetch each
-// and compute all of the rest; fetches land at any time until the wait for them, and what slot_load gives
-// counts as read up to the next barrier.
+// A kernel without roles (compiler/passes/gpu/fetch.c) is run by some threads that have a part of every fetch
+// each and compute all of the rest; fetches land at any time until the wait for them, and what slot_load
+// gives counts as read up to the next barrier.
 //
 // It knows slots and tiles, not addresses; pure operations are the reference interpreter's.
 #ifndef KILN_TESTS_MACHINE_SIM_H

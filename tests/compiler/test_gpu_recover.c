@@ -7,7 +7,7 @@
 
 #include "compiler/front.h"
 #include "base/expr.h"
-#include "compiler/gpu/gpu.h"
+#include "compiler/passes/gpu/gpu.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/passes/lower/lower.h"
 #include "tests/harness.h"

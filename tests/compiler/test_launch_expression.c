@@ -2,7 +2,7 @@
 // Launch expressions of what the IR computes in 32 bits: sizes of tensor maps wrap as the kernel's numbers
 // do, and what passes took for numbers that do not wrap is tested.
 #include "base/expr.h"
-#include "compiler/gpu/gpu.h"
+#include "compiler/passes/gpu/gpu.h"
 #include "tests/harness.h"
 
 enum { PARAMS = 4, KERNELS = 400, CALLS = 20 };

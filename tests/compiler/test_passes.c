@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "compiler/front.h"
-#include "compiler/gpu/gpu.h"
-#include "compiler/gpu/stages.h"
+#include "compiler/passes/gpu/gpu.h"
+#include "compiler/passes/gpu/stages.h"
 #include "tests/harness.h"
 
 static const char sources[] = "tests/passes", texts[] = "tests/text/passes", becomes[] = "\n// becomes\n";

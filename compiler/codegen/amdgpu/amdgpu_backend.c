@@ -9,7 +9,7 @@
 #include "compiler/codegen/finish/finish.h"
 #include "compiler/codegen/llvm/llvm_build.h"
 #include "compiler/codegen/llvm/llvm_module.h"
-#include "compiler/gpu/gpu.h"
+#include "compiler/passes/gpu/gpu.h"
 
 // What the linked code object says, which is what the loader will see, rules over what the lowering planned.
 static kiln_status read_back(kiln_finishing *f, kiln_error *err) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Emission of MFMA and WMMA (compiler/gpu/matrix_forms.c).
+// Emission of MFMA and WMMA (compiler/passes/gpu/matrix_forms.c).
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Issues loads that wait for a product to take its operand (compiler/gpu/layouts/feeds.c).
+// Issues loads that wait for a product to take its operand (compiler/passes/gpu/layouts/feeds.c).
 #include "compiler/codegen/gpu/gpu_lower.h"
 
 void gpu_issue_feeds(gpu *g, const ir_block *block, const ir_op *dot) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Slots of shared memory that threads fill while they go on (fetch, slot_load and what waits for them; made
-// by compiler/gpu/fetch.c).
+// by compiler/passes/gpu/fetch.c).
 //
 // How a tile lies in its slot follows from who writes it, the layout of the fetch, and who reads it, the
 // first product that takes it from a slot_load.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // GPU lowering: the kernel function, its parameters, and one walk over the operations.
 #include "compiler/codegen/gpu/gpu_lower.h"
-#include "compiler/gpu/gpu.h"
+#include "compiler/passes/gpu/gpu.h"
 
 #include <string.h>
 

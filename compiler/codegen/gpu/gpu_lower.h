@@ -14,7 +14,7 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/gpu/prelude.h"
 #include "compiler/codegen/llvm/llvm_build.h"
-#include "compiler/gpu/layouts/layouts.h"
+#include "compiler/passes/gpu/layouts/layouts.h"
 
 typedef struct gpu gpu;
 typedef struct gpu_machine gpu_machine;
@@ -226,15 +226,15 @@ struct gpu {
   gpu_region *region;
   uint32_t scratch_base; ///< slots that are in use lie below
   gpu_parked *parked;    ///< the last one first
-  // Kernels in the GPU form (compiler/gpu/gpu.h).
+  // Kernels in the GPU form (compiler/passes/gpu/gpu.h).
   bool has_roles;
   gpu_map maps[GPU_MOST_MAPS];
   unsigned map_count;
   LLVMValueRef grid[3]; ///< the logical grid, i32
   LLVMValueRef group;   ///< number of this thread's group of four warps in its block, the same in its lanes
   LLVMValueRef program_group; ///< among all that work on the program
-  // The block's place among those that share its program (compiler/gpu/gpu.h), its number among those that
-  // share its iterations.
+  // The block's place among those that share its program (compiler/passes/gpu/gpu.h), its number among those
+  // that share its iterations.
   LLVMValueRef block_row, block_column, share;
   LLVMValueRef shared_address;       ///< of `shared` in its window, i32
   unsigned spread;                   ///< blocks of a cluster that share a program; 0: one block has it alone

@@ -4,7 +4,7 @@
 // number.
 #include "base/expr.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
-#include "compiler/gpu/gpu.h"
+#include "compiler/passes/gpu/gpu.h"
 
 #include <string.h>
 

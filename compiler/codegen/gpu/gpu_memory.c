@@ -152,7 +152,7 @@ static void take_ahead(gpu *g, const ir_value *base, uint32_t element_bytes, gpu
   near->ahead = LLVMBuildMul(g->builder, elements, gpu_i32(g, element_bytes), "");
 }
 
-/// A load in the form that compiler/gpu/addresses.c gives it.
+/// A load in the form that compiler/passes/gpu/addresses.c gives it.
 static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element) {
   const kiln_layout *layout = op->takes[0];
   const ir_op *sum = op->operands[0]->def,

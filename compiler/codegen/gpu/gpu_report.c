@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Rows of the report (compiler/report.h) on what the lowering of GPUs does.
 #include "compiler/codegen/gpu/gpu_lower.h"
-#include "compiler/gpu/gpu.h"
+#include "compiler/passes/gpu/gpu.h"
 
 enum { WIDEST = 16, MOST_VISITS = 200 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// sort: what is done to the elements at the steps of the network (compiler/gpu/layouts/sort_network.c);
-// gather: through shared memory.
+// sort: what is done to the elements at the steps of the network
+// (compiler/passes/gpu/layouts/sort_network.c); gather: through shared memory.
 #include "compiler/codegen/gpu/gpu_lower.h"
-#include "compiler/gpu/layouts/sort_network.h"
+#include "compiler/passes/gpu/layouts/sort_network.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "compiler/gpu/gpu.h"
+#include "compiler/passes/gpu/gpu.h"
 
 enum { GROUP_THREADS = 128, BARRIER_BYTES = 8 };
 /// Named barriers: of all consumers, of where the roles begin, of a group each.

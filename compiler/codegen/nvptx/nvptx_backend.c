@@ -7,7 +7,7 @@
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/codegen/llvm/llvm_module.h"
 #include "compiler/codegen/llvm/llvm_order.h"
-#include "compiler/gpu/gpu.h"
+#include "compiler/passes/gpu/gpu.h"
 
 /// The assembler does not know the processor: who asked for no form gets the PTX, and why.
 static kiln_status keep_ptx(kiln_finishing *f, kiln_error *err) {

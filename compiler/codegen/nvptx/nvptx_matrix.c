@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Emission of mma.sync (compiler/gpu/mma.def).
+// Emission of mma.sync (compiler/passes/gpu/mma.def).
 #include "compiler/codegen/nvptx/nvptx_matrix.h"
 
 #include <string.h>

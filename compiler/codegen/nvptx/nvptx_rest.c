@@ -17,7 +17,7 @@ static LLVMValueRef wide(gpu *g, ir_value *value) {
   return LLVMBuildSExt(g->builder, gpu_scalar(g, value), g->i64, "");
 }
 
-/// An extent or stride, without wrapping around, as the map has it (compiler/gpu/launch_expression.c).
+/// An extent or stride, without wrapping around, as the map has it (compiler/passes/gpu/launch_expression.c).
 static LLVMValueRef exact(gpu *g, ir_value *value) {
   LLVMBuilderRef b = g->builder;
   int64_t constant;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "compiler/codegen/nvptx/nvptx_async.h"
-#include "compiler/gpu/gpu.h"
+#include "compiler/passes/gpu/gpu.h"
 
 enum { STEP = 32, ROWS = 6, MAX_STEPS = 16 };
 

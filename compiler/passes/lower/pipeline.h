@@ -20,7 +20,7 @@ kiln_status kiln_middle(ir_kernel *kernel, const kiln_target *target, kiln_error
 kiln_status kiln_middle_with(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
                              kiln_error *err);
 
-/// What is done with accesses before views are lowered (compiler/gpu/gpu.h); each may be NULL.
+/// What is done with accesses before views are lowered (compiler/passes/gpu/gpu.h); each may be NULL.
 typedef struct kiln_promotion {
   /// Makes views of tiles of pointers.
   unsigned (*recover)(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);

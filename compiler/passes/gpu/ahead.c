@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a loop loads for its products, in iterations to come. A value of a later iteration is its operations
+// once more, over the carried values as the iterations between leave them.
+#include "compiler/passes/gpu/ahead.h"
+#include "compiler/passes/gpu/loops.h"
+
+enum { MAX_BEHIND = 64 };
+
+kiln_ahead *kiln_ahead_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine) {
+  kiln_ahead *a = KILN_NEW(kernel->arena, kiln_ahead);
+  unsigned most = machine->threads >> machine->lanes, warps = kernel->warps < most ? kernel->warps : most;
+  *a = (kiln_ahead){.kernel = kernel,
+                    .loop = loop,
+                    .body = ir_loop_body(loop),
+                    .threads = machine->lanes + (unsigned)__builtin_ctz(warps),
+                    .reads_masks = machine->has_buffers};
+  return a;
+}
+
+// ----------------------------------------------------------------------------------------- what fits
+
+typedef struct effects {
+  bool writes, meets, fetches;
+} effects;
+
+/// What fetches and stores to slots write is shared memory of their own, and the barrier before it is read is
+/// theirs: a loop with another is not given any.
+static void note_effect(ir_op *op, void *context) {
+  effects *e = context;
+  bool fetches = op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT ||
+                 op->code == IR_SLOT_STORE;
+  e->fetches |= fetches;
+  e->meets |= ir_ops[op->code].effect == IR_SYNC;
+  e->writes |= ir_ops[op->code].effect == IR_WRITE && !fetches;
+}
+
+static bool has_effect(const kiln_ahead *a) {
+  effects e = {false};
+  ir_walk(a->body, note_effect, &e);
+  return e.writes || (e.meets && !e.fetches);
+}
+
+static bool is_load(const ir_op *op) {
+  return op->code == IR_LOAD && op->operands[0]->type.rank && !(op->attrs.flags & IR_VOLATILE);
+}
+
+/// Counts the operations a value needs in that iteration; false when one of them is not pure.
+static bool measure(const kiln_ahead *a, const ir_value *value, kiln_iteration when, unsigned *size) {
+  if (++*size > KILN_AHEAD_SLICE) return false;
+  if (!value->def) {
+    if (value->block != a->body || value->index == 0 || when == KILN_THIS) return true;
+    return measure(a, ir_loop_next(a->loop)->operands[value->index - 1], when - 1, size);
+  }
+  if (value->def->block != a->body) return true;
+  if (ir_ops[value->def->code].effect != IR_PURE || value->def->region_count || value->def->code == IR_DOT)
+    return false;
+  for (uint32_t i = 0; i < value->def->operand_count; i++)
+    if (!measure(a, value->def->operands[i], when, size)) return false;
+  return true;
+}
+
+static void add_load(kiln_ahead *a, ir_op *load, ir_op *dot, unsigned operand, kiln_iteration when) {
+  unsigned size = 0;
+  for (unsigned i = 0; i < a->count; i++)
+    if (a->loads[i].load == load) return;
+  if (a->count == KILN_AHEAD_LOADS) return;
+  for (uint32_t i = 0; i < load->operand_count; i++)
+    if (!measure(a, load->operands[i], when, &size)) return;
+  a->loads[a->count++] = (kiln_ahead_load){load, dot, operand};
+}
+
+/// Only renamed or cast on its way to the product.
+static void add_straight(kiln_ahead *a, const ir_value *value, ir_op *dot, unsigned operand,
+                         kiln_iteration when) {
+  enum { MOST_BETWEEN = 16 };
+  for (unsigned i = 0; i < MOST_BETWEEN && value->def && value->def->block == a->body; i++) {
+    ir_op *op = value->def;
+    if (is_load(op)) add_load(a, op, dot, operand, when);
+    if (op->code != IR_TRANS && op->code != IR_RESHAPE && op->code != IR_EXPAND && op->code != IR_CAST)
+      return;
+    value = op->operands[0];
+  }
+}
+
+/// All loads in this body that the operand is computed from, as far as `budget` operations reach.
+static void add_behind(kiln_ahead *a, const ir_value *value, ir_op *dot, unsigned operand,
+                       kiln_iteration when, unsigned *budget) {
+  ir_op *op = value->def;
+  if (!op || op->block != a->body || !*budget) return;
+  --*budget;
+  if (is_load(op)) {
+    add_load(a, op, dot, operand, when);
+    return;
+  }
+  if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT) return;
+  for (uint32_t i = 0; i < op->operand_count; i++) add_behind(a, op->operands[i], dot, operand, when, budget);
+}
+
+bool kiln_ahead_find(kiln_ahead *a, bool deep, unsigned iterations) {
+  a->count = 0;
+  if (has_effect(a)) return false;
+  for (ir_op *op = a->body->first; op; op = op->next)
+    for (uint32_t i = 0; op->code == IR_DOT && i < 2; i++) {
+      unsigned budget = MAX_BEHIND;
+      if (deep) add_behind(a, op->operands[i], op, i, iterations, &budget);
+      else add_straight(a, op->operands[i], op, i, iterations);
+    }
+  return a->count != 0;
+}
+
+uint64_t kiln_ahead_words(const kiln_ahead *a, ir_type type) {
+  return (((uint64_t)ir_type_bits(type) << ir_log2_elements(type)) / 32) >> a->threads;
+}
+
+static uint64_t words_of_loads(const kiln_ahead *a) {
+  uint64_t words = 0;
+  for (unsigned i = 0; i < a->count; i++) words += kiln_ahead_words(a, a->loads[i].load->results[0].type);
+  return words;
+}
+
+static uint64_t words_carried(const kiln_ahead *a) {
+  uint64_t words = 0;
+  for (uint32_t i = 0; i < a->loop->result_count; i++) words += kiln_ahead_words(a, a->loop->results[i].type);
+  return words;
+}
+
+bool kiln_ahead_has_room(const kiln_ahead *a) {
+  enum { MAX_WORDS = 32, MAX_ALL_WORDS = 176 }; // of loads, of all that is carried
+  uint64_t words = words_of_loads(a);
+  return words <= MAX_WORDS && words_carried(a) + words <= MAX_ALL_WORDS;
+}
+
+bool kiln_ahead_overflows(const kiln_ahead *a) {
+  enum { REGISTERS = 255 };
+  return words_carried(a) + words_of_loads(a) > REGISTERS;
+}
+
+// -------------------------------------------------------------------------------------- iterations
+
+static void stand(kiln_ahead *a, ir_block *block, ir_op *before) {
+  a->b = (ir_builder){.arena = a->kernel->arena,
+                      .block = block,
+                      .before = before,
+                      .place = a->loop->place,
+                      .machine = true,
+                      .error = a->b.error};
+}
+
+/// Counter of iteration `when` and whether the loop comes to it, from those of the iteration before. Exact
+/// also near the ends of the integers.
+static void advance(kiln_ahead *a, kiln_iteration when) {
+  ir_value *step = ir_for_step(a->loop);
+  ir_value *left = ir_binary(&a->b, IR_SUB, 0, ir_for_upper(a->loop), a->index[when - 1]);
+  ir_value *fits = ir_compare(&a->b, IR_GT, IR_UNSIGNED, left, step);
+  a->exists[when] = a->exists[when - 1] ? ir_binary(&a->b, IR_AND, 0, a->exists[when - 1], fits) : fits;
+  a->index[when] = ir_binary(&a->b, IR_ADD, 0, a->index[when - 1], step);
+}
+
+void kiln_ahead_open_before(kiln_ahead *a, unsigned count) {
+  stand(a, a->loop->block, a->loop);
+  a->index[KILN_FIRST] = ir_for_lower(a->loop);
+  a->exists[KILN_FIRST] = ir_compare(&a->b, IR_LT, 0, ir_for_lower(a->loop), ir_for_upper(a->loop));
+  for (unsigned n = 1; n < count; n++) advance(a, KILN_FIRST + n);
+}
+
+void kiln_ahead_open_inside(kiln_ahead *a, unsigned count) {
+  stand(a, a->body, a->body->first);
+  a->index[KILN_THIS] = ir_for_counter(a->loop);
+  a->exists[KILN_THIS] = NULL;
+  for (unsigned n = 1; n <= count; n++) advance(a, KILN_THIS + n);
+}
+
+/// The value in the next iteration rests on scalars and on what the loop does not change.
+static bool rests_on_scalars(const kiln_ahead *a, const ir_value *value, unsigned *size) {
+  if (++*size > KILN_AHEAD_SLICE) return false;
+  if (!value->def) return value->block != a->body || !value->type.rank;
+  if (value->def->block != a->body) return true;
+  for (uint32_t i = 0; i < value->def->operand_count; i++)
+    if (!rests_on_scalars(a, value->def->operands[i], size)) return false;
+  return true;
+}
+
+void kiln_ahead_stay(kiln_ahead *a) {
+  unsigned size = 0;
+  for (unsigned i = 0; i < a->count; i++) {
+    const ir_op *load = a->loads[i].load;
+    if (load->operand_count > 1 || !rests_on_scalars(a, load->operands[0], &size)) return;
+  }
+  a->stays = true;
+  a->index[KILN_NEXT] =
+      ir_ternary(&a->b, IR_SELECT, 0, a->exists[KILN_NEXT], a->index[KILN_NEXT], a->index[KILN_THIS]);
+}
+
+// -------------------------------------------------------------------------------------------- masks
+
+static const ir_value *behind_shape(const ir_value *v) {
+  while (v->def && (v->def->code == IR_EXPAND || v->def->code == IR_BROADCAST || v->def->code == IR_SPLAT))
+    v = v->def->operands[0];
+  return v;
+}
+
+/// v is operand + constant.
+static bool is_sum(const ir_value *v, const ir_value *operand, int64_t constant) {
+  int64_t more;
+  return v->def && v->def->code == IR_ADD && v->def->operands[0] == operand &&
+         ir_constant_int(v->def->operands[1], &more) && more == constant;
+}
+
+/// A choice by length > 0.
+static bool is_chosen(const ir_op *choice, const ir_value *length) {
+  int64_t zero;
+  const ir_op *test = choice->code == IR_SELECT ? choice->operands[0]->def : NULL;
+  return test && test->code == IR_CMP && test->attrs.kind == IR_GT && !(test->attrs.flags & IR_UNSIGNED) &&
+         test->operands[0] == length && ir_constant_int(test->operands[1], &zero) && !zero;
+}
+
+/// v is length / step rounded up: (length + step - 1) / step, where that does not pass the largest integer,
+/// or as cdiv has it: (length > 0 ? length - 1 : length) / step, and one more where length > 0.
+static bool is_rounded_up(const ir_value *v, const ir_value *length, int64_t step) {
+  int64_t by;
+  const ir_op *op = v->def, *quotient = op;
+  if (!op) return false;
+  const bool is_choice = is_chosen(op, length);
+  if (is_choice) quotient = op->operands[2]->def;
+  if (!quotient || quotient->code != IR_DIV || quotient->attrs.flags & IR_UNSIGNED) return false;
+  if (!ir_constant_int(quotient->operands[1], &by) || by != step || by <= 0) return false;
+  const ir_value *divided = quotient->operands[0];
+  if (!is_choice) return is_sum(divided, length, step - 1);
+  return is_sum(op->operands[1], op->operands[2], 1) && divided->def && is_chosen(divided->def, length) &&
+         is_sum(divided->def->operands[1], length, -1) && divided->def->operands[2] == length;
+}
+
+/// The loop goes from 0 or more in steps of one to length / step, rounded up: iteration n begins at n * step,
+/// and the one behind the last at `length` or beyond.
+static bool covers(const kiln_ahead *a, const ir_value *length, int64_t step) {
+  int64_t lower, one;
+  if (!ir_constant_int(ir_for_lower(a->loop), &lower) || lower < 0) return false;
+  if (!ir_constant_int(ir_for_step(a->loop), &one) || one != 1) return false;
+  return is_rounded_up(ir_for_upper(a->loop), length, step);
+}
+
+/// The mask holds nowhere in the iteration behind the last: one of its conditions is that a number from 0 on
+/// lies below length - n * step.
+static bool ends_with_loop(const kiln_ahead *a, const ir_value *mask) {
+  const ir_op *op = behind_shape(mask)->def;
+  int64_t step;
+  if (!op) return false;
+  if (op->code == IR_AND) return ends_with_loop(a, op->operands[0]) || ends_with_loop(a, op->operands[1]);
+  if (op->code != IR_CMP || op->attrs.kind != IR_LT || op->attrs.flags & IR_UNSIGNED) return false;
+  const ir_op *place = behind_shape(op->operands[0])->def, *left = behind_shape(op->operands[1])->def;
+  if (!place || place->code != IR_IOTA || !left || left->code != IR_SUB) return false;
+  const ir_op *begin = left->operands[1]->def;
+  return begin && begin->code == IR_MUL && begin->operands[0] == ir_for_counter(a->loop) &&
+         ir_constant_int(begin->operands[1], &step) && covers(a, left->operands[0], step);
+}
+
+// ------------------------------------------------------------------------------------------- values
+
+static ir_value *remembered(const kiln_ahead *a, const ir_value *value, kiln_iteration when) {
+  for (unsigned i = 0; i < a->copy_count; i++)
+    if (a->copies[i].from == value && a->copies[i].when == when) return a->copies[i].to;
+  return NULL;
+}
+
+static ir_value *remember(kiln_ahead *a, const ir_value *value, kiln_iteration when, ir_value *to) {
+  if (a->copy_count < sizeof a->copies / sizeof *a->copies)
+    a->copies[a->copy_count++] = (kiln_ahead_copy){value, when, to};
+  return to;
+}
+
+/// A counter or carried value.
+static ir_value *argument_in(kiln_ahead *a, ir_value *value, kiln_iteration when) {
+  if (when == KILN_THIS) return value;
+  if (!value->index) return a->index[when];
+  uint32_t carried = value->index - ir_loop_counters(a->loop);
+  if (when == KILN_FIRST) return ir_loop_initials(a->loop)[carried];
+  ir_value *next = kiln_ahead_value(a, ir_loop_next(a->loop)->operands[carried], when - 1);
+  if (!a->stays || next == value) return next;
+  return remember(a, value, when, ir_ternary(&a->b, IR_SELECT, 0, a->exists[when], next, value));
+}
+
+ir_value *kiln_ahead_value(kiln_ahead *a, ir_value *value, kiln_iteration when) {
+  bool is_argument = !value->def && value->block == a->body;
+  if (!is_argument && (!value->def || value->def->block != a->body)) return value;
+  ir_value *known = remembered(a, value, when);
+  if (known) return known;
+  if (is_argument) return argument_in(a, value, when);
+  ir_op *op = value->def;
+  ir_value **operands = KILN_NEW_ARRAY(a->kernel->arena, ir_value *, op->operand_count);
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = kiln_ahead_value(a, op->operands[i], when);
+  a->b.place = op->place;
+  ir_op *made = ir_emit(&a->b, op->code, &op->attrs, operands, op->operand_count, &value->type, NULL, 0);
+  return made ? remember(a, value, when, &made->results[value->index]) : value;
+}
+
+kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
+  kiln_ahead_place at = {.pointer = kiln_ahead_value(a, load->operands[0], when)};
+  ir_value *mask = load->operand_count > 1 ? kiln_ahead_value(a, load->operands[1], when) : NULL;
+  if (load->operand_count > 2) at.other = kiln_ahead_value(a, load->operands[2], when);
+  a->b.place = load->place;
+  if (a->stays) return at;
+  if (a->reads_masks && when == KILN_NEXT && mask && ends_with_loop(a, load->operands[1])) {
+    at.mask = mask;
+    return at;
+  }
+  at.mask = ir_splat(&a->b, a->exists[when], ir_with_element(at.pointer->type, ir_scalar_type(KILN_I1)));
+  if (mask) at.mask = ir_binary(&a->b, IR_AND, 0, mask, at.mask);
+  return at;
+}
+
+ir_value *kiln_ahead_load_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
+  kiln_ahead_place at = kiln_ahead_at(a, load, when);
+  ir_value *operands[3] = {at.pointer, at.mask, at.other};
+  uint32_t count = at.other ? 3 : at.mask ? 2 : 1;
+  ir_op *made = ir_emit(&a->b, IR_LOAD, &load->attrs, operands, count, &load->results[0].type, NULL, 0);
+  return made ? &made->results[0] : NULL;
+}
+
+// --------------------------------------------------------------------------------------------- loop
+
+ir_op *kiln_ahead_remake(kiln_ahead *a, ir_value *const *first, ir_value *const *next, uint32_t count) {
+  stand(a, a->loop->block, a->loop);
+  ir_apply_forwards(a->kernel);
+  ir_op *made = kiln_carry_more(&a->b, a->loop, first, next, count);
+  if (!made) return NULL;
+  ir_apply_forwards(a->kernel);
+  return a->loop = made;
+}

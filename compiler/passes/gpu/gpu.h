@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The GPU form of the IR: passes that rewrite a kernel with matrix products in loops into machine operations
+// (ops.def, behind the line "Machine operations"). No LLVM here; what code generation does afterwards is
+// emission.
+//
+//   recover   before views are lowered: tiles of pointers that are accesses of views
+//   promote   before views are lowered: which accesses go through the copy engine and tensor maps
+//   persist   a block computes one program after another
+//   split     the iterations of a loop are shared out among the blocks of a cluster, where it says so
+//   roles     one warp group copies, the others compute; they meet at barriers of slots in shared memory
+//   order     of two chained products the second runs while the values for the next iteration are computed
+//   wait      of several products in a row each is waited for where its result is wanted
+//
+// Where there is none of this, or a kernel does not fit it:
+//
+//   fetch     operands of products through slots of shared memory that threads fill some iterations ahead
+//   slots     or that they store to what they have loaded an iteration ahead
+//   prefetch  else in registers, loaded an iteration ahead
+//
+// And on processors of several dies:
+//
+//   dies      neighbours of the grid run on one die, at one time
+//
+// And everywhere:
+//
+//   between       a tile between two bounds is compared once
+//   memory-order  barriers between accesses of the same memory by different threads
+//
+// A kernel that does not fit is left as it was, and the reason is kept for the report (compiler/report.h).
+#ifndef KILN_COMPILER_PASSES_GPU_GPU_H
+#define KILN_COMPILER_PASSES_GPU_GPU_H
+
+#include "base/buffer.h"
+#include "base/expr.h"
+#include "compiler/passes/gpu/matrix_forms.h"
+#include "compiler/ir/pass.h"
+#include "compiler/report.h"
+#include "targets/targets.h"
+
+/// What a processor has for products from shared memory.
+typedef struct kiln_matrix_machine {
+  kiln_matrix matrix;
+  uint8_t group_warps;     ///< warps that issue one product together
+  uint8_t log2_rows;       ///< rows of one product of a group
+  uint8_t least_n, most_n; ///< logarithms of its columns
+  uint8_t part_columns;    ///< where only a part of a tile's columns counts, the part is a multiple of this
+  uint8_t step_bytes;      ///< of the reduced index in one product
+  uint8_t row_bytes; ///< widest row that shared memory is interleaved by: the copy engine's and the products'
+  uint16_t most_partial;       ///< products of fp8 that the unit may sum before they are added in f32
+  uint32_t threads;            ///< most a block may have
+  uint32_t registers;          ///< of a processor
+  uint32_t block_reserve;      ///< bytes of shared memory that each block takes besides its own
+  uint16_t producer_registers; ///< of a thread that copies
+  uint16_t most_thread_registers;
+} kiln_matrix_machine;
+
+/// What a processor has for operands on their way to products from registers.
+typedef struct kiln_fetch_machine {
+  unsigned lanes;        ///< of a warp, logarithm
+  uint32_t threads;      ///< most a block may have
+  uint32_t shared_bytes; ///< most a block may have
+  kiln_matrix matrix;
+  bool has_fetch;   ///< threads copy from global to shared memory and go on
+  bool has_buffers; ///< loads add a scalar and an offset of each thread, need no branch where they are masked
+                    ///< off, and complete in order
+  uint32_t slot_scalars;    ///< set of 1 << kiln_scalar: what products take from slots that threads store to
+  uint32_t resident_shared; ///< bytes that the blocks which share SIMDs have together
+  bool turns;               ///< matrices turn on their way from shared memory
+  unsigned dies;            ///< that take turns in getting blocks, each with a cache of its own
+  unsigned simds;           ///< that a block's warps are spread over
+  bool small_file;          ///< a thread has 256 registers for all, not as many again for sums
+  unsigned register_file;   ///< registers of a lane that the waves of a SIMD share; 0: not asked for
+  unsigned most_registers;  ///< of them, a thread may have
+} kiln_fetch_machine;
+
+kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);
+
+/// NULL: the target has none.
+const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target);
+
+/// Registers of a thread that computes, with `groups` groups of them and one that copies, and `blocks` such
+/// blocks in a processor; and what all threads start with.
+unsigned kiln_consumer_registers(const kiln_matrix_machine *machine, unsigned groups, unsigned blocks);
+unsigned kiln_start_registers(const kiln_matrix_machine *machine, unsigned groups, unsigned blocks);
+
+/// Blocks of `bytes` of shared memory that a processor has room for.
+unsigned kiln_blocks_within(const kiln_matrix_machine *machine, const kiln_target *target, uint32_t bytes);
+
+/// How many elements along an axis of its tile an access of a view is about; 0: all.
+static inline unsigned kiln_part_of(const ir_op *access, unsigned axis) {
+  const ir_attrs *a = &access->attrs;
+  if (a->first && a->axis == axis) return (unsigned)a->first;
+  return axis + 1u == ir_view_tile(access->operands[0]->type).rank ? (unsigned)a->across : 0;
+}
+
+/// How one product is done.
+/// A transposed matrix that nothing else takes.
+static inline bool kiln_is_turned_once(const ir_value *value) {
+  return value->def && value->def->code == IR_TRANS && value->type.rank == 2 && value->uses == 1;
+}
+
+typedef struct kiln_product {
+  ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers, or put
+  ir_op *put;             ///< transposition of a computed left operand, which goes through shared memory
+  unsigned rows, columns; ///< of the result that the operands have elements for: the others stay
+  bool is_beside;         ///< of a left operand without some of its rows each group has all
+  bool is_divided;        ///< of an operand without some of its columns two groups have some each
+  bool left_mn, right_mn; ///< contiguous along rows, columns instead of the reduced index
+  bool is_partial; ///< the unit keeps fewer bits than the accumulator has: sums of one product each are added
+} kiln_product;
+
+/// Why the product `dot` can't be issued from shared memory although its operands were mapped loads; NONE: it
+/// can.
+kiln_report_reason kiln_judge_product(const kiln_matrix_machine *machine, const ir_kernel *kernel,
+                                      const ir_op *dot, kiln_product *out);
+/// Whether `op` is a product that can be.
+bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op,
+                     kiln_product *out);
+
+/// Blocks of a cluster that share a program, each with some of its rows and columns: 2 where sixteen warps
+/// compute, 4 where 32 do, and nothing has to pass between the blocks; else 1. Wants mapped accesses and the
+/// uses of values. They stand below each other where there are rows for all, else two side by side: with
+/// `columns` side by side, block r is in row r / columns, column r % columns.
+typedef struct kiln_spread {
+  unsigned blocks, columns;
+} kiln_spread;
+kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *machine, ir_kernel *kernel);
+/// Visits each load of one axis whose elements are spread by `broadcast` over a tile of two, as they are or
+/// computed with element by element; `expand` says along which axis. A load may be visited several times.
+void kiln_gpu_visit_lines(const ir_op *broadcast,
+                          void (*visit)(ir_op *load, const ir_op *expand, void *context), void *context);
+static inline unsigned kiln_rows_of_blocks(kiln_spread spread) { return spread.blocks / spread.columns; }
+
+/// Accumulators of a thread that the product needs at a time.
+unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);
+
+/// Accumulators of a thread that the products of a block need, counted one product after another. What a
+/// product gets through shared memory has left its registers: it needs its own beside those that loops carry.
+typedef struct kiln_sums {
+  unsigned all, carried, put;
+} kiln_sums;
+void kiln_count_sums(kiln_sums *sums, const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);
+unsigned kiln_most_sums(const kiln_sums *sums);
+
+enum { KILN_PUT_SLOTS = 2 }; ///< of a computed operand: one is read while the next is written
+enum {
+  KILN_PARTIAL_COLUMNS = 7
+}; ///< log2 of the columns that a group sums at a time before they are added (IR_PARTIAL)
+enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
+
+/// Makes loads behind products, and stores, through tiles of pointers accesses of views where that is the
+/// same. Wants views split into operations. Returns how many it made; `out_failed`, which may be NULL: more
+/// would be if fewer programs were launched, or 32 bits were known to be enough.
+unsigned kiln_gpu_recover_views(ir_kernel *kernel, bool *out_failed);
+
+/// The same when accesses are marked then; else the kernel stays as it is.
+unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);
+
+/// Marks view_load and view_store operations with IR_MAPPED. Wants views split into operations and
+/// ir_count_uses. Returns how many loads are marked; then kiln_gpu_form must follow. Notes in `refusals` why
+/// products are left out, where nothing is noted already (of the kernel with recovered views). NULL: nobody
+/// asks.
+unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);
+
+/// Whether an access of the kernel is marked; whether it is, or the kernel has machine operations already.
+bool kiln_gpu_has_mapped(ir_kernel *kernel);
+bool kiln_gpu_has_form(ir_kernel *kernel);
+
+/// Whether one of the operations stands in the other's block, or in a block within that.
+bool kiln_gpu_are_nested(const ir_op *a, const ir_op *b);
+
+/// Rewrites a kernel with mapped accesses, on processors that have it. UNSUPPORTED says why it does not fit;
+/// the kernel is then spoilt.
+kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                          const ir_pass_options *options, kiln_error *err);
+/// The list, in order.
+extern const ir_pass kiln_gpu_passes[];
+extern const size_t kiln_gpu_pass_count;
+
+/// What GPUs without such a form, and kernels that do not fit it, have instead: addresses in the parts that
+/// the processor adds, operands of products on their way while others are multiplied.
+kiln_status kiln_gpu_register_form(ir_kernel *kernel, const kiln_target *target,
+                                   const ir_pass_options *options, kiln_error *err);
+extern const ir_pass kiln_gpu_register_passes[];
+extern const size_t kiln_gpu_register_pass_count;
+
+/// What stands behind a loop, for a part of the columns.
+typedef struct kiln_slice {
+  const ir_op *loop;
+  ir_value **sums;     ///< for each result of the loop, the part's columns of it
+  ir_value *first;     ///< first column of the part, i32
+  int64_t columns;     ///< that a part has, where the stores are of a part of the tile; 0: all
+  unsigned log2_parts; ///< of the columns of tiles by those of the part's
+  unsigned beside;     ///< groups of warps side by side, each with a part of its own columns
+  unsigned shares;     ///< parts
+} kiln_slice;
+
+/// What each of the stores from `first` up to `end` has of its tile.
+typedef struct kiln_stored {
+  int64_t rows;    ///< 0: all
+  int64_t columns; ///< 0: they differ, or are of other tiles
+} kiln_stored;
+kiln_stored kiln_gpu_stored(const ir_op *first, const ir_op *end);
+/// Emits with `b` what the operations from `first` up to `end` store of the part. False: it can't be; what
+/// was emitted up to then is of no use.
+bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end);
+
+/// Whether programs along one axis of the grid have loops with products of more iterations each, or of fewer
+/// (`falls`).
+typedef struct kiln_uneven {
+  bool is, falls;
+  uint8_t axis;
+} kiln_uneven;
+kiln_uneven kiln_gpu_uneven(ir_kernel *kernel);
+
+// One file each.
+kiln_status kiln_gpu_carry_scalars(ir_kernel *kernel);
+kiln_status kiln_gpu_bring_near(ir_kernel *kernel);
+kiln_status kiln_gpu_fetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
+kiln_status kiln_gpu_slots(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
+kiln_status kiln_gpu_order_for_dies(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
+kiln_status kiln_gpu_prefetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
+kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
+kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                           kiln_error *err);
+kiln_status kiln_gpu_order_products(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_late_waits(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_compute_ahead(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_carry_quotients(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_between(ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_gpu_order_memory(ir_kernel *kernel, kiln_error *err);
+
+/// The scalar as a launch expression over the parameters (base/expr.h), appended to `out`; false when it is
+/// none. `scale` multiplies it. What the IR computes in 32 bits wraps in it, too.
+bool kiln_launch_expression(const ir_kernel *kernel, const ir_value *value, int64_t scale, kiln_buffer *out);
+
+/// `value`, of 64 bits, `compare` `end` becomes a condition of the launch. False when it is no launch
+/// expression, or the conditions together are too long for one.
+bool kiln_add_condition(ir_kernel *kernel, const ir_value *value, kiln_expr_op compare, int64_t end);
+/// An expression that is 0, and fails where a condition does not hold.
+void kiln_write_conditions(const ir_kernel *kernel, kiln_buffer *out);
+
+/// Row width of a tile in shared memory: bytes of the innermost axis, at most `row_bytes`. Wider tiles lie as
+/// several such columns one after another.
+unsigned kiln_memory_row(ir_type tile, unsigned row_bytes);
+/// Rows of a tile in shared memory, of which only the `first` are copied (0: all); their bytes.
+unsigned kiln_memory_rows(ir_type tile, int64_t first);
+uint32_t kiln_memory_bytes(ir_type tile, int64_t first);
+
+/// Columns of a group of warps of a store by the copy engine; bytes of a row while they are staged, of which
+/// they are a multiple; rows of a box. Those of a turned store are the tile's rows.
+unsigned kiln_stage_columns(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+/// Rows of the products' tile that a staged store writes.
+unsigned kiln_stage_rows(const ir_op *op);
+unsigned kiln_stage_row(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+unsigned kiln_stage_box_rows(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+
+/// Columns of a group that are staged at a time; bytes of its part of the memory for them.
+unsigned kiln_stage_at_a_time(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+
+/// Into how many slots that part is divided, of which one is read while the next is written.
+unsigned kiln_stage_slots(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
+
+/// What a store by the copy engine stages: its value, or what a transposition behind it transposes.
+ir_value *kiln_staged_value(const ir_op *store);
+
+#endif

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Several products in a row: each goes on until its result is wanted, so that the matrix unit has the next
+// one when it ends, and values are computed beside it.
+//
+//   s = mma ...; p = mma ...; (values of s) ...   becomes
+//   s = mma async ...; p = mma async ...; s' = mma_wait out=1 s; (values of s') ...
+//
+// Products end in order, so waiting for one is waiting for all before it. Slots are released behind the wait
+// for the products that read them. Nothing is under way where a region begins or a block ends.
+//
+// Needs the consumer of `roles`. A block where no two products would be under way at a time stays as it is.
+#include "compiler/passes/gpu/gpu.h"
+
+enum { MOST_OUT = 8 };
+
+typedef struct waiting {
+  ir_kernel *kernel;
+  ir_block *block;
+  ir_op *out[MOST_OUT]; ///< products under way, oldest first
+  unsigned count, most; ///< of them; the most at a time
+  unsigned issued, ended;
+  ir_op *releases[MOST_OUT]; ///< to be moved, and how many products they follow
+  unsigned follows[MOST_OUT], release_count;
+  bool is_trial; ///< only counts
+  ir_builder b;
+} waiting;
+
+typedef struct search {
+  const ir_value *value;
+  ir_value *instead; ///< NULL: only look
+  bool is_used;
+} search;
+
+static void note_use(ir_op *op, void *context) {
+  search *s = context;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    if (op->operands[i] != s->value) continue;
+    s->is_used = true;
+    if (s->instead) op->operands[i] = s->instead;
+  }
+}
+
+static void visit_op(ir_op *op, search *s) {
+  note_use(op, s);
+  for (uint32_t r = 0; r < op->region_count; r++) ir_walk(op->regions[r], note_use, s);
+}
+
+/// How many of the products under way have to end before `op`.
+static unsigned needed_by(const waiting *w, ir_op *op) {
+  bool is_known = op->code == IR_MMA || op->code == IR_BAR_WAIT || op->code == IR_BAR_ARRIVE ||
+                  op->code == IR_PUT || op->code == IR_BARRIER || op->code == IR_STAGE || ir_is_pure(op) ||
+                  ir_ops[op->code].effect == IR_READ || ir_ops[op->code].effect == IR_FACT;
+  if (!is_known || op->region_count || ir_is_terminator(op)) return w->count;
+  for (unsigned i = w->count; i > 0; i--) {
+    search s = {.value = &w->out[i - 1]->results[0]};
+    visit_op(op, &s);
+    if (s.is_used) return i;
+  }
+  return 0;
+}
+
+static void replace_behind(ir_op *wait, unsigned number, const ir_value *old) {
+  search s = {.value = old, .instead = &wait->results[number]};
+  for (ir_op *op = wait->next; op; op = op->next) visit_op(op, &s);
+}
+
+static void move_releases(waiting *w, ir_op *wait) {
+  unsigned left = 0;
+  for (unsigned i = 0; i < w->release_count; i++) {
+    if (w->follows[i] <= w->ended) {
+      if (!w->is_trial) ir_move(w->releases[i], w->block, wait->next);
+      continue;
+    }
+    w->releases[left] = w->releases[i];
+    w->follows[left++] = w->follows[i];
+  }
+  w->release_count = left;
+}
+
+/// Waits before `op` until the oldest `ends` have ended.
+static void wait_for(waiting *w, ir_op *op, unsigned ends) {
+  ir_value *sums[MOST_OUT];
+  ir_op *wait = NULL;
+  if (!ends) return;
+  for (unsigned i = 0; i < ends; i++) sums[i] = &w->out[i]->results[0];
+  if (!w->is_trial) {
+    w->b.block = w->block, w->b.before = op, w->b.place = op->place;
+    ir_attrs attrs = {.bits = w->count - ends};
+    wait = ir_emit(&w->b, IR_MMA_WAIT, &attrs, sums, ends, NULL, NULL, 0);
+    if (!wait) return;
+    for (unsigned i = 0; i < ends; i++) replace_behind(wait, i, sums[i]);
+  }
+  w->count -= ends;
+  w->ended += ends;
+  for (unsigned i = 0; i < w->count; i++) w->out[i] = w->out[i + ends];
+  move_releases(w, wait);
+}
+
+static void issue(waiting *w, ir_op *op) {
+  if (w->count == MOST_OUT) wait_for(w, op, 1);
+  if (!w->is_trial) op->attrs.flags |= IR_ASYNC | IR_QUEUED;
+  w->out[w->count++] = op;
+  w->issued++;
+  if (w->count > w->most) w->most = w->count;
+}
+
+static void keep_release(waiting *w, ir_op *op) {
+  if (!w->count) return;
+  if (w->release_count == MOST_OUT) wait_for(w, op, w->count);
+  if (!w->count) return;
+  w->releases[w->release_count] = op;
+  w->follows[w->release_count++] = w->issued;
+}
+
+static void walk_block(waiting *w) {
+  for (ir_op *op = w->block->first, *next; op; op = next) {
+    next = op->next;
+    wait_for(w, op, needed_by(w, op));
+    if (op->code == IR_MMA) issue(w, op);
+    if (op->code == IR_BAR_ARRIVE) keep_release(w, op);
+  }
+}
+
+/// Products that were given their waits already, and those that are summed in parts, keep them.
+static bool is_open(const ir_block *block) {
+  for (const ir_op *op = block->first; op; op = op->next)
+    if (op->code == IR_MMA_WAIT || (op->code == IR_MMA && op->attrs.flags & (IR_ASYNC | IR_PARTIAL)))
+      return false;
+  return true;
+}
+
+static void rewrite_block(ir_kernel *kernel, ir_block *block, kiln_error *err) {
+  for (ir_op *op = block->first; op; op = op->next)
+    for (uint32_t r = 0; r < op->region_count; r++) rewrite_block(kernel, op->regions[r], err);
+  if (!is_open(block)) return;
+  const ir_builder b = {.arena = kernel->arena, .machine = true};
+  waiting trial = {.kernel = kernel, .block = block, .is_trial = true, .b = b}, w = trial;
+  walk_block(&trial);
+  if (trial.most < 2) return;
+  w.is_trial = false;
+  walk_block(&w);
+  if (w.b.error.status != KILN_OK) *err = w.b.error;
+}
+
+kiln_status kiln_gpu_late_waits(ir_kernel *kernel, kiln_error *err) {
+  kiln_error failed = {0};
+  rewrite_block(kernel, kernel->body, &failed);
+  if (failed.status == KILN_OK) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "wait: %s", failed.text);
+}

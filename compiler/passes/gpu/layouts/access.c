@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How loads, stores and atomics of tiles lie: the layout that each has, and the pieces of up to 16 bytes that
+// layout and facts allow.
+#include "compiler/passes/gpu/layouts/layouts.h"
+
+/// Axis along which addresses grow, and log2 of the elements one access may take there.
+typedef struct direction {
+  unsigned axis, vector, whole, contiguity; ///< vector: with the mask; whole: where all lanes are live
+} direction;
+
+static const ir_value *mask_of(const ir_op *op) {
+  if (op->code == IR_LOAD || op->code == IR_FETCH) return op->operand_count > 1 ? op->operands[1] : NULL;
+  if (op->code == IR_STORE || op->code == IR_ATOMIC) return op->operand_count > 2 ? op->operands[2] : NULL;
+  return NULL;
+}
+
+unsigned kiln_pointee_bytes(ir_type pointer) {
+  ir_type pointee = ir_pointee(ir_element(pointer));
+  return pointee.pointer ? 8 : kiln_scalars[pointee.scalar].bytes;
+}
+
+static direction direction_of(const kiln_layouts *c, const ir_op *op) {
+  ir_type type = op->operands[0]->type;
+  const kiln_fact *fact = kiln_fact_of(c->facts, op->operands[0]);
+  direction best = {.axis = type.rank - 1u, .contiguity = fact->contiguity[type.rank - 1]};
+  for (unsigned a = 0; a < type.rank; a++)
+    if (fact->contiguity[a] > best.contiguity)
+      best = (direction){.axis = a, .contiguity = fact->contiguity[a]};
+  best.vector = kiln_fact_vector(c->facts, op->operands[0], mask_of(op), best.axis, 4);
+  best.whole = kiln_fact_vector(c->facts, op->operands[0], NULL, best.axis, 4);
+  return best;
+}
+
+unsigned kiln_access_axis(const kiln_layouts *c, const ir_op *op) { return direction_of(c, op).axis; }
+
+static bool is_plain_access(const ir_op *op) {
+  return op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
+}
+
+/// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
+/// widest vector that any of them can use, in elements.
+static void collect(ir_op *op, void *context) {
+  kiln_layouts *c = context;
+  if (!is_plain_access(op) || !op->operands[0]->type.rank) return;
+  direction d = direction_of(c, op);
+  for (kiln_shape *s = c->shapes; s; s = s->next)
+    if (ir_same_shape(s->type, op->operands[0]->type) && s->axis == d.axis) {
+      if (d.whole > s->vector) s->vector = d.whole;
+      return;
+    }
+  kiln_shape *s = KILN_NEW(c->arena, kiln_shape);
+  *s = (kiln_shape){.next = c->shapes, .type = op->operands[0]->type, .axis = d.axis, .vector = d.whole};
+  c->shapes = s;
+}
+
+static void collect_reduced(ir_op *op, void *context) {
+  kiln_layouts *c = context;
+  if (op->code != IR_REDUCE) return;
+  for (kiln_shape *s = c->shapes; s; s = s->next)
+    if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
+}
+
+static void note_product(ir_op *op, void *context) {
+  kiln_layouts *c = context;
+  if (op->code == IR_DOT) c->has_products |= kiln_dot_form(c, op) != NULL;
+}
+
+void kiln_layouts_collect(kiln_layouts *c) {
+  ir_walk(c->kernel->body, collect, c);
+  ir_walk(c->kernel->body, collect_reduced, c);
+  ir_walk(c->kernel->body, note_product, c);
+}
+
+static kiln_layout blocked(const kiln_layouts *c, ir_type type, direction d, unsigned least) {
+  unsigned vector = d.whole, bits = ir_log2_elements(type), threads = c->lanes + c->warps, reduced = 0;
+  for (kiln_shape *s = c->shapes; s; s = s->next)
+    if (ir_same_shape(s->type, type) && s->axis == d.axis) {
+      vector = s->vector;
+      reduced = s->reduced;
+    }
+  if (vector < least) vector = least;
+  if (vector + threads > bits) vector = bits > threads ? bits - threads : 0;
+  if (vector > type.log2[d.axis]) vector = type.log2[d.axis];
+  return layout_blocked_late(type, d.axis, reduced, vector, c->lanes, c->warps);
+}
+
+/// Register bits of the layout that are the low bits of an axis, in order: what one access can cover.
+static unsigned run_of(const kiln_layout *l, unsigned shift, unsigned limit, uint8_t out[8]) {
+  unsigned count = 0;
+  for (bool found = true; found && count < limit && count < 8;) {
+    found = false;
+    for (unsigned r = 0; r < l->registers && !found; r++)
+      if (l->basis[r] == 1u << (shift + count)) {
+        out[count++] = (uint8_t)r;
+        found = true;
+      }
+  }
+  return count;
+}
+
+/// Bytes in a row that a warp touches with one access: the run of a thread and the lanes that go on from it.
+static unsigned segment_of(const kiln_layout *l, unsigned shift, unsigned run, unsigned bytes) {
+  unsigned count = run;
+  for (bool found = true; found;) {
+    found = false;
+    for (unsigned i = 0; i < l->lanes && !found; i++)
+      if (l->basis[l->registers + i] == 1u << (shift + count)) {
+        count++;
+        found = true;
+      }
+  }
+  return bytes << count;
+}
+
+/// A value that comes in a layout of its own is stored from there when that touches memory in pieces of 32
+/// bytes or as good as the best. Atomics are the dearer the fewer threads share them.
+static bool good_enough(const ir_op *op, const kiln_layout *offered, const kiln_layout *best, direction d) {
+  uint8_t registers[8];
+  unsigned shift = layout_axis_shift(op->operands[0]->type, d.axis),
+           bytes = kiln_pointee_bytes(op->operands[0]->type);
+  if (op->code == IR_ATOMIC && offered->registers > best->registers)
+    return false; // replicas: few lanes would issue all of them
+  if (!d.contiguity) return true;
+  unsigned run = run_of(offered, shift, d.whole, registers), segment = segment_of(offered, shift, run, bytes);
+  unsigned ideal = segment_of(best, shift, run_of(best, shift, d.whole, registers), bytes);
+  return segment >= 32 || segment >= ideal;
+}
+
+/// The axis of a loaded matrix that the product sums over; -1: not known.
+static int reduced_axis(const ir_op *load, const kiln_feed *feed) {
+  const ir_value *v = feed->dot->operands[feed->operand];
+  int axis = feed->operand ? 0 : 1;
+  if (v->type.rank != 2 || load->operands[0]->type.rank != 2) return -1;
+  for (; v->def && v->def->code != IR_LOAD && v->def->code != IR_SLOT_LOAD; v = v->def->operands[0]) {
+    if (v->def->code == IR_TRANS) axis = 1 - axis;
+    else if (v->def->code != IR_CAST) return -1;
+  }
+  return axis;
+}
+
+/// It turns on its way from its slot to registers.
+static bool turns_later(const kiln_layouts *c, ir_type type, const kiln_feed *feed) {
+  return c->machine.turns && feed->is_stored && kiln_pointee_bytes(type) == 2;
+}
+
+/// A matrix whose rows lie across the reduced index: a thread loads neighbours of as many rows as make a
+/// piece that the product's reader takes, so that they turn in its registers on the way to shared memory.
+static bool layout_across(const kiln_layouts *c, const ir_op *op, direction d, kiln_layout *out) {
+  const kiln_feed *feed = &kiln_notes_of(c, &op->results[0])->feed;
+  ir_type type = op->operands[0]->type;
+  int reduced = feed->dot ? reduced_axis(op, feed) : -1;
+  unsigned bits = ir_log2_elements(type), threads = c->lanes + c->warps, rows = 0, at = 0;
+  if (reduced < 0 || (unsigned)reduced == d.axis || !d.whole || bits <= threads + d.whole ||
+      !kiln_dot_form(c, feed->dot) || turns_later(c, type, feed))
+    return false;
+  unsigned bytes = kiln_pointee_bytes(type), along = layout_axis_shift(type, d.axis),
+           across = layout_axis_shift(type, (unsigned)reduced);
+  while (bytes << (rows + 1) <= KILN_MOST_VECTOR_BYTES && rows < type.log2[reduced] &&
+         rows < bits - threads - d.whole)
+    rows++;
+  kiln_layout l = {.bits = (uint8_t)bits, .lanes = (uint8_t)c->lanes, .warps = (uint8_t)c->warps};
+  uint32_t order[LAYOUT_MAX_BITS];
+  unsigned count = 0;
+  for (unsigned i = d.whole; i < type.log2[d.axis]; i++) order[count++] = 1u << (along + i);
+  for (unsigned i = rows; i < type.log2[reduced]; i++) order[count++] = 1u << (across + i);
+  for (unsigned i = 0; i < d.whole; i++) l.basis[at++] = 1u << (along + i);
+  for (unsigned i = 0; i < rows; i++) l.basis[at++] = 1u << (across + i);
+  for (unsigned i = threads; i < count; i++) l.basis[at++] = order[i];
+  l.registers = (uint8_t)at;
+  for (unsigned i = 0; i < threads && i < count; i++) l.basis[at + i] = order[i];
+  *out = l;
+  return true;
+}
+
+/// Elements of 16 bits that are loaded one by one for products are held in pairs: they are written to shared
+/// memory as words then.
+static bool wants_pairs(const kiln_layouts *c, const ir_op *op, direction d) {
+  ir_type type = op->operands[0]->type;
+  return op->code == IR_LOAD && c->has_products && type.rank > 1 && d.contiguity && !d.whole &&
+         kiln_pointee_bytes(type) == 2;
+}
+
+kiln_layout kiln_layout_of_access(const kiln_layouts *c, const ir_op *op) {
+  ir_type type = op->operands[0]->type;
+  direction d = direction_of(c, op);
+  kiln_layout turned;
+  if (op->code == IR_LOAD && layout_across(c, op, d, &turned)) return turned;
+  kiln_layout best = blocked(c, type, d, wants_pairs(c, op, d)), offered;
+  bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
+  if (has_value && kiln_layout_offered(op->operands[1], &offered) && good_enough(op, &offered, &best, d))
+    return offered;
+  if (!d.contiguity && kiln_layout_offered(op->operands[0], &offered)) return offered;
+  return best;
+}
+
+// ----------------------------------------------------------------------------------------- pieces
+
+kiln_pieces kiln_pieces_of(const kiln_layouts *c, const ir_op *op, const kiln_layout *layout, bool whole) {
+  kiln_pieces p = {0};
+  direction d = direction_of(c, op);
+  p.vector =
+      run_of(layout, layout_axis_shift(op->operands[0]->type, d.axis), whole ? d.whole : d.vector, p.bits);
+  for (unsigned i = 0; i < p.vector; i++) p.mask |= 1u << p.bits[i];
+  return p;
+}
+
+uint32_t kiln_piece_register(const kiln_pieces *p, uint32_t r, unsigned i) {
+  for (unsigned j = 0; j < p->vector; j++)
+    if (i >> j & 1) r |= 1u << p->bits[j];
+  return r;
+}

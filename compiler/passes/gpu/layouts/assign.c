@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Chooses which values have a home and in what layout: anchors are memory accesses and dots; elementwise
+// users follow their operands; a loop-carried value has the layout that the loop's end offers, or its start,
+// or the access that it is the address of.
+#include "compiler/passes/gpu/layouts/layouts.h"
+
+static void assign_block(kiln_layouts *c, ir_block *block);
+
+kiln_layout kiln_layout_default(const kiln_layouts *c, ir_type type) {
+  unsigned vector = 0, threads = c->lanes + c->warps, bits = ir_log2_elements(type);
+  if (bits > threads && type.rank) vector = bits - threads < 2 ? bits - threads : 2;
+  if (type.rank && vector > type.log2[type.rank - 1]) vector = type.log2[type.rank - 1];
+  return layout_blocked(type, type.rank ? type.rank - 1u : 0, vector, c->lanes, c->warps);
+}
+
+static void set_home(kiln_layouts *c, ir_value *value, kiln_layout layout) {
+  kiln_layout *home = &kiln_notes_of(c, value)->home;
+  *home = layout;
+  value->layout = home;
+}
+
+static bool is_renaming(const ir_value *value) {
+  const ir_op *op = value->def;
+  return op && (op->code == IR_EXPAND || op->code == IR_RESHAPE || op->code == IR_TRANS) &&
+         op->operands[0]->type.rank && value->type.rank;
+}
+
+/// Goes down a chain of shape operations to what has a home, then back up.
+bool kiln_layout_offered(const ir_value *value, kiln_layout *out) {
+  enum { MOST = 32 };
+  const ir_op *chain[MOST];
+  unsigned count = 0;
+  while (!value->layout) {
+    if (!is_renaming(value) || count == MOST) return false;
+    chain[count++] = value->def;
+    value = value->def->operands[0];
+  }
+  *out = *value->layout;
+  while (count) {
+    kiln_layout inner = *out;
+    layout_forward(chain[--count], &inner, out);
+  }
+  return true;
+}
+
+/// Address values of an access that nothing else decides: loop-carried pointers and offsets take the layout
+/// of the access.
+static void want(kiln_layouts *c, ir_value *value, const kiln_layout *layout, unsigned depth) {
+  kiln_layout_notes *v = kiln_notes_of(c, value);
+  if (!value->type.rank || value->layout || depth > 32) return;
+  if (!value->def || ir_is_loop(value->def) || value->def->code == IR_IF) {
+    if (!v->is_wanted) v->wanted = *layout;
+    v->is_wanted = true;
+    return;
+  }
+  if (!ir_has(value->def->code, IR_EACH)) return;
+  for (uint32_t i = 0; i < value->def->operand_count; i++)
+    want(c, value->def->operands[i], layout, depth + 1);
+}
+
+typedef struct spreading {
+  kiln_layouts *c;
+  bool is_shared;   ///< blocks share the program
+  ir_type sums[16]; ///< shapes of accumulators
+  unsigned count;
+} spreading;
+
+static bool has_shape_of_sums(const spreading *s, ir_type type) {
+  for (unsigned i = 0; i < s->count; i++)
+    if (ir_same_shape(s->sums[i], type)) return true;
+  return false;
+}
+
+static void note_sums(ir_op *op, void *context) {
+  spreading *s = context;
+  s->is_shared |= op->code == IR_ROLES && op->attrs.spread > 1;
+  if (op->code != IR_MMA && op->code != IR_CLUSTER_SCATTER) return;
+  if (has_shape_of_sums(s, op->results[0].type)) return;
+  if (s->count < sizeof s->sums / sizeof *s->sums) s->sums[s->count++] = op->results[0].type;
+}
+
+/// A line, and what it is spread over.
+typedef struct line_of {
+  kiln_layouts *c;
+  kiln_layout row; ///< the accumulators' without the other axis
+  bool is_shared;
+} line_of;
+
+static void want_line(ir_op *load, const ir_op *expand, void *context) {
+  const line_of *line = context;
+  if (!line->is_shared && expand->operands[0]->def != load) return;
+  kiln_layout_notes *v = kiln_notes_of(line->c, &load->results[0]);
+  if (!v->is_wanted) v->wanted = layout_backward(expand, &line->row);
+  v->is_wanted = true;
+}
+
+/// A load of one axis that is spread over a tile of the shape of accumulators: each thread loads what its own
+/// elements meet, instead of an exchange through shared memory in which all threads wait for one another. Of
+/// what is computed from loads (a bias of 16 bits, which is cast) the exchange is a little faster; where
+/// blocks share the program it can't be.
+static void note_spread(ir_op *op, void *context) {
+  spreading *s = context;
+  if (op->code != IR_BROADCAST || !has_shape_of_sums(s, op->results[0].type)) return;
+  kiln_layout whole = kiln_layout_of_accumulator(s->c, op->results[0].type);
+  line_of line = {.c = s->c, .row = layout_backward(op, &whole), .is_shared = s->is_shared};
+  kiln_gpu_visit_lines(op, want_line, &line);
+}
+
+static void assign_memory(kiln_layouts *c, ir_op *op) {
+  if (!op->operands[0]->type.rank) return;
+  const kiln_layout_notes *loaded = op->code == IR_LOAD ? kiln_notes_of(c, &op->results[0]) : NULL;
+  kiln_layout layout = loaded && loaded->is_wanted ? loaded->wanted : kiln_layout_of_access(c, op);
+  if (op->result_count) set_home(c, &op->results[0], layout);
+  for (uint32_t i = 0; i < op->operand_count; i++) want(c, op->operands[i], &layout, 0);
+}
+
+static void assign_fetch(kiln_layouts *c, ir_op *op) {
+  kiln_layout layout = kiln_layout_of_access(c, op);
+  kiln_slots_are_fetched(c, op, &layout);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (!op->operands[i]->type.slots) want(c, op->operands[i], &layout, 0);
+}
+
+static void assign_slot_load(kiln_layouts *c, ir_op *op) {
+  set_home(c, &op->results[0], kiln_slot_layouts_of(c, op->operands[0])->writer);
+}
+
+static void assign_slot_store(kiln_layouts *c, ir_op *op) { kiln_slots_are_stored(c, op); }
+
+static void assign_elementwise(kiln_layouts *c, ir_op *op) {
+  kiln_layout layout;
+  op->results[0].layout = NULL;
+  if (!op->results[0].type.rank) return;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (op->operands[i]->type.rank && kiln_layout_offered(op->operands[i], &layout)) {
+      set_home(c, &op->results[0], layout);
+      return;
+    }
+}
+
+kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value) {
+  kiln_layout layout;
+  return kiln_layout_offered(value, &layout) ? layout : kiln_layout_default(c, value->type);
+}
+
+static void assign_reduce(kiln_layouts *c, ir_op *op) {
+  if (!op->results[0].type.rank) return;
+  const uint32_t axis = layout_axis_mask(op->operands[0]->type, op->attrs.axis);
+  kiln_layout from = kiln_layout_of_reduction(c, op, axis), layout = layout_without(&from, axis);
+  for (uint32_t i = 0; i < op->result_count; i++) set_home(c, &op->results[i], layout);
+}
+
+static void assign_scan(kiln_layouts *c, ir_op *op) {
+  kiln_layout layout = layout_sequential(op->operands[0]->type, op->attrs.axis, c->lanes, c->warps);
+  for (uint32_t i = 0; i < op->result_count; i++) set_home(c, &op->results[i], layout);
+}
+
+static void assign_sort(kiln_layouts *c, ir_op *op) {
+  set_home(c, &op->results[0], kiln_layout_of_sort(c, op));
+}
+
+static void assign_gather(kiln_layouts *c, ir_op *op) {
+  set_home(c, &op->results[0], kiln_layout_of_gather(c, op));
+}
+
+static void assign_dot(kiln_layouts *c, ir_op *op) {
+  set_home(c, &op->results[0], kiln_layout_of_dot(c, op));
+  kiln_slots_are_read(c, op);
+}
+
+static void assign_mma(kiln_layouts *c, ir_op *op) {
+  for (uint32_t i = 0; i < op->result_count; i++)
+    set_home(c, &op->results[i], kiln_layout_of_accumulator(c, op->results[i].type));
+}
+
+static void assign_roles(kiln_layouts *c, ir_op *op) {
+  for (uint32_t r = 0; r < op->region_count; r++) assign_block(c, op->regions[r]);
+}
+
+static void assign_asm(kiln_layouts *c, ir_op *op) {
+  if (!op->result_count || !op->results[0].type.rank) return;
+  kiln_layout layout = kiln_layout_default(c, op->results[0].type);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (op->operands[i]->type.rank && kiln_layout_offered(op->operands[i], &layout)) break;
+  unsigned log2 = op->attrs.pack ? (unsigned)__builtin_ctz(op->attrs.pack) : 0;
+  if (layout.registers < log2) // an instance takes its elements from one thread
+    layout = layout_blocked(op->results[0].type, op->results[0].type.rank - 1u, log2, c->lanes, c->warps);
+  set_home(c, &op->results[0], layout);
+}
+
+// ----------------------------------------------------------------------------------------- control
+
+/// One variable of a loop or branch: the values that flow together and must agree on a layout.
+typedef struct joined {
+  ir_value *values[4];  ///< arguments and results; entries may be NULL
+  ir_value *sources[2]; ///< what flows in; the better source of a layout first
+} joined;
+
+/// A decision stands once made, also when an outer loop is gone through again.
+static void decide(kiln_layouts *c, const joined *j) {
+  const ir_value *first = NULL;
+  kiln_layout layout;
+  for (unsigned i = 0; i < 4; i++)
+    if (j->values[i] && !first) first = j->values[i];
+  if (!first || !first->type.rank) return;
+  bool found = false;
+  for (unsigned i = 0; i < 4 && !found; i++)
+    if (j->values[i] && j->values[i]->layout) layout = *j->values[i]->layout, found = true;
+  for (unsigned i = 0; i < 2 && !found; i++)
+    found = j->sources[i] && kiln_layout_offered(j->sources[i], &layout);
+  for (unsigned i = 0; i < 4 && !found; i++)
+    if (j->values[i] && kiln_notes_of(c, j->values[i])->is_wanted)
+      layout = kiln_notes_of(c, j->values[i])->wanted, found = true;
+  if (!found) layout = kiln_layout_default(c, first->type);
+  for (unsigned i = 0; i < 4; i++)
+    if (j->values[i]) set_home(c, j->values[i], layout);
+}
+
+/// Something is still to be decided: a tile result without a home. Otherwise one walk over the regions is
+/// enough.
+static bool is_open(const ir_op *op) {
+  for (uint32_t i = 0; i < op->result_count; i++)
+    if (op->results[i].type.rank && !op->results[i].layout) return true;
+  return false;
+}
+
+/// The same for the arguments of a block.
+static bool needs_layout(const ir_block *block) {
+  for (uint32_t i = 0; i < block->arg_count; i++)
+    if (block->args[i]->type.rank && !block->args[i]->layout) return true;
+  return false;
+}
+
+static void assign_for(kiln_layouts *c, ir_op *op) {
+  ir_block *body = ir_loop_body(op);
+  bool again = is_open(op);
+  assign_block(c, body);
+  if (!again) return;
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    joined j = {{ir_loop_args(op)[i], &op->results[i]},
+                {ir_loop_next(op)->operands[i], ir_loop_initials(op)[i]}};
+    decide(c, &j);
+  }
+  assign_block(c, body);
+}
+
+static void assign_while(kiln_layouts *c, ir_op *op) {
+  ir_block *before = op->regions[0], *after = ir_loop_body(op);
+  bool again = is_open(op) || needs_layout(before);
+  assign_block(c, before);
+  assign_block(c, after);
+  if (!again) return;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    joined j = {{before->args[i]}, {ir_loop_next(op)->operands[i], ir_loop_initials(op)[i]}};
+    decide(c, &j);
+  }
+  assign_block(c, before);
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    joined j = {{after->args[i], &op->results[i]}, {ir_cond_passed(ir_while_test(op))[i], NULL}};
+    decide(c, &j);
+  }
+  assign_block(c, after);
+}
+
+static void assign_if(kiln_layouts *c, ir_op *op) {
+  for (uint32_t r = 0; r < op->region_count; r++) assign_block(c, op->regions[r]);
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    joined j = {{&op->results[i]}, {NULL}};
+    for (uint32_t r = 0; r < op->region_count && r < 2; r++) j.sources[r] = ir_if_end(op, r)->operands[i];
+    decide(c, &j);
+  }
+}
+
+static void assign_op(kiln_layouts *c, ir_op *op) {
+  static void (*const assigners[IR_OPCODE_COUNT])(kiln_layouts *, ir_op *) = {
+      [IR_LOAD] = assign_memory,
+      [IR_STORE] = assign_memory,
+      [IR_ATOMIC] = assign_memory,
+      [IR_CAS] = assign_memory,
+      [IR_REDUCE] = assign_reduce,
+      [IR_SCAN] = assign_scan,
+      [IR_DOT] = assign_dot,
+      [IR_ASM] = assign_asm,
+      [IR_FOR] = assign_for,
+      [IR_WHILE] = assign_while,
+      [IR_IF] = assign_if,
+      [IR_MMA] = assign_mma,
+      [IR_MMA_WAIT] = assign_mma,
+      [IR_CLUSTER_SUM] = assign_mma,
+      [IR_CLUSTER_SCATTER] = assign_mma,
+      [IR_ROLES] = assign_roles,
+      [IR_SORT] = assign_sort,
+      [IR_GATHER] = assign_gather,
+      [IR_FETCH] = assign_fetch,
+      [IR_SLOT_LOAD] = assign_slot_load,
+      [IR_SLOT_STORE] = assign_slot_store,
+  };
+  if (assigners[op->code]) assigners[op->code](c, op);
+  else if (ir_has(op->code, IR_EACH)) assign_elementwise(c, op);
+}
+
+static void assign_block(kiln_layouts *c, ir_block *block) {
+  for (ir_op *op = block->first; op; op = op->next) assign_op(c, op);
+}
+
+static kiln_status open_layouts(kiln_layouts *c, ir_kernel *kernel, const kiln_fetch_machine *machine,
+                                kiln_error *err) {
+  const unsigned warps = kernel->warps, most = machine->threads >> machine->lanes;
+  if (!warps || warps & (warps - 1))
+    return kiln_fail(err, KILN_STATUS_LIMIT, "expected a power of two of warps, found %u", warps);
+  if (warps > most) kernel->warps = (uint16_t)most; // one written for lanes of 32 on wider waves
+  *c = (kiln_layouts){.arena = kernel->arena,
+                      .kernel = kernel,
+                      .machine = *machine,
+                      .facts = kiln_facts_compute(kernel->arena, kernel),
+                      .lanes = machine->lanes,
+                      .warps = (unsigned)__builtin_ctz(kernel->warps)};
+  const uint32_t count = ir_number(kernel);
+  kiln_layout_notes *notes = KILN_NEW_ARRAY(kernel->arena, kiln_layout_notes, count);
+  c->notes = KILN_NEW_ARRAY(kernel->arena, kiln_layout_notes *, count);
+  for (uint32_t i = 0; i < count; i++) c->notes[i] = &notes[i];
+  return KILN_OK;
+}
+
+kiln_status kiln_gpu_layouts(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err) {
+  kiln_layouts *c = KILN_NEW(kernel->arena, kiln_layouts);
+  KILN_TRY(open_layouts(c, kernel, machine, err));
+  ir_count_uses(kernel);
+  kiln_layouts_collect(c);
+  kiln_layouts_note_feeds(c);
+  spreading s = {.c = c};
+  ir_walk(kernel->body, note_sums, &s);
+  if (s.count) ir_walk(kernel->body, note_spread, &s);
+  assign_block(c, kernel->body);
+  kiln_layouts_note_takes(c);
+  kernel->layouts = c;
+  return KILN_OK;
+}

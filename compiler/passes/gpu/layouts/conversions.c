@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The pass `conversions`: every operation finds its operands in the layouts that it takes (ir_op.takes). What
+// lies in another one gets a `convert`; what has no layout and is made of tiles that have one is computed for
+// its user, as a copy. Both stand before their first user, or before the outermost loop that does not change
+// them, and serve all that follows inside of the same block.
+//
+// What is left without a layout rests on constants, indices and slots alone: code generation computes it, or
+// reads it from its slot, where it is used.
+#include "compiler/passes/gpu/layouts/layouts.h"
+
+enum { MOST_DEPTH = 2000 }; // of operations that are computed for their users, each for the next one
+
+/// A value in another layout, good in `block` and all that is nested in it.
+typedef struct version {
+  struct version *next;
+  const ir_block *block;
+  unsigned stretch;
+  ir_value *value;
+} version;
+
+/// In ir_value.slot while the pass runs.
+typedef struct state {
+  version *versions;
+  bool is_lazy, is_free; ///< without a layout; and made of nothing that has one
+} state;
+
+typedef struct conversions {
+  kiln_layouts *c;
+  ir_builder builder;
+  const ir_op *user;
+  /// Counts the full loops of the kernel's body: what stands behind one is computed anew, or it would be
+  /// alive in the loop.
+  unsigned stretch, depth;
+} conversions;
+
+static state *state_of(conversions *x, ir_value *value) {
+  if (!value->slot) value->slot = KILN_NEW(x->c->arena, state);
+  return value->slot;
+}
+
+static bool is_tile(const ir_value *value) {
+  return value->type.rank && !value->type.is_view && !value->type.slots;
+}
+
+// ------------------------------------------------------------------------------------------- places
+
+static bool encloses(const ir_block *outer, const ir_block *block) {
+  while (block && block != outer) block = block->parent ? block->parent->block : NULL;
+  return block != NULL;
+}
+
+/// The block around `block`: that of the test of a `while` is around its body.
+static const ir_block *around(const ir_block *block) {
+  const ir_op *parent = block->parent;
+  if (!parent) return NULL;
+  return parent->code == IR_WHILE && block == parent->regions[1] ? parent->regions[0] : parent->block;
+}
+
+/// Before `at`, or the outermost loop around it that the value comes from outside of.
+static ir_op *place_for(const ir_value *value, ir_op *at) {
+  const ir_block *home = value->def ? value->def->block : value->block;
+  ir_op *place = at;
+  for (const ir_block *b = at->block; b && b != home; b = around(b))
+    if (b->parent && ir_is_loop(b->parent) && b == b->parent->regions[0]) place = b->parent;
+  return place;
+}
+
+// ----------------------------------------------------------------------------------------- versions
+
+static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *at);
+
+static const version *find_version(conversions *x, ir_value *value, const kiln_layout *layout,
+                                   const ir_op *at) {
+  const version *v = state_of(x, value)->versions;
+  for (; v; v = v->next)
+    if (layout_equal(v->value->layout, layout) && v->stretch == x->stretch && encloses(v->block, at->block))
+      break;
+  return v;
+}
+
+static void note_version(conversions *x, ir_value *value, const ir_block *block, ir_value *made,
+                         const kiln_layout *layout) {
+  version *v = KILN_NEW(x->c->arena, version);
+  made->layout = kiln_arena_copy(x->c->arena, layout, sizeof *layout);
+  *v = (version){state_of(x, value)->versions, block, x->stretch, made};
+  state_of(x, value)->versions = v;
+}
+
+static ir_op *emit(conversions *x, const ir_op *like, ir_opcode code, const ir_attrs *attrs,
+                   ir_value **operands, uint32_t count, const ir_type *given, ir_op *before) {
+  x->builder.block = before->block;
+  x->builder.before = before;
+  x->builder.place = like->place;
+  return ir_emit(&x->builder, code, attrs, operands, count, given, NULL, 0);
+}
+
+/// A copy of the operation, whose operands are taken as the result wants them.
+static ir_op *copy_for(conversions *x, const ir_op *op, const kiln_layout *layout, ir_op *before) {
+  const kiln_layout behind = kiln_layout_behind(op, layout);
+  ir_value **operands = KILN_NEW_ARRAY(x->c->arena, ir_value *, op->operand_count);
+  const kiln_layout *takes = kiln_arena_copy(x->c->arena, &behind, sizeof behind);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    operands[i] = is_tile(op->operands[i]) ? in_layout(x, op->operands[i], takes, before) : op->operands[i];
+  ir_op *copy = emit(x, op, op->code, &op->attrs, operands, op->operand_count, &op->results[0].type, before);
+  if (!copy) return NULL;
+  copy->takes = KILN_NEW_ARRAY(x->c->arena, const kiln_layout *, op->operand_count);
+  for (uint32_t i = 0; i < op->operand_count; i++) copy->takes[i] = is_tile(operands[i]) ? takes : NULL;
+  return copy;
+}
+
+/// A sum of a base and offsets is made anew of the offsets, which are smaller than what it comes to.
+static bool is_sum_of_base(const ir_op *op) {
+  return op && op->code == IR_PTRADD && op->operands[0]->def && op->operands[0]->def->code == IR_SPLAT;
+}
+
+static ir_value *make_version(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *before) {
+  ir_op *op = value->def, *made;
+  if (!value->layout || is_sum_of_base(op)) {
+    made = copy_for(x, op, layout, before);
+    for (uint32_t i = 0; made && i < op->result_count; i++)
+      note_version(x, &op->results[i], before->block, &made->results[i], layout);
+    return made ? &made->results[value->index] : value;
+  }
+  made = emit(x, x->user, IR_CONVERT, NULL, &value, 1, NULL, before);
+  if (!made) return value;
+  note_version(x, value, before->block, &made->results[0], layout);
+  return &made->results[0];
+}
+
+static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *at) {
+  if (state_of(x, value)->is_free || (value->layout && layout_equal(value->layout, layout))) return value;
+  const version *found = find_version(x, value, layout, at);
+  if (found) return found->value;
+  if (x->depth >= MOST_DEPTH)
+    x->builder.error.status = kiln_fail_at(
+        &x->builder.error, KILN_STATUS_LIMIT, ir_operation(x->user),
+        "expected at most %d elementwise operations in a row whose layout is open, found more", MOST_DEPTH);
+  if (x->builder.error.status != KILN_OK) return value;
+  x->depth++;
+  ir_value *made = make_version(x, value, layout, place_for(value, at));
+  x->depth--;
+  return made;
+}
+
+// ------------------------------------------------------------------------------------------ the walk
+
+/// A tile without a layout of its own, or one in a slot, is free where nothing beneath it lies in registers.
+static void note_results(conversions *x, const ir_op *op) {
+  bool is_free = true;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (is_tile(op->operands[i])) is_free &= state_of(x, op->operands[i])->is_free;
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    state *s = state_of(x, &op->results[i]);
+    s->is_lazy = !op->results[i].layout;
+    s->is_free = op->code == IR_SLOT_LOAD || (s->is_lazy && is_free);
+  }
+}
+
+/// A product by matrix instructions exchanges operands that are computed in its loop through shared memory by
+/// itself, both at a time, and reads slots and what is parked there.
+static bool takes_as_it_lies(const conversions *x, const ir_op *op, uint32_t i) {
+  if (op->code != IR_DOT || i > 1 || !kiln_dot_form(x->c, op)) return false;
+  if (!i && kiln_notes_of(x->c, &op->results[0])->product->is_parked) return true;
+  const ir_value *v = op->operands[i];
+  for (;;) {
+    if (place_for(v, (ir_op *)op) != op) return false;
+    if (v->layout) return true;
+    if (!v->def || !(v->def->code == IR_TRANS || v->def->code == IR_RESHAPE || v->def->code == IR_EXPAND) ||
+        !v->def->operands[0]->type.rank)
+      return false;
+    v = v->def->operands[0];
+  }
+}
+
+static void convert_block(conversions *x, ir_block *block) {
+  for (ir_op *op = block->first; op; op = op->next) {
+    x->user = op;
+    for (uint32_t i = 0; op->takes && i < op->operand_count; i++)
+      if (op->takes[i] && !takes_as_it_lies(x, op, i))
+        op->operands[i] = in_layout(x, op->operands[i], op->takes[i], op);
+    for (uint32_t i = 0; i < op->region_count; i++) convert_block(x, op->regions[i]);
+    note_results(x, op);
+    x->stretch += !block->parent && op->code == IR_FOR && kiln_loop_is_full(x->c, op);
+  }
+}
+
+/// What was computed for nobody but copies; users come before what they use.
+static void drop_unused(ir_block *block) {
+  for (ir_op *op = block->last, *prev; op; op = prev) {
+    prev = op->prev;
+    for (uint32_t i = op->region_count; i-- > 0;) drop_unused(op->regions[i]);
+    bool is_used = !ir_has(op->code, IR_EACH) && !ir_has(op->code, IR_RENAMES);
+    for (uint32_t i = 0; i < op->result_count && !is_used; i++) {
+      const state *s = op->results[i].slot;
+      is_used = op->results[i].uses || !s || !s->is_lazy || !op->results[i].type.rank;
+    }
+    if (is_used) continue;
+    for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i]->uses--;
+    ir_remove(op);
+  }
+}
+
+// ----------------------------------------------------------------------------------------- numbers
+
+static void keep_value(kiln_kept_notes *k, ir_value *value) {
+  k->values[k->count] = value;
+  k->notes[k->count++] = kiln_notes_of(k->c, value);
+}
+
+static void keep_block(kiln_kept_notes *k, ir_block *block) {
+  for (uint32_t i = 0; i < block->arg_count; i++) keep_value(k, block->args[i]);
+  for (ir_op *op = block->first; op; op = op->next) {
+    for (uint32_t i = 0; i < op->result_count; i++) keep_value(k, &op->results[i]);
+    for (uint32_t i = 0; i < op->region_count; i++) keep_block(k, op->regions[i]);
+  }
+}
+
+kiln_kept_notes kiln_layouts_keep_notes(kiln_layouts *c) {
+  const uint32_t count = ir_number(c->kernel);
+  kiln_kept_notes k = {.c = c,
+                       .values = KILN_NEW_ARRAY(c->arena, ir_value *, count),
+                       .notes = KILN_NEW_ARRAY(c->arena, kiln_layout_notes *, count)};
+  keep_block(&k, c->kernel->body);
+  return k;
+}
+
+void kiln_layouts_number_again(const kiln_kept_notes *k) {
+  kiln_layouts *c = k->c;
+  const uint32_t count = ir_number(c->kernel);
+  kiln_layout_notes *fresh = KILN_NEW_ARRAY(c->arena, kiln_layout_notes, count);
+  c->notes = KILN_NEW_ARRAY(c->arena, kiln_layout_notes *, count);
+  for (uint32_t i = 0; i < count; i++) c->notes[i] = &fresh[i];
+  for (uint32_t i = 0; i < k->count; i++) {
+    const ir_value *value = k->values[i];
+    if (!value->def || value->def->block) c->notes[value->id] = k->notes[i];
+  }
+  c->facts = kiln_facts_compute(c->arena, c->kernel);
+}
+
+kiln_status kiln_gpu_conversions(ir_kernel *kernel, kiln_error *err) {
+  kiln_layouts *c = kernel->layouts;
+  const kiln_kept_notes k = kiln_layouts_keep_notes(c);
+  conversions x = {.c = c, .builder = {.arena = c->arena, .machine = true}};
+  kiln_layouts_find_full_loops(c);
+  convert_block(&x, kernel->body);
+  if (x.builder.error.status != KILN_OK) return *err = x.builder.error, err->status;
+  ir_count_uses(kernel);
+  drop_unused(kernel->body);
+  kiln_layouts_number_again(&k);
+  return KILN_OK;
+}

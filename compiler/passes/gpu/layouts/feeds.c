@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loads that products of a loop read, where loads complete in order (gpu_machine.hold_loads). Their layouts
+// follow from the product. One whose value the loop carries to the product of the next iteration is not
+// issued where it stands, but when that of this iteration has taken its operand from the registers: both
+// then have the same ones.
+#include "compiler/passes/gpu/layouts/layouts.h"
+
+enum { MOST_BEHIND = 64 };
+
+static void note_load(kiln_layouts *c, const ir_value *value, kiln_feed feed) {
+  const ir_op *load = value->def;
+  if (!load || load->code != IR_LOAD || !(load->attrs.flags & IR_FEEDS)) return;
+  kiln_feed *known = &kiln_notes_of(c, &load->results[0])->feed;
+  if (!known->dot) *known = feed;
+}
+
+/// What goes on to the next iteration may be loaded late when nothing else reads it.
+static bool is_only_carried(const ir_op *end, const ir_value *value) {
+  uint32_t uses = 0;
+  for (uint32_t i = 0; i < end->operand_count; i++) uses += end->operands[i] == value;
+  return value->def && value->def->block == end->block && uses == value->uses;
+}
+
+static void note_carried(kiln_layouts *c, const ir_value *argument, kiln_feed feed) {
+  const ir_op *loop = argument->block->parent;
+  if (!loop || loop->code != IR_FOR || argument == ir_for_counter(loop)) return;
+  uint32_t carried = argument->index - ir_loop_counters(loop);
+  const ir_value *next = ir_loop_next(loop)->operands[carried];
+  note_load(c, ir_loop_initials(loop)[carried], feed);
+  feed.waits = is_only_carried(ir_loop_next(loop), next);
+  note_load(c, next, feed);
+}
+
+/// What is read from a slot was stored there: note_stored looks for the loads.
+static void note_slot(kiln_layouts *c, const ir_op *slot_load, const kiln_feed *feed) {
+  kiln_feed *known = &kiln_notes_of(c, slot_load->operands[0])->feed;
+  if (known->dot) return;
+  *known = *feed;
+  known->is_stored = true;
+}
+
+static void note_stored(ir_op *op, void *context) {
+  if (op->code == IR_SLOT_STORE)
+    note_load(context, op->operands[2], kiln_notes_of(context, op->operands[0])->feed);
+}
+
+/// Goes back from an operand to loads and carried values, as far as `budget` operations reach.
+static void note_behind(kiln_layouts *c, const ir_value *value, const kiln_feed *feed, unsigned *budget) {
+  const ir_op *op = value->def;
+  if (!op && value->block == feed->dot->block) note_carried(c, value, *feed);
+  if (!op || op->block != feed->dot->block || !*budget) return;
+  --*budget;
+  note_load(c, value, *feed);
+  if (op->code == IR_SLOT_LOAD) note_slot(c, op, feed);
+  if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT) return;
+  for (uint32_t i = 0; i < op->operand_count; i++) note_behind(c, op->operands[i], feed, budget);
+}
+
+static void note_product(ir_op *op, void *context) {
+  for (unsigned i = 0; op->code == IR_DOT && i < 2; i++) {
+    const kiln_feed feed = {.dot = op, .operand = i};
+    unsigned budget = MOST_BEHIND;
+    note_behind(context, op->operands[i], &feed, &budget);
+  }
+}
+
+void kiln_layouts_note_feeds(kiln_layouts *c) {
+  if (!c->machine.has_buffers) return;
+  ir_walk(c->kernel->body, note_product, c);
+  ir_walk(c->kernel->body, note_stored, c);
+}

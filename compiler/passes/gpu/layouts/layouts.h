@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The choice of layouts: which tiles of a kernel have a place of their own in registers, and which layout
+// they have there. A pass (`layouts`); no LLVM here.
+//
+// Values have a home or are lazy. A home (loads, reductions, products, loop-carried values, and elementwise
+// operations on them) is computed once where it stands, in the layout of ir_value.layout. A lazy value (iota,
+// splat, shape operations, elementwise operations on those) has none: it is computed where it is used, in
+// whatever layout its user asks for.
+//
+// What operations take follows from what is chosen (ir_op.takes). The pass behind it, `conversions`, makes
+// all that lies otherwise into that.
+#ifndef KILN_COMPILER_PASSES_GPU_LAYOUTS_H
+#define KILN_COMPILER_PASSES_GPU_LAYOUTS_H
+
+#include "compiler/analysis/facts.h"
+#include "compiler/passes/gpu/gpu.h"
+#include "compiler/layout/layout.h"
+
+enum { KILN_MOST_VECTOR_BYTES = 16 }; ///< of one access
+
+/// Tiles of one shape that are loaded or stored along one axis.
+typedef struct kiln_shape {
+  struct kiln_shape *next;
+  ir_type type;
+  unsigned axis, vector;
+  unsigned reduced; ///< set of 1 << axis along which tiles of the shape are reduced
+} kiln_shape;
+
+/// The product that a load's value goes to in a loop (IR_FEEDS).
+typedef struct kiln_feed {
+  const ir_op *dot; ///< as operand `operand`; NULL: none that is known
+  unsigned operand;
+  bool is_stored; ///< on its way it goes to a slot
+  bool waits;     ///< not issued where it stands, but when what it follows has left its registers
+} kiln_feed;
+
+/// How the tiles of an `alloc` lie in its slots.
+typedef struct kiln_slot_layouts {
+  kiln_layout writer, reader; ///< of the threads that fill a slot, and that a product wants
+  bool has_reader;
+} kiln_slot_layouts;
+
+/// What is known of a value beside its layout.
+typedef struct kiln_layout_notes {
+  kiln_layout home;   ///< ir_value.layout points to it
+  kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
+  bool is_wanted;
+  kiln_feed feed;                   ///< of what is loaded, or stored to a slot
+  kiln_slot_layouts *slots;         ///< of an `alloc`
+  struct kiln_dot_layouts *product; ///< of the result of a dot
+  bool is_full;                     ///< of the counter of a `for`: kiln_loop_is_full
+} kiln_layout_notes;
+
+/// The choice for one kernel, and what it rests on.
+typedef struct kiln_layouts {
+  kiln_arena *arena; ///< the kernel's
+  ir_kernel *kernel;
+  kiln_fetch_machine machine;
+  kiln_facts *facts;
+  unsigned lanes, warps; ///< logarithms
+  bool has_products;     ///< by matrix instructions that take fragments
+  kiln_shape *shapes;
+  kiln_layout_notes **notes; ///< by ir_value.id
+} kiln_layouts;
+
+/// The pass: sets ir_value.layout of all homes and ir_kernel.layouts. Numbers the kernel and counts uses.
+/// LIMIT where the number of warps is no power of two; more of them than a block of `machine` holds become as
+/// many.
+kiln_status kiln_gpu_layouts(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
+
+/// The pass behind it: sets operands of operations to what they take.
+kiln_status kiln_gpu_conversions(ir_kernel *kernel, kiln_error *err);
+
+/// Holds what the first pass leaves against the kernel: each layout reaches every element of its tile and
+/// fits the block, no register holds what another one has, and what loops and branches carry has one layout.
+kiln_status kiln_layouts_verify(const ir_kernel *kernel, kiln_error *err);
+/// The same of what the second one leaves, and that every operand lies as it is taken.
+kiln_status kiln_conversions_verify(const ir_kernel *kernel, kiln_error *err);
+
+static inline kiln_layout_notes *kiln_notes_of(const kiln_layouts *c, const ir_value *value) {
+  return c->notes[value->id];
+}
+
+// ------------------------------------------------------------------------------------ conversions.c
+
+/// Notes go by numbers, and values get new ones: what is known before a pass makes values, for after it.
+typedef struct kiln_kept_notes {
+  kiln_layouts *c;
+  ir_value **values;         ///< arena
+  kiln_layout_notes **notes; ///< arena
+  uint32_t count;
+} kiln_kept_notes;
+
+/// Numbers the kernel, which clears slots.
+kiln_kept_notes kiln_layouts_keep_notes(kiln_layouts *c);
+/// Numbers it again, gives each value what was kept, new ones notes that say nothing, and computes facts.
+void kiln_layouts_number_again(const kiln_kept_notes *k);
+
+// ----------------------------------------------------------------------------------------- assign.c
+
+/// The layout in which the value comes cheapest; false when it does not matter.
+bool kiln_layout_offered(const ir_value *value, kiln_layout *out);
+kiln_layout kiln_layout_default(const kiln_layouts *c, ir_type type);
+/// What an operand is offered in, else the default of its type.
+kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value);
+
+// ------------------------------------------------------------------------- takes.c, full_loops.c
+
+/// Sets ir_op.takes.
+void kiln_layouts_note_takes(kiln_layouts *c);
+/// What an elementwise or shape operation takes its tiles in, so that its results come in `layout`.
+kiln_layout kiln_layout_behind(const ir_op *op, const kiln_layout *layout);
+
+/// Registers of 32 bits that a thread may have when the kernel's block is to fit; 0: the assembler finds out.
+unsigned kiln_thread_registers(const kiln_layouts *c);
+/// Finds the loops that leave little of a thread's registers, and what is parked in shared memory there.
+void kiln_layouts_find_full_loops(kiln_layouts *c);
+static inline bool kiln_loop_is_full(const kiln_layouts *c, const ir_op *loop) {
+  return kiln_notes_of(c, ir_for_counter(loop))->is_full;
+}
+
+// ----------------------------------------------------------------------------------------- access.c
+
+/// Looks at all accesses of the kernel; before homes are chosen.
+void kiln_layouts_collect(kiln_layouts *c);
+/// The axis along which an access is a vector.
+unsigned kiln_access_axis(const kiln_layouts *c, const ir_op *op);
+/// The layout of a memory operation's tiles.
+kiln_layout kiln_layout_of_access(const kiln_layouts *c, const ir_op *op);
+/// Bytes of what a pointer, or each pointer of a tile, leads to.
+unsigned kiln_pointee_bytes(ir_type pointer);
+/// A tile access cut into pieces of consecutive elements.
+typedef struct kiln_pieces {
+  unsigned vector; ///< elements of a piece, logarithm
+  uint8_t bits[8]; ///< of the register's number, those of the elements in a piece, in order
+  uint32_t mask;   ///< of those register bits
+} kiln_pieces;
+/// With `whole`, as if all lanes were live.
+kiln_pieces kiln_pieces_of(const kiln_layouts *c, const ir_op *op, const kiln_layout *layout, bool whole);
+/// The register of element `i` of the piece that begins at register `r`.
+uint32_t kiln_piece_register(const kiln_pieces *p, uint32_t r, unsigned i);
+
+// --------------------------------------------------------------------------------------- products.c
+
+/// Logarithms of one dot, and how its tiles lie.
+typedef struct kiln_dot_shape {
+  unsigned batch, m, n, k;
+  ir_type left, right, accumulator;
+} kiln_dot_shape;
+
+/// How many bits of each direction go to warps and, above one instruction, to registers.
+typedef struct kiln_dot_split {
+  unsigned warp_batch, warp_m, warp_n;
+  unsigned reg_batch, reg_m, reg_n, reg_k;
+  /// The bit of the reduced index that stands for bit i of the instruction's, and behind those for the steps.
+  uint8_t order[LAYOUT_MAX_BITS];
+} kiln_dot_split;
+
+typedef struct kiln_dot_layouts {
+  kiln_layout left, right, accumulator;
+  kiln_dot_split split; ///< of matrix instructions
+  bool is_parked;       ///< the left operand stays in shared memory while its loop runs
+} kiln_dot_layouts;
+
+kiln_dot_shape kiln_dot_shape_of(const ir_op *op);
+/// The matrix instruction that computes it; NULL: none does.
+const kiln_matrix_form *kiln_dot_form(const kiln_layouts *c, const ir_op *op);
+/// The instruction takes rows and columns alike: exchanged operands give the exchanged product.
+bool kiln_form_is_symmetric(const kiln_matrix_form *f);
+kiln_dot_layouts kiln_dot_form_layouts(const kiln_layouts *c, const ir_op *op, const kiln_dot_shape *s,
+                                       const kiln_matrix_form *f);
+/// Without matrix instructions: four columns and four rows a thread where there are enough, lanes over
+/// columns, then rows.
+kiln_layout kiln_dot_plain_layout(const kiln_layouts *c, const kiln_dot_shape *s);
+/// The layout of the result of a dot (and of its accumulator).
+kiln_layout kiln_layout_of_dot(const kiln_layouts *c, const ir_op *op);
+/// Layout of operand 0 or 1 of a dot that a matrix form computes.
+kiln_layout kiln_layout_of_dot_operand(const kiln_layouts *c, const ir_op *op, unsigned operand);
+
+/// How an accumulator of `mma` is spread over groups of four warps. Logarithms.
+typedef struct kiln_mma_split {
+  unsigned groups_m, groups_n; ///< groups over rows and columns
+  unsigned blocks;             ///< pieces of 64 rows that a group has, one below the other
+  unsigned columns;            ///< of a group
+} kiln_mma_split;
+kiln_mma_split kiln_mma_split_of(const kiln_layouts *c, ir_type accumulator);
+/// The layout of an accumulator: a group has 64 << blocks rows in a row; of each 64 a warp has 16.
+kiln_layout kiln_layout_of_accumulator(const kiln_layouts *c, ir_type accumulator);
+/// Of a left operand of 16-bit elements that comes in registers.
+kiln_layout kiln_layout_of_mma_left(const kiln_layouts *c, ir_type left, const kiln_mma_split *split);
+
+// ------------------------------------------------------------------------- feeds.c, slots.c, rows.c
+
+/// Finds the products of loads with IR_FEEDS, where loads complete in order.
+void kiln_layouts_note_feeds(kiln_layouts *c);
+
+kiln_slot_layouts *kiln_slot_layouts_of(const kiln_layouts *c, const ir_value *memory);
+/// What a fetch or a store writes into slots, what a product reads from them.
+void kiln_slots_are_fetched(kiln_layouts *c, const ir_op *fetch, const kiln_layout *layout);
+void kiln_slots_are_stored(kiln_layouts *c, const ir_op *store);
+void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot);
+
+/// The layout in which a reduction takes its operands; `axis`: mask of the axis.
+kiln_layout kiln_layout_of_reduction(const kiln_layouts *c, const ir_op *op, uint32_t axis);
+/// The layout that the results of a sort and of a gather have, and of the source that a gather reads.
+kiln_layout kiln_layout_of_sort(const kiln_layouts *c, const ir_op *op);
+kiln_layout kiln_layout_of_gather(const kiln_layouts *c, const ir_op *op);
+
+#endif

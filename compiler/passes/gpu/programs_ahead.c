@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The producer knows where a program's tiles are before it may copy them. What it computes of the program's
+// number alone,
+//
+//   for t in block .. programs step blocks { where = f(t); copies at where }
+//
+// it computes for the first program in front of the loop, where threads have not met yet, and for each other
+// one behind the copies of the program before:
+//
+//   first = f(block);  for t in block .. programs step blocks, where = first { copies; next = f(t + blocks) }
+//
+// f is scalars without effects, branches among them: what is computed for a program that does not exist is
+// not used.
+#include "compiler/passes/gpu/loops.h"
+
+enum { MOST_SCALARS = 128, MOST_CARRIED = 16 };
+
+typedef struct moving {
+  ir_kernel *kernel;
+  ir_op *loop;
+  ir_block *body;
+  ir_op *scalars[MOST_SCALARS]; ///< f, in order
+  ir_value *wanted[MOST_CARRIED];
+  unsigned count, wanted_count;
+} moving;
+
+typedef struct looking {
+  const moving *m;
+  bool is_of_number;
+} looking;
+
+/// ir_value.slot of what f computes, and of the number it is computed from, is not NULL.
+static void look_at(ir_op *op, void *context) {
+  looking *l = context;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    const ir_value *v = op->operands[i];
+    if (ir_home(v) == l->m->body && !v->slot) l->is_of_number = false;
+  }
+}
+
+static bool is_of_number(const moving *m, ir_op *op) {
+  looking l = {.m = m, .is_of_number = true};
+  look_at(op, &l);
+  for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], look_at, &l);
+  return l.is_of_number;
+}
+
+static void find_scalars(moving *m) {
+  ir_for_counter(m->loop)->slot = m->loop;
+  for (ir_op *op = m->body->first; op; op = op->next) {
+    if (!kiln_is_scalars(op) || m->count == MOST_SCALARS || !is_of_number(m, op)) continue;
+    m->scalars[m->count++] = op;
+    for (uint32_t i = 0; i < op->result_count; i++) op->results[i].slot = op;
+  }
+}
+
+/// The operation of the loop's body that `op` is, or is inside of.
+static const ir_op *within_body(const moving *m, const ir_op *op) {
+  while (op->block != m->body) op = op->block->parent;
+  return op;
+}
+
+/// What others than f read of it.
+static void note_wanted(ir_op *op, void *context) {
+  moving *m = context;
+  const ir_op *outer = within_body(m, op);
+  if (outer->result_count && outer->results[0].slot) return;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    ir_value *v = op->operands[i];
+    bool is_of_f = v->def && v->slot && v->def->block == m->body, is_known = false;
+    for (unsigned k = 0; k < m->wanted_count; k++) is_known |= m->wanted[k] == v;
+    if (!is_of_f || is_known) continue;
+    if (m->wanted_count < MOST_CARRIED) m->wanted[m->wanted_count] = v;
+    m->wanted_count++;
+  }
+}
+
+/// f of `number`; what is wanted of it.
+static void compute(const moving *m, ir_builder *b, ir_value *number, ir_value **out) {
+  ir_for_counter(m->loop)->slot = number;
+  for (unsigned i = 0; i < m->count; i++) ir_clone(b, m->scalars[i]);
+  for (unsigned i = 0; i < m->wanted_count; i++) out[i] = m->wanted[i]->slot;
+}
+
+static void carry(moving *m, ir_builder *before, ir_builder *behind) {
+  ir_op *loop = m->loop;
+  ir_value *first[MOST_CARRIED], *next[MOST_CARRIED];
+  compute(m, before, ir_for_lower(loop), first);
+  compute(m, behind, ir_binary(behind, IR_ADD, 0, ir_for_counter(loop), ir_for_step(loop)), next);
+  for (unsigned i = 0; i < m->wanted_count; i++)
+    m->wanted[i]->forward = ir_block_arg(m->kernel->arena, m->body, m->wanted[i]->type);
+  kiln_carry_more(before, loop, first, next, m->wanted_count);
+}
+
+kiln_status kiln_gpu_compute_ahead(ir_kernel *kernel, kiln_error *err) {
+  moving m = {.kernel = kernel, .loop = kiln_program_loop(kernel, KILN_PRODUCER)};
+  if (!m.loop) return KILN_OK;
+  m.body = ir_loop_body(m.loop);
+  kiln_hoist_scalars(m.loop);
+  ir_number(kernel); // clears slots
+  find_scalars(&m);
+  ir_walk(m.body, note_wanted, &m);
+  if (!m.wanted_count || m.wanted_count > MOST_CARRIED) return KILN_OK;
+  ir_builder before = {.arena = kernel->arena, .block = m.loop->block, .before = m.loop, .machine = true},
+             behind = {
+                 .arena = kernel->arena, .block = m.body, .before = ir_terminator(m.body), .machine = true};
+  carry(&m, &before, &behind);
+  kiln_error *failed = before.error.status != KILN_OK ? &before.error : &behind.error;
+  if (failed->status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "ahead: %s", failed->text);
+  ir_apply_forwards(kernel);
+  return KILN_OK;
+}

@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which accesses of views go through the copy engine: the operands of products in loops, and the stores of
+// what such products gave.
+//
+// A tensor map describes a view to the engine: its base is a parameter aligned to 16 bytes, its extents and
+// strides are launch expressions, the innermost stride is 1, the others are multiples of 16 bytes. It fills
+// with zeros outside, so a load with another value there stays as it is. Indices are i32 in the instruction.
+//
+// The engine runs ahead of the program: it may fetch what later iterations want. So nothing that comes before
+// the load, or in a loop around it, may write memory.
+//
+// Needs views as operations (kiln_split_views) and ir_count_uses. Changes flags only.
+#include "compiler/analysis/facts.h"
+#include "compiler/analysis/provenance.h"
+#include "compiler/passes/gpu/gpu.h"
+
+enum { MAP_RANK = 5, MAP_ALIGN = 16, LOG2_BOX = 8, MOST_LOADS = 32 };
+
+typedef struct promoting {
+  ir_kernel *kernel;
+  const kiln_matrix_machine *machine;
+  kiln_facts *facts;
+  const kiln_target *target;
+  unsigned loads;        ///< marked
+  unsigned registers;    ///< accumulators a thread, most in one block
+  const ir_block *block; ///< whose products `sums` counts
+  kiln_sums sums;
+  struct {
+    const ir_op *load;
+    const ir_op *dot; ///< the last that takes it
+    uint32_t uses;    ///< by products that take it from shared memory
+  } marked[MOST_LOADS];
+  struct {
+    const ir_op *load;
+    unsigned ring;
+  } seen[MOST_LOADS]; ///< loads whose memory is counted
+  unsigned seen_count, rings;
+  uint64_t loop_bytes;     ///< shared memory of one slot of each load in a loop
+  uint64_t left_bytes;     ///< of these, left operands
+  uint64_t fixed_bytes;    ///< of loads outside, and of computed operands
+  ir_type accumulators[8]; ///< of the products, for stores
+  unsigned accumulator_count;
+  kiln_refusals *refusals;    ///< borrowed; NULL: nobody asks
+  kiln_report_reason refused; ///< why no product is done so
+  bool is_divided;            ///< columns of a product, of which not all count, go to two blocks
+  bool is_tall[2];            ///< a left, right operand's tile has more rows than a box
+  bool has_rows;              ///< every product has them for two groups of warps
+} promoting;
+
+// --------------------------------------------------------------------------------------- conditions
+
+static void forbid(ir_op *op, void *context) {
+  promoting *p = context;
+  bool is_memory = op->code == IR_STORE || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
+  bool is_atomic = op->code == IR_ATOMIC && op->attrs.order == IR_ORDER_RELAXED;
+  if (op->code == IR_WHILE) p->refused = KILN_REASON_WHILE;
+  if (op->code == IR_BARRIER || op->code == IR_CAS || op->code == IR_ASSERT) p->refused = KILN_REASON_EFFECTS;
+  if (ir_ops[op->code].effect == IR_WRITE && !is_memory && !is_atomic &&
+      !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE))
+    p->refused = KILN_REASON_EFFECTS;
+}
+
+typedef struct order {
+  const ir_kernel *kernel;
+  const ir_op *load;
+  bool is_written, is_seen;
+} order;
+
+/// Whether `op` may write what the load reads: not through another parameter that promises to be alone.
+static bool may_write(const order *o, const ir_op *op) {
+  if (ir_ops[op->code].effect != IR_WRITE) return false;
+  int to = op->operand_count ? kiln_param_behind(op->operands[0]) : -1,
+      from = kiln_param_behind(o->load->operands[0]);
+  return to < 0 || from < 0 || to == from || !o->kernel->params[to].noalias;
+}
+
+static void note_write(ir_op *op, void *context) {
+  order *o = context;
+  if (op == o->load) o->is_seen = true;
+  if (!o->is_seen && may_write(o, op)) o->is_written = true;
+}
+
+static void note_inner_write(ir_op *op, void *context) {
+  order *o = context;
+  if (may_write(o, op)) o->is_written = true;
+}
+
+/// Something may be written before this load runs, in the text or by an earlier iteration.
+static bool follows_write(const promoting *p, const ir_op *load) {
+  order o = {.kernel = p->kernel, .load = load};
+  ir_walk(p->kernel->body, note_write, &o);
+  for (const ir_op *loop = load->block->parent; loop && !o.is_written; loop = loop->block->parent)
+    if (loop->code == IR_FOR) ir_walk(loop->regions[0], note_inner_write, &o);
+  return o.is_written;
+}
+
+static bool is_multiple(const promoting *p, const ir_value *v, unsigned bytes) {
+  unsigned have = kiln_fact_of(p->facts, v)->divisibility[0];
+  return (uint64_t)bytes << (have > 16 ? 16 : have) >= MAP_ALIGN;
+}
+
+static bool is_expression(const promoting *p, const ir_value *v) {
+  kiln_buffer ignored = {0};
+  bool is = kiln_launch_expression(p->kernel, v, 16, &ignored);
+  kiln_buffer_deinit(&ignored);
+  return is;
+}
+
+static kiln_refusal because(kiln_report_reason reason) { return (kiln_refusal){.reason = reason}; }
+
+/// A reason that names a parameter, or one for what is none.
+static kiln_refusal because_of(const promoting *p, const ir_value *v, kiln_report_reason named,
+                               kiln_report_reason other) {
+  while (v->def && (v->def->code == IR_HINT || v->def->code == IR_CAST)) v = v->def->operands[0];
+  if (v->def || v->block != p->kernel->body) return because(other);
+  return (kiln_refusal){.reason = named, .parameter = v->index + 1};
+}
+
+/// One axis of a view: of a tile at most 256 places, twice as many rows where two blocks may share the
+/// program.
+static kiln_refusal judge_axis(const promoting *p, const ir_op *view, unsigned i) {
+  ir_type type = view->results[0].type;
+  const ir_value *stride = ir_view_strides(view)[i];
+  unsigned bytes = kiln_scalars[type.scalar].bytes, most = LOG2_BOX + 1;
+  bool is_last = i + 1u == type.rank;
+  int64_t step;
+  if (!is_last && type.log2[i] != IR_DROPPED && type.log2[i] > most) return because(KILN_REASON_MAP_TILE);
+  if (!is_expression(p, ir_view_extents(view)[i])) return because(KILN_REASON_MAP_LAUNCH);
+  if (is_last && (!ir_constant_int(stride, &step) || step != 1)) return because(KILN_REASON_MAP_ROW);
+  if (!is_last && !is_expression(p, stride)) return because(KILN_REASON_MAP_LAUNCH);
+  if (!is_last && !is_multiple(p, stride, bytes))
+    return because_of(p, stride, KILN_REASON_MAP_PARAM, KILN_REASON_MAP_STRIDE);
+  return because(KILN_REASON_NONE);
+}
+
+/// What keeps a tensor map from describing the view and its tile.
+static kiln_refusal judge_view(const promoting *p, const ir_op *view) {
+  ir_type type = view->results[0].type;
+  const ir_value *base = view->operands[0];
+  unsigned rank = type.rank, bytes = kiln_scalars[type.scalar].bytes;
+  if (type.pointer || rank < 2 || rank > MAP_RANK) return because(KILN_REASON_MAP_VIEW);
+  if (base->def || base->block != p->kernel->body) return because(KILN_REASON_MAP_BASE);
+  if (p->kernel->params[base->index].align < MAP_ALIGN)
+    return because_of(p, base, KILN_REASON_MAP_ALIGN, KILN_REASON_MAP_BASE);
+  if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN)
+    return because(KILN_REASON_MAP_TILE);
+  for (unsigned i = 0; i < rank; i++) {
+    kiln_refusal refusal = judge_axis(p, view, i);
+    if (refusal.reason) return refusal;
+  }
+  return because(KILN_REASON_NONE);
+}
+
+/// What keeps the copy engine from an access through a view.
+static kiln_refusal judge_access(const promoting *p, const ir_op *op) {
+  const ir_op *view = op->operands[0]->def;
+  unsigned rank = op->operands[0]->type.rank;
+  if (!view || view->code != IR_VIEW || ir_view_tile(view->results[0].type).rank != 2)
+    return because(KILN_REASON_MAP_VIEW);
+  if (op->attrs.flags & (IR_HAS_OTHER | IR_VOLATILE)) return because(KILN_REASON_MAP_OTHER);
+  for (unsigned i = 0; i < rank; i++)
+    if (!kiln_fact_within(kiln_fact_of(p->facts, ir_view_indices(op)[i]), INT32_MIN, INT32_MAX))
+      return because(KILN_REASON_MAP_INDEX);
+  // A box that begins within 16 bytes stops an H100: "illegal instruction".
+  if (!is_multiple(p, ir_view_indices(op)[rank - 1], kiln_scalars[op->operands[0]->type.scalar].bytes))
+    return because(KILN_REASON_MAP_COLUMN);
+  return judge_view(p, view);
+}
+
+static bool can_map(const promoting *p, const ir_op *op) { return !judge_access(p, op).reason; }
+
+static kiln_refusal judge_load(const promoting *p, const ir_op *load) {
+  kiln_refusal refusal = judge_access(p, load);
+  return refusal.reason || !follows_write(p, load) ? refusal : because(KILN_REASON_WRITTEN);
+}
+
+static bool is_in_loop(const ir_op *op) {
+  for (const ir_op *o = op->block->parent; o; o = o->block->parent)
+    if (o->code == IR_FOR) return true;
+  return false;
+}
+
+// ------------------------------------------------------------------------------------------ marking
+
+bool kiln_gpu_are_nested(const ir_op *a, const ir_op *b) {
+  for (const ir_op *o = a; o; o = o->block->parent)
+    if (o->block == b->block) return true;
+  for (const ir_op *o = b; o; o = o->block->parent)
+    if (o->block == a->block) return true;
+  return false;
+}
+
+static bool may_share(const promoting *p, unsigned ring, const ir_op *load) {
+  bool is_new = true;
+  for (unsigned i = 0; i < p->seen_count; i++) {
+    const ir_op *other = p->seen[i].load;
+    if (p->seen[i].ring != ring) continue;
+    is_new = false;
+    if (!ir_type_equal(other->results[0].type, load->results[0].type) ||
+        other->attrs.first != load->attrs.first || kiln_gpu_are_nested(other, load))
+      return false;
+  }
+  return !is_new;
+}
+
+/// Loads of tiles of one kind in different loops take turns in one ring (roles/).
+static bool is_counted(promoting *p, const ir_op *load) {
+  unsigned ring = 0;
+  while (ring < p->rings && !may_share(p, ring, load)) ring++;
+  if (p->seen_count < MOST_LOADS) p->seen[p->seen_count].load = load, p->seen[p->seen_count++].ring = ring;
+  if (ring < p->rings) return true;
+  p->rings++;
+  return false;
+}
+
+static void note_use(promoting *p, const ir_op *load, const ir_op *dot) {
+  unsigned i = 0;
+  while (i < MOST_LOADS && p->marked[i].load && p->marked[i].load != load) i++;
+  if (i == MOST_LOADS) {
+    p->refused = KILN_REASON_MANY;
+    return;
+  }
+  p->marked[i].load = load;
+  p->marked[i].dot = dot;
+  p->marked[i].uses++;
+}
+
+/// No product is left that wants a marked load in registers.
+static bool are_all_from_memory(const promoting *p) {
+  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
+    if (p->marked[i].uses != p->marked[i].load->results[0].uses) return false;
+  return true;
+}
+
+static void mark(promoting *p, ir_op *load, const ir_op *dot, bool is_left) {
+  if (load) note_use(p, load, dot);
+  if (!load || load->attrs.flags & IR_MAPPED) return;
+  uint64_t bytes = kiln_memory_bytes(load->results[0].type, load->attrs.first);
+  load->attrs.flags |= IR_MAPPED;
+  p->is_tall[!is_left] |= load->results[0].type.log2[0] > LOG2_BOX;
+  p->loads++;
+  if (!is_in_loop(load)) p->fixed_bytes += bytes;
+  else if (!is_counted(p, load)) p->loop_bytes += bytes, p->left_bytes += is_left ? bytes : 0;
+}
+
+/// A left operand of 16 bits that has no map is read to registers.
+static kiln_refusal judge_product(const promoting *p, const ir_op *dot, kiln_product *out) {
+  kiln_refusal refusal = because(kiln_judge_product(p->machine, p->kernel, dot, out));
+  if (!refusal.reason) refusal = judge_load(p, out->right);
+  if (refusal.reason || !out->left) return refusal;
+  refusal = judge_load(p, out->left);
+  if (!refusal.reason || kiln_scalars[out->left->results[0].type.scalar].bytes != 2) return refusal;
+  out->left = NULL;
+  return because(KILN_REASON_NONE);
+}
+
+static void visit_dot(ir_op *op, void *context) {
+  promoting *p = context;
+  kiln_product product;
+  if (op->code != IR_DOT) return;
+  kiln_refusal refusal = judge_product(p, op, &product);
+  refusal.operation = ir_operation(op);
+  if (refusal.reason) {
+    kiln_refuse(p->refusals, &refusal);
+    return;
+  }
+  ir_type c = op->results[0].type;
+  p->is_divided |= product.is_divided;
+  if (p->loads && p->kernel->groups_beside != product.is_beside) p->refused = KILN_REASON_PARTS;
+  p->kernel->groups_beside = product.is_beside;
+  p->has_rows &= c.log2[0] > p->machine->log2_rows;
+  mark(p, product.left, op, true);
+  mark(p, product.right, op, false);
+  if (product.put) p->fixed_bytes += KILN_PUT_SLOTS * kiln_memory_bytes(product.put->operands[0]->type, 0);
+  if (p->block != op->block) p->sums = (kiln_sums){0};
+  p->block = op->block;
+  kiln_count_sums(&p->sums, p->kernel, op, &product);
+  if (kiln_most_sums(&p->sums) > p->registers) p->registers = kiln_most_sums(&p->sums);
+  if (p->accumulator_count < 8) p->accumulators[p->accumulator_count++] = c;
+}
+
+ir_value *kiln_staged_value(const ir_op *store) {
+  ir_value *value = ir_resolve(store->operands[store->operand_count - 1]);
+  return store->attrs.flags & IR_TURNED ? ir_resolve(value->def->operands[0]) : value;
+}
+
+static bool has_shape_of_sums(const promoting *p, ir_type value) {
+  for (unsigned i = 0; i < p->accumulator_count; i++)
+    if (ir_same_shape(value, p->accumulators[i])) return true;
+  return false;
+}
+
+/// The engine writes 16 bytes of a row at a time: where rows of the view may end within them the rest is
+/// stored without it (nvptx_rest.c).
+static void mark_written(promoting *p, ir_op *op, uint32_t flags) {
+  const ir_op *view = op->operands[0]->def;
+  unsigned last = view->results[0].type.rank - 1u, bytes = kiln_scalars[view->results[0].type.scalar].bytes;
+  if (!is_multiple(p, ir_view_extents(view)[last], bytes)) flags |= IR_RAGGED;
+  op->attrs.flags |= IR_MAPPED | flags;
+}
+
+/// The engine adds f32 in memory, in any order, for the device.
+static void visit_atomic(promoting *p, ir_op *op) {
+  ir_type value = op->operands[op->operand_count - 1]->type;
+  if (op->attrs.kind != IR_COMBINE_ADD || op->attrs.order != IR_ORDER_RELAXED || op->attrs.first ||
+      op->attrs.scope == IR_SCOPE_SYSTEM)
+    return;
+  if (value.scalar == KILN_F32 && has_shape_of_sums(p, value) && can_map(p, op)) mark_written(p, op, 0);
+}
+
+static void visit_store(ir_op *op, void *context) {
+  promoting *p = context;
+  if (op->code == IR_VIEW_ATOMIC) visit_atomic(p, op);
+  if (op->code != IR_VIEW_STORE || !can_map(p, op)) return;
+  const ir_op *behind = op->operands[op->operand_count - 1]->def;
+  bool is_turned = behind && behind->code == IR_TRANS && behind->attrs.perm[0] == 1;
+  ir_type value = (is_turned ? behind->operands[0] : op->operands[op->operand_count - 1])->type;
+  unsigned columns = is_turned ? 0 : 1; // their axis in the tile
+  if (kiln_scalars[value.scalar].bytes != 2 || ir_type_class(value) != KILN_CLASS_FLOAT) return;
+  unsigned across = kiln_part_of(op, columns), down = kiln_part_of(op, 1 - columns);
+  if (across % p->machine->part_columns || down % (1u << p->machine->log2_rows)) return;
+  if (down && !p->kernel->groups_beside) return;
+  if (has_shape_of_sums(p, value)) mark_written(p, op, is_turned ? IR_TURNED : 0);
+}
+
+static void unmark(ir_op *op, void *context) {
+  (void)context;
+  op->attrs.flags &= ~(uint32_t)(IR_MAPPED | IR_TURNED | IR_RAGGED);
+}
+
+/// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.
+enum { SPARE = 34 * 1024 };
+
+/// Another product of the block takes other loads.
+static bool has_neighbour(const promoting *p, unsigned number) {
+  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
+    if (p->marked[i].dot != p->marked[number].dot &&
+        p->marked[i].load->block == p->marked[number].load->block)
+      return true;
+  return false;
+}
+
+/// Slots that a loop must have: one where products take turns (roles_memory.c).
+static unsigned least_slots(const promoting *p) {
+  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
+    if (is_in_loop(p->marked[i].load) && (p->marked[i].uses > 1 || !has_neighbour(p, i))) return 2;
+  return 1;
+}
+
+static kiln_report_reason judge_room(const promoting *p) {
+  uint64_t room = p->target->processor->shared_bytes;
+  kiln_spread spread = kiln_gpu_blocks_of_program(p->machine, p->kernel);
+  unsigned groups = p->kernel->warps / p->machine->group_warps / spread.blocks,
+           rows = kiln_rows_of_blocks(spread);
+  uint64_t slot = (p->loop_bytes - p->left_bytes) / spread.columns + p->left_bytes / rows;
+  if (p->is_divided && spread.columns < 2) return KILN_REASON_PARTS;
+  if ((p->is_tall[0] && rows < 2) || (p->is_tall[1] && spread.columns < 2)) return KILN_REASON_MAP_TILE;
+  if (!p->loads || !p->loop_bytes) return KILN_REASON_NO_LOOP;
+  if ((groups + 1) * p->machine->group_warps * 32u > p->machine->threads) return KILN_REASON_WARPS;
+  if (p->registers + KILN_SPARE_REGISTERS > kiln_consumer_registers(p->machine, groups, 1))
+    return spread.blocks == 1 && groups > 2 ? KILN_REASON_SHARED : KILN_REASON_REGISTERS;
+  return p->fixed_bytes + least_slots(p) * slot + SPARE > room ? KILN_REASON_SLOTS : KILN_REASON_NONE;
+}
+
+static kiln_report_reason judge_kernel(const promoting *p) {
+  kiln_report_reason why = p->refused ? p->refused : judge_room(p);
+  return !why && !are_all_from_memory(p) ? KILN_REASON_USES : why;
+}
+
+/// What the marked products of a kernel want.
+typedef struct demand {
+  unsigned registers; ///< accumulators of a thread
+  bool is_alone;      ///< one group of warps, of whose blocks a processor has room for one
+  bool has_rows;      ///< for two groups, in every product
+} demand;
+
+/// With as many slots as the kernel wants; one group stages 64 rows of 256 bytes.
+static demand demand_of(const promoting *p) {
+  enum { STAGED = 17 * 1024, DEFAULT_SLOTS = 4 };
+  unsigned slots = p->kernel->stages ? p->kernel->stages : DEFAULT_SLOTS;
+  uint64_t bytes = p->fixed_bytes + slots * p->loop_bytes + STAGED;
+  demand d = {.registers = p->registers, .has_rows = p->has_rows};
+  d.is_alone = p->kernel->warps == p->machine->group_warps &&
+               (bytes > p->target->processor->shared_bytes ||
+                kiln_blocks_within(p->machine, p->target, (uint32_t)bytes) < 2);
+  return d;
+}
+
+static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals, demand *out) {
+  const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
+  if (!machine) return 0;
+  if (kernel->warps < machine->group_warps || kernel->max_registers)
+    return kiln_refuse_others(refusals, KILN_REASON_GROUPS), 0;
+  kiln_arena *scratch = kiln_arena_create();
+  if (!scratch) return 0;
+  promoting p = {
+      .kernel = kernel, .machine = machine, .target = target, .refusals = refusals, .has_rows = true};
+  p.facts = kiln_facts_compute(scratch, kernel);
+  ir_count_uses(kernel);
+  ir_walk(kernel->body, forbid, &p);
+  if (!p.refused) ir_walk(kernel->body, visit_dot, &p);
+  ir_walk(kernel->body, visit_store, &p);
+  kiln_report_reason why = judge_kernel(&p);
+  if (why) {
+    kiln_refuse_others(refusals, why);
+    ir_walk(kernel->body, unmark, NULL);
+    kernel->groups_beside = false;
+    p.loads = 0;
+  }
+  *out = demand_of(&p);
+  kiln_arena_destroy(scratch);
+  return p.loads;
+}
+
+/// The number of warps shares work out and means nothing else: where one group's accumulators leave little
+/// room for the rest, two groups share them. So they do where a block of one group would have a processor for
+/// itself, and leave its unit idle whenever it waits.
+unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
+  enum { MOST_OF_ONE_GROUP = 128 };
+  const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
+  demand needs = {0};
+  if (refusals && (refusals->count || refusals->others)) refusals = NULL;
+  unsigned loads = promote(kernel, target, refusals, &needs);
+  bool is_shared = needs.registers > MOST_OF_ONE_GROUP ||
+                   (loads && needs.registers == MOST_OF_ONE_GROUP && needs.is_alone && needs.has_rows);
+  if (!machine || !is_shared || kernel->warps != machine->group_warps) return loads;
+  ir_walk(kernel->body, unmark, NULL);
+  kernel->warps *= 2;
+  unsigned more = promote(kernel, target, NULL, &needs);
+  if (more && refusals) refusals->others = KILN_REASON_NONE;
+  if (more) return more;
+  kernel->warps /= 2;
+  return promote(kernel, target, NULL, &needs);
+}
+
+/// Axes of whose extent the launch alone decides are made for `limit` programs (middle/grid.c).
+static void limit_programs(ir_kernel *kernel, int64_t limit) {
+  for (unsigned axis = 0; axis < 3; axis++) {
+    if (!kernel->tests.programs[axis] && kernel->grid_limit[axis] != IR_GRID_UNKNOWN) continue;
+    kernel->grid_limit[axis] = limit;
+    kernel->tests.programs[axis] = (uint32_t)limit;
+  }
+}
+
+/// How many accesses become those of views where that is worth it, with so many programs at most; 0: as many
+/// as there may be.
+static unsigned count_recovered(const ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                                int64_t limit, bool *out_failed) {
+  kiln_arena *scratch = kiln_arena_create();
+  *out_failed = false;
+  if (!scratch) return 0;
+  ir_kernel in_scratch = *kernel;
+  in_scratch.arena = scratch;
+  if (limit) limit_programs(&in_scratch, limit);
+  ir_kernel *trial = ir_kernel_copy(&in_scratch);
+  unsigned count = trial ? kiln_gpu_recover_views(trial, out_failed) : 0;
+  if (count && !kiln_gpu_promote(trial, target, refusals)) count = 0;
+  kiln_arena_destroy(scratch);
+  return count;
+}
+
+/// What a program's number is multiplied by decides how many programs 32 bits are enough for.
+unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
+  enum { LEAST_LOG2 = 16, MOST_LOG2 = 22 };
+  bool has_failed, ignored;
+  int64_t limit = 0;
+  if (!kiln_matrix_machine_of(target)) return 0;
+  unsigned best = count_recovered(kernel, target, refusals, 0, &has_failed);
+  for (unsigned log2 = MOST_LOG2; has_failed && log2 >= LEAST_LOG2; log2 -= 2) {
+    const unsigned count = count_recovered(kernel, target, NULL, (int64_t)1 << log2, &ignored);
+    if (count > best) best = count, limit = (int64_t)1 << log2;
+  }
+  if (limit) limit_programs(kernel, limit);
+  return best ? kiln_gpu_recover_views(kernel, NULL) : 0;
+}
+
+static void note_mapped(ir_op *op, void *context) {
+  if (op->attrs.flags & IR_MAPPED) *(bool *)context = true;
+}
+
+bool kiln_gpu_has_mapped(ir_kernel *kernel) {
+  bool has = false;
+  ir_walk(kernel->body, note_mapped, &has);
+  return has;
+}
+
+static void note_machine(ir_op *op, void *context) {
+  if (op->code >= IR_TILE_COUNT) *(bool *)context = true;
+}
+
+bool kiln_gpu_has_form(ir_kernel *kernel) {
+  bool has = kiln_gpu_has_mapped(kernel);
+  ir_walk(kernel->body, note_machine, &has);
+  return has;
+}

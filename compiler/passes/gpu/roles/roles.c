@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One warp group copies, the others compute.
+//
+// Loads that arrive together and feed one product are a site. A site has a ring: slots in shared memory and
+// two arrays of barriers, `full` and `empty`. The body is there twice. The producer keeps copies and what
+// their indices need:
+//
+//   bar_wait empty[slot], phase;  bar_expect full[slot], bytes;  copy ... full[slot];  advance
+//
+// The consumers keep everything else, their products read the slot:
+//
+//   bar_wait full[slot], phase;  mma ...;  bar_arrive empty[slot];  advance
+//
+// The position in a ring is a pair (slot, phase), carried through loops and branches like any value. Both
+// sides run the same loops with the same bounds, so short and empty loops need nothing special, and a ring is
+// never drained: sites that read tiles of one kind in different loops share one.
+//
+// A load that several products of its block read is held in its slot from the first to the last of them. A
+// computed operand that a product wants the other way round has two slots and no barriers: all consumers put
+// their parts there and meet, and who has met them again no longer reads the slot of the time before.
+//
+// Where a program's accumulators are too many for one block, the blocks of a cluster share it: each has some
+// of the rows and columns of the results. What several blocks need of an operand, each of them copies a part
+// of to all of them, and a slot is empty when the consumers of all blocks have released it.
+//
+// Parts of sums that blocks exchange behind a loop may leave room for fewer slots than are wanted. They then
+// lie over the slots: consumers of all blocks say that they have read these before anything is sent, and the
+// producer waits behind the loop until what was sent has been read. Before consumers say so they wait until
+// the producers have seen it of the program before, since a block without iterations has nothing else to wait
+// for.
+//
+// Needs mapped loads (kiln_gpu_promote). Afterwards the kernel's body is `alloc`s and one `roles`.
+#include "compiler/passes/gpu/roles/roles_inner.h"
+#include "compiler/passes/canonical/simplify.h"
+
+ir_value *roles_i32(splitting *s, int64_t value) { return ir_const_int(&s->b, KILN_I32, value); }
+
+void roles_before(splitting *s, ir_op *op) {
+  s->b.block = op->block, s->b.before = op, s->b.place = op->place;
+}
+
+void roles_behind(splitting *s, ir_op *op) {
+  s->b.block = op->block, s->b.before = op->next, s->b.place = op->place;
+}
+
+void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase,
+                        uint64_t bytes) {
+  ir_value *operands[3] = {barriers, slot, phase};
+  ir_attrs attrs = {.bits = bytes};
+  if (code == IR_BAR_ARRIVE && s->spread > 1) attrs.spread = (uint8_t)s->spread;
+  ir_emit(&s->b, code, &attrs, operands, phase ? 3 : 2, NULL, NULL, 0);
+}
+
+// --------------------------------------------------------------------------------------------- walk
+
+static bool is_within(const ir_op *op, const ir_op *outer) {
+  for (; op; op = op->block->parent)
+    if (op == outer) return true;
+  return false;
+}
+
+static void pass_on(ir_op *op) {
+  op->results[0].forward = op->operands[0];
+  ir_remove(op);
+}
+
+/// Over the slots: the next program's copies wait for it. Consumers of a block without iterations have
+/// nothing to wait for in their loop: were they two programs ahead, the producer would take the wrong phase
+/// for its own. So they say it again only when the producers have seen the time before.
+static void exchange(splitting *s, ir_op *op) {
+  ir_value *phase = op->operands[1];
+  if (s->is_producer) {
+    roles_before(s, op);
+    roles_emit_barrier(s, IR_BAR_WAIT, s->taken, roles_i32(s, 0), phase, 0);
+    roles_emit_barrier(s, IR_BAR_ARRIVE, s->passed, roles_i32(s, 0), NULL, 0);
+    pass_on(op);
+    return;
+  }
+  roles_behind(s, op);
+  ir_value *before = ir_binary(&s->b, IR_XOR, 0, phase, roles_i32(s, 1));
+  roles_emit_barrier(s, IR_BAR_WAIT, s->passed, roles_i32(s, 0), before, 0);
+  roles_emit_barrier(s, IR_BAR_ARRIVE, s->taken, roles_i32(s, 0), NULL, 0);
+}
+
+static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
+  bool is_mapped = op->attrs.flags & IR_MAPPED;
+  if (op->code == IR_FOR) roles_rewrite_for(s, op);
+  else if (op->code == IR_IF) roles_rewrite_if(s, op);
+  else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) roles_produce(s, op, seen);
+  else if (op->code == IR_VIEW_LOAD && is_mapped) roles_hold(s, op);
+  else if (op->code == IR_DOT && !s->is_producer) roles_consume(s, op);
+  else if (op->code == IR_CLUSTER_SCATTER && s->taken) exchange(s, op);
+  else if ((op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER) && s->is_producer) pass_on(op);
+  else if (roles_is_staged(op) && !s->is_producer) roles_stage(s, op);
+}
+
+void roles_rewrite_block(splitting *s, ir_block *block) {
+  ir_op *seen[MAX_SITES * MAX_LOADS] = {NULL};
+  for (ir_op *op = block->first, *next; op; op = next) {
+    next = op->next;
+    bool ends[MAX_SITES] = {false};
+    for (unsigned i = 0; !s->is_producer && i < s->site_count; i++) {
+      const site *x = &s->sites[i];
+      ends[i] = op->region_count && x->loads[0]->block == block && x->dot->block && x->dot->block != block &&
+                is_within(x->dot, op);
+    }
+    rewrite_op(s, op, seen);
+    // Slots of loads whose product stands deeper are released behind the loop that has it.
+    for (unsigned i = 0; i < s->site_count; i++) {
+      if (!ends[i]) continue;
+      s->b.block = block, s->b.before = next;
+      roles_release(s, &s->sites[i]);
+    }
+  }
+}
+
+// -------------------------------------------------------------------------------------------- split
+
+static void strip_effect(ir_op *op, void *context) {
+  (void)context;
+  bool is_copying = op->code == IR_COPY || op->code == IR_BAR_WAIT || op->code == IR_BAR_EXPECT ||
+                    op->code == IR_BAR_ARRIVE;
+  bool has_effect = ir_ops[op->code].effect == IR_WRITE || ir_ops[op->code].effect == IR_FACT;
+  if (has_effect && !is_copying && op->code != IR_ASM) ir_remove(op);
+}
+
+static void refuse_tile(ir_op *op, void *context) {
+  splitting *s = context;
+  bool is_kept = op->code == IR_COPY || op->code == IR_ALLOC || op->code == IR_VIEW;
+  for (uint32_t i = 0; !is_kept && i < op->result_count; i++)
+    if (op->results[i].type.rank) s->reason = KILN_REASON_INDICES;
+}
+
+static ir_block *copy_body(splitting *s) {
+  ir_block *to = ir_block_create(s->kernel->arena);
+  ir_builder b = {.arena = s->kernel->arena, .block = to};
+  for (const ir_op *op = s->kernel->body->first; op; op = op->next) ir_clone(&b, op);
+  return to;
+}
+
+/// Consumers of all blocks that share the program arrive in this one's memory: it stays until they have
+/// released all slots.
+static void drain(splitting *s) {
+  for (unsigned i = 0; i < s->ring_count; i++)
+    for (unsigned slot = 0; !s->rings[i].is_put && slot < s->rings[i].slots; slot++) {
+      roles_emit_barrier(s, IR_BAR_WAIT, s->rings[i].empty, s->at[i].slot, s->at[i].phase, 0);
+      roles_advance(s, i);
+    }
+}
+
+/// So do blocks that exchange sums: to say that they have read what this one sent or, over the slots, that
+/// their producers have seen that.
+static void end_exchange(splitting *s, const ir_op *op) {
+  const ir_value *turn = ir_resolve(op->operands[1]);
+  ir_value *all = &turn->block->parent->results[turn->index - 1];
+  ir_value *last = ir_binary(&s->b, IR_XOR, 0, all, roles_i32(s, 1));
+  bool is_overlaid = op->attrs.flags & IR_OVERLAID;
+  unsigned count = !is_overlaid ? s->groups / s->spread : s->spread > 1 ? 1 : 0;
+  ir_value *told = is_overlaid ? s->passed : op->operands[4];
+  for (unsigned i = 0; i < count; i++) roles_emit_barrier(s, IR_BAR_WAIT, told, roles_i32(s, i), last, 0);
+}
+
+static void end_role(splitting *s, ir_block *block) {
+  s->b.block = block, s->b.before = NULL;
+  if (s->is_producer && s->spread > 1) drain(s);
+  if (!s->is_producer && s->staged) ir_emit(&s->b, IR_STAGE_WAIT, NULL, NULL, 0, NULL, NULL, 0);
+  for (unsigned i = 0; !s->is_producer && i < s->exchange_count; i++) end_exchange(s, s->exchanges[i]);
+  ir_yield(&s->b, NULL, 0);
+}
+
+static void write_role(splitting *s, ir_block *block, bool is_producer) {
+  s->is_producer = is_producer;
+  s->b.block = block, s->b.before = block->first;
+  roles_start_positions(s);
+  roles_rewrite_block(s, block);
+  end_role(s, block);
+}
+
+/// Accumulators of a thread, of the block of text that has most.
+static unsigned accumulators_of(const splitting *s) {
+  unsigned most = 0;
+  for (unsigned i = 0; i < s->product_count; i++) {
+    kiln_sums sums = {0};
+    for (unsigned j = 0; j < s->product_count; j++)
+      if (s->products[j].dot->block == s->products[i].dot->block)
+        kiln_count_sums(&sums, s->kernel, s->products[j].dot, &s->products[j].how);
+    if (kiln_most_sums(&sums) > most) most = kiln_most_sums(&sums);
+  }
+  return most;
+}
+
+/// Accumulators of the largest single instruction: 64 rows, all columns of a group.
+static unsigned widest_of(const splitting *s) {
+  unsigned most = 0;
+  for (unsigned i = 0; i < s->product_count; i++) {
+    unsigned sums = s->products[i].how.columns / 2;
+    if (sums > most) most = sums;
+  }
+  return most;
+}
+
+/// Blocks that share a processor: one group of consumers leaves its units idle while it waits or ends a
+/// program, so as many as have room. More groups fill them alone. The assembler (ptxas 13, C7602) wants that
+/// the registers that threads start with hold a whole instruction.
+static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
+  enum { MOST_BLOCKS = 4, INSTRUCTION = 26 };
+  if (s->groups > 1) return 1;
+  unsigned needed = accumulators_of(s) + KILN_SPARE_REGISTERS, widest = widest_of(s) + INSTRUCTION;
+  unsigned blocks = kiln_blocks_within(s->machine, target, s->top + EXCHANGE_BYTES);
+  if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
+  while (blocks > 1 && (kiln_consumer_registers(s->machine, 1, blocks) < needed ||
+                        kiln_start_registers(s->machine, 1, blocks) < widest))
+    blocks--;
+  return blocks;
+}
+
+/// What the producer gives up goes to the consumers, in steps of 8. One group of consumers that has a
+/// processor for itself has enough as it is: 0.
+static ir_attrs sharing(const splitting *s) {
+  ir_attrs attrs = {.pack = (uint8_t)s->blocks, .split = (uint8_t)s->split};
+  if (s->spread > 1) attrs.spread = (uint8_t)s->spread;
+  if (s->spread > 1 && s->columns == 2) attrs.flags = IR_BESIDE;
+  uint64_t consumers = kiln_consumer_registers(s->machine, s->groups / s->spread, s->blocks);
+  if (s->groups > 1 || s->blocks > 1) attrs.bits = s->machine->producer_registers | consumers << 32;
+  return attrs;
+}
+
+static kiln_status split(splitting *s, const kiln_target *target, kiln_error *err) {
+  ir_kernel *kernel = s->kernel;
+  ir_number(kernel);
+  ir_count_uses(kernel);
+  kiln_spread spread = kiln_gpu_blocks_of_program(s->machine, kernel);
+  s->spread = spread.blocks, s->columns = spread.columns;
+  roles_find_sites(s);
+  if (s->reason || !s->site_count) return KILN_STATUS_UNSUPPORTED;
+  ir_number(kernel); // clears the slots that ir_clone maps by
+  ir_block *producer = copy_body(s), *consumer = ir_block_create(kernel->arena);
+  for (ir_op *op = kernel->body->first, *next; op; op = next) {
+    next = op->next;
+    ir_move(op, consumer, NULL);
+  }
+  s->b = (ir_builder){.arena = kernel->arena, .block = kernel->body, .machine = true};
+  if (!roles_alloc(s, target, consumer)) {
+    s->reason = KILN_REASON_SLOTS;
+    return KILN_STATUS_UNSUPPORTED;
+  }
+  s->blocks = choose_blocks(s, target);
+  write_role(s, producer, true);
+  write_role(s, consumer, false);
+  s->b.block = kernel->body, s->b.before = NULL;
+  ir_block *regions[2] = {producer, consumer};
+  ir_attrs attrs = sharing(s);
+  ir_emit(&s->b, IR_ROLES, &attrs, NULL, 0, NULL, regions, 2);
+  if (s->b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "roles: %s", s->b.error.text);
+  ir_apply_forwards(kernel);
+  ir_walk(producer, strip_effect, NULL);
+  kiln_simplify(kernel);
+  ir_walk(kernel->body->last->regions[0], refuse_tile, s);
+  return s->reason ? KILN_STATUS_UNSUPPORTED : KILN_OK;
+}
+
+kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
+                           kiln_error *err) {
+  splitting *s = KILN_NEW(kernel->arena, splitting);
+  *s = (splitting){.kernel = kernel, .machine = kiln_matrix_machine_of(target)};
+  s->groups = kernel->warps / s->machine->group_warps;
+  kiln_status status = split(s, target, err);
+  if (!s->reason) return status;
+  kiln_refuse_others(refusals, s->reason);
+  return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: %s", kernel->name, kiln_reason_text(s->reason));
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Between the parts of the pass `roles` (roles.c says what it does): sites, memory, positions, the two roles.
+#ifndef KILN_COMPILER_PASSES_GPU_ROLES_INNER_H
+#define KILN_COMPILER_PASSES_GPU_ROLES_INNER_H
+
+#include "compiler/passes/gpu/gpu.h"
+
+enum { MAX_RINGS = 8, MAX_LOADS = 2, MAX_SITES = 32 };
+enum { EXCHANGE_BYTES = 512 }; // of exchanges within a group of consumers
+
+typedef struct ring {
+  ir_type tiles[MAX_LOADS];
+  int64_t first[MAX_LOADS]; ///< rows of the tile that are copied; 0: all
+  ir_value *memory[MAX_LOADS], *full, *empty;
+  unsigned count, slots;
+  bool is_left[MAX_LOADS];
+  unsigned parts[MAX_LOADS]; ///< different ones that the blocks which share the program have
+  uint32_t bytes;            ///< of a slot, in all blocks of the cluster together
+  uint32_t part;             ///< of a slot, in one of them
+  bool is_in_loop;
+  bool is_put; ///< for a computed operand: `tiles[0]`
+} ring;
+
+typedef struct site {
+  unsigned ring, count;
+  const ir_op *left;
+  ir_op *loads[MAX_LOADS]; ///< in order of the text
+  ir_op *dot;              ///< the last that reads them, where several do
+  ir_value *slot;          ///< consumer: held
+  bool is_held; ///< consumer: between the first and the last of several products in the block of the loads
+} site;
+
+typedef struct position {
+  ir_value *slot, *phase;
+} position;
+
+typedef struct splitting {
+  ir_kernel *kernel;
+  const kiln_matrix_machine *machine;
+  ring rings[MAX_RINGS];
+  site sites[MAX_SITES];
+  struct {
+    ir_op *dot;
+    kiln_product how;
+    unsigned ring; ///< of what it puts
+  } products[MAX_SITES];
+  unsigned ring_count, site_count, product_count, groups, blocks;
+  uint32_t top;                ///< shared memory claimed
+  unsigned staged;             ///< logarithm of the bytes of a row that groups stage at a time
+  ir_value *staging[2];        ///< for stores of 16 bits, for sums of 32: the same bytes
+  ir_op *exchanges[MAX_SITES]; ///< the consumers', of sums
+  unsigned exchange_count;
+  ir_op *scatter;   ///< that of parts of the sums; NULL: none
+  ir_value *taken;  ///< barrier: what was exchanged over the slots has been read; NULL: it has its own memory
+  ir_value *passed; ///< barrier: the producers have seen that
+  unsigned split;   ///< blocks of a cluster that share a loop; 0: none
+  unsigned spread, columns; ///< blocks that share a program; of these, side by side
+  position at[MAX_RINGS];
+  ir_builder b;
+  bool is_producer;
+  kiln_report_reason reason; ///< why it does not fit
+} splitting;
+
+// roles_sites.c
+/// The loads that the consumers' products read: sites, their rings, computed operands. Sets `reason` where
+/// there are too many.
+void roles_find_sites(splitting *s);
+
+// roles_memory.c
+/// Shared memory of what is staged, exchanged and copied, and the barriers, in front of the roles. False
+/// where two slots of each ring have no room.
+bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer);
+/// Stores that go through shared memory.
+bool roles_is_staged(const ir_op *op);
+/// The piece of shared memory that a staged store goes through.
+ir_value *roles_staging(const splitting *s, const ir_op *op);
+
+// roles_positions.c
+void roles_start_positions(splitting *s);
+void roles_advance(splitting *s, unsigned ring);
+/// Loops and branches carry the positions of the rings that their text moves on.
+void roles_rewrite_for(splitting *s, ir_op *op);
+void roles_rewrite_if(splitting *s, ir_op *op);
+
+// roles_producer.c
+/// A load becomes copies behind the last load of its site. `seen`: of all sites, the loads of the block so
+/// far.
+void roles_produce(splitting *s, ir_op *load, ir_op **seen);
+
+// roles_consumer.c
+/// A product reads the slots of its loads.
+void roles_consume(splitting *s, ir_op *dot);
+/// Loads whose product stands deeper are waited for where they stand.
+void roles_hold(splitting *s, ir_op *load);
+/// The slot is no longer read.
+void roles_release(splitting *s, const site *x);
+/// A store that goes through shared memory.
+void roles_stage(splitting *s, ir_op *op);
+
+// roles.c
+ir_value *roles_i32(splitting *s, int64_t value);
+/// What is emitted next stands in front of `op`, or behind it.
+void roles_before(splitting *s, ir_op *op);
+void roles_behind(splitting *s, ir_op *op);
+/// `phase`: NULL for operations that have none.
+void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase,
+                        uint64_t bytes);
+void roles_rewrite_block(splitting *s, ir_block *block);
+
+#endif

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Shared memory: staged stores, exchanged sums, slots, barriers.
+#include <string.h>
+
+#include "base/check.h"
+#include "compiler/passes/gpu/roles/roles_inner.h"
+
+enum { DEFAULT_SLOTS = 4, MAX_SLOTS = 8, ALIGN = 1024, BARRIER_BYTES = 8 };
+enum { STAGE_ROWS = 6 }; // logarithm, of what a group stages at a time
+
+static uint32_t bytes_of(ir_type tile) {
+  return (uint32_t)kiln_scalars[tile.scalar].bytes << ir_log2_elements(tile);
+}
+
+static ir_value *alloc(splitting *s, ir_type type, uint32_t bytes, uint32_t align, unsigned arrivals) {
+  s->top = (s->top + align - 1) & ~(align - 1);
+  ir_attrs attrs = {.bits = s->top, .pack = (uint8_t)arrivals};
+  s->top += bytes;
+  ir_op *op = ir_emit(&s->b, IR_ALLOC, &attrs, NULL, 0, &type, NULL, 0);
+  return op ? &op->results[0] : NULL;
+}
+
+/// Staged stores share one piece of memory: `groups` times 64 rows of as many bytes as the widest has.
+bool roles_is_staged(const ir_op *op) {
+  return (op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC) && op->attrs.flags & IR_MAPPED;
+}
+
+static unsigned staged_bytes(const ir_op *op) { return kiln_scalars[op->operands[0]->type.scalar].bytes; }
+
+static void note_staged(ir_op *op, void *context) {
+  splitting *s = context;
+  if (!roles_is_staged(op)) return;
+  unsigned row = kiln_stage_at_a_time(s->machine, s->kernel, op) * staged_bytes(op);
+  while (1u << s->staged < row) s->staged++;
+}
+
+static void alloc_staged(ir_op *op, void *context) {
+  splitting *s = context;
+  if (!roles_is_staged(op)) return;
+  ir_value **staging = &s->staging[staged_bytes(op) == 4];
+  if (*staging) return;
+  ir_type type = kiln_staged_value(op)->type;
+  type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups / s->spread));
+  type.log2[1] = (uint8_t)(s->staged - (unsigned)__builtin_ctz(staged_bytes(op)));
+  ir_value *other = s->staging[staged_bytes(op) != 4];
+  if (other) s->top = (uint32_t)other->def->attrs.bits;
+  *staging = alloc(s, ir_memory_type(type, 1), bytes_of(type), ALIGN, 0);
+}
+
+static uint32_t exchanged_bytes(const splitting *s, const ir_op *op) {
+  unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.split - 1u;
+  ir_type tile = op->operands[0]->type;
+  uint32_t bytes = tiles * bytes_of(tile) / s->spread;
+  if (op->attrs.across) bytes = (bytes >> tile.log2[0]) * (uint32_t)op->attrs.across;
+  return op->attrs.first ? (bytes >> tile.log2[1]) * (uint32_t)op->attrs.first * op->attrs.split : bytes;
+}
+
+static void alloc_exchanged(splitting *s, ir_op *op) {
+  unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.split - 1u;
+  ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, 5);
+  memcpy(operands, op->operands, 2 * sizeof *operands);
+  operands[2] = alloc(s, ir_memory_type(op->operands[0]->type, tiles), exchanged_bytes(s, op), ALIGN, 0);
+  if (operands[2] && s->spread > 1) operands[2]->def->attrs.spread = (uint8_t)s->spread;
+  op->operands = operands;
+}
+
+/// Each group is told by the others when they have taken what it sent; over slots, by all groups of the
+/// blocks when they have read these.
+static void alloc_exchange_barriers(splitting *s, ir_op *op) {
+  unsigned groups = s->groups / s->spread, told = op->code == IR_CLUSTER_SCATTER ? op->attrs.split : 1u;
+  ir_type barriers = ir_barrier_type(groups);
+  if (op->attrs.flags & IR_OVERLAID) told *= groups;
+  op->operands[3] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
+  op->operands[4] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, told);
+  op->operand_count = 5;
+}
+
+/// The others' accumulators go to the memory of the first block of a cluster; or parts of everybody's to
+/// everybody, where that is decided with the slots.
+static void find_exchange(ir_op *op, void *context) {
+  splitting *s = context;
+  if (op->code != IR_CLUSTER_SUM && op->code != IR_CLUSTER_SCATTER) return;
+  s->split = op->attrs.split;
+  KILN_ASSERT(s->exchange_count < MAX_SITES);
+  s->exchanges[s->exchange_count++] = op;
+  if (op->code == IR_CLUSTER_SCATTER) {
+    s->scatter = op;
+    return;
+  }
+  alloc_exchanged(s, op);
+  alloc_exchange_barriers(s, op);
+}
+
+static unsigned slots_beside(const kiln_target *target, uint64_t fixed, uint64_t slot, unsigned wanted) {
+  while (wanted && fixed + wanted * slot > target->processor->shared_bytes) wanted--;
+  return wanted;
+}
+
+static bool is_read_once(const site *x) {
+  for (unsigned i = 0; i < x->count; i++)
+    if (x->loads[i]->results[0].uses != 1) return false;
+  return true;
+}
+
+static bool has_neighbour(const splitting *s, const site *x) {
+  for (unsigned i = 0; i < s->site_count; i++)
+    if (&s->sites[i] != x && s->sites[i].loads[0]->block == x->loads[0]->block) return true;
+  return false;
+}
+
+/// Every loop has several products in turn, each with operands of its own: while one is multiplied the
+/// others' are copied, so that one slot will do.
+static bool take_turns(const splitting *s) {
+  for (unsigned i = 0; i < s->site_count; i++) {
+    const site *x = &s->sites[i];
+    if (s->rings[x->ring].is_in_loop && !(is_read_once(x) && has_neighbour(s, x))) return false;
+  }
+  return true;
+}
+
+/// As many slots as are wanted and fit, the same for all rings of loops; two where products do not take
+/// turns. What is scattered has memory of its own where that leaves as many; else it lies over the slots.
+static bool choose_slots(splitting *s, const kiln_target *target) {
+  uint64_t fixed = s->top + s->groups * EXCHANGE_BYTES, loop = 0, exchanged = 0;
+  unsigned wanted = s->kernel->stages ? s->kernel->stages : DEFAULT_SLOTS;
+  bool is_all_loop = true;
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    *(s->rings[i].is_in_loop ? &loop : &fixed) += s->rings[i].part;
+    is_all_loop &= s->rings[i].is_in_loop;
+  }
+  if (wanted > MAX_SLOTS) wanted = MAX_SLOTS;
+  if (wanted < 2) wanted = 2;
+  if (s->scatter) exchanged = exchanged_bytes(s, s->scatter) + ALIGN;
+  unsigned slots = slots_beside(target, fixed + exchanged, loop, wanted),
+           over = s->scatter && is_all_loop ? slots_beside(target, fixed + ALIGN, loop, wanted) : 0;
+  if (over > slots && over * loop >= exchanged - ALIGN) s->scatter->attrs.flags |= IR_OVERLAID, slots = over;
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    ring *r = &s->rings[i];
+    r->slots = r->is_put ? KILN_PUT_SLOTS : r->is_in_loop ? slots : 1;
+  }
+  return slots > 1 || (slots == 1 && take_turns(s));
+}
+
+static void alloc_slots(splitting *s) {
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    ring *r = &s->rings[i];
+    for (unsigned k = 0; k < r->count; k++) {
+      uint32_t parts = r->parts[k], bytes = kiln_memory_bytes(r->tiles[k], r->first[k]) / parts;
+      r->memory[k] = alloc(s, ir_memory_type(r->tiles[k], r->slots), r->slots * bytes, ALIGN, 0);
+      if (!r->memory[k]) return;
+      r->memory[k]->def->attrs.first = r->first[k];
+      if (parts > 1) r->memory[k]->def->attrs.spread = (uint8_t)parts;
+    }
+  }
+}
+
+static void alloc_barriers(splitting *s) {
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    ring *r = &s->rings[i];
+    uint32_t bytes = r->slots * BARRIER_BYTES;
+    if (r->is_put) continue;
+    r->full = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, 1);
+    r->empty = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, s->groups);
+  }
+}
+
+static void alloc_rings(splitting *s) {
+  ir_op *scatter = s->scatter;
+  bool is_overlaid = scatter && scatter->attrs.flags & IR_OVERLAID;
+  uint32_t top = s->top;
+  if (scatter) alloc_exchanged(s, scatter);
+  if (is_overlaid) s->top = top;
+  else if (scatter) alloc_exchange_barriers(s, scatter);
+  alloc_slots(s);
+  alloc_barriers(s);
+  if (!is_overlaid) return;
+  alloc_exchange_barriers(s, scatter);
+  s->taken = alloc(s, ir_barrier_type(1), BARRIER_BYTES, BARRIER_BYTES, s->groups);
+  s->passed = alloc(s, ir_barrier_type(1), BARRIER_BYTES, BARRIER_BYTES, s->spread > 1 ? s->spread : 1);
+}
+
+ir_value *roles_staging(const splitting *s, const ir_op *op) { return s->staging[staged_bytes(op) == 4]; }
+
+bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer) {
+  ir_walk(consumer, note_staged, s);
+  ir_walk(consumer, alloc_staged, s);
+  ir_walk(consumer, find_exchange, s);
+  if (!choose_slots(s, target)) return false;
+  alloc_rings(s);
+  return true;
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The producer: copies, and what their indices need.
+#include <string.h>
+
+#include "compiler/passes/gpu/roles/roles_inner.h"
+
+/// All loads of a site are filled where the last of them stands. `loads` are those of the producer's copy.
+static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where) {
+  ring *r = &s->rings[x->ring];
+  position *p = &s->at[x->ring];
+  roles_behind(s, where);
+  roles_emit_barrier(s, IR_BAR_WAIT, r->empty, p->slot, p->phase, 0);
+  roles_emit_barrier(s, IR_BAR_EXPECT, r->full, p->slot, NULL, r->bytes | (uint64_t)r->part << 32);
+  for (unsigned i = 0; i < x->count; i++) {
+    ir_value *operands[IR_MAX_RANK + 4];
+    uint32_t count = loads[i]->operand_count;
+    memcpy(operands, loads[i]->operands, count * sizeof *operands);
+    operands[count++] = r->memory[i];
+    operands[count++] = p->slot;
+    operands[count++] = r->full;
+    ir_attrs attrs = {.first = r->first[i]};
+    if (s->spread > 1) attrs.spread = (uint8_t)s->spread, attrs.axis = r->is_left[i] ? 0 : 1;
+    if (s->spread > r->parts[i]) attrs.flags = IR_MULTICAST;
+    ir_emit(&s->b, IR_COPY, &attrs, operands, count, NULL, NULL, 0);
+  }
+  roles_advance(s, x->ring);
+}
+
+void roles_produce(splitting *s, ir_op *op, ir_op **seen) {
+  site *x = &s->sites[op->attrs.pack - 1];
+  unsigned have = 0;
+  while (have < x->count && seen[(op->attrs.pack - 1) * MAX_LOADS + have]) have++;
+  seen[(op->attrs.pack - 1) * MAX_LOADS + have] = op;
+  if (have + 1 == x->count) fill(s, x, &seen[(op->attrs.pack - 1) * MAX_LOADS], op);
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Operands of products through two slots of shared memory that threads store to (`slots`), where loads go
+// through registers. A loop whose operands are loads
+//
+//   for iv in lo..hi { x = load p(iv); dot(x, ...) }
+//
+// becomes
+//
+//   ring = alloc, two slots `stride` bytes apart, by which they are named
+//   slot_store ring, 0, load p(lo)
+//   for iv in lo..hi (slot = 0) {
+//     barrier
+//     y = load p(iv + step)
+//     x = slot_load ring, slot; dot(x, ...)
+//     slot_store ring, stride - slot, y
+//     yield stride - slot
+//   }
+//   fetch_end ring
+//
+// The barrier makes what all threads have stored in the iteration before seen by all, and says that the other
+// slot has been read by all, which is the one stored to next: one barrier an iteration, where one slot needs
+// two, and none between the products of an iteration.
+#include "compiler/passes/gpu/ahead.h"
+
+enum { SLOTS = 2, PAD_BYTES = 16, LEAST_WORDS = 4, LEAST_WAVES = 2, SPARE_SHARED = 16 * 1024 };
+
+typedef struct slotting {
+  ir_kernel *kernel;
+  const kiln_fetch_machine *machine;
+  kiln_error error;
+} slotting;
+
+typedef struct ring {
+  kiln_ahead *a;
+  int axis[KILN_AHEAD_LOADS]; ///< of each tile, that the product sums over
+  bool turns;
+  unsigned pad; ///< bytes left free behind each row along the summed axis
+  ir_value *memory[KILN_AHEAD_LOADS];
+} ring;
+
+// -------------------------------------------------------------------------------------------- choice
+
+/// The axis of the loaded matrix that the product sums over; -1: it goes another way than straight.
+static int summed_axis(const kiln_ahead_load *x) {
+  const ir_value *v = x->dot->operands[x->operand];
+  int axis = x->operand ? 0 : 1;
+  if (v->type.rank != 2) return -1;
+  for (; v->def != x->load; v = v->def->operands[0]) {
+    if (v->def->code != IR_TRANS) return -1;
+    axis = 1 - axis;
+  }
+  return axis;
+}
+
+/// Room for rows along the summed axis, and, where a matrix may turn as it is read, along the other one with
+/// twice as much between them.
+static uint32_t slot_bytes(const ring *r, ir_type type, int axis) {
+  uint64_t elements = (uint64_t)1 << ir_log2_elements(type), free = (elements >> type.log2[axis]) * r->pad,
+           turned = r->turns ? (elements >> type.log2[1 - axis]) * 2 * r->pad : 0;
+  return (uint32_t)(elements * ir_type_bits(type) / 8 + (turned > free ? turned : free));
+}
+
+/// Whole pieces of the tile go straight to products of the matrix unit.
+static bool fits(const slotting *s, const kiln_ahead *a, const kiln_ahead_load *x) {
+  ir_type type = x->load->results[0].type;
+  return !type.pointer && s->machine->slot_scalars >> type.scalar & 1 && summed_axis(x) >= 0 &&
+         kiln_ahead_words(a, type) >= LEAST_WORDS;
+}
+
+/// Anything but products and what is computed element by element may exchange values through shared memory.
+typedef struct contents {
+  bool exchanges, loops;
+  bool own_sums; ///< of products that begin in every iteration
+  unsigned products;
+} contents;
+
+static bool is_constant(const ir_value *value, const ir_block *body) {
+  const ir_op *def = value->def;
+  return def && (def->block != body || def->code == IR_SPLAT || def->code == IR_CONST);
+}
+
+static void note_contents(ir_op *op, void *context) {
+  contents *c = context;
+  c->products += op->code == IR_DOT;
+  c->own_sums |= op->code == IR_DOT && is_constant(op->operands[2], op->block);
+  c->loops |= op->code == IR_FOR || op->code == IR_WHILE;
+  c->exchanges |= op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_SORT ||
+                  op->code == IR_GATHER || op->code == IR_JOIN || op->code == IR_SPLIT;
+}
+
+/// Of one slot of each tile.
+static uint32_t stride_of(const ring *r) {
+  uint32_t bytes = 0;
+  for (unsigned i = 0; i < r->a->count; i++)
+    bytes += slot_bytes(r, r->a->loads[i].load->results[0].type, r->axis[i]);
+  return bytes;
+}
+
+/// Waves of a SIMD, as far as shared memory limits them.
+static uint32_t waves_of(const slotting *s, uint32_t bytes) {
+  KILN_ASSERT(bytes);
+  return s->machine->resident_shared / bytes * s->kernel->warps / s->machine->simds;
+}
+
+/// Shared memory has room for two slots, and for as many waves as one slot leaves, or for enough that one
+/// computes while another waits. `stages` above two asks for slots where there is room at all, below two for
+/// none. Without the barriers between its products a loop with sums of its own (attention) holds more values
+/// at a time than a small file has room for.
+static bool has_shared(const slotting *s, const ring *r) {
+  const ir_op *loop = r->a->loop;
+  const unsigned asked = loop->attrs.stages ? loop->attrs.stages : s->kernel->stages;
+  contents inside = {false};
+  ir_walk(r->a->body, note_contents, &inside);
+  const uint32_t bytes = SLOTS * stride_of(r), spare = inside.exchanges ? SPARE_SHARED : 0;
+  if (s->machine->small_file && inside.own_sums && inside.products > 1) return false;
+  if (asked == 1 || inside.loops || bytes + spare > s->machine->shared_bytes) return false;
+  return asked > SLOTS || waves_of(s, bytes) >= LEAST_WAVES;
+}
+
+static bool choose(const slotting *s, ring *r) {
+  kiln_ahead *a = r->a;
+  if (!s->machine->slot_scalars || !kiln_ahead_find(a, true, KILN_NEXT)) return false;
+  const unsigned behind = a->count; // products, also those that are computed with before
+  if (!kiln_ahead_find(a, false, KILN_NEXT) || a->count != behind || !kiln_ahead_has_room(a)) return false;
+  for (unsigned i = 0; i < a->count; i++) {
+    if (!fits(s, a, &a->loads[i])) return false;
+    r->axis[i] = summed_axis(&a->loads[i]);
+  }
+  r->pad = PAD_BYTES;
+  if (has_shared(s, r)) return true;
+  r->pad = 0;
+  return has_shared(s, r);
+}
+
+// ---------------------------------------------------------------------------------------------- ring
+
+static void alloc_memory(ring *r) {
+  uint32_t at = 0;
+  for (unsigned i = 0; i < r->a->count; i++) {
+    const ir_type loaded = r->a->loads[i].load->results[0].type, type = ir_memory_type(loaded, SLOTS);
+    ir_attrs attrs = {
+        .bits = at, .stride = stride_of(r), .pack = (uint8_t)r->pad, .axis = (uint8_t)r->axis[i]};
+    ir_op *made = ir_emit(&r->a->b, IR_ALLOC, &attrs, NULL, 0, &type, NULL, 0);
+    r->memory[i] = made ? &made->results[0] : NULL;
+    at += slot_bytes(r, loaded, r->axis[i]);
+  }
+}
+
+static void store(ring *r, unsigned i, ir_value *slot, ir_value *value) {
+  ir_value *operands[3] = {r->memory[i], slot, value};
+  r->a->b.place = r->a->loads[i].load->place;
+  ir_emit(&r->a->b, IR_SLOT_STORE, NULL, operands, 3, NULL, NULL, 0);
+}
+
+/// The loads read what the iteration before has stored.
+static void read_slot(ring *r, ir_value *slot) {
+  for (unsigned i = 0; i < r->a->count; i++) {
+    ir_op *load = r->a->loads[i].load;
+    ir_value *operands[2] = {r->memory[i], slot};
+    r->a->b.place = load->place;
+    ir_op *made = ir_emit(&r->a->b, IR_SLOT_LOAD, NULL, operands, 2, NULL, NULL, 0);
+    if (!made) return;
+    ir_forward(&load->results[0], &made->results[0]);
+    ir_remove(load);
+  }
+}
+
+static ir_op *make_loop(ring *r) {
+  kiln_ahead *a = r->a;
+  const unsigned count = a->count;
+  ir_value *next[KILN_AHEAD_LOADS];
+  kiln_ahead_open_before(a, 1);
+  alloc_memory(r);
+  ir_value *start = ir_const_int(&a->b, KILN_I32, 0), *first[KILN_AHEAD_LOADS];
+  for (unsigned i = 0; i < count; i++) a->loads[i].load->attrs.flags |= IR_FEEDS;
+  for (unsigned i = 0; i < count; i++) first[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_FIRST);
+  for (unsigned i = 0; i < count; i++) store(r, i, start, first[i]);
+  kiln_ahead_open_inside(a, 1);
+  kiln_ahead_stay(a);
+  ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32));
+  ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.flags = IR_SHARED}, NULL, 0, NULL, NULL, 0);
+  for (unsigned i = 0; i < count; i++) next[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_NEXT);
+  read_slot(r, slot);
+  a->b.before = ir_terminator(a->body);
+  ir_value *other = ir_binary(&a->b, IR_SUB, 0, ir_const_int(&a->b, KILN_I32, stride_of(r)), slot);
+  for (unsigned i = 0; i < count; i++) store(r, i, other, next[i]);
+  return a->b.error.status == KILN_OK ? kiln_ahead_remake(a, &start, &other, 1) : NULL;
+}
+
+static void visit(ir_op *op, void *context) {
+  slotting *s = context;
+  if (op->code != IR_FOR || s->error.status != KILN_OK) return;
+  ring r = {.a = kiln_ahead_open(s->kernel, op, s->machine), .turns = s->machine->turns};
+  if (!choose(s, &r)) return;
+  ir_op *loop = make_loop(&r);
+  ir_builder *b = &r.a->b;
+  if (loop) {
+    b->block = loop->block, b->before = loop->next, b->place = loop->place;
+    ir_emit(b, IR_FETCH_END, NULL, r.memory, r.a->count, NULL, NULL, 0);
+  }
+  s->error = b->error;
+}
+
+kiln_status kiln_gpu_slots(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err) {
+  slotting s = {.kernel = kernel, .machine = machine};
+  ir_walk(kernel->body, visit, &s);
+  if (s.error.status == KILN_OK) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "slots: %s", s.error.text);
+}
