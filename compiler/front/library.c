@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "compiler/front/elaborate.h"
-#include "compiler/front/mathlib.h"
+#include "compiler/unit/mathlib.h"
 
 static const char text[] =
 #include "mathlib.inc"

@@ -2,6 +2,7 @@
 // The native front end as a unit: opening a source, and building one kernel for instance, config, variant and
 // target.
 #include "compiler/front/native.h"
+#include "compiler/unit/access.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,7 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   if (e.b.error.status != KILN_OK)
     kiln_diagnose(d, KILN_ERROR, unit->file, in->kernel->place, "%s", e.b.error.text);
   if (d->errors + d->suppressed != errors) return NULL;
-  kiln_native_check_access(kernel, unit->file, d);
+  kiln_check_access(kernel, unit->file, d);
   if (d->errors + d->suppressed != errors) return NULL;
   kiln_native_warn_of_grid(kernel, in->kernel, unit->file, d);
   kiln_native_warn_of_loops(kernel, unit->file, in->kernel->place, d);

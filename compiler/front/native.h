@@ -4,7 +4,7 @@
 #define KILN_COMPILER_FRONT_NATIVE_H
 
 #include "compiler/front/launch_expr.h"
-#include "compiler/front/unit.h"
+#include "compiler/unit/unit.h"
 
 typedef struct kiln_native_config {
   kiln_value *values;                ///< one a compile-time parameter
@@ -69,8 +69,6 @@ void kiln_native_warn_of_configs(const kiln_native_unit *unit, kiln_diagnostics 
 /// Warns about a kernel that asks which program it is and states no grid.
 void kiln_native_warn_of_grid(const ir_kernel *kernel, const kiln_item *item, const char *file,
                               kiln_diagnostics *d);
-/// Errors for accesses that the mode of a parameter excludes, and for stores to views that repeat a place.
-void kiln_native_check_access(ir_kernel *kernel, const char *file, kiln_diagnostics *d);
 /// Warns about stages (of a loop, or of the kernel at `place`) and about shared iterations that have no
 /// effect.
 void kiln_native_warn_of_loops(const ir_kernel *kernel, const char *file, ir_place place,

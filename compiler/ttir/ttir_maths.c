@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/front/mathlib.h"
+#include "compiler/unit/mathlib.h"
 #include "compiler/ttir/ttir_forms.h"
 
 typedef struct maths_row maths_row;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/nearest.h"
-#include "compiler/front/native.h"
-#include "compiler/front/unit.h"
+#include "compiler/unit/access.h"
+#include "compiler/unit/unit.h"
 #include "compiler/ttir/ttir.h"
 
 enum { MOST_WARPS = 16, MOST_STAGES = 4, MOST_CONFIGS = 1 + 5 * (MOST_STAGES + 3) };
@@ -73,7 +73,7 @@ static const char *origin_of(const kiln_unit *unit, uint32_t line, char out[KILN
 static const kiln_unit_methods methods = {.instance_count = instance_count,
                                           .interface = interface_of,
                                           .build = build,
-                                          .check = kiln_native_check_access,
+                                          .check = kiln_check_access,
                                           .is_generated = is_generated,
                                           .tuning_key = tuning_key,
                                           .origin = origin_of};

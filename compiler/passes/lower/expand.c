@@ -10,7 +10,7 @@
 #include "compiler/passes/lower/legality.h"
 #include "compiler/passes/lower/lower.h"
 
-#include "compiler/front/mathlib.h"
+#include "compiler/unit/mathlib.h"
 
 /// Deepest chain of expansions: half to single, function to arithmetic, conversion to integers.
 enum { MAX_ROUNDS = 6 };

@@ -9,7 +9,7 @@
 // Needs a built kernel with places; numbers it, and changes nothing else.
 #include <string.h>
 
-#include "compiler/front/native.h"
+#include "compiler/unit/access.h"
 
 typedef struct checking {
   const ir_kernel *kernel;
@@ -138,7 +138,7 @@ static void visit(ir_op *op, void *context) {
   }
 }
 
-void kiln_native_check_access(ir_kernel *kernel, const char *file, kiln_diagnostics *d) {
+void kiln_check_access(ir_kernel *kernel, const char *file, kiln_diagnostics *d) {
   checking c = {.kernel = kernel, .file = file, .d = d, .value_count = ir_number(kernel)};
   c.seen = KILN_NEW_ARRAY(d->arena, uint8_t, c.value_count);
   ir_walk(kernel->body, visit, &c);

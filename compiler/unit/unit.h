@@ -2,8 +2,8 @@
 // What a source file of either language is behind compiler/front.h: a unit with a table of functions. A front
 // end embeds kiln_unit as the first member of its own struct and sets `methods`; unit.c chooses the front end
 // by the suffix of the file and does what both share.
-#ifndef KILN_COMPILER_FRONT_UNIT_H
-#define KILN_COMPILER_FRONT_UNIT_H
+#ifndef KILN_COMPILER_UNIT_UNIT_H
+#define KILN_COMPILER_UNIT_UNIT_H
 
 #include "compiler/front.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The mathematical library of the language (mathlib.kiln), for stages behind the front end.
-#ifndef KILN_COMPILER_FRONT_MATHLIB_H
-#define KILN_COMPILER_FRONT_MATHLIB_H
+// The math library of the kernel language (front/mathlib.kiln), as Triton IR and the passes call it. The
+// front end implements it, because the library is parsed on demand (front/library.c).
+#ifndef KILN_COMPILER_UNIT_MATHLIB_H
+#define KILN_COMPILER_UNIT_MATHLIB_H
 
 #include "compiler/ir/ir.h"
 

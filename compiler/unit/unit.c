@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Units: chooses the front end by suffix, checks indices, and brings what a front end built into canonical
 // form.
-#include "compiler/front/unit.h"
+#include "compiler/unit/unit.h"
 
 #include <string.h>
 
