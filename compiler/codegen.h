@@ -59,7 +59,7 @@ kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kil
 
 struct kiln_stage;
 
-/// The same of a kernel at a stage (compiler/passes/gpu/stages.h), whose target it names. With `until` it
+/// The same of a kernel at a stage (compiler/passes/stages.h), whose target it names. With `until` it
 /// goes no farther than that pass, and the artifact's code is the kernel behind it, as text. INVALID_ARGUMENT
 /// where that pass does not run on the kernel. A kernel that turns out not to fit in the GPU form is an error
 /// where the stage is behind the passes that began it.

@@ -12,7 +12,7 @@
 #include "base/record.h"
 #include "compiler/ir/canonical.h"
 #include "compiler/ir/ir.h"
-#include "compiler/passes/canonical/simplify.h"
+#include "compiler/passes/canonical/canonical.h"
 #include "targets/targets.h"
 
 typedef enum kiln_severity { KILN_NOTE, KILN_WARNING, KILN_ERROR } kiln_severity;

@@ -10,12 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/// Of compiler/ir/pass.h; NULL in programs without a compiler.
-__attribute__((weak)) void ir_check_passes(bool on);
+/// Of compiler/passes/pass.h; NULL in programs without a compiler.
+__attribute__((weak)) void kiln_check_passes(bool on);
 
 /// Every pass is verified in whatever a test runs: here, and in the programs that it starts.
 __attribute__((constructor)) static void check_passes(void) {
-  if (ir_check_passes) ir_check_passes(true);
+  if (kiln_check_passes) kiln_check_passes(true);
   setenv("KILN_VERIFY_PASSES", "1", 1);
 }
 

@@ -12,7 +12,7 @@
 
 #include "compiler/codegen.h"
 #include "compiler/codegen/llvm/llvm_lines.h"
-#include "compiler/ir/pass.h"
+#include "compiler/passes/pass.h"
 #include "compiler/report.h"
 
 /// What a lowering works on; all borrowed. It fills the module with one kernel, an external function called
@@ -68,9 +68,6 @@ typedef struct kiln_backend {
   kiln_status (*lower)(const kiln_lowering *l, kiln_error *err);
   /// GPUs: limits, matrix forms and hooks of the lowering that they share (gpu_lower.h). NULL on the host.
   const struct gpu_machine *(*machine)(const kiln_target *target, struct gpu_machine *storage);
-  /// Passes behind those of the middle, for kernels that take no form with roles; NULL: none.
-  kiln_status (*form)(ir_kernel *kernel, const kiln_target *target, const ir_pass_options *options,
-                      kiln_error *err);
   bool finishes_text;        ///< what is finished is text, which an assembler of another maker reads
   const char *const *passes; ///< LLVM's, by level
   void (*mend)(

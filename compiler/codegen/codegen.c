@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The order of code generation: middle, lowering, verify, optimise, emit, finish. Each step is timed; each
+// The order of code generation: passes, lowering, verify, optimise, emit, finish. Each step is timed; each
 // has its own file.
 #include "compiler/codegen.h"
 
@@ -8,14 +8,14 @@
 #include <time.h>
 
 #include "base/float_state.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/codegen/blame.h"
 #include "compiler/codegen/llvm/llvm_gate.h"
 #include "compiler/codegen/llvm/llvm_module.h"
 #include "compiler/codegen/llvm/llvm_target.h"
-#include "compiler/codegen/backend.h"
-#include "compiler/codegen/blame.h"
 #include "compiler/front.h"
 #include "compiler/passes/gpu/gpu.h"
-#include "compiler/passes/gpu/stages.h"
+#include "compiler/passes/stages.h"
 
 // One compile while it runs.
 typedef struct compile {
@@ -99,7 +99,7 @@ static bool has_far_registers(const compile *c) {
 
 static kiln_status check_pass_name(const char *name, kiln_error *err) {
   kiln_buffer names = {0};
-  if (!name || !strcmp(name, "all") || kiln_is_pass(name)) return KILN_OK;
+  if (!name || !strcmp(name, "all") || kiln_find_pass(name)) return KILN_OK;
   kiln_pass_names(&names);
   kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no pass is called '%.40s'; expected one of all, %.*s", name,
             (int)names.size, (const char *)names.bytes);
@@ -113,12 +113,10 @@ static bool may_be_promoted(const compile *c) {
 }
 
 // Kernels with products in loops take the GPU form where the target has one.
-static kiln_status run_middle(compile *c, kiln_error *err) {
-  const kiln_promotion promote = {kiln_gpu_recover, kiln_gpu_promote, &c->stage.refusals}, none = {0};
+static kiln_status run_passes(compile *c, kiln_error *err) {
   c->stage.is_wide = c->is_wide && has_far_registers(c);
   const kiln_stage_run run = {.stage = &c->stage,
-                              .promotion = may_be_promoted(c) ? promote : none,
-                              .has_form = c->backend->form != NULL,
+                              .mapping = may_be_promoted(c) ? KILN_MAP_RECOVER | KILN_MAP_PROMOTE : 0,
                               .until = c->until,
                               .print_after = c->options->print_after,
                               .verify = c->options->verify_passes,
@@ -237,7 +235,7 @@ static const struct {
   kiln_status (*run)(compile *c, kiln_error *err);
   ptrdiff_t time; // offset in kiln_codegen_times
 } steps[] = {
-    {run_middle, offsetof(kiln_codegen_times, middle)},
+    {run_passes, offsetof(kiln_codegen_times, middle)},
     {run_lower, offsetof(kiln_codegen_times, lower)},
     {run_optimise, offsetof(kiln_codegen_times, optimise)},
     {run_emit, offsetof(kiln_codegen_times, emit)},
@@ -273,7 +271,6 @@ static bool start_plain(compile *c, kiln_status status, kiln_error *err) {
   kiln_refuse_others(&c->stage.refusals, KILN_REASON_UNFIT);
   c->kernel = c->plain;
   c->plain = NULL;
-  c->stage.list = c->begin.list;
   c->stage.pass = c->begin.pass;
   c->stage.is_plain = true;
   err->status = KILN_OK;
@@ -289,7 +286,7 @@ static kiln_status blame(compile *c, kiln_status status, kiln_error *err) {
   return kiln_blame_assembly(c->kernel, read, c->object.size, status, err);
 }
 
-enum { STEP_MIDDLE = 0, STEP_COUNT = sizeof steps / sizeof *steps };
+enum { STEP_PASSES = 0, STEP_COUNT = sizeof steps / sizeof *steps };
 
 static kiln_status run_steps(compile *c, kiln_error *err) {
   for (size_t i = 0; i < STEP_COUNT; i++) {
@@ -302,8 +299,8 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
       i = (size_t)-1; // the first step again
       continue;
     }
-    if (i == STEP_COUNT - 1 && start_again(c)) i = STEP_MIDDLE;
-    if (i == STEP_MIDDLE && (c->until || c->artifact->info.format == KILN_FORMAT_IR)) {
+    if (i == STEP_COUNT - 1 && start_again(c)) i = STEP_PASSES;
+    if (i == STEP_PASSES && (c->until || c->artifact->info.format == KILN_FORMAT_IR)) {
       if (c->until) kiln_stage_print(&c->stage, c->kernel, &c->artifact->code);
       else kiln_print_ir(c->kernel, &c->artifact->code);
       return KILN_OK;
@@ -335,8 +332,9 @@ static kiln_status generate(ir_kernel *kernel, const kiln_stage *stage, const ch
   kiln_status status = resolve_format(&c, err);
   if (status == KILN_OK) status = check_pass_name(options->print_after, err);
   if (status == KILN_OK) status = check_pass_name(until, err);
-  // Behind the passes that begin the form the kernel is no longer what could be compiled without it.
-  if (may_be_promoted(&c) && !kiln_stage_is_behind(stage, "recover")) c.plain = ir_kernel_copy(kernel);
+  // After the pass that begins the form the kernel is no longer what could be compiled without it.
+  if (may_be_promoted(&c) && (!stage->pass || stage->pass < kiln_find_pass("recover")))
+    c.plain = ir_kernel_copy(kernel);
   if (status == KILN_OK) status = run_steps(&c, err);
   if (status == KILN_OK)
     out->info.producer = kiln_arena_text(out->texts, (const char *)c.producer.bytes, c.producer.size);

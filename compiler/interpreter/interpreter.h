@@ -3,7 +3,7 @@
 // memory.
 //
 // Mathematical operations (exp2, sin, ...) are libm's, in double, rounded once: near what a back end yields,
-// not equal to it. To compare bit for bit, interpret a kernel after kiln_middle for the host: everything left
+// not equal to it. To compare bit for bit, interpret a kernel after kiln_lower for the host: everything left
 // in it is exact.
 #ifndef KILN_COMPILER_PASSES_LOWER_INTERPRETER_H
 #define KILN_COMPILER_PASSES_LOWER_INTERPRETER_H

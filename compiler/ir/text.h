@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A kernel as text, at every stage after the front end: all that a pass may read of it, printed and read
-// back. docs/kir.md describes it to people; gpu/stages.h has what stands above the kernel in a file.
+// back. docs/kir.md describes it to people; passes/stages.h has what stands above the kernel in a file.
 //
 //   kernel kiln_k warps=4 stages=2 strict grid=65535,1,1
 //     %0 x: in *f32 noalias align=16

@@ -10,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/unit/mathlib.h"
 #include "compiler/ttir/ttir_forms.h"
+#include "compiler/unit/mathlib.h"
 
 typedef struct maths_row maths_row;
 /// Yields the result for operands `v` (all of one shape), or NULL when the reader failed.

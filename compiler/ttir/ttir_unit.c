@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "compiler/ttir/ttir.h"
 #include "compiler/unit/access.h"
 #include "compiler/unit/unit.h"
-#include "compiler/ttir/ttir.h"
 
 enum { MOST_WARPS = 16, MOST_STAGES = 4, MOST_CONFIGS = 1 + 5 * (MOST_STAGES + 3) };
 enum { LANES = 32, FILE_OF_REGISTERS = 65536 };

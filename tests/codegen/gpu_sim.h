@@ -20,7 +20,7 @@ typedef struct sim_options {
   unsigned max_shared; ///< bytes a block may have; 0: 160 KiB
 } sim_options;
 
-/// Lowers `kernel` (after kiln_middle for sm_80) and runs every program of the grid. Ends the test when
+/// Lowers `kernel` (after kiln_lower for sm_80) and runs every program of the grid. Ends the test when
 /// something fails.
 void sim_run(ir_kernel *kernel, const kiln_target *target, const void *args, const uint32_t grid[3],
              const sim_options *options);

@@ -7,7 +7,7 @@
 #include "base/canary.h"
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/pipeline.h"
+#include "compiler/passes/stages.h"
 #include "tests/codegen/gpu_sim.inc"
 
 enum { MAX_ARGUMENTS = 12 };
@@ -133,7 +133,7 @@ static void run_config(const sim_case *c, uint32_t config, const sim_options *op
   open_call(c, kernel, &reference);
   open_call(c, kernel, &simulated);
   CHECK_OK(kiln_interpret(plain, reference.args, c->grid, NULL, &err), err);
-  CHECK_OK(kiln_middle(kernel, &target, &err), err);
+  CHECK_OK(kiln_lower(kernel, &target, &err), err);
   sim_run(kernel, &target, simulated.args, c->grid, options);
   for (uint32_t i = 0; i < plain->param_count; i++) {
     if (!plain->params[i].type.pointer) continue;

@@ -9,7 +9,7 @@
 
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/pipeline.h"
+#include "compiler/passes/stages.h"
 #include "tests/codegen/host_mapping.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
@@ -110,7 +110,7 @@ static void check_on(kiln_unit *unit, kiln_arena *arena, size_t index, const cha
   ir_kernel *reference = lower(unit, arena, index, &target, d, text),
             *kernel = lower(unit, arena, index, &target, d, text);
   snprintf(what, sizeof what, "%s on %s -O%u", interface->name, target_name, level);
-  if (kiln_middle(reference, &target, &err) != KILN_OK) FAIL("%s: %s", what, err.text);
+  if (kiln_lower(reference, &target, &err) != KILN_OK) FAIL("%s: %s", what, err.text);
   fill(&want, interface, n, 7);
   fill(&got, interface, n, 7);
   for (uint32_t i = 0; i < want.count; i++) CHECK(want.buffers[i] && got.buffers[i]);

@@ -7,7 +7,7 @@
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/scalar.h"
-#include "compiler/passes/lower/pipeline.h"
+#include "compiler/passes/stages.h"
 #include "tests/codegen/host_mapping.h"
 #include "tests/conversions.h"
 #include "tests/harness.h"
@@ -110,7 +110,7 @@ TEST(conversions, of_the_middle) {
       kiln_error err;
       CHECK_OK(kiln_target_parse(names[t] ? names[t] : "x86-64-v3", &target, &err), err);
       ir_kernel *kernel = lower(arena, (kiln_scalar)from, &target);
-      if (names[t]) CHECK_OK(kiln_middle(kernel, &target, &err), err);
+      if (names[t]) CHECK_OK(kiln_lower(kernel, &target, &err), err);
       arrays a = make_arrays((kiln_scalar)from, count, &random);
       uint32_t grid[] = {(uint32_t)(count / CONVERSION_TILE), 1, 1};
       CHECK_OK(kiln_interpret(kernel, a.block, grid, NULL, &err), err);

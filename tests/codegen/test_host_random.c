@@ -9,7 +9,7 @@
 
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/pipeline.h"
+#include "compiler/passes/stages.h"
 #include "tests/codegen/host_mapping.h"
 #include "tests/kernelgen.h"
 
@@ -44,7 +44,7 @@ static bool interpret(uint64_t seed, const kernelgen_options *options, const kil
   kernelgen_case c;
   make(arena, seed, options, &c);
   kernelgen_memory_init(&c, memory);
-  return kiln_middle(c.kernel, target, err) == KILN_OK &&
+  return kiln_lower(c.kernel, target, err) == KILN_OK &&
          kiln_interpret(c.kernel, memory->args, c.grid, &(kiln_interpret_options){.max_steps = MAX_STEPS},
                         err) == KILN_OK;
 }

@@ -22,7 +22,7 @@ static bool agrees(uint64_t seed, const sim_options *options, char *out, size_t 
   kernelgen_memory_init(&plain, &got);
   if (kernelgen_rereads_one_buffer(seed)) is_one_buffer(&want), is_one_buffer(&got);
   CHECK_OK(kiln_interpret(plain.kernel, want.args, plain.grid, NULL, &err), err);
-  CHECK_OK(kiln_middle(simulated.kernel, &target, &err), err);
+  CHECK_OK(kiln_lower(simulated.kernel, &target, &err), err);
   sim_run(simulated.kernel, &target, got.args, plain.grid, options);
   bool equal = kernelgen_memory_equal(&plain, &want, &got, out, size);
   kernelgen_memory_deinit(&want);
@@ -110,7 +110,7 @@ TEST(memory_order, parameters_that_overlap) {
         }
       }
       CHECK_OK(kiln_interpret(plain, runs[0].args, c.grid, NULL, &err), err);
-      CHECK_OK(kiln_middle(kernel, &target, &err), err);
+      CHECK_OK(kiln_lower(kernel, &target, &err), err);
       sim_run(kernel, &target, runs[1].args, c.grid, &ways[way]);
       compare(&c, runs[1].buffers[0], runs[0].buffers[0], KILN_I32, 2048, 0);
       kiln_arena_destroy(arena);

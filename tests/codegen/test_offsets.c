@@ -11,7 +11,7 @@
 
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/pipeline.h"
+#include "compiler/passes/stages.h"
 #include "tests/codegen/gpu_sim.inc"
 #include "tests/codegen/host_mapping.h"
 #include "tests/codegen/offset_kernels.inc"
@@ -108,7 +108,7 @@ typedef struct way {
 static bool interpret(const way *how, ir_kernel *kernel, const kiln_target *target, world *w,
                       const offsets_case *c) {
   kiln_error err = {0};
-  if (how->level && kiln_middle(kernel, target, &err) != KILN_OK) return say(c, "%s", err.text);
+  if (how->level && kiln_lower(kernel, target, &err) != KILN_OK) return say(c, "%s", err.text);
   const kiln_memory_range ranges[] = {
       {w->x, 2 * REACH}, {w->y, 2 * REACH}, {w->o, c->results * sizeof *w->o}};
   const kiln_interpret_options options = {.ranges = ranges, .range_count = 3};
@@ -132,7 +132,7 @@ static bool run_host(const way *how, ir_kernel *kernel, const kiln_target *targe
 static bool run_gpu(const way *how, ir_kernel *kernel, const kiln_target *target, world *w,
                     const offsets_case *c) {
   kiln_error err = {0};
-  if (kiln_middle(kernel, target, &err) != KILN_OK) return say(c, "%s", err.text);
+  if (kiln_lower(kernel, target, &err) != KILN_OK) return say(c, "%s", err.text);
   sim_run(kernel, target, w->args, c->grid, &(sim_options){.wide = how->level == 1});
   return true;
 }

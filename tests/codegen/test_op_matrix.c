@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/pipeline.h"
+#include "compiler/passes/stages.h"
 #include "tests/codegen/hip_mapping.h"
 #include "tests/codegen/host_mapping.h"
 #include "tests/codegen/op_matrix.inc"
@@ -156,7 +156,7 @@ static void run(const hip_table *hip, const cell *built, ir_opcode code, unsigne
   kiln_canonicalise(reference.kernel);
   fill(built, &want);
   fill(built, &got);
-  if (kiln_middle(reference.kernel, target, &err) != KILN_OK ||
+  if (kiln_lower(reference.kernel, target, &err) != KILN_OK ||
       kiln_interpret(reference.kernel, want.args, grid, NULL, &err) != KILN_OK)
     snprintf(out, size, "interpreter: %.300s", err.text);
   else if (hip) {

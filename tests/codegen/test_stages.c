@@ -11,7 +11,7 @@
 
 #include "compiler/codegen.h"
 #include "compiler/front.h"
-#include "compiler/passes/gpu/stages.h"
+#include "compiler/passes/stages.h"
 #include "compiler/positions.h"
 #include "tests/codegen/llvm_rows.h"
 #include "tests/harness.h"
@@ -155,9 +155,8 @@ static void check_passes(const subject *s, const char *text, size_t size, const 
                          size_t last_size) {
   char line[80];
   line_of(last, "after ", line);
-  const char *pass = strchr(line, '.') + 1;
   line[6 + strcspn(line + 6, " ")] = 0;
-  outcome o = go_on(s, text, size, pass, false);
+  outcome o = go_on(s, text, size, line + 6, false);
   if (o.status != KILN_OK) FAIL("%s: %s", s->name, o.err.text);
   char after[100];
   snprintf(after, sizeof after, "going on %s", line_of(text, "after ", line));
@@ -171,10 +170,10 @@ static unsigned split_texts(const kiln_buffer *printed, const char *begins[MOST_
   unsigned count = 0;
   const char *at = (const char *)printed->bytes;
   *out_first = 0;
-  for (; at && count < MOST_STAGES; at = strstr(at, "\nkir 1\n")) {
+  for (; at && count < MOST_STAGES; at = strstr(at, "\nkir 2\n")) {
     begins[count] = at += *at == '\n';
     char line[80];
-    if (!strncmp(line_of(at, "after ", line), "after middle.canonical", 22) || !count) *out_first = count;
+    if (!strncmp(line_of(at, "after ", line), "after canonical", 15) || !count) *out_first = count;
     count++;
   }
   return count;

@@ -187,7 +187,7 @@ TEST(front_replay, kernels_between_passes) {
   static const char *const seeds[] = {
       "beside.roles", "layouts_mma.layouts",   "converted_queries.conversions",
       "slots.slots",  "views_first.views",     "recover.recover",
-      "dies.dies",    "layouts_wgmma.layouts", "fetch.simplify-prefetch",
+      "dies.dies",    "layouts_wgmma.layouts", "fetch.simplify-form",
       "guard.guard"};
   static uint8_t bytes[LARGEST_INPUT];
   CHECK(replay_folder(fuzz_kir, "tests/fuzz/corpus/kir") > 0);

@@ -3,9 +3,9 @@
 // once, whatever the grid is, and blocks that go to one die compute neighbours. The interpreter runs the
 // kernels.
 #include "compiler/front.h"
-#include "compiler/passes/gpu/gpu.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/pipeline.h"
+#include "compiler/passes/gpu/gpu.h"
+#include "compiler/passes/stages.h"
 #include "tests/harness.h"
 
 #include <string.h>
@@ -39,14 +39,14 @@ static made lower(const char *take, const char *name) {
   kiln_error err = {0};
   kiln_target target;
   kiln_buffer source = {0};
-  const ir_pass_options options = {.verify = true};
   kiln_buffer_format(&source, text, take);
   CHECK_OK(kiln_target_parse(name, &target, &err), err);
   kiln_unit *unit = kiln_unit_open(m.arena, "k.kiln", (const char *)source.bytes, source.size, NULL, &d);
   m.kernel = unit ? kiln_unit_lower(unit, m.arena, 0, 0, 0, &target, &d) : NULL;
   if (!m.kernel) FAIL("%u:%u: %s", d.items[0].line, d.items[0].column, d.items[0].text);
-  CHECK_OK(kiln_middle_with(m.kernel, &target, &options, &err), err);
-  CHECK_OK(kiln_gpu_register_form(m.kernel, &target, &options, &err), err);
+  kiln_stage stage = {.target = target, .refusals = {.arena = m.arena}};
+  const kiln_stage_run run = {.stage = &stage, .verify = true};
+  CHECK_OK(kiln_stage_finish(&run, m.kernel, &err), err);
   kiln_buffer_deinit(&source);
   return m;
 }

@@ -5,12 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compiler/front.h"
 #include "base/expr.h"
-#include "compiler/passes/gpu/gpu.h"
+#include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/lower.h"
-#include "tests/harness.h"
+#include "compiler/passes/gpu/gpu.h"
+#include "tests/passes.h"
 
 enum {
   M = 27,
@@ -163,7 +162,7 @@ static void check_form(const form *f) {
   CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
   run(f, kernel_of(arena, f, &target), &plain);
   ir_kernel *kernel = kernel_of(arena, f, &target);
-  CHECK_OK(kiln_open_views(kernel, &err), err);
+  kiln_test_pass(kiln_pass_open_views, kernel);
   unsigned found = kiln_gpu_recover_views(kernel, NULL);
   if (found != f->accesses) FAIL("%s: expected %u accesses as views, found %u", f->name, f->accesses, found);
   CHECK_OK(ir_verify(kernel, f->name, &err), err);
@@ -211,7 +210,7 @@ TEST(recover, the_launch_tests_what_would_wrap) {
   unsigned taken = 0, refused = 0;
   CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
   ir_kernel *kernel = kernel_of(arena, &forms[0], &target);
-  CHECK_OK(kiln_open_views(kernel, &err), err);
+  kiln_test_pass(kiln_pass_open_views, kernel);
   CHECK_INT(kiln_gpu_recover_views(kernel, NULL), (int)forms[0].accesses);
   for (uint64_t seed = 1; seed <= DRAWS; seed++) {
     uint64_t random = seed;

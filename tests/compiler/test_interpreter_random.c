@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Random kernels through the interpreter: passes may change a kernel, not what it does to memory; and no fact
 // may say too much.
-#include "compiler/front.h"
 #include "compiler/analysis/facts.h"
+#include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/lower.h"
 #include "compiler/ir/scalar.h"
-#include "tests/harness.h"
+#include "compiler/passes/canonical/canonical.h"
 #include "tests/kernelgen.h"
+#include "tests/passes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,21 +39,18 @@ static void interpret(const kernelgen_case *c, kernelgen_memory *memory, const c
 static void nothing(ir_kernel *kernel) { (void)kernel; }
 
 static void to_pointers(ir_kernel *kernel) {
-  kiln_error err = {0};
   kiln_canonicalise(kernel);
-  if (kiln_open_views(kernel, &err) != KILN_OK || kiln_drop_unit_axes(kernel, &err) != KILN_OK ||
-      kiln_lower_views(kernel, &err) != KILN_OK)
-    FAIL("%s", err.text);
-  kiln_simplify(kernel);
+  kiln_test_views(kernel, true);
+  kiln_test_pass(kiln_pass_simplify, kernel);
 }
 
 static void to_machine(ir_kernel *kernel) {
   to_pointers(kernel);
-  kiln_licm(kernel);
-  kiln_narrow(kernel);
-  kiln_simplify(kernel);
-  kiln_guard(kernel);
-  kiln_simplify(kernel);
+  kiln_test_pass(kiln_pass_licm, kernel);
+  kiln_test_pass(kiln_pass_narrow, kernel);
+  kiln_test_pass(kiln_pass_simplify, kernel);
+  kiln_test_pass(kiln_pass_guard, kernel);
+  kiln_test_pass(kiln_pass_simplify, kernel);
 }
 
 /// Runs a seed after `change`. fp_strict, so that contraction does not change results.
@@ -92,8 +89,9 @@ TEST(random_kernels, canonical_form_is_a_fixed_point) {
     kernelgen_case c;
     kernelgen_make(arena, seed, &(kernelgen_options){0}, &c);
     kiln_canonicalise(c.kernel);
-    bool changed = kiln_fold(c.kernel) || kiln_simplify_control(c.kernel) || kiln_cse(c.kernel) ||
-                   kiln_dce(c.kernel) || kiln_contract(c.kernel);
+    bool changed = kiln_test_pass(kiln_pass_fold, c.kernel) || kiln_test_pass(kiln_pass_control, c.kernel) ||
+                   kiln_test_pass(kiln_pass_cse, c.kernel) || kiln_test_pass(kiln_pass_dce, c.kernel) ||
+                   kiln_test_pass(kiln_pass_contract, c.kernel);
     if (changed) FAIL("seed %llu: a pass still finds something", (unsigned long long)seed);
     kiln_arena_destroy(arena);
   }

@@ -4,10 +4,9 @@
 // is native.
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/passes/lower/legality.h"
-#include "compiler/passes/lower/lower.h"
-#include "compiler/passes/lower/pipeline.h"
-#include "tests/harness.h"
+#include "compiler/passes/stages.h"
 #include "tests/kernelgen.h"
+#include "tests/passes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -116,7 +115,8 @@ static void check_probe(const probe *p, const kiln_target *target) {
   memcpy(expanded, buffers, sizeof expanded);
   expanded[p->operands] = kiln_arena_alloc(arena, COUNT * 8);
   ir_kernel *plain = kernel_of(arena, p), *lowered = kernel_of(arena, p);
-  if (kiln_expand(lowered, target, &err) != KILN_OK) FAIL("%s", err.text);
+  kiln_pass_context context = kiln_pass_context_of(target);
+  if (kiln_pass_expand(lowered, &context, &err) != KILN_OK) FAIL("%s", err.text);
   if (ir_verify(lowered, "expand", &err) != KILN_OK) FAIL("%s", err.text);
   ir_walk(lowered->body, check_native, (void *)target);
   interpret(plain, buffers, p->operands + 1);
@@ -176,7 +176,7 @@ static ir_kernel *unary_kernel(kiln_arena *arena, const char *text, ir_opcode co
                 : code == IR_DIV ? ir_binary(&b, IR_DIV, 0, one, x)
                                  : ir_unary(&b, code, 0, x);
   ir_emit(&b, IR_STORE, NULL, (ir_value *[]){in, y}, 2, NULL, NULL, 0);
-  *status = kiln_middle(k, &target, err);
+  *status = kiln_lower(k, &target, err);
   return k;
 }
 
@@ -265,7 +265,7 @@ TEST(middle, generated_kernels_become_native_everywhere) {
       kernelgen_case c;
       kiln_error err = {0};
       kernelgen_make(arena, seed, &(kernelgen_options){0}, &c);
-      if (kiln_middle_with(c.kernel, &target, &(ir_pass_options){.verify = true}, &err) != KILN_OK)
+      if (kiln_lower(c.kernel, &target, &err) != KILN_OK)
         FAIL("seed %llu for %s: %s", (unsigned long long)seed, target_names[t], err.text);
       ir_walk(c.kernel->body, check_native, &target);
       kiln_arena_destroy(arena);
@@ -293,7 +293,7 @@ TEST(middle, generated_kernels_without_maths_mean_the_same) {
       char text[300];
       kernelgen_make(arena, seed, &options, &plain);
       kernelgen_make(arena, seed, &options, &lowered);
-      if (kiln_middle(lowered.kernel, &target, &err) != KILN_OK) FAIL("%s", err.text);
+      if (kiln_lower(lowered.kernel, &target, &err) != KILN_OK) FAIL("%s", err.text);
       run(&plain, &a);
       run(&lowered, &b);
       if (!kernelgen_memory_equal(&plain, &a, &b, text, sizeof text)) FAIL("%s: %s", target_names[t], text);

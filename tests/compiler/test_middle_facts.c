@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Facts: what the analysis says of the address arithmetic that kernels do, and that it never says too much.
 #include "compiler/analysis/facts.h"
-#include "compiler/passes/lower/lower.h"
-#include "tests/harness.h"
+#include "tests/passes.h"
 
 #include <string.h>
 
@@ -262,12 +261,12 @@ TEST(narrow, offsets_and_comparisons_fit_32_bits) {
   ir_value *p = ir_binary(&s.b, IR_PTRADD, 0, s.p, offset);
   ir_value *c = ir_compare(&s.b, IR_LT, 0, offset, ir_const_int(&s.b, KILN_I64, 10000));
   ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){p, ir_const_float(&s.b, KILN_F32, 1), c}, 3, NULL, NULL, 0);
-  CHECK(kiln_narrow(s.kernel));
-  kiln_simplify(s.kernel);
+  CHECK(kiln_test_pass(kiln_pass_narrow, s.kernel));
+  kiln_test_pass(kiln_pass_simplify, s.kernel);
   fact(&s, s.p);
   CHECK_INT(p->def->operands[1]->type.scalar, KILN_I32);
   CHECK_INT(c->def->operands[0]->type.scalar, KILN_I32);
-  CHECK(!kiln_narrow(s.kernel));
+  CHECK(!kiln_test_pass(kiln_pass_narrow, s.kernel));
   end(&s);
 }
 
@@ -283,8 +282,8 @@ TEST(narrow, divisions_of_rests_take_32_bits) {
           2, NULL, NULL, 0);
   CHECK(kiln_fact_within(fact(&s, wide), -INT32_MAX, INT32_MAX));
   CHECK(kiln_fact_within(fact(&s, rest), -99, 99));
-  CHECK(kiln_narrow(s.kernel));
-  kiln_simplify(s.kernel);
+  CHECK(kiln_test_pass(kiln_pass_narrow, s.kernel));
+  kiln_test_pass(kiln_pass_simplify, s.kernel);
   fact(&s, s.p);
   CHECK(wide->def->block != NULL);
   CHECK(rest->def->block == NULL);
@@ -300,8 +299,8 @@ TEST(narrow, comparisons_that_always_hold_go) {
   sample s = begin();
   ir_value *c = ir_compare(&s.b, IR_LE, 0, s.n, i32(&s, 4096));
   ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.p, ir_const_float(&s.b, KILN_F32, 1), c}, 3, NULL, NULL, 0);
-  CHECK(kiln_narrow(s.kernel));
-  kiln_simplify(s.kernel);
+  CHECK(kiln_test_pass(kiln_pass_narrow, s.kernel));
+  kiln_test_pass(kiln_pass_simplify, s.kernel);
   fact(&s, s.p);
   CHECK_INT(s.kernel->body->last->operand_count, 2);
   end(&s);
@@ -314,8 +313,8 @@ TEST(guard, only_divisors_that_may_be_zero) {
            *risky = ir_binary(&s.b, IR_DIV, 0, s.n, ld);
   ir_emit(&s.b, IR_STORE, NULL, (ir_value *[]){s.p, ir_cast(&s.b, add(&s, fine, risky), KILN_F32, 0, 0)}, 2,
           NULL, NULL, 0);
-  CHECK(kiln_guard(s.kernel));
-  kiln_dce(s.kernel);
+  CHECK(kiln_test_pass(kiln_pass_guard, s.kernel));
+  kiln_test_pass(kiln_pass_dce, s.kernel);
   fact(&s, s.p);
   CHECK(fine->def->block != NULL);
   CHECK(risky->def->block == NULL);

@@ -3,8 +3,7 @@
 // and expansion: what the table calls native or expanded can be built and is native after the middle, what it
 // refuses the builder refuses. The table is written to legality.txt in the build folder.
 #include "compiler/passes/lower/legality.h"
-#include "compiler/passes/lower/lower.h"
-#include "tests/harness.h"
+#include "tests/passes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +81,8 @@ static void check_cell(ir_opcode code, kiln_scalar scalar, uint32_t flags, const
     FAIL("%s on %s: refused by the builder, not by the table", ir_ops[code].text,
          kiln_scalars[scalar].spelling);
   if (k) {
-    if (kiln_expand(k, target, &err) != KILN_OK)
+    kiln_pass_context context = kiln_pass_context_of(target);
+    if (kiln_pass_expand(k, &context, &err) != KILN_OK)
       FAIL("%s on %s: %s", ir_ops[code].text, kiln_scalars[scalar].spelling, err.text);
     if (ir_verify(k, "expand", &err) != KILN_OK) FAIL("%s", err.text);
     ir_walk(k->body, check_native, (void *)target);

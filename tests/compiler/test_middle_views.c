@@ -2,8 +2,7 @@
 // Views as pointers and masks: the interpreter runs each kernel as written and as lowered, and both must do
 // the same to memory.
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/lower.h"
-#include "tests/harness.h"
+#include "tests/passes.h"
 
 #include <string.h>
 
@@ -76,10 +75,8 @@ static void run(const shape *s, bool lowered, int32_t *source, int32_t *target) 
   uint8_t args[256];
   size_t size = 0;
   if (lowered) {
-    if (kiln_open_views(k, &err) != KILN_OK || kiln_drop_unit_axes(k, &err) != KILN_OK ||
-        kiln_lower_views(k, &err) != KILN_OK)
-      FAIL("%s", err.text);
-    kiln_simplify(k);
+    kiln_test_views(k, true);
+    kiln_test_pass(kiln_pass_simplify, k);
     if (ir_verify(k, "views", &err) != KILN_OK) FAIL("%s", err.text);
     ir_walk(k->body, count_views, &views);
     CHECK_INT(views, 0);
@@ -157,19 +154,17 @@ TEST(views, tiles_inside_and_across_the_borders) {
 
 TEST(views, a_tile_that_surely_fits_has_no_mask) {
   kiln_arena *arena = kiln_arena_create();
-  kiln_error err = {0};
   shape s = {.rank = 1, .extents = {1000}, .strides = {1}, .index = {0}, .log2 = {5}};
   ir_kernel *k = copy_kernel(arena, &s);
   k->grid_limit[0] = 100;
-  CHECK(kiln_open_views(k, &err) == KILN_OK && kiln_lower_views(k, &err) == KILN_OK);
-  kiln_simplify(k);
+  kiln_test_views(k, false);
+  kiln_test_pass(kiln_pass_simplify, k);
   for (const ir_op *op = k->body->first; op; op = op->next) CHECK(op->code != IR_CMP);
   kiln_arena_destroy(arena);
 }
 
 TEST(views, small_strides_give_32_bit_offsets) {
   kiln_arena *arena = kiln_arena_create();
-  kiln_error err = {0};
   for (int big = 0; big < 2; big++) {
     shape s = {.rank = 2,
                .extents = {100, 100},
@@ -177,8 +172,8 @@ TEST(views, small_strides_give_32_bit_offsets) {
                .index = {0, 0},
                .log2 = {4, 4}};
     ir_kernel *k = copy_kernel(arena, &s);
-    CHECK(kiln_open_views(k, &err) == KILN_OK && kiln_lower_views(k, &err) == KILN_OK);
-    kiln_simplify(k);
+    kiln_test_views(k, false);
+    kiln_test_pass(kiln_pass_simplify, k);
     int tiles = 0;
     for (const ir_op *op = k->body->first; op; op = op->next) {
       if (op->code != IR_PTRADD || !op->results[0].type.rank) continue;

@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "compiler/front.h"
-#include "compiler/passes/gpu/gpu.h"
-#include "compiler/passes/gpu/stages.h"
+#include "compiler/passes/stages.h"
 #include "tests/harness.h"
 
 static const char sources[] = "tests/passes", texts[] = "tests/text/passes", becomes[] = "\n// becomes\n";
@@ -85,11 +84,6 @@ TEST(passes, what_the_front_end_makes) { each(sources, is_expected, 11, check_so
 
 // ------------------------------------------------------------------------------------------ passes
 
-/// Recovered whatever comes of it.
-static unsigned recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
-  return (void)target, (void)refusals, kiln_gpu_recover_views(kernel, NULL);
-}
-
 /// The kernel in the first `size` bytes, behind `pass`.
 static void run_text(const char *file, const char *text, size_t size, const char *pass, kiln_buffer *out) {
   kiln_arena *arena = kiln_arena_create();
@@ -99,11 +93,7 @@ static void run_text(const char *file, const char *text, size_t size, const char
   kiln_error err = {0};
   if (kiln_stage_read(arena, text, size, &stage, &kernel, &place, &err) != KILN_OK)
     FAIL("%s:%u:%u: %s", file, place.line, place.column, err.text);
-  const kiln_stage_run run = {.stage = &stage,
-                              .promotion = {.recover = recover},
-                              .has_form = stage.target.processor->family != KILN_FAMILY_HOST,
-                              .until = pass,
-                              .verify = true};
+  const kiln_stage_run run = {.stage = &stage, .mapping = KILN_MAP_ANYWAY, .until = pass, .verify = true};
   if (kiln_stage_finish(&run, kernel, &err) != KILN_OK) FAIL("%s: %s", file, err.text);
   kiln_stage_print(&stage, kernel, out);
   kiln_arena_destroy(arena);
@@ -133,17 +123,13 @@ TEST(passes, text_in_text_out) { each(texts, is_text, 50, check_text); }
 // ----------------------------------------------------------------------------------- checking passes
 
 /// A pass that forgets to give a value: its operand is defined after it.
-static kiln_status broken(ir_kernel *kernel, const void *context, kiln_error *err) {
+static kiln_status broken(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context, (void)err;
   ir_move(kernel->body->last->prev, kernel->body, NULL);
   return KILN_OK;
 }
 
-static kiln_status idle(ir_kernel *kernel, const void *context, kiln_error *err) {
-  return (void)kernel, (void)context, (void)err, KILN_OK;
-}
-
-static const ir_pass faulty[] = {{"idle", idle}, {"broken", broken}, {"never", idle}};
+static const kiln_pass faulty = {"broken", broken, KILN_WHEN_ALL, KILN_FORM_CANONICAL, KILN_FORM_CANONICAL};
 
 static ir_kernel *two_operations(kiln_arena *arena) {
   ir_kernel *kernel = ir_kernel_create(arena, "k");
@@ -159,8 +145,10 @@ TEST(passes, a_fault_is_named_and_shown_beside_its_operation) {
   kiln_arena *arena = kiln_arena_create();
   kiln_buffer printed = {0};
   kiln_error err = {0};
-  const ir_pass_options options = {.verify = true, .printed = &printed};
-  CHECK_INT(ir_run_passes(faulty, 3, two_operations(arena), NULL, &options, &err), KILN_STATUS_INTERNAL);
+  const kiln_target target = usual_target();
+  kiln_pass_context context = kiln_pass_context_of(&target);
+  const kiln_pass_options options = {.verify = true, .printed = &printed};
+  CHECK_INT(kiln_run_pass(&faulty, two_operations(arena), &context, &options, &err), KILN_STATUS_INTERNAL);
   CHECK_TEXT(err.text, "after broken: operation 0 (store): an operand is not defined where it is used");
   CHECK_INT(err.operation, 1);
   kiln_buffer_u8(&printed, 0);
@@ -175,16 +163,32 @@ TEST(passes, a_fault_is_named_and_shown_beside_its_operation) {
   kiln_arena_destroy(arena);
 }
 
-TEST(passes, without_checking_only_the_last_pass_is_verified) {
+TEST(passes, without_checking_a_pass_is_not_verified) {
   kiln_arena *arena = kiln_arena_create();
   kiln_error err = {0};
-  ir_check_passes(false);
-  ir_run_passes(faulty, 3, two_operations(arena), NULL, &(ir_pass_options){0}, &err);
-  CHECK(!strncmp(err.text, "after never:", 12));
-  ir_check_passes(true);
-  ir_run_passes(faulty, 3, two_operations(arena), NULL, &(ir_pass_options){0}, &err);
+  const kiln_target target = usual_target();
+  kiln_pass_context context = kiln_pass_context_of(&target);
+  kiln_check_passes(false);
+  CHECK_OK(kiln_run_pass(&faulty, two_operations(arena), &context, &(kiln_pass_options){0}, &err), err);
+  kiln_check_passes(true);
+  kiln_run_pass(&faulty, two_operations(arena), &context, &(kiln_pass_options){0}, &err);
   CHECK(!strncmp(err.text, "after broken:", 13));
   kiln_arena_destroy(arena);
+}
+
+// What a pass needs is what the passes before it leave, whichever of them run.
+TEST(passes, the_table_is_in_order) {
+  kiln_form form = KILN_FORM_CANONICAL;
+  kiln_pass_when when = KILN_WHEN_ALL;
+  for (size_t i = 0; i < kiln_pass_count; i++) {
+    const kiln_pass *pass = &kiln_passes[i];
+    CHECK(kiln_find_pass(pass->name) == pass);
+    CHECK(pass->needs <= form && pass->leaves >= form);
+    CHECK(pass->when == KILN_WHEN_ALL || pass->leaves >= KILN_FORM_LEGAL);
+    CHECK((pass->when == KILN_WHEN_ALL) <= (when == KILN_WHEN_ALL)); // those for all come first
+    if (pass->when != KILN_WHEN_ALL && pass->when != KILN_WHEN_GPUS) CHECK_INT(pass->leaves, form);
+    form = pass->leaves, when = pass->when;
+  }
 }
 
 TEST(passes, printing_shows_what_is_asked_for) {
@@ -202,15 +206,15 @@ TEST(passes, printing_shows_what_is_asked_for) {
   kiln_buffer_u8(&all, 0);
   kiln_buffer_u8(&one, 0);
   const char *at = (const char *)all.bytes;
-  for (size_t i = 0; i < kiln_middle_pass_count; i++) {
+  for (size_t i = 0; kiln_passes[i].when == KILN_WHEN_ALL; i++) {
     char line[100];
-    snprintf(line, sizeof line, "kir 1\ntarget sm_90a\nafter middle.%s\nkernel ", kiln_middle_passes[i].name);
+    snprintf(line, sizeof line, "kir 2\ntarget sm_90a\nafter %s\nkernel ", kiln_passes[i].name);
     at = strstr(at, line);
-    if (!at) FAIL("%s is not printed, or not in order", kiln_middle_passes[i].name);
+    if (!at) FAIL("%s is not printed, or not in order", kiln_passes[i].name);
     at++;
   }
-  CHECK(!strncmp((const char *)one.bytes, "kir 1\ntarget sm_90a\nafter middle.guard\n", 38));
-  CHECK(!strstr((const char *)one.bytes + 1, "kir 1"));
+  CHECK(!strncmp((const char *)one.bytes, "kir 2\ntarget sm_90a\nafter guard\n", 31));
+  CHECK(!strstr((const char *)one.bytes + 1, "kir 2"));
   CHECK(strstr((const char *)all.bytes, (const char *)one.bytes));
   kiln_buffer_deinit(&all);
   kiln_buffer_deinit(&one);

@@ -2,7 +2,7 @@
 // Fuzzes the canonical form: bytes are refused, or are a kernel that encodes to the same bytes again;
 // bringing it into canonical form is idempotent, and the interpreter's and the back ends' passes take it or
 // say why not.
-#include "compiler/passes/lower/pipeline.h"
+#include "compiler/passes/stages.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_idempotent(kiln_arena *arena, ir_kernel *kernel) {
@@ -26,7 +26,7 @@ static void fuzz_canonical(kiln_arena *arena, const uint8_t *bytes, size_t size)
   }
   check_idempotent(arena, check_decoding(arena, kernel));
   kiln_target target = fuzz_machine();
-  check(kiln_middle(kernel, &target, &err) == KILN_OK || err.text[0], "the middle refused without a message");
+  check(kiln_lower(kernel, &target, &err) == KILN_OK || err.text[0], "the middle refused without a message");
 }
 
 FUZZ_TARGET(fuzz_canonical)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels at a stage, as text (gpu/stages.h): whatever the bytes are, they are refused with a message and a
-// place, or give a kernel that verifies, prints, and reads back to the same text.
-#include "compiler/passes/gpu/stages.h"
+// Kernels at a stage, as text (passes/stages.h): whatever the bytes are, they are refused with a message and
+// a place, or give a kernel that verifies, prints, and reads back to the same text.
+#include "compiler/passes/stages.h"
 #include "tests/fuzz/fuzz.h"
 
 static void print_kir(kiln_arena *arena, const char *text, size_t size, kiln_buffer *out) {

@@ -16,8 +16,8 @@
 #include "cache/bundle/bundle_writer.h"
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/passes/lower/pipeline.h"
 #include "compiler/options.h"
+#include "compiler/passes/stages.h"
 #include "runtime/kiln.h"
 #include "tests/harness.h"
 #include "tests/kernelgen.h"
@@ -88,7 +88,7 @@ static kiln_status interpret(seed_run *r, kiln_error *err) {
   kernelgen_make(r->arena, r->layout.seed, &r->checker->generator, &c);
   kiln_canonicalise(c.kernel);
   kernelgen_memory_init(&r->layout, &r->want);
-  KILN_TRY(kiln_middle(c.kernel, &r->checker->target, err));
+  KILN_TRY(kiln_lower(c.kernel, &r->checker->target, err));
   if (strncmp(r->checker->device_name, "host", 4)) ir_walk(c.kernel->body, find_approximation, r);
   if (r->approximated) return KILN_OK;
   return kiln_interpret(c.kernel, r->want.args, c.grid, &(kiln_interpret_options){.max_steps = MAX_STEPS},

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "compiler/front.h"
-#include "compiler/passes/gpu/stages.h"
+#include "compiler/passes/stages.h"
 #include "compiler/options.h"
 #include "compiler/positions.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compiler/passes/gpu/stages.h"
+#include "compiler/passes/stages.h"
 #include "compiler/options.h"
 #include "tools/common/worker_client.h"
 

@@ -75,7 +75,6 @@ const kiln_backend kiln_backend_amdgpu = {
     .family = KILN_FAMILY_AMDGPU,
     .lower = gpu_lower,
     .machine = gpu_machine_amdgpu,
-    .form = kiln_gpu_register_form,
     .passes = kiln_llvm_passes,
     .forms = forms,
     .link = link_flags,

@@ -41,7 +41,6 @@ const kiln_backend kiln_backend_nvptx = {
     .family = KILN_FAMILY_NVPTX,
     .lower = gpu_lower,
     .machine = gpu_machine_nvptx,
-    .form = kiln_gpu_register_form,
     .finishes_text = true,
     .passes = kiln_llvm_passes,
     .mend = order_long_blocks,

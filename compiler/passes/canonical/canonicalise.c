@@ -1,23 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The canonical form of a kernel, and the clean-up that passes are followed by.
-#include "compiler/passes/canonical/simplify.h"
+// The canonical form of a kernel, and the clean-up between passes: rounds of the ROUND rows of passes.def.
+#include "compiler/passes/canonical/canonical.h"
+
+#include "compiler/passes/pass.h"
 
 /// Rounds until nothing changes. Each round is linear; a chain that needs more than this many is left as far
 /// as it got.
 enum { MAX_ROUNDS = 32 };
 
-static void to_fixed_point(ir_kernel *kernel, bool contract) {
+/// When a row runs. NOTHING and LAST: when the rows before it have changed nothing in this round.
+typedef enum when { WHEN_ROUND, WHEN_NOTHING, WHEN_LAST } when;
+
+static const struct {
+  kiln_pass_run *run;
+  when when;
+} rows[] = {
+#define ROUND(name, function, when, text) {kiln_pass_##function, WHEN_##when},
+#define PASS(name, function, when, needs, leaves, text)
+#include "compiler/passes/passes.def"
+};
+
+/// A pass that has no memory leaves the kernel as it was.
+static void to_fixed_point(ir_kernel *kernel, bool is_last) {
   for (unsigned round = 0; round < MAX_ROUNDS; round++) {
-    bool changed = kiln_fold(kernel);
-    changed |= kiln_simplify_control(kernel);
-    changed |= kiln_cse(kernel);
-    changed |= kiln_dce(kernel);
-    if (!changed) changed = kiln_part_offsets(kernel);
-    if (!changed && contract) changed = kiln_contract(kernel);
-    if (!changed) return;
+    kiln_pass_context context = {0};
+    kiln_error ignored = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+      if (rows[i].when != WHEN_ROUND && (context.changed || (rows[i].when == WHEN_LAST && !is_last)))
+        continue;
+      (void)rows[i].run(kernel, &context, &ignored);
+    }
+    if (!context.changed) return;
   }
 }
 
-void kiln_simplify(ir_kernel *kernel) { to_fixed_point(kernel, false); }
+kiln_status kiln_pass_simplify(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context, (void)err;
+  to_fixed_point(kernel, false);
+  return KILN_OK;
+}
 
 void kiln_canonicalise(ir_kernel *kernel) { to_fixed_point(kernel, true); }

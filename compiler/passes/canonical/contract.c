@@ -6,7 +6,7 @@
 //
 // Needs nothing. A product that is used twice is kept as it is. Of two products in one sum the left one is
 // taken.
-#include "compiler/passes/canonical/simplify.h"
+#include "compiler/passes/pass.h"
 
 typedef struct contracting {
   ir_builder b;
@@ -51,11 +51,13 @@ static void visit(ir_op *op, void *context) {
   c->changed = true;
 }
 
-bool kiln_contract(ir_kernel *kernel) {
+kiln_status kiln_pass_contract(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)err;
   contracting c = {.b = {.arena = kernel->arena}};
-  if (kernel->fp_strict) return false;
+  if (kernel->fp_strict) return KILN_OK;
   ir_count_uses(kernel);
   ir_walk(kernel->body, visit, &c);
   ir_apply_forwards(kernel);
-  return c.changed;
+  context->changed |= c.changed;
+  return KILN_OK;
 }

@@ -3,7 +3,7 @@
 // branches only pass on.
 //
 // Needs nothing. Leaves unused results to DCE.
-#include "compiler/passes/canonical/simplify.h"
+#include "compiler/passes/pass.h"
 
 typedef struct flowing {
   ir_kernel *kernel;
@@ -88,9 +88,11 @@ static void visit(ir_op *op, void *context) {
   if (op->code == IR_FOR) f->changed |= known_trips(op) || unchanged_carried(op);
 }
 
-bool kiln_simplify_control(ir_kernel *kernel) {
+kiln_status kiln_pass_control(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)err;
   flowing f = {.kernel = kernel};
   ir_walk(kernel->body, visit, &f);
   ir_apply_forwards(kernel);
-  return f.changed;
+  context->changed |= f.changed;
+  return KILN_OK;
 }

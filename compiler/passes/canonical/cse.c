@@ -3,7 +3,7 @@
 //
 // Needs nothing. Keeps the first of equal operations where it stands. The table is only asked for equals, so
 // its order never shows.
-#include "compiler/passes/canonical/simplify.h"
+#include "compiler/passes/pass.h"
 
 #include <string.h>
 
@@ -90,14 +90,15 @@ static void merge_block(merging *m, ir_block *block) {
   }
 }
 
-bool kiln_cse(ir_kernel *kernel) {
+kiln_status kiln_pass_cse(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   merging m = {.scratch = kiln_arena_create()};
-  if (!m.scratch) return false;
+  if (!m.scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a pass");
   uint32_t size = 64, values = ir_number(kernel);
   while (size < values) size *= 2;
   m.buckets = KILN_NEW_ARRAY(m.scratch, entry *, size);
   m.mask = size - 1;
   merge_block(&m, kernel->body);
   kiln_arena_destroy(m.scratch);
-  return m.changed;
+  context->changed |= m.changed;
+  return KILN_OK;
 }

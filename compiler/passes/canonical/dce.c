@@ -4,7 +4,7 @@
 //
 // Needs nothing. Keeps the order of what stays. A loop whose values nobody needs and that has no effect goes
 // whole.
-#include "compiler/passes/canonical/simplify.h"
+#include "compiler/passes/pass.h"
 
 typedef struct sweeping {
   kiln_arena *arena; // the kernel's
@@ -183,9 +183,9 @@ static uint32_t count_operations(ir_block *block) {
   return count;
 }
 
-bool kiln_dce(ir_kernel *kernel) {
+kiln_status kiln_pass_dce(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   sweeping s = {.arena = kernel->arena, .scratch = kiln_arena_create()};
-  if (!s.scratch) return false;
+  if (!s.scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a pass");
   s.live = KILN_NEW_ARRAY(s.scratch, uint8_t, ir_number(kernel) + 1u);
   s.live_op = KILN_NEW_ARRAY(s.scratch, uint8_t, count_operations(kernel->body) + 1u);
   ir_walk(kernel->body, mark, &s);
@@ -193,5 +193,6 @@ bool kiln_dce(ir_kernel *kernel) {
   ir_walk(kernel->body, sweep, &s);
   ir_apply_forwards(kernel);
   kiln_arena_destroy(s.scratch);
-  return s.changed;
+  context->changed |= s.changed;
+  return KILN_OK;
 }

@@ -4,7 +4,7 @@
 //
 // Needs nothing. Keeps order and effects. Leaves unused operations to DCE. Mathematical functions of
 // constants are left alone: their bits would be those of the building machine's libm.
-#include "compiler/passes/canonical/simplify.h"
+#include "compiler/passes/pass.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -475,9 +475,11 @@ static void visit(ir_op *op, void *context) {
   if (gone) ir_remove(op);
 }
 
-bool kiln_fold(ir_kernel *kernel) {
+kiln_status kiln_pass_fold(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)err;
   folding f = {.kernel = kernel, .b = {.arena = kernel->arena}};
   ir_walk(kernel->body, visit, &f);
   ir_apply_forwards(kernel);
-  return f.changed;
+  context->changed |= f.changed;
+  return KILN_OK;
 }

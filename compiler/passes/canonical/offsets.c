@@ -8,7 +8,7 @@
 //
 // Needs nothing. Leaves unused operations to DCE.
 #include "compiler/analysis/facts.h"
-#include "compiler/passes/canonical/simplify.h"
+#include "compiler/passes/pass.h"
 
 typedef struct parting {
   ir_kernel *kernel;
@@ -51,10 +51,11 @@ static void visit(ir_op *op, void *context) {
   p->changed = true;
 }
 
-bool kiln_part_offsets(ir_kernel *kernel) {
+kiln_status kiln_pass_offsets(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   parting p = {.kernel = kernel, .scratch = kiln_arena_create(), .b = {.arena = kernel->arena}};
-  if (!p.scratch) return false;
+  if (!p.scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a pass");
   ir_walk(kernel->body, visit, &p);
   kiln_arena_destroy(p.scratch);
-  return p.changed;
+  context->changed |= p.changed;
+  return KILN_OK;
 }

@@ -197,12 +197,14 @@ static void bring_near(ir_op *op, void *context) {
   if (made) op->operands[0] = made;
 }
 
-kiln_status kiln_gpu_carry_scalars(ir_kernel *kernel) {
+kiln_status kiln_pass_carry(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context, (void)err;
   ir_walk(kernel->body, carry_scalars, kernel);
   return KILN_OK;
 }
 
-kiln_status kiln_gpu_bring_near(ir_kernel *kernel) {
+kiln_status kiln_pass_near(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context, (void)err;
   nearing n = {.kernel = kernel};
   n.count = ir_number(kernel);
   n.of = KILN_NEW_ARRAY(kernel->arena, parts, n.count);

@@ -115,7 +115,8 @@ static void order(ordering *o, ir_builder *b) {
   }
 }
 
-kiln_status kiln_gpu_order_for_dies(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err) {
+kiln_status kiln_pass_dies(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  const kiln_fetch_machine *machine = &context->machine;
   ordering o = {.kernel = kernel, .dies = machine->dies};
   if (machine->dies < 2) return KILN_OK;
   ir_walk(kernel->body, note, &o);

@@ -244,7 +244,8 @@ static void visit(ir_op *op, void *context) {
   f->facts = NULL;
 }
 
-kiln_status kiln_gpu_fetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err) {
+kiln_status kiln_pass_fetch(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  const kiln_fetch_machine *machine = &context->machine;
   fetching f = {.kernel = kernel, .machine = machine};
   if (machine->has_fetch) ir_walk(kernel->body, visit, &f);
   if (f.error.status == KILN_OK) return KILN_OK;

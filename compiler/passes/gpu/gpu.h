@@ -33,58 +33,9 @@
 #include "base/buffer.h"
 #include "base/expr.h"
 #include "compiler/passes/gpu/matrix_forms.h"
-#include "compiler/ir/pass.h"
+#include "compiler/passes/pass.h"
 #include "compiler/report.h"
 #include "targets/targets.h"
-
-/// What a processor has for products from shared memory.
-typedef struct kiln_matrix_machine {
-  kiln_matrix matrix;
-  uint8_t group_warps;     ///< warps that issue one product together
-  uint8_t log2_rows;       ///< rows of one product of a group
-  uint8_t least_n, most_n; ///< logarithms of its columns
-  uint8_t part_columns;    ///< where only a part of a tile's columns counts, the part is a multiple of this
-  uint8_t step_bytes;      ///< of the reduced index in one product
-  uint8_t row_bytes; ///< widest row that shared memory is interleaved by: the copy engine's and the products'
-  uint16_t most_partial;       ///< products of fp8 that the unit may sum before they are added in f32
-  uint32_t threads;            ///< most a block may have
-  uint32_t registers;          ///< of a processor
-  uint32_t block_reserve;      ///< bytes of shared memory that each block takes besides its own
-  uint16_t producer_registers; ///< of a thread that copies
-  uint16_t most_thread_registers;
-} kiln_matrix_machine;
-
-/// What a processor has for operands on their way to products from registers.
-typedef struct kiln_fetch_machine {
-  unsigned lanes;        ///< of a warp, logarithm
-  uint32_t threads;      ///< most a block may have
-  uint32_t shared_bytes; ///< most a block may have
-  kiln_matrix matrix;
-  bool has_fetch;   ///< threads copy from global to shared memory and go on
-  bool has_buffers; ///< loads add a scalar and an offset of each thread, need no branch where they are masked
-                    ///< off, and complete in order
-  uint32_t slot_scalars;    ///< set of 1 << kiln_scalar: what products take from slots that threads store to
-  uint32_t resident_shared; ///< bytes that the blocks which share SIMDs have together
-  bool turns;               ///< matrices turn on their way from shared memory
-  unsigned dies;            ///< that take turns in getting blocks, each with a cache of its own
-  unsigned simds;           ///< that a block's warps are spread over
-  bool small_file;          ///< a thread has 256 registers for all, not as many again for sums
-  unsigned register_file;   ///< registers of a lane that the waves of a SIMD share; 0: not asked for
-  unsigned most_registers;  ///< of them, a thread may have
-} kiln_fetch_machine;
-
-kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);
-
-/// NULL: the target has none.
-const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target);
-
-/// Registers of a thread that computes, with `groups` groups of them and one that copies, and `blocks` such
-/// blocks in a processor; and what all threads start with.
-unsigned kiln_consumer_registers(const kiln_matrix_machine *machine, unsigned groups, unsigned blocks);
-unsigned kiln_start_registers(const kiln_matrix_machine *machine, unsigned groups, unsigned blocks);
-
-/// Blocks of `bytes` of shared memory that a processor has room for.
-unsigned kiln_blocks_within(const kiln_matrix_machine *machine, const kiln_target *target, uint32_t bytes);
 
 /// How many elements along an axis of its tile an access of a view is about; 0: all.
 static inline unsigned kiln_part_of(const ir_op *access, unsigned axis) {
@@ -153,36 +104,12 @@ enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
 /// would be if fewer programs were launched, or 32 bits were known to be enough.
 unsigned kiln_gpu_recover_views(ir_kernel *kernel, bool *out_failed);
 
-/// The same when accesses are marked then; else the kernel stays as it is.
-unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);
-
-/// Marks view_load and view_store operations with IR_MAPPED. Wants views split into operations and
-/// ir_count_uses. Returns how many loads are marked; then kiln_gpu_form must follow. Notes in `refusals` why
-/// products are left out, where nothing is noted already (of the kernel with recovered views). NULL: nobody
-/// asks.
-unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals);
-
 /// Whether an access of the kernel is marked; whether it is, or the kernel has machine operations already.
 bool kiln_gpu_has_mapped(ir_kernel *kernel);
 bool kiln_gpu_has_form(ir_kernel *kernel);
 
 /// Whether one of the operations stands in the other's block, or in a block within that.
 bool kiln_gpu_are_nested(const ir_op *a, const ir_op *b);
-
-/// Rewrites a kernel with mapped accesses, on processors that have it. UNSUPPORTED says why it does not fit;
-/// the kernel is then spoilt.
-kiln_status kiln_gpu_form(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
-                          const ir_pass_options *options, kiln_error *err);
-/// The list, in order.
-extern const ir_pass kiln_gpu_passes[];
-extern const size_t kiln_gpu_pass_count;
-
-/// What GPUs without such a form, and kernels that do not fit it, have instead: addresses in the parts that
-/// the processor adds, operands of products on their way while others are multiplied.
-kiln_status kiln_gpu_register_form(ir_kernel *kernel, const kiln_target *target,
-                                   const ir_pass_options *options, kiln_error *err);
-extern const ir_pass kiln_gpu_register_passes[];
-extern const size_t kiln_gpu_register_pass_count;
 
 /// What stands behind a loop, for a part of the columns.
 typedef struct kiln_slice {
@@ -212,24 +139,6 @@ typedef struct kiln_uneven {
   uint8_t axis;
 } kiln_uneven;
 kiln_uneven kiln_gpu_uneven(ir_kernel *kernel);
-
-// One file each.
-kiln_status kiln_gpu_carry_scalars(ir_kernel *kernel);
-kiln_status kiln_gpu_bring_near(ir_kernel *kernel);
-kiln_status kiln_gpu_fetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
-kiln_status kiln_gpu_slots(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
-kiln_status kiln_gpu_order_for_dies(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
-kiln_status kiln_gpu_prefetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
-kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err);
-kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err);
-kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
-                           kiln_error *err);
-kiln_status kiln_gpu_order_products(ir_kernel *kernel, kiln_error *err);
-kiln_status kiln_gpu_late_waits(ir_kernel *kernel, kiln_error *err);
-kiln_status kiln_gpu_compute_ahead(ir_kernel *kernel, kiln_error *err);
-kiln_status kiln_gpu_carry_quotients(ir_kernel *kernel, kiln_error *err);
-kiln_status kiln_gpu_between(ir_kernel *kernel, kiln_error *err);
-kiln_status kiln_gpu_order_memory(ir_kernel *kernel, kiln_error *err);
 
 /// The scalar as a launch expression over the parameters (base/expr.h), appended to `out`; false when it is
 /// none. `scale` multiplies it. What the IR computes in 32 bits wraps in it, too.

@@ -142,7 +142,8 @@ static void rewrite_block(ir_kernel *kernel, ir_block *block, kiln_error *err) {
   if (w.b.error.status != KILN_OK) *err = w.b.error;
 }
 
-kiln_status kiln_gpu_late_waits(ir_kernel *kernel, kiln_error *err) {
+kiln_status kiln_pass_wait(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context;
   kiln_error failed = {0};
   rewrite_block(kernel, kernel->body, &failed);
   if (failed.status == KILN_OK) return KILN_OK;

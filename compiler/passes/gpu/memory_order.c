@@ -381,7 +381,8 @@ static kiln_status emit_guards(ordering *o, kiln_error *err) {
   return KILN_OK;
 }
 
-kiln_status kiln_gpu_order_memory(ir_kernel *kernel, kiln_error *err) {
+kiln_status kiln_pass_memory_order(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context;
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the order of accesses");
   ordering *o = open_ordering(kernel, scratch);

@@ -326,7 +326,8 @@ static void visit(ir_op *op, void *context) {
   *err = o->b.error;
 }
 
-kiln_status kiln_gpu_order_products(ir_kernel *kernel, kiln_error *err) {
+kiln_status kiln_pass_order(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context;
   ordering o = {.kernel = kernel};
   ir_count_uses(kernel);
   ir_walk(kernel->body, visit, &o);

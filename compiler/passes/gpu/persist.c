@@ -5,7 +5,7 @@
 //   for t in block .. total step blocks { pid = t taken apart; body }
 //
 // pid and npid are those of the logical grid, which the runtime passes behind the parameters; programs are
-// visited in the order of their number, axis 0 first. No program waits for another one (kiln_gpu_promote
+// visited in the order of their number, axis 0 first. No program waits for another one (the pass promote
 // refuses what could).
 //
 // Where programs have more to do along one axis (kiln_gpu_uneven) that order would give some blocks the
@@ -128,7 +128,8 @@ static void take_evenly(persisting *p, ir_builder *outer, ir_builder *b, ir_valu
   take_apart(p, b, ir_binary(b, IR_ADD, 0, first, parted(b, IR_REM, in_group, height)), extent, uneven.axis);
 }
 
-kiln_status kiln_gpu_persist(ir_kernel *kernel, kiln_error *err) {
+kiln_status kiln_pass_persist(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context;
   persisting p = {.kernel = kernel};
   const kiln_uneven uneven = kiln_gpu_uneven(kernel);
   ir_block *inner = ir_block_create(kernel->arena);

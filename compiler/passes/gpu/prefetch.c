@@ -48,7 +48,8 @@ static void visit(ir_op *op, void *context) {
   p->error = a->b.error;
 }
 
-kiln_status kiln_gpu_prefetch(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err) {
+kiln_status kiln_pass_prefetch(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  const kiln_fetch_machine *machine = &context->machine;
   prefetching p = {.kernel = kernel, .machine = machine};
   ir_walk(kernel->body, visit, &p);
   if (p.error.status == KILN_OK) return KILN_OK;

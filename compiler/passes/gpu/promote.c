@@ -9,7 +9,7 @@
 // The engine runs ahead of the program: it may fetch what later iterations want. So nothing that comes before
 // the load, or in a loop around it, may write memory.
 //
-// Needs views as operations (kiln_split_views) and ir_count_uses. Changes flags only.
+// Needs views as operations (pass open-views) and ir_count_uses. Changes flags only.
 #include "compiler/analysis/facts.h"
 #include "compiler/analysis/provenance.h"
 #include "compiler/passes/gpu/gpu.h"
@@ -415,7 +415,7 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refus
 /// The number of warps shares work out and means nothing else: where one group's accumulators leave little
 /// room for the rest, two groups share them. So they do where a block of one group would have a processor for
 /// itself, and leave its unit idle whenever it waits.
-unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
+static unsigned promote_shared(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
   enum { MOST_OF_ONE_GROUP = 128 };
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
   demand needs = {0};
@@ -433,7 +433,7 @@ unsigned kiln_gpu_promote(ir_kernel *kernel, const kiln_target *target, kiln_ref
   return promote(kernel, target, NULL, &needs);
 }
 
-/// Axes of whose extent the launch alone decides are made for `limit` programs (middle/grid.c).
+/// Axes of whose extent the launch alone decides are made for `limit` programs (the pass grid).
 static void limit_programs(ir_kernel *kernel, int64_t limit) {
   for (unsigned axis = 0; axis < 3; axis++) {
     if (!kernel->tests.programs[axis] && kernel->grid_limit[axis] != IR_GRID_UNKNOWN) continue;
@@ -454,24 +454,37 @@ static unsigned count_recovered(const ir_kernel *kernel, const kiln_target *targ
   if (limit) limit_programs(&in_scratch, limit);
   ir_kernel *trial = ir_kernel_copy(&in_scratch);
   unsigned count = trial ? kiln_gpu_recover_views(trial, out_failed) : 0;
-  if (count && !kiln_gpu_promote(trial, target, refusals)) count = 0;
+  if (count && !promote_shared(trial, target, refusals)) count = 0;
   kiln_arena_destroy(scratch);
   return count;
 }
 
 /// What a program's number is multiplied by decides how many programs 32 bits are enough for.
-unsigned kiln_gpu_recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
+static void recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
   enum { LEAST_LOG2 = 16, MOST_LOG2 = 22 };
   bool has_failed, ignored;
   int64_t limit = 0;
-  if (!kiln_matrix_machine_of(target)) return 0;
   unsigned best = count_recovered(kernel, target, refusals, 0, &has_failed);
   for (unsigned log2 = MOST_LOG2; has_failed && log2 >= LEAST_LOG2; log2 -= 2) {
     const unsigned count = count_recovered(kernel, target, NULL, (int64_t)1 << log2, &ignored);
     if (count > best) best = count, limit = (int64_t)1 << log2;
   }
   if (limit) limit_programs(kernel, limit);
-  return best ? kiln_gpu_recover_views(kernel, NULL) : 0;
+  if (best) kiln_gpu_recover_views(kernel, NULL);
+}
+
+kiln_status kiln_pass_recover(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)err;
+  if (context->mapping & KILN_MAP_ANYWAY) kiln_gpu_recover_views(kernel, NULL);
+  else if (context->mapping & KILN_MAP_RECOVER && kiln_matrix_machine_of(context->target))
+    recover(kernel, context->target, context->refusals);
+  return KILN_OK;
+}
+
+kiln_status kiln_pass_promote(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)err;
+  if (context->mapping & KILN_MAP_PROMOTE) promote_shared(kernel, context->target, context->refusals);
+  return KILN_OK;
 }
 
 static void note_mapped(ir_op *op, void *context) {

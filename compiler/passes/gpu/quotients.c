@@ -106,7 +106,8 @@ static bool is_over_programs(const ir_op *loop) {
   return lower && step && lower->code == IR_BLOCK && step->code == IR_BLOCK;
 }
 
-kiln_status kiln_gpu_carry_quotients(ir_kernel *kernel, kiln_error *err) {
+kiln_status kiln_pass_quotients(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context;
   ir_op *loop = kiln_program_loop(kernel, KILN_CONSUMER);
   if (!loop || !is_over_programs(loop)) return KILN_OK;
   carrying c = {.kernel = kernel, .loop = loop, .body = ir_loop_body(loop)};

@@ -201,7 +201,8 @@ static void visit(ir_op *op, void *context) {
   s->error = b->error;
 }
 
-kiln_status kiln_gpu_slots(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err) {
+kiln_status kiln_pass_slots(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  const kiln_fetch_machine *machine = &context->machine;
   slotting s = {.kernel = kernel, .machine = machine};
   ir_walk(kernel->body, visit, &s);
   if (s.error.status == KILN_OK) return KILN_OK;

@@ -17,13 +17,12 @@
 //   if rank == 0 { rest }
 //
 // Blocks add in the order of their ranks, so that the result does not depend on which comes first. Wants a
-// persistent grid (kiln_gpu_persist), whose blocks are clusters afterwards. A loop that does not fit keeps
+// persistent grid (pass persist), whose blocks are clusters afterwards. A loop that does not fit keeps
 // all its iterations.
 #include <string.h>
 
 #include "base/check.h"
 #include "compiler/passes/gpu/gpu.h"
-#include "compiler/passes/canonical/simplify.h"
 
 enum { MOST_OF_CLUSTER = 8 }; // blocks (PTX ISA, ".reqnctapercluster")
 
@@ -211,10 +210,11 @@ static bool end_in_all(sharing *s, ir_value *rank, const slice *own) {
   return true;
 }
 
-kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
+kiln_status kiln_pass_split(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  const kiln_matrix_machine *machine = kiln_matrix_machine_of(context->target);
   sharing s = {.kernel = kernel, .blocks = 1};
   ir_count_uses(kernel);
-  kiln_spread spread = kiln_gpu_blocks_of_program(kiln_matrix_machine_of(target), kernel);
+  kiln_spread spread = kiln_gpu_blocks_of_program(machine, kernel);
   s.spread = spread.blocks, s.columns = spread.columns;
   bool is_shared = find_loop(&s);
   if (!is_shared && s.spread < 2) return KILN_OK;
@@ -224,10 +224,11 @@ kiln_status kiln_gpu_split(ir_kernel *kernel, const kiln_target *target, kiln_er
   ir_value *is_first = ir_compare(&outer, IR_EQ, 0, rank, ir_const_int(&outer, KILN_I32, 0));
   if (is_shared) take_turns(&s, &inner, rank, is_first);
   slice own;
-  bool is_sliced =
-      is_shared && has_slices(&s, kiln_matrix_machine_of(target), &own) && end_in_all(&s, rank, &own);
+  bool is_sliced = is_shared && has_slices(&s, machine, &own) && end_in_all(&s, rank, &own);
   if (is_shared && !is_sliced) end_in_first(&s, is_first);
-  if (is_sliced) kiln_dce(kernel); // what was made anew: who looks for what a program does finds it once
+  if (is_sliced)
+    KILN_TRY(kiln_pass_dce(kernel, context,
+                           err)); // what was made anew: who looks for what a program does finds it once
   if (outer.error.status == KILN_OK && inner.error.status == KILN_OK) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INTERNAL, "split: %s%s", outer.error.text, inner.error.text);
 }

@@ -8,7 +8,7 @@
 
 #include "compiler/passes/lower/expand_inner.h"
 #include "compiler/passes/lower/legality.h"
-#include "compiler/passes/lower/lower.h"
+#include "compiler/passes/pass.h"
 
 #include "compiler/unit/mathlib.h"
 
@@ -132,9 +132,9 @@ static void visit(ir_op *op, void *context) {
   c->x.changed = true;
 }
 
-kiln_status kiln_expand(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
+kiln_status kiln_pass_expand(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   for (unsigned round = 0; round < MAX_ROUNDS; round++) {
-    expand_context c = {.x = {.b = {.arena = kernel->arena}, .target = target}, .err = err};
+    expand_context c = {.x = {.b = {.arena = kernel->arena}, .target = context->target}, .err = err};
     ir_number(kernel);
     ir_walk(kernel->body, visit, &c);
     if (c.status != KILN_OK) return c.status;
@@ -142,7 +142,7 @@ kiln_status kiln_expand(ir_kernel *kernel, const kiln_target *target, kiln_error
       return kiln_fail(err, c.x.b.error.status, "expand: %s", c.x.b.error.text);
     ir_apply_forwards(kernel);
     if (!c.x.changed) return KILN_OK;
-    kiln_simplify(kernel);
+    KILN_TRY(kiln_pass_simplify(kernel, context, err));
   }
   return kiln_fail(err, KILN_STATUS_INTERNAL, "expand: expected at most %d rounds", MAX_ROUNDS);
 }

@@ -5,9 +5,9 @@
 //
 // Needs no views; stands before the expansion, so that what an operation is expanded to may use denormals
 // inside. Clears fp_flush: what follows keeps denormals.
-#include "compiler/passes/lower/expand_inner.h"
-#include "compiler/passes/lower/lower.h"
 #include "compiler/ir/scalar.h"
+#include "compiler/passes/lower/expand_inner.h"
+#include "compiler/passes/pass.h"
 
 static const double least_normal = 0x1p-126;
 
@@ -63,13 +63,13 @@ static void visit(ir_op *op, void *context) {
   ir_remove(op);
 }
 
-kiln_status kiln_flush(ir_kernel *kernel, const kiln_target *target, kiln_error *err) {
+kiln_status kiln_pass_flush(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  const kiln_target *target = context->target;
   expanding x = {.b = {.arena = kernel->arena}, .target = target};
   if (!kernel->fp_flush || kiln_family_of(target->processor->family)->flushes) return KILN_OK;
   ir_walk(kernel->body, visit, &x);
   ir_apply_forwards(kernel);
   if (x.b.error.status != KILN_OK) return kiln_fail(err, x.b.error.status, "%s", x.b.error.text);
   kernel->fp_flush = false;
-  kiln_simplify(kernel);
-  return KILN_OK;
+  return kiln_pass_simplify(kernel, context, err);
 }

@@ -9,7 +9,7 @@
 //
 // Sets grid_limit and tests.programs of axes whose extent is unknown. Changes nothing else.
 #include "compiler/analysis/facts.h"
-#include "compiler/passes/lower/lower.h"
+#include "compiler/passes/pass.h"
 
 enum { LEAST_LOG2 = 20, MOST_LOG2 = 30 };
 
@@ -43,12 +43,14 @@ static unsigned count_with(ir_kernel *kernel, kiln_arena *arena, const bool is_o
   return c.count;
 }
 
-void kiln_limit_grid(ir_kernel *kernel) {
+kiln_status kiln_pass_grid(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)err;
+  if (!kiln_family_of(context->target->processor->family)->has_units) return KILN_OK;
   bool is_open[3], has_open = false;
   for (unsigned axis = 0; axis < 3; axis++)
     has_open |= is_open[axis] = kernel->grid_limit[axis] == IR_GRID_UNKNOWN;
   kiln_arena *scratch = has_open ? kiln_arena_create() : NULL;
-  if (!scratch) return;
+  if (!scratch) return KILN_OK;
   int64_t limit = (int64_t)1 << LEAST_LOG2;
   const unsigned least = count_with(kernel, scratch, is_open, IR_GRID_UNKNOWN),
                  most = count_with(kernel, scratch, is_open, limit);
@@ -61,4 +63,5 @@ void kiln_limit_grid(ir_kernel *kernel) {
     kernel->tests.programs[axis] = most > least ? (uint32_t)limit : 0;
   }
   kiln_arena_destroy(scratch);
+  return KILN_OK;
 }

@@ -5,7 +5,7 @@
 //
 // Needs no views; runs once. Uses ranges, so that most divisions stay as they are.
 #include "compiler/analysis/facts.h"
-#include "compiler/passes/lower/lower.h"
+#include "compiler/passes/pass.h"
 
 typedef struct guarding {
   kiln_facts *facts;
@@ -79,12 +79,13 @@ static void visit(ir_op *op, void *context) {
   g->changed = true;
 }
 
-bool kiln_guard(ir_kernel *kernel) {
+kiln_status kiln_pass_guard(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return false;
+  if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a pass");
   guarding g = {.facts = kiln_facts_compute(scratch, kernel), .b = {.arena = kernel->arena}};
   ir_walk(kernel->body, visit, &g);
   ir_apply_forwards(kernel);
   kiln_arena_destroy(scratch);
-  return g.changed;
+  context->changed |= g.changed;
+  return KILN_OK;
 }

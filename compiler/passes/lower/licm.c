@@ -4,7 +4,7 @@
 // more to keep than to make again.
 //
 // Needs nothing. Only pure operations move, and none of them can trap.
-#include "compiler/passes/lower/lower.h"
+#include "compiler/passes/pass.h"
 
 typedef struct hoisting {
   uint8_t *inside; // by value id: defined in the loop that is looked at, and not invariant
@@ -59,11 +59,12 @@ static void hoist(hoisting *h, ir_block *block) {
   }
 }
 
-bool kiln_licm(ir_kernel *kernel) {
+kiln_status kiln_pass_licm(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return false;
+  if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a pass");
   hoisting h = {.inside = KILN_NEW_ARRAY(scratch, uint8_t, ir_number(kernel) + 1u)};
   hoist(&h, kernel->body);
   kiln_arena_destroy(scratch);
-  return h.changed;
+  context->changed |= h.changed;
+  return KILN_OK;
 }

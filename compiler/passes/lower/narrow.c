@@ -6,7 +6,7 @@
 // Needs no views. Keeps every value; makes narrow copies beside wide ones and leaves what is then unused to
 // DCE.
 #include "compiler/analysis/facts.h"
-#include "compiler/passes/lower/lower.h"
+#include "compiler/passes/pass.h"
 
 typedef struct narrowing {
   kiln_facts *facts;
@@ -159,9 +159,9 @@ static void visit(ir_op *op, void *context) {
   if (!is_claim && narrowers[op->code]) narrowers[op->code](n, op);
 }
 
-bool kiln_narrow(ir_kernel *kernel) {
+kiln_status kiln_pass_narrow(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return false;
+  if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a pass");
   narrowing n = {.facts = kiln_facts_compute(scratch, kernel), .b = {.arena = kernel->arena}};
   n.count = ir_number(kernel);
   n.is_claimed = KILN_NEW_ARRAY(scratch, bool, n.count + 1u);
@@ -170,5 +170,6 @@ bool kiln_narrow(ir_kernel *kernel) {
   ir_walk(kernel->body, visit, &n);
   ir_apply_forwards(kernel);
   kiln_arena_destroy(scratch);
-  return n.changed;
+  context->changed |= n.changed;
+  return KILN_OK;
 }

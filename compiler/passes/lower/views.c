@@ -11,10 +11,11 @@
 //
 // so that all tile arithmetic is i32 and what is uniform is scalar. Dropped axes give scalar conditions.
 //
-// Needs views as operations (kiln_open_views). Afterwards only the views of mapped accesses are left. Uses
+// Needs views as operations (pass open-views). Afterwards only the views of mapped accesses are left. Uses
 // facts of the kernel as it was before.
 #include "compiler/analysis/facts.h"
-#include "compiler/passes/lower/lower.h"
+#include "compiler/passes/lower/views.h"
+#include "compiler/passes/pass.h"
 
 #include <string.h>
 
@@ -300,7 +301,8 @@ static void resolve_parts(ir_op *op, void *context) {
   ir_remove(op);
 }
 
-kiln_status kiln_open_views(ir_kernel *kernel, kiln_error *err) {
+kiln_status kiln_pass_open_views(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context;
   split_params(kernel);
   KILN_TRY(kiln_split_views(kernel, err));
   ir_walk(kernel->body, resolve_parts, NULL); // first, so that facts see extents through them
@@ -308,7 +310,8 @@ kiln_status kiln_open_views(ir_kernel *kernel, kiln_error *err) {
   return KILN_OK;
 }
 
-kiln_status kiln_lower_views(ir_kernel *kernel, kiln_error *err) {
+kiln_status kiln_pass_views(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context;
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for facts");
   viewing v = {.kernel = kernel, .b = {.arena = kernel->arena}};

@@ -5,7 +5,7 @@
 //
 // Needs view parameters taken apart. What a loop does not change, the clean-up that follows takes out of it
 // again.
-#include "compiler/passes/lower/lower.h"
+#include "compiler/passes/lower/views.h"
 
 #include <string.h>
 

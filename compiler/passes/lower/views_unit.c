@@ -5,8 +5,8 @@
 //
 //   load V[1, 64, 32]  =>  reshape (load V[_, 64, 32])
 //
-// Needs views as operations (kiln_open_views). A tile keeps its last axis.
-#include "compiler/passes/lower/lower.h"
+// Needs views as operations (pass open-views). A tile keeps its last axis.
+#include "compiler/passes/pass.h"
 
 typedef struct dropping {
   ir_builder b;
@@ -64,12 +64,11 @@ static void visit(ir_op *op, void *context) {
   }
 }
 
-kiln_status kiln_drop_unit_axes(ir_kernel *kernel, kiln_error *err) {
+kiln_status kiln_pass_unit_axes(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   dropping d = {.b = {.arena = kernel->arena}};
   ir_walk(kernel->body, visit, &d);
   if (d.b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "views: %s", d.b.error.text);
   if (!d.changed) return KILN_OK;
   ir_apply_forwards(kernel);
-  kiln_simplify(kernel);
-  return KILN_OK;
+  return kiln_pass_simplify(kernel, context, err);
 }

@@ -322,7 +322,10 @@ static kiln_status open_layouts(kiln_layouts *c, ir_kernel *kernel, const kiln_f
   return KILN_OK;
 }
 
-kiln_status kiln_gpu_layouts(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err) {
+/// Sets ir_value.layout of all homes and ir_kernel.layouts. Numbers the kernel and counts uses. LIMIT where
+/// the number of warps is no power of two; more of them than a block of the machine holds become as many.
+kiln_status kiln_pass_layouts(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  const kiln_fetch_machine *machine = &context->machine;
   kiln_layouts *c = KILN_NEW(kernel->arena, kiln_layouts);
   KILN_TRY(open_layouts(c, kernel, machine, err));
   ir_count_uses(kernel);

@@ -237,7 +237,9 @@ void kiln_layouts_number_again(const kiln_kept_notes *k) {
   c->facts = kiln_facts_compute(c->arena, c->kernel);
 }
 
-kiln_status kiln_gpu_conversions(ir_kernel *kernel, kiln_error *err) {
+/// Sets operands of operations to what they take.
+kiln_status kiln_pass_conversions(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context;
   kiln_layouts *c = kernel->layouts;
   const kiln_kept_notes k = kiln_layouts_keep_notes(c);
   conversions x = {.c = c, .builder = {.arena = c->arena, .machine = true}};

@@ -13,8 +13,8 @@
 #define KILN_COMPILER_PASSES_GPU_LAYOUTS_H
 
 #include "compiler/analysis/facts.h"
-#include "compiler/passes/gpu/gpu.h"
 #include "compiler/layout/layout.h"
+#include "compiler/passes/gpu/gpu.h"
 
 enum { KILN_MOST_VECTOR_BYTES = 16 }; ///< of one access
 
@@ -63,18 +63,10 @@ typedef struct kiln_layouts {
   kiln_layout_notes **notes; ///< by ir_value.id
 } kiln_layouts;
 
-/// The pass: sets ir_value.layout of all homes and ir_kernel.layouts. Numbers the kernel and counts uses.
-/// LIMIT where the number of warps is no power of two; more of them than a block of `machine` holds become as
-/// many.
-kiln_status kiln_gpu_layouts(ir_kernel *kernel, const kiln_fetch_machine *machine, kiln_error *err);
-
-/// The pass behind it: sets operands of operations to what they take.
-kiln_status kiln_gpu_conversions(ir_kernel *kernel, kiln_error *err);
-
-/// Holds what the first pass leaves against the kernel: each layout reaches every element of its tile and
+/// Holds what the pass `layouts` leaves against the kernel: each layout reaches every element of its tile and
 /// fits the block, no register holds what another one has, and what loops and branches carry has one layout.
 kiln_status kiln_layouts_verify(const ir_kernel *kernel, kiln_error *err);
-/// The same of what the second one leaves, and that every operand lies as it is taken.
+/// The same of what `conversions` leaves, and that every operand lies as it is taken.
 kiln_status kiln_conversions_verify(const ir_kernel *kernel, kiln_error *err);
 
 static inline kiln_layout_notes *kiln_notes_of(const kiln_layouts *c, const ir_value *value) {

@@ -3,8 +3,8 @@
 #ifndef KILN_COMPILER_PASSES_GPU_LAYOUTS_TEXT_H
 #define KILN_COMPILER_PASSES_GPU_LAYOUTS_TEXT_H
 
-#include "compiler/passes/gpu/layouts/layouts.h"
 #include "compiler/ir/text.h"
+#include "compiler/passes/gpu/layouts/layouts.h"
 
 /// Prints and reads them. A kernel that is read so needs kiln_layouts_text_open where it has layouts.
 extern const ir_text_notes kiln_layouts_text;

@@ -29,9 +29,8 @@
 // the producers have seen it of the program before, since a block without iterations has nothing else to wait
 // for.
 //
-// Needs mapped loads (kiln_gpu_promote). Afterwards the kernel's body is `alloc`s and one `roles`.
+// Needs mapped loads (pass promote). Afterwards the kernel's body is `alloc`s and one `roles`.
 #include "compiler/passes/gpu/roles/roles_inner.h"
-#include "compiler/passes/canonical/simplify.h"
 
 ir_value *roles_i32(splitting *s, int64_t value) { return ir_const_int(&s->b, KILN_I32, value); }
 
@@ -225,7 +224,8 @@ static ir_attrs sharing(const splitting *s) {
   return attrs;
 }
 
-static kiln_status split(splitting *s, const kiln_target *target, kiln_error *err) {
+static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *err) {
+  const kiln_target *target = context->target;
   ir_kernel *kernel = s->kernel;
   ir_number(kernel);
   ir_count_uses(kernel);
@@ -254,18 +254,17 @@ static kiln_status split(splitting *s, const kiln_target *target, kiln_error *er
   if (s->b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "roles: %s", s->b.error.text);
   ir_apply_forwards(kernel);
   ir_walk(producer, strip_effect, NULL);
-  kiln_simplify(kernel);
+  KILN_TRY(kiln_pass_simplify(kernel, context, err));
   ir_walk(kernel->body->last->regions[0], refuse_tile, s);
   return s->reason ? KILN_STATUS_UNSUPPORTED : KILN_OK;
 }
 
-kiln_status kiln_gpu_roles(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
-                           kiln_error *err) {
+kiln_status kiln_pass_roles(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   splitting *s = KILN_NEW(kernel->arena, splitting);
-  *s = (splitting){.kernel = kernel, .machine = kiln_matrix_machine_of(target)};
+  *s = (splitting){.kernel = kernel, .machine = kiln_matrix_machine_of(context->target)};
   s->groups = kernel->warps / s->machine->group_warps;
-  kiln_status status = split(s, target, err);
+  kiln_status status = split(s, context, err);
   if (!s->reason) return status;
-  kiln_refuse_others(refusals, s->reason);
+  kiln_refuse_others(context->refusals, s->reason);
   return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: %s", kernel->name, kiln_reason_text(s->reason));
 }

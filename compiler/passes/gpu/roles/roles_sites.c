@@ -5,7 +5,7 @@
 static bool is_in_loop(const ir_op *op) {
   const ir_op *loop = op->block->parent;
   while (loop && loop->code != IR_FOR) loop = loop->block->parent;
-  return loop && loop->block->parent; // the outermost loop is that of kiln_gpu_persist
+  return loop && loop->block->parent; // the outermost loop is that of the pass persist
 }
 
 /// Blocks side by side have the same rows of the left operand, those below each other the same columns of

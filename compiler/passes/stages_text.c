@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A kernel at a stage, as text (gpu/stages.h).
+// A kernel at a stage, as text (stages.h).
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/expr.h"
 #include "compiler/passes/gpu/gpu.h"
 #include "compiler/passes/gpu/layouts/layouts_text.h"
-#include "compiler/passes/gpu/stages.h"
+#include "compiler/passes/stages.h"
 
 /// Reasons by the names of their rows, in small letters.
 static const char *const reasons[] = {
@@ -43,28 +43,20 @@ void kiln_stage_print(const kiln_stage *stage, ir_kernel *kernel, kiln_buffer *o
   char name[KILN_TARGET_NAME];
   kiln_buffer_format(out, "kir %d\ntarget %s\nafter ", KILN_TEXT_VERSION,
                      kiln_target_name(&stage->target, name));
-  if (stage->pass) kiln_buffer_format(out, "%s.%s", kiln_pass_lists[stage->list].name, stage->pass);
-  else kiln_buffer_format(out, "front");
-  kiln_buffer_format(out, "%s%s\n", stage->is_plain ? " plain" : "", stage->is_wide ? " wide" : "");
+  kiln_buffer_format(out, "%s%s%s\n", stage->pass ? stage->pass->name : "front",
+                     stage->is_plain ? " plain" : "", stage->is_wide ? " wide" : "");
   put_refusals(&stage->refusals, out);
   ir_text_print(kernel, NULL, &kiln_layouts_text, out);
 }
 
 // ----------------------------------------------------------------------------------------- reading
 
-/// "middle.guard", "front".
+/// "guard", "front".
 static bool read_pass(ir_words *w, kiln_stage *out) {
   if (ir_words_take(w, "front")) return true;
-  for (unsigned n = 0; n < KILN_PASS_LISTS; n++)
-    for (size_t i = 0; i < *kiln_pass_lists[n].count; i++) {
-      char name[80];
-      snprintf(name, sizeof name, "%s.%s", kiln_pass_lists[n].name, kiln_pass_lists[n].passes[i].name);
-      if (!ir_words_take(w, name)) continue;
-      out->list = (kiln_pass_list)n;
-      out->pass = kiln_pass_lists[n].passes[i].name;
-      return true;
-    }
-  return ir_words_fail(w, "a list and a pass of it, such as middle.guard, or 'front'");
+  for (size_t i = 0; i < kiln_pass_count; i++)
+    if (ir_words_take(w, kiln_passes[i].name)) return out->pass = &kiln_passes[i], true;
+  return ir_words_fail(w, "the name of a pass, such as guard, or 'front'");
 }
 
 static bool read_reason(ir_words *w, kiln_report_reason *out) {
@@ -113,7 +105,8 @@ static bool read_head(ir_words *w, kiln_stage *out) {
 /// Layouts are there where the pass has made some, and fit the kernel.
 static bool check_layouts(ir_words *w, const kiln_stage *stage, ir_kernel *kernel, ir_place place) {
   kiln_error err = {0};
-  const bool has_run = stage->list != KILN_PASSES_MIDDLE && kiln_stage_is_behind(stage, "layouts");
+  const kiln_form form = stage->pass ? stage->pass->leaves : KILN_FORM_CANONICAL;
+  const bool has_run = form >= KILN_FORM_LAYOUTS;
   if (has_run != (kernel->layouts != NULL))
     return ir_words_fail_at(w, place,
                             has_run ? "expected the line 'layouts' in a kernel behind that pass, found none"
@@ -123,9 +116,7 @@ static bool check_layouts(ir_words *w, const kiln_stage *stage, ir_kernel *kerne
   if (!kiln_layouts_text_open(kernel, &machine))
     return ir_words_fail_at(w, place, "expected at most %u warps, found %u", machine.threads >> machine.lanes,
                             kernel->warps);
-  const bool is_converted = kiln_stage_is_behind(stage, "conversions");
-  const kiln_status status =
-      is_converted ? kiln_conversions_verify(kernel, &err) : kiln_layouts_verify(kernel, &err);
+  const kiln_status status = kiln_form_verify(kernel, &stage->target, form, &err);
   return status == KILN_OK || ir_words_fail_at(w, place, "the layouts do not fit: %s", err.text);
 }
 
