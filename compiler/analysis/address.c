@@ -275,7 +275,7 @@ static bool same(const kiln_access_pair *pair, const ir_value *x, const ir_value
   const ir_op *p = x->def, *q = y->def;
   if (p->code != q->code || ir_ops[p->code].effect != IR_PURE || p->region_count || q->region_count ||
       p->operand_count != q->operand_count || x->index != y->index || !ir_type_equal(x->type, y->type) ||
-      !ir_attrs_equal(&p->attrs, &q->attrs) || p->code == IR_ALLOC)
+      !ir_attrs_equal(p->code, &p->attrs, &q->attrs) || p->code == IR_ALLOC)
     return false;
   for (uint32_t i = 0; i < p->operand_count; i++)
     if (!same(pair, p->operands[i], q->operands[i], budget)) return false;

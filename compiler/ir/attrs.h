@@ -11,9 +11,9 @@ typedef enum ir_attr_form {
   IR_ATTR_WORD,
   IR_ATTR_KIND,
   IR_ATTR_FLAG,
+  IR_ATTR_BOOL,
   IR_ATTR_TEXT,
   IR_ATTR_AXES,
-  IR_ATTR_PAIR,
   IR_ATTR_VALUE,
 } ir_attr_form;
 

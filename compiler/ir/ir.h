@@ -27,13 +27,13 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/types.h"
+#include "compiler/ir/attributes.h"
 #include "compiler/ir/ir_layout.h"
 #include "compiler/ir/launch_tests.h"
 
 // ------------------------------------------------------------------------------------------- types
 
 enum {
-  IR_MAX_RANK = 12,
   IR_MAX_LOG2_ELEMENTS = 20,
   IR_DROPPED =
       0xff, ///< log2 of an axis of a view's tile that is written `_`: extent 1 and absent from loaded tiles
@@ -213,82 +213,6 @@ typedef struct ir_combine_info {
 extern const ir_combine_info ir_combines[IR_COMBINE_COUNT];
 /// Whether an atomic may combine in this way what has the type.
 bool ir_atomic_takes(ir_combine kind, kiln_scalar scalar);
-
-/// Bits of ir_attrs.flags.
-enum {
-  IR_UNSIGNED = 1 << 0,
-  IR_PRECISE = 1 << 1,
-  IR_NAN = 1 << 2,     ///< min, max: a NaN operand gives NaN
-  IR_REVERSE = 1 << 3, ///< scan from the end
-  IR_VOLATILE = 1 << 4,
-  IR_SATURATE_OFF = 1 << 5, ///< cast to fp8 gives NaN (e4m3) or infinity (e5m2) instead of the largest value
-  IR_HAS_OTHER = 1 << 6,    ///< view_load: the last operand is the value for what is out of range
-  IR_ASM_PURE = 1 << 7,
-  IR_FLATTEN = 1 << 8,
-  IR_FTZ = 1 << 9,       ///< exp2 of f32: a denormal result is zero
-  IR_IN_ORDER = 1 << 10, ///< for: of two chained products none runs while the other's operands are computed
-  // Of machine operations and what leads to them:
-  IR_MAPPED = 1 << 11, ///< accesses of views: by the copy engine through a tensor map (gpu/promote.c)
-  IR_A_MN = 1 << 12,   ///< mma: operand a lies in shared memory with rows contiguous, not the reduced index
-  IR_B_MN = 1 << 13,   ///< mma: operand b lies with columns contiguous
-  IR_ASYNC = 1 << 14,  ///< mma: goes on while what follows runs; only mma_wait may take its result
-  IR_PARTIAL =
-      1 << 15, ///< mma: the unit sums this product alone; that is added to the accumulator in its type
-  IR_MULTICAST = 1 << 16, ///< copy: for all blocks of a row or column of those that share the program
-  IR_FEEDS = 1 << 17,  ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
-  IR_TURNED = 1 << 18, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
-  IR_OVERLAID = 1 << 19, ///< cluster_scatter: in memory of slots, which all groups have read that came to it
-  IR_BESIDE = 1 << 20,   ///< roles: of the blocks that share a program two stand side by side, each with half
-                         ///< of its columns
-  IR_SHARED = 1 << 21,   ///< barrier: orders shared memory alone
-  IR_ADDS = 1 << 22,     ///< stage: is added to what is there, in any order
-  IR_QUEUED = 1 << 23,   ///< mma: one of several that are under way at a time (late_waits.c)
-  IR_RAGGED = 1 << 24,   ///< mapped store, atomic, stage: rows may end within the engine's 16 bytes
-  IR_ENGINE = 1 << 25,   ///< barrier: also orders what the copy engine writes with accesses of threads
-};
-
-typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
-typedef enum ir_cache {
-  IR_CACHE_DEFAULT,
-  IR_CACHE_CA,
-  IR_CACHE_CG,
-  IR_CACHE_CV,
-  IR_CACHE_WB,
-  IR_CACHE_CS,
-  IR_CACHE_WT
-} ir_cache;
-typedef enum ir_evict { IR_EVICT_NORMAL, IR_EVICT_FIRST, IR_EVICT_LAST } ir_evict;
-typedef enum ir_order { IR_ORDER_RELAXED, IR_ORDER_ACQUIRE, IR_ORDER_RELEASE, IR_ORDER_ACQ_REL } ir_order;
-typedef enum ir_scope { IR_SCOPE_GPU, IR_SCOPE_CTA, IR_SCOPE_SYSTEM } ir_scope;
-/// FAST: products of fp8 may be summed by the matrix unit with fewer bits than f32 has, however many there
-/// are.
-typedef enum ir_precision { IR_PREC_IEEE, IR_PREC_TF32, IR_PREC_TF32X3, IR_PREC_FAST } ir_precision;
-/// The language's words for the values of these five, in order; NULL behind the last.
-extern const char *const ir_cache_words[],
-    *const ir_evict_words[], *const ir_order_words[], *const ir_scope_words[], *const ir_precision_words[];
-
-/// What an operation carries besides operands. Unused fields are zero; two operations with equal attributes
-/// compare equal by ir_attrs_equal. `text` and `constraints` are arena texts or NULL.
-typedef struct ir_attrs {
-  uint64_t bits;      ///< const: bit pattern, zero-extended; assert: line of the source, 0 unknown
-  int64_t divisible;  ///< hint, for: 0 unknown
-  int64_t contiguous; ///< hint
-  int64_t first;    ///< accesses of views, what the copy engine makes of them and its memory: elements of the
-                    ///< tile along an axis, those behind read as masked off and are not written; 0: all
-  int64_t across;   ///< with `first` along an axis before the last: the same along the last; 0: all
-  const char *text; ///< asm template, assert message
-  const char *constraints;
-  uint32_t flags;
-  uint8_t kind; ///< ir_predicate, ir_combine
-  uint8_t axis; ///< pid, npid, expand, reduce, scan, dim, gather; of `first`; copy: 0 left, 1 right operand
-  uint8_t round, cache, evict, order, scope, precision;
-  uint8_t pack;           ///< asm: elements an instance; alloc: bytes left free behind each row along `axis`
-  uint8_t stages, unroll; ///< for, while; 0: not said
-  uint32_t stride; ///< alloc: bytes from a slot to the next, by which slots are named then; 0: by numbers
-  uint8_t split;   ///< for, cluster_sum, roles, stores: blocks that may share a loop's iterations, or do
-  uint8_t spread; ///< machine operations: blocks that share a program, or among which this is divided; 0: one
-  uint8_t perm[IR_MAX_RANK];
-} ir_attrs;
 
 typedef struct ir_value ir_value;
 typedef struct ir_op ir_op;
@@ -565,7 +489,7 @@ uint32_t ir_view_part(const ir_op *op);
 ir_op *ir_terminator(const ir_block *block);
 /// True when operation and everything inside is free of effects.
 bool ir_is_pure(const ir_op *op);
-bool ir_attrs_equal(const ir_attrs *a, const ir_attrs *b);
+bool ir_attrs_equal(ir_opcode code, const ir_attrs *a, const ir_attrs *b);
 
 /// True when `v` is a constant or a splat of one (also through expand, broadcast, reshape); its bits in
 /// `out_bits`.

@@ -64,7 +64,7 @@ int ir_word_index(const char *const *words, const char *text, size_t length) {
 
 // Every field that holds a number, and the largest one. Texts and axes are what only operations with a row
 // have.
-enum { ALL_FLAGS = 2 * IR_ENGINE - 1 };
+enum { ALL_FLAGS = 2 * IR_RAGGED - 1 };
 static const struct {
   const char *name;
   uint8_t offset, size;
@@ -89,7 +89,6 @@ static const struct {
     FIELD(pack, UINT8_MAX),
     FIELD(stages, UINT8_MAX),
     FIELD(unroll, UINT8_MAX),
-    FIELD(stride, UINT32_MAX),
     FIELD(split, UINT8_MAX),
     FIELD(spread, UINT8_MAX),
 #undef FIELD

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Walking, numbering and rewriting kernels.
-#include "compiler/ir/ir.h"
+#include "compiler/ir/attrs.h"
 
 #include <string.h>
 
@@ -99,14 +99,24 @@ bool ir_is_pure(const ir_op *op) { return !ir_is_terminator(op) && inner_pure(op
 
 static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
-bool ir_attrs_equal(const ir_attrs *a, const ir_attrs *b) {
+/// Fields of which no row of the operation speaks are zero, or left over from another operation.
+static bool same_shared(const ir_attrs *a, const ir_attrs *b) {
   return a->bits == b->bits && a->divisible == b->divisible && a->contiguous == b->contiguous &&
          a->first == b->first && a->across == b->across && same_text(a->text, b->text) &&
          same_text(a->constraints, b->constraints) && a->flags == b->flags && a->kind == b->kind &&
          a->axis == b->axis && a->round == b->round && a->cache == b->cache && a->evict == b->evict &&
          a->order == b->order && a->scope == b->scope && a->precision == b->precision && a->pack == b->pack &&
-         a->stages == b->stages && a->unroll == b->unroll && a->stride == b->stride && a->split == b->split &&
-         a->spread == b->spread && !memcmp(a->perm, b->perm, sizeof a->perm);
+         a->stages == b->stages && a->unroll == b->unroll && a->split == b->split && a->spread == b->spread &&
+         !memcmp(a->perm, b->perm, sizeof a->perm);
+}
+
+bool ir_attrs_equal(ir_opcode code, const ir_attrs *a, const ir_attrs *b) {
+  if (!same_shared(a, b)) return false;
+  for (const ir_attr_info *row = ir_next_attr(code, NULL); row; row = ir_next_attr(code, row)) {
+    const bool is_number = row->form != IR_ATTR_AXES && row->form != IR_ATTR_TEXT; // those are compared
+    if (is_number && ir_attr_get(a, row) != ir_attr_get(b, row)) return false;
+  }
+  return true;
 }
 
 bool ir_constant_bits(const ir_value *v, uint64_t *out_bits) {

@@ -44,7 +44,7 @@ kiln_status ir_rule_mma(ir_typing *t) {
   b = operand(t, at);
   if (!b.slots || !is_i32(operand(t, at + 1))) return refuse(t, "b in shared memory, and its slot", b);
   if (acc.rank != 2 || a.rank != 2 || b.rank != 2) return refuse(t, "operands of rank 2", acc);
-  unsigned a_mn = t->op->attrs.flags & IR_A_MN ? 1 : 0, b_mn = t->op->attrs.flags & IR_B_MN ? 1 : 0;
+  unsigned a_mn = t->op->attrs.mma.a_mn, b_mn = t->op->attrs.mma.b_mn;
   if (a.log2[a_mn] != acc.log2[0] || b.log2[b_mn] != acc.log2[1] || a.log2[1 - a_mn] != b.log2[1 - b_mn])
     return wrong(t, "extents do not fit", a, b);
   return yield_type(t, acc);
@@ -55,13 +55,12 @@ kiln_status ir_rule_wait(ir_typing *t) {
   return KILN_OK;
 }
 
-/// From the tile to a part of its columns for each block: the tile is shared out whole, or `first` columns
-/// are a part.
-static bool narrow_to_part(ir_type *tile, const ir_attrs *attrs) {
-  int64_t all = (int64_t)1 << tile->log2[1], blocks = attrs->split;
-  int64_t columns = attrs->first ? attrs->first : blocks ? all / blocks : 0;
+/// From the tile to a part of its columns for each block.
+static bool narrow_to_part(ir_type *tile, const ir_cluster *c) {
+  int64_t all = (int64_t)1 << tile->log2[1], blocks = c->blocks;
+  int64_t columns = c->columns ? c->columns : blocks ? all / blocks : 0;
   bool fits = tile->rank == 2 && columns > 0 && columns * blocks <= all;
-  if (!fits || (!attrs->first && columns * blocks != all)) return false;
+  if (!fits || (!c->columns && columns * blocks != all)) return false;
   while (columns << 1 <= (int64_t)1 << tile->log2[1]) tile->log2[1]--;
   return true;
 }
@@ -69,8 +68,8 @@ static bool narrow_to_part(ir_type *tile, const ir_attrs *attrs) {
 kiln_status ir_rule_cluster(ir_typing *t) {
   ir_type value = operand(t, 0), sum = value;
   bool is_scatter = t->op->code == IR_CLUSTER_SCATTER;
-  unsigned blocks = t->op->attrs.split;
-  if (is_scatter && !narrow_to_part(&sum, &t->op->attrs))
+  unsigned blocks = t->op->attrs.cluster.blocks;
+  if (is_scatter && !narrow_to_part(&sum, &t->op->attrs.cluster))
     return refuse(t, "a tile with columns for all blocks", value);
   if (!is_i32(operand(t, 1))) return refuse(t, "a phase of i32", operand(t, 1));
   if (t->op->operand_count == 2) return yield_type(t, sum);

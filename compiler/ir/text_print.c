@@ -102,8 +102,8 @@ static void put_attribute(kiln_buffer *out, const ir_attr_info *row, const ir_op
     if (value & (uint64_t)row->most) kiln_buffer_format(out, " %s", name);
     return;
   case IR_ATTR_AXES: put_axes(out, row, op); return;
-  case IR_ATTR_PAIR:
-    kiln_buffer_format(out, " %s=%u,%u", name, (unsigned)(value & UINT32_MAX), (unsigned)(value >> 32));
+  case IR_ATTR_BOOL:
+    if (value) kiln_buffer_format(out, " %s", name);
     return;
   case IR_ATTR_VALUE: put_constant(out, op); return;
   case IR_ATTR_TEXT:

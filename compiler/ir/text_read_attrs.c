@@ -71,15 +71,6 @@ static bool read_axes(ir_reading *r, ir_read_op *op) {
   return ir_words_expect(&r->w, "]");
 }
 
-static bool read_pair(ir_reading *r, uint64_t *out) {
-  int64_t low, high;
-  if (!ir_words_number(&r->w, 0, UINT32_MAX, &low) || !ir_words_expect(&r->w, ",") ||
-      !ir_words_number(&r->w, 0, UINT32_MAX, &high))
-    return false;
-  *out = (uint64_t)low | (uint64_t)high << 32;
-  return true;
-}
-
 static bool read_word(ir_reading *r, const ir_attr_info *row, uint64_t *out) {
   char list[160];
   int n = ir_word_index(row->words, r->w.start, r->w.length);
@@ -97,6 +88,7 @@ static bool read_attribute(ir_reading *r, const ir_attr_info *row, ir_read_op *o
     op->attrs.flags |= (uint32_t)row->most;
     return true;
   }
+  if (row->form == IR_ATTR_BOOL) return ir_attr_set(&op->attrs, row, true), true;
   if (row->form == IR_ATTR_AXES) return read_axes(r, op);
   if (!ir_words_expect(&r->w, "=")) return false;
   if (row->form == IR_ATTR_TEXT) {
@@ -106,8 +98,6 @@ static bool read_attribute(ir_reading *r, const ir_attr_info *row, ir_read_op *o
   }
   if (row->form == IR_ATTR_WORD) {
     if (!read_word(r, row, &value)) return false;
-  } else if (row->form == IR_ATTR_PAIR) {
-    if (!read_pair(r, &value)) return false;
   } else {
     if (!ir_words_number(&r->w, 0, row->most, &number)) return false;
     value = (uint64_t)number;

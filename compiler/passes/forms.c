@@ -24,7 +24,8 @@ static void check_views(checking *k, const ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++) {
     const ir_value *v = op->operands[i];
     if (!v->type.is_view) continue;
-    if (!v->def || v->def->code != IR_VIEW) fail(k, op, "an operand is a view that no `view` operation makes");
+    if (!v->def || v->def->code != IR_VIEW)
+      fail(k, op, "an operand is a view that no `view` operation makes");
     else if (k->form >= KILN_FORM_POINTERS && !takes_views(op))
       fail(k, op, "an access of a view that goes through no tensor map");
   }

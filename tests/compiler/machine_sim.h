@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A simulator of kernels in the GPU form (compiler/passes/gpu/gpu.h): producer and consumers are coroutines
-// that a seed interleaves, copies land late and in parts, products with IR_ASYNC read their slots at any time
+// that a seed interleaves, copies land late and in parts, asynchronous products read their slots at any time
 // until the wait for them, staged stores reach memory late.
 //
 // Besides the results it watches the order of events: every role, and every slot of shared memory, has a

@@ -273,14 +273,17 @@ TEST(gpu_machine, attention_in_turns) {
 /// A kernel's operations of some code, in order of the text.
 typedef struct finding {
   ir_opcode code;
-  uint32_t without; ///< flags
+  bool (*without)(const ir_op *op); ///< which are not meant; NULL: all are
   unsigned wanted, count;
   ir_op *found;
 } finding;
 
+static bool is_async(const ir_op *op) { return op->attrs.mma.is_async; }
+static bool is_shared(const ir_op *op) { return op->attrs.barrier.is_shared; }
+
 static void find_op(ir_op *op, void *context) {
   finding *f = context;
-  if (op->code == f->code && !(op->attrs.flags & f->without) && f->count++ == f->wanted) f->found = op;
+  if (op->code == f->code && !(f->without && f->without(op)) && f->count++ == f->wanted) f->found = op;
 }
 
 static void drop(ir_op *op) {
@@ -308,10 +311,10 @@ static void drop_sum(ir_kernel *kernel, ir_op *op) {
   op->results[0].forward = op->operands[0];
   ir_remove(op);
 }
-static void expect_more(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.bits += 16; }
-static void expect_less(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.bits -= 16; }
-static void wait_less(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.bits++; }
-static void stay_async(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.flags |= IR_ASYNC; }
+static void expect_more(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.expect.bytes += 16; }
+static void expect_less(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.expect.bytes -= 16; }
+static void wait_less(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.wait.out++; }
+static void stay_async(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.mma.is_async = true; }
 
 /// Always the first slot; of a ring of one slot, one that is not there. (The next slot would do no harm where
 /// it only waits for longer.)
@@ -327,7 +330,7 @@ static void shift_slot(ir_kernel *kernel, ir_op *op) {
 static void next_slot(ir_kernel *kernel, ir_op *op) {
   uint32_t i = 0;
   while (!op->operands[i]->type.slots) i++;
-  const uint32_t stride = op->operands[i]->def->attrs.stride;
+  const uint32_t stride = op->operands[i]->def->attrs.alloc.stride;
   if (stride) { // of two
     ir_builder b = builder_at(kernel, op);
     ir_value *both = ir_const_int(&b, KILN_I32, stride);
@@ -370,7 +373,7 @@ static const struct {
   const char *name;
   ir_opcode code;
   void (*apply)(ir_kernel *kernel, ir_op *op);
-  uint32_t without; ///< flags of operations that cannot have it
+  bool (*without)(const ir_op *op); ///< of operations that this does not hold for; NULL: of all
 } faults[] = {
     {"dropped wait", IR_BAR_WAIT, drop_op},
     {"dropped arrival", IR_BAR_ARRIVE, drop_op},
@@ -387,7 +390,7 @@ static const struct {
     {"copy into the wrong slot", IR_COPY, shift_slot},
     {"product of the wrong slot", IR_MMA, shift_slot},
     {"one product too many in flight", IR_MMA_WAIT, wait_less},
-    {"product in flight where it should end", IR_MMA, stay_async, IR_ASYNC},
+    {"product in flight where it should end", IR_MMA, stay_async, is_async},
     {"wait behind what it is for", IR_BAR_WAIT, wait_late},
     {"release before the product has read", IR_BAR_ARRIVE, arrive_early},
     {"dropped sum of a cluster", IR_CLUSTER_SUM, drop_sum},
@@ -404,7 +407,7 @@ static const struct {
     {"dropped wait for fetches", IR_FETCH_WAIT, drop_op},
     {"one group too many under way", IR_FETCH_WAIT, wait_less},
     {"dropped barrier", IR_BARRIER, drop_op},
-    {"barrier before what it is for", IR_BARRIER, meet_early, IR_SHARED},
+    {"barrier before what it is for", IR_BARRIER, meet_early, is_shared},
     {"read of the wrong slot", IR_SLOT_LOAD, next_slot},
     {"dropped end of fetches", IR_FETCH_END, drop_op},
     // Of stores to slots:

@@ -110,11 +110,11 @@ static void close_region(gpu *g, const gpu_region *region) {
   g->shared_dirty = true;
 }
 
-/// The first product of the loop does not read this variable (attrs.pack of mma), so it needs no start.
+/// The first product of the loop does not read this variable (is_first of mma), so it needs no start.
 static bool starts_anywhere(const ir_op *loop, uint32_t i) {
   const ir_value *arg = loop->regions[0]->args[1 + i];
   for (const ir_op *op = loop->regions[0]->first; op; op = op->next)
-    if (op->code == IR_MMA && op->operands[0] == arg) return op->attrs.pack;
+    if (op->code == IR_MMA && op->operands[0] == arg) return op->attrs.mma.is_first;
   return false;
 }
 

@@ -46,8 +46,8 @@ static void keep_words(gpu *g, const ir_op *op, gpu_slots *s) {
 static void claim(gpu *g, const ir_op *alloc, gpu_slots *s) {
   const layout_memory *m = &s->memory;
   s->bytes = layout_padded(m, 1u << m->bits) << s->log2_bytes;
-  s->start = (uint32_t)alloc->attrs.bits;
-  uint32_t count = alloc->results[0].type.slots, stride = alloc->attrs.stride;
+  s->start = alloc->attrs.alloc.at;
+  uint32_t count = alloc->results[0].type.slots, stride = alloc->attrs.alloc.stride;
   KILN_ASSERT(stride || s->start >= g->scratch_base); // slots of several tiles take turns
   s->is_by_bytes = stride != 0;
   uint32_t bytes = stride ? stride * (count - 1) + s->bytes : s->bytes * count, end = s->start + bytes;
@@ -72,8 +72,8 @@ static void open_slots(gpu *g, const ir_op *op, gpu_slots *s) {
 /// From the first store on. Rows with free bytes between them where they were given.
 static void open_stored(gpu *g, const ir_op *alloc, gpu_slots *s) {
   s->log2_bytes = log2_bytes_of(alloc);
-  layout_memory rows = gpu_padded_memory(g, alloc->results[0].type, alloc->attrs.axis,
-                                         (unsigned)alloc->attrs.pack >> s->log2_bytes, s);
+  layout_memory rows = gpu_padded_memory(g, alloc->results[0].type, alloc->attrs.alloc.pad_axis,
+                                         (unsigned)alloc->attrs.alloc.pad >> s->log2_bytes, s);
   bool is_padded = rows.pad && layout_adds_up(&rows, &s->writer) && layout_adds_up(&rows, &s->reader);
   s->memory = is_padded ? rows : gpu_staged_memory(g, &s->writer, &s->reader, s->log2_bytes);
   claim(g, alloc, s);
@@ -128,7 +128,7 @@ void gpu_lower_fetch_commit(gpu *g, ir_op *op) {
 void gpu_lower_fetch_wait(gpu *g, ir_op *op) {
   static const kl_function waits[] = {KL_kl_copy_wait_0, KL_kl_copy_wait_1, KL_kl_copy_wait_2};
   uint64_t most = sizeof waits / sizeof *waits - 1;
-  call(g, waits[op->attrs.bits < most ? op->attrs.bits : most]);
+  call(g, waits[op->attrs.wait.out < most ? op->attrs.wait.out : most]);
 }
 
 void gpu_lower_slot_load(gpu *g, ir_op *op) {

@@ -31,8 +31,8 @@ static void lower_pid(gpu *g, ir_op *op) {
 }
 
 static void lower_barrier(gpu *g, ir_op *op) {
-  bool is_shared = (op->attrs.flags & IR_SHARED) || g->barrier_threads;
-  if ((op->attrs.flags & IR_ENGINE) && g->machine->meet_engine) g->machine->meet_engine(g);
+  bool is_shared = op->attrs.barrier.is_shared || g->barrier_threads;
+  if (op->attrs.barrier.is_engine && g->machine->meet_engine) g->machine->meet_engine(g);
   if (is_shared) gpu_barrier(g);
   else kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
   g->shared_dirty = false;
@@ -253,7 +253,7 @@ static void lower_body(gpu *g) {
 
 /// As the kernel's form wants it, unless exchanges took more shared memory than was foreseen.
 static unsigned blocks_of(const gpu *g, const kiln_target *target, uint32_t bytes) {
-  unsigned wanted = g->kernel->body->last->attrs.pack;
+  unsigned wanted = g->kernel->body->last->attrs.roles.resident;
   unsigned room = kiln_blocks_within(kiln_matrix_machine_of(target), target, bytes);
   return room < wanted && room ? room : wanted;
 }
@@ -300,9 +300,9 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   init_types(&g);
   g.builder = LLVMCreateBuilderInContext(l->context);
   g.has_roles = kernel->body->last && kernel->body->last->code == IR_ROLES;
-  const ir_attrs *roles = g.has_roles ? &kernel->body->last->attrs : NULL;
-  if (roles) g.spread = roles->spread, g.split = roles->split;
-  g.spread_columns = roles && roles->flags & IR_BESIDE ? 2 : 1;
+  const ir_roles *roles = g.has_roles ? &kernel->body->last->attrs.roles : NULL;
+  if (roles) g.spread = roles->spread, g.split = roles->cluster;
+  g.spread_columns = roles && roles->is_beside ? 2 : 1;
   if (g.has_roles) gpu_collect_maps(&g);
   ir_walk(kernel->body, note_write, &g);
   gpu_defer(&g);

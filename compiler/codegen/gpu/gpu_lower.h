@@ -122,7 +122,7 @@ struct gpu_machine {
   void (*cut_schedule)(gpu *g);
   /// Machine operations (ops.def); NULL: it has none.
   void (*lower_machine)(gpu *g, ir_op *op);
-  /// Before a barrier with IR_ENGINE: what this thread has sent to global memory by the copy engine is there,
+  /// Before a barrier with is_engine: what this thread has sent to global memory by the copy engine is there,
   /// and its own accesses are ordered with those of the engine. NULL: there is no engine.
   void (*meet_engine)(gpu *g);
   /// Marks the parameters from `first` (from 0) on as tensor maps that stay where the launch put them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tensor maps of a kernel: the record that the runtime encodes them by (docs/bundle.md), and the kernel's
-// parameters that bring them. Operations with equal maps share one; attrs.pack of copy and stage is its
+// parameters that bring them. Operations with equal maps share one; `map` of copy and stage is its
 // number.
 #include "base/expr.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
@@ -29,16 +29,17 @@ static unsigned row_of(const gpu *g, const ir_op *op) {
 
 /// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1.
 static void put_box(const gpu *g, kiln_buffer *out, const ir_op *op, ir_type view) {
+  const unsigned parts = op->code == IR_COPY ? op->attrs.copy.parts : op->attrs.spread;
   unsigned bytes = kiln_scalars[view.scalar].bytes;
   unsigned box_rows =
       op->code == IR_STAGE ? kiln_stage_box_rows(kiln_matrix_machine_of(g->target), g->kernel, op) : 0;
   for (unsigned i = view.rank; i-- > 0;) {
     uint32_t extent = view.log2[i] == IR_DROPPED ? 1 : 1u << view.log2[i];
     if (i + 1 < view.rank && extent > 1 && op->code == IR_COPY)
-      extent = kiln_memory_rows(ir_view_tile(view), op->attrs.first);
+      extent = kiln_memory_rows(ir_view_tile(view), op->attrs.copy.rows);
     if (i + 1 == view.rank) extent = row_of(g, op) / bytes;
     else if (op->code == IR_STAGE && extent > box_rows) extent = box_rows;
-    else if (op->attrs.spread && extent > 1) extent /= op->attrs.spread;
+    else if (parts && extent > 1) extent /= parts;
     uint8_t word[4] = {(uint8_t)extent, (uint8_t)(extent >> 8), 0, 0};
     kiln_buffer_bytes(out, word, 4);
   }
@@ -112,7 +113,7 @@ static void add_map(ir_op *op, void *context) {
     g->maps[number] = (gpu_map){.bytes = kiln_arena_copy(g->arena, map.bytes, map.size), .size = map.size};
     g->map_count++;
   }
-  op->attrs.pack = (uint8_t)number;
+  *(op->code == IR_COPY ? &op->attrs.copy.map : &op->attrs.map) = (uint8_t)number;
   gpu_note_copy(g, op, KILN_ENGINE_TENSOR_MAP,
                 (uint32_t)kiln_scalars[type.scalar].bytes << ir_log2_elements(ir_view_tile(type)));
   kiln_buffer_deinit(&map);

@@ -24,10 +24,10 @@ static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
 }
 
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
-  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, (uint32_t)memory->def->attrs.bits));
+  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, memory->def->attrs.alloc.at));
   return slot ? add(g, start,
                     scale(g, gpu_scalar(g, slot),
-                          kiln_memory_bytes(memory->type, memory->def->attrs.first) /
+                          kiln_memory_bytes(memory->type, memory->def->attrs.alloc.rows) /
                               nvptx_parts(memory->def)))
               : start;
 }
@@ -44,8 +44,8 @@ static void init_barriers(ir_op *op, void *context) {
   gpu *g = context;
   if (op->code != IR_ALLOC || op->results[0].type.rank) return;
   for (unsigned i = 0; i < op->results[0].type.slots; i++) {
-    LLVMValueRef arguments[2] = {gpu_shared_at(g, gpu_i32(g, (uint32_t)op->attrs.bits + i * BARRIER_BYTES)),
-                                 gpu_i32(g, op->attrs.pack)};
+    LLVMValueRef arguments[2] = {gpu_shared_at(g, gpu_i32(g, op->attrs.alloc.at + i * BARRIER_BYTES)),
+                                 gpu_i32(g, op->attrs.alloc.arrivals)};
     call(g, KL_kl_mbar_init, arguments, 2);
   }
 }
@@ -54,8 +54,9 @@ static void find_top(ir_op *op, void *context) {
   gpu *g = context;
   if (op->code != IR_ALLOC) return;
   ir_type type = op->results[0].type;
-  uint32_t bytes = type.rank ? kiln_memory_bytes(type, op->attrs.first) / nvptx_parts(op) : BARRIER_BYTES;
-  uint32_t end = (uint32_t)op->attrs.bits + type.slots * bytes;
+  uint32_t bytes =
+      type.rank ? kiln_memory_bytes(type, op->attrs.alloc.rows) / nvptx_parts(op) : BARRIER_BYTES;
+  uint32_t end = op->attrs.alloc.at + type.slots * bytes;
   if (end > g->scratch_base) g->scratch_base = end;
 }
 
@@ -181,7 +182,7 @@ static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBl
 /// and one thread of it copies.
 static void lower_roles(gpu *g, ir_op *op) {
   unsigned blocks = g->spread ? g->spread : 1, groups = g->kernel->warps / 4 / blocks;
-  bool is_cluster = nvptx_cluster(&op->attrs) > 1;
+  bool is_cluster = nvptx_cluster(&op->attrs.roles) > 1;
   LLVMBasicBlockRef end = gpu_block(g, "end"), consumer = gpu_block(g, "consumer"),
                     idle = gpu_block(g, "idle");
   ir_walk(g->kernel->body, find_top, g);
@@ -192,7 +193,7 @@ static void lower_roles(gpu *g, ir_op *op) {
   nvptx_find_place(g, groups);
   LLVMValueRef is_producer = LLVMBuildICmp(g->builder, LLVMIntEQ, g->group, gpu_i32(g, groups), "");
   branch_unless(g, is_producer, consumer, "producer");
-  set_registers(g, (uint32_t)op->attrs.bits, false);
+  set_registers(g, op->attrs.roles.producer_registers, false);
   branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntEQ, warp, gpu_i32(g, 4 * groups), ""), idle, "warp");
   lower_producer(g, op->regions[0], is_cluster, idle, end);
   LLVMPositionBuilderAtEnd(g->builder, idle);
@@ -200,7 +201,7 @@ static void lower_roles(gpu *g, ir_op *op) {
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, consumer);
   meet(g, is_cluster);
-  set_registers(g, (uint32_t)(op->attrs.bits >> 32), true);
+  set_registers(g, op->attrs.roles.consumer_registers, true);
   g->barrier = BLOCK_BARRIER;
   g->barrier_threads = groups * GROUP_THREADS;
   g->shared_dirty = false;
@@ -217,13 +218,13 @@ static void lower_block_number(gpu *g, ir_op *op) {
 // ---------------------------------------------------------------------------------------- barriers
 
 static LLVMValueRef barrier_address(gpu *g, ir_value *barriers, ir_value *slot) {
-  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, (uint32_t)barriers->def->attrs.bits));
+  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, barriers->def->attrs.alloc.at));
   return add(g, start, scale(g, gpu_scalar(g, slot), BARRIER_BYTES));
 }
 
 static void lower_expect(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
-                               gpu_i32(g, (uint32_t)(op->attrs.bits >> 32))};
+                               gpu_i32(g, op->attrs.expect.part)};
   call(g, KL_kl_mbar_expect, arguments, 2);
 }
 
@@ -237,8 +238,8 @@ static void lower_arrive(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
                                g->is_alone ? gpu_i32(g, 1)
                                            : LLVMBuildZExt(g->builder, is_leader(g), g->i32, "")};
-  if (!op->attrs.spread) call(g, KL_kl_mbar_arrive_if, arguments, 2);
-  for (unsigned place = 0; place < op->attrs.spread; place++) {
+  if (!op->attrs.arrive.blocks) call(g, KL_kl_mbar_arrive_if, arguments, 2);
+  for (unsigned place = 0; place < op->attrs.arrive.blocks; place++) {
     LLVMValueRef there[2] = {arguments[0], nvptx_block_at(g, gpu_i32(g, place))};
     call(g, KL_kl_cluster_release_if,
          (LLVMValueRef[2]){call(g, KL_kl_cluster_address, there, 2), arguments[1]}, 2);
@@ -296,9 +297,9 @@ typedef struct share {
 } share;
 
 static share share_of(gpu *g, const ir_op *op, uint32_t rows, uint32_t part_rows) {
-  if (!op->attrs.spread) return (share){.first = gpu_i32(g, 0), .inside = gpu_i32(g, 0)};
+  if (!op->attrs.copy.parts) return (share){.first = gpu_i32(g, 0), .inside = gpu_i32(g, 0)};
   uint32_t columns = g->spread_columns, set = 0;
-  bool is_left = op->attrs.axis == 0;
+  bool is_left = op->attrs.copy.operand == 0;
   LLVMValueRef part = is_left ? g->block_row : g->block_column,
                turn = is_left ? g->block_column : g->block_row;
   for (uint32_t i = 0; i < g->spread; i++)
@@ -316,17 +317,18 @@ static void lower_copy(gpu *g, ir_op *op) {
   uint32_t at = 1u + view.rank;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
   unsigned boxes = (bytes << tile.log2[1]) / row,
-           rows = kiln_memory_rows(tile, op->attrs.first) / nvptx_parts(op);
-  uint32_t part_rows = kiln_memory_rows(tile, op->attrs.first) / nvptx_parts(op->operands[at]->def);
+           rows = kiln_memory_rows(tile, op->attrs.copy.rows) / nvptx_parts(op);
+  uint32_t part_rows = kiln_memory_rows(tile, op->attrs.copy.rows) / nvptx_parts(op->operands[at]->def);
   uint32_t column = row * part_rows;
   share mine = share_of(g, op, rows, part_rows);
   LLVMValueRef to = nvptx_slot_address(g, op->operands[at], op->operands[at + 1]);
   to = add(g, to, scale(g, mine.inside, row));
   LLVMValueRef barrier = barrier_address(g, op->operands[at + 2], op->operands[at + 1]);
   for (unsigned i = 0; i < boxes; i++) {
-    LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * column)), g->maps[op->attrs.pack].param, barrier};
+    LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * column)), g->maps[op->attrs.copy.map].param,
+                                 barrier};
     unsigned rank = coordinates(g, op, view, gpu_i32(g, i * row / bytes), mine.first, arguments + 3);
-    if (op->attrs.flags & IR_MULTICAST) load_for_all(g, arguments, rank, mine.blocks);
+    if (op->attrs.copy.is_multicast) load_for_all(g, arguments, rank, mine.blocks);
     else call(g, loads[rank - 2], arguments, 3 + rank);
   }
 }
@@ -442,7 +444,7 @@ static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned column
   unsigned bytes = kiln_scalars[op->operands[0]->type.scalar].bytes;
   unsigned boxes = is_turned ? columns / s->box_rows : bytes * columns / s->row;
   for (unsigned i = 0; i < boxes; i++) {
-    LLVMValueRef arguments[8] = {g->maps[op->attrs.pack].param,
+    LLVMValueRef arguments[8] = {g->maps[op->attrs.map].param,
                                  add(g, s->memory, gpu_i32(g, i * s->box_rows * s->row))};
     LLVMValueRef at = add(g, column, gpu_i32(g, i * (is_turned ? s->box_rows : s->row / bytes)));
     unsigned rank =

@@ -151,16 +151,16 @@ static void gather(gpu *g, const exchange *x, LLVMValueRef *sums) {
 static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile, uint32_t registers) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef thread = LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), "");
-  exchange x = {.tile = tile, .blocks = op->attrs.split, .pieces = registers / PIECE};
+  exchange x = {.tile = tile, .blocks = op->attrs.cluster.blocks, .pieces = registers / PIECE};
   x.tile_bytes = (4u << ir_log2_elements(op->operands[0]->type)) / (g->spread ? g->spread : 1);
   x.is_float = op->results[0].type.scalar == KILN_F32;
-  x.is_overlaid = op->attrs.flags & IR_OVERLAID;
+  x.is_overlaid = op->attrs.cluster.is_overlaid;
   LLVMValueRef group = LLVMBuildMul(b, g->group, gpu_i32(g, GROUP_THREADS * registers * 4), "");
   x.group_memory = add(g, nvptx_slot_address(g, op->operands[2], NULL), group);
   x.memory = add(g, x.group_memory, LLVMBuildMul(b, thread, gpu_i32(g, PIECE * 4), ""));
   LLVMValueRef own = LLVMBuildMul(b, g->group, gpu_i32(g, BARRIER_BYTES), "");
-  x.full = add(g, add(g, g->shared_address, gpu_i32(g, (uint32_t)op->operands[3]->def->attrs.bits)), own);
-  x.empty = add(g, add(g, g->shared_address, gpu_i32(g, (uint32_t)op->operands[4]->def->attrs.bits)), own);
+  x.full = add(g, add(g, g->shared_address, gpu_i32(g, op->operands[3]->def->attrs.alloc.at)), own);
+  x.empty = add(g, add(g, g->shared_address, gpu_i32(g, op->operands[4]->def->attrs.alloc.at)), own);
   x.phase = gpu_scalar(g, op->operands[1]);
   x.is_leader = LLVMBuildZExt(b, LLVMBuildICmp(b, LLVMIntEQ, thread, gpu_i32(g, 0), ""), g->i32, "");
   return x;
@@ -203,9 +203,10 @@ typedef struct part_registers {
 static part_registers registers_of_part(const gpu *g, const ir_op *op) {
   kiln_mma_split whole = kiln_mma_split_of(g->layouts, op->operands[0]->type),
                  part = kiln_mma_split_of(g->layouts, op->results[0].type);
-  KILN_ASSERT(op->attrs.spread ? op->attrs.spread == 1u << part.groups_n : !part.groups_n);
-  unsigned columns = op->attrs.first ? (unsigned)op->attrs.first >> part.groups_n : 1u << part.columns,
-           rows = (unsigned)op->attrs.across; // of all groups, which stand side by side then
+  KILN_ASSERT(op->attrs.cluster.beside ? op->attrs.cluster.beside == 1u << part.groups_n : !part.groups_n);
+  unsigned columns =
+               op->attrs.cluster.columns ? op->attrs.cluster.columns >> part.groups_n : 1u << part.columns,
+           rows = op->attrs.cluster.rows; // of all groups, which stand side by side then
   return (part_registers){.width = columns / 2,
                           .whole = 1u << (whole.columns - 1),
                           .part = 1u << (part.columns - 1),
@@ -215,7 +216,7 @@ static part_registers registers_of_part(const gpu *g, const ir_op *op) {
 /// Over slots, a group of each block is told by all groups of all blocks that they have read theirs.
 static void tell_that_read(gpu *g, const ir_op *op, const exchange *x) {
   unsigned groups = op->operands[4]->type.slots;
-  LLVMValueRef first = gpu_i32(g, (uint32_t)op->operands[4]->def->attrs.bits);
+  LLVMValueRef first = gpu_i32(g, op->operands[4]->def->attrs.alloc.at);
   for (unsigned rank = 0; rank < x->blocks; rank++)
     for (unsigned group = 0; group < groups; group++) {
       LLVMValueRef there = add(g, add(g, g->shared_address, first), gpu_i32(g, group * BARRIER_BYTES));
@@ -264,7 +265,7 @@ void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   gpu_tile tile = gpu_operand(g, op, 0), out = gpu_tile_new(g, &part);
   if (g->status != KILN_OK) return;
   uint32_t count = 1u << part.registers, own = r.blocks * r.width;
-  exchange x = open_exchange(g, op, tile, own * op->attrs.split);
+  exchange x = open_exchange(g, op, tile, own * op->attrs.cluster.blocks);
   uint32_t bytes = x.pieces * PIECE * 4 * GROUP_THREADS;
   x.tile_bytes = bytes / x.blocks; // a group's parts lie one after another
   LLVMValueRef expected = LLVMBuildMul(g->builder, x.is_leader, gpu_i32(g, bytes - x.tile_bytes), "");

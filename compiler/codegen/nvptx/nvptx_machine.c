@@ -78,8 +78,8 @@ static void mark_maps(gpu *g, LLVMValueRef function, unsigned first) {
 static void finish_kernel(gpu *g, LLVMValueRef function) {
   LLVMSetFunctionCallConv(function, PTX_KERNEL);
   set_bound(g, function, BOUND_THREADS, gpu_block_threads(g));
-  const ir_attrs *roles = g->has_roles ? &g->kernel->body->last->attrs : NULL;
-  if (roles) set_bound(g, function, BOUND_BLOCKS, roles->pack);
+  const ir_roles *roles = g->has_roles ? &g->kernel->body->last->attrs.roles : NULL;
+  if (roles) set_bound(g, function, BOUND_BLOCKS, roles->resident);
   if (roles && nvptx_cluster(roles) > 1) set_bound(g, function, BOUND_CLUSTER, nvptx_cluster(roles));
   if (g->kernel->max_registers) set_bound(g, function, BOUND_REGISTERS, g->kernel->max_registers);
 }

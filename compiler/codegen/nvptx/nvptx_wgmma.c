@@ -55,7 +55,7 @@ static uint64_t pattern(unsigned row) { return (uint64_t)(row == 128 ? 1 : row =
 static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LLVMValueRef free) {
   ir_type tile = memory->type;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  uint32_t column = row * kiln_memory_rows(tile, memory->def->attrs.first) / nvptx_parts(memory->def),
+  uint32_t column = row * kiln_memory_rows(tile, memory->def->attrs.alloc.rows) / nvptx_parts(memory->def),
            lead = is_mn ? column : 16;
   operand o = {
       .row = row, .column = column, .step = is_mn ? 16 * row : STEP, .per_column = is_mn ? 0 : row / STEP};
@@ -103,7 +103,7 @@ typedef struct product {
   unsigned sums, steps; ///< accumulators a thread, steps of the reduced index
   LLVMValueRef *arguments;
   unsigned count;
-  unsigned left, right; ///< with IR_QUEUED: arguments, descriptors of the first step
+  unsigned left, right; ///< with is_queued: arguments, descriptors of the first step
   kiln_buffer text, constraints;
 } product;
 
@@ -122,21 +122,20 @@ static void put_sums(product *p) {
 static void put_immediates(product *p, bool a_in_registers) {
   bool is_float = p->c.scalar == KILN_F32, has_major = kiln_scalars[p->a.scalar].bytes == 2;
   if (is_float) kiln_buffer_format(&p->text, ", 1, 1");
-  if (has_major && !a_in_registers)
-    kiln_buffer_format(&p->text, ", %d", p->op->attrs.flags & IR_A_MN ? 1 : 0);
-  if (has_major) kiln_buffer_format(&p->text, ", %d", p->op->attrs.flags & IR_B_MN ? 1 : 0);
+  if (has_major && !a_in_registers) kiln_buffer_format(&p->text, ", %d", p->op->attrs.mma.a_mn ? 1 : 0);
+  if (has_major) kiln_buffer_format(&p->text, ", %d", p->op->attrs.mma.b_mn ? 1 : 0);
 }
 
 /// Of products that leave few registers for anything else the text itself adds to a descriptor what a step
 /// wants: LLVM would keep the sums in registers all through a loop.
 static void put_descriptor(gpu *g, product *p, const char *name, const operand *o, unsigned step) {
-  if (p->op->attrs.flags & IR_QUEUED) kiln_buffer_format(&p->text, ", %s", name);
+  if (p->op->attrs.mma.is_queued) kiln_buffer_format(&p->text, ", %s", name);
   else kiln_buffer_format(&p->text, ", $%u", pass(p, "l", descriptor(g, o, step)));
 }
 
 static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const operand *left,
                      const LLVMValueRef *registers, const operand *right, const char *scale) {
-  bool is_queued = p->op->attrs.flags & IR_QUEUED;
+  bool is_queued = p->op->attrs.mma.is_queued;
   if (is_queued && !registers)
     kiln_buffer_format(&p->text, "add.s64 a, $%u, %u; ", p->left, further(left, step));
   if (is_queued) kiln_buffer_format(&p->text, "add.s64 b, $%u, %u; ", p->right, further(right, step));
@@ -192,7 +191,7 @@ static void issue(gpu *g, product *p, const LLVMValueRef *initial, LLVMValueRef 
 static void multiply(gpu *g, product *p, unsigned columns, const operand *left, const LLVMValueRef *registers,
                      const operand *right, LLVMValueRef keep, const LLVMValueRef *initial,
                      LLVMValueRef *sums) {
-  bool is_queued = p->op->attrs.flags & IR_QUEUED;
+  bool is_queued = p->op->attrs.mma.is_queued;
   p->sums = columns / 2;
   p->count = 0;
   kiln_buffer_clear(&p->text);
@@ -206,7 +205,7 @@ static void multiply(gpu *g, product *p, unsigned columns, const operand *left, 
   for (unsigned step = 0; step < p->steps; step++)
     put_step(g, p, step, columns, left, registers, right, step ? "1" : keep ? "p" : "0");
   kiln_buffer_format(&p->text, "wgmma.commit_group.sync.aligned; %s}",
-                     p->op->attrs.flags & IR_ASYNC ? "" : "wgmma.wait_group.sync.aligned 0; ");
+                     p->op->attrs.mma.is_async ? "" : "wgmma.wait_group.sync.aligned 0; ");
   issue(g, p, keep ? initial : NULL, sums);
 }
 
@@ -232,18 +231,18 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   gpu_tile initial = gpu_operand(g, op, 0), out = gpu_tile_new(g, &initial.layout), left = {.regs = NULL};
   if (!in_memory) left = gpu_operand(g, op, 2);
   if (g->status != KILN_OK) return;
-  unsigned k_axis = op->attrs.flags & IR_A_MN ? 0 : 1, sums = 1u << (s.columns - 1);
-  unsigned columns = b->def->attrs.first ? (unsigned)b->def->attrs.first >> s.groups_n : 1u << s.columns;
+  unsigned k_axis = op->attrs.mma.a_mn ? 0 : 1, sums = 1u << (s.columns - 1);
+  unsigned columns = b->def->attrs.alloc.rows ? b->def->attrs.alloc.rows >> s.groups_n : 1u << s.columns;
   product p = {.op = op, .a = a->type, .b = b->type, .c = acc->type};
   p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);
-  operand right = describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.flags & IR_B_MN,
-                           stored_column(g, &s, columns));
+  operand right =
+      describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.mma.b_mn, stored_column(g, &s, columns));
   // An accumulator that always starts from zero is not written first, which would have to wait for the unit.
   uint64_t bits;
-  bool is_fresh = op->attrs.flags & IR_QUEUED && ir_constant_bits(op->operands[1], &bits) && !bits;
+  bool is_fresh = op->attrs.mma.is_queued && ir_constant_bits(op->operands[1], &bits) && !bits;
   LLVMValueRef keep = is_fresh ? NULL : LLVMBuildZExt(g->builder, gpu_scalar(g, op->operands[1]), g->i32, "");
-  unsigned rows = in_memory && a->def->attrs.first ? (unsigned)a->def->attrs.first : 64u << s.blocks;
+  unsigned rows = in_memory && a->def->attrs.alloc.rows ? a->def->attrs.alloc.rows : 64u << s.blocks;
   for (unsigned block = 0; block < 1u << s.blocks; block++) {
     const LLVMValueRef *before = initial.regs + (size_t)block * sums;
     LLVMValueRef *after = out.regs + (size_t)block * sums;
@@ -254,10 +253,10 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
     if (!counts) continue;
     if (in_memory) {
       LLVMValueRef row = LLVMBuildAdd(g->builder, stored_row(g, &s), gpu_i32(g, 64 * block), "");
-      from = describe(g, a, op->operands[3], op->attrs.flags & IR_A_MN, row);
+      from = describe(g, a, op->operands[3], op->attrs.mma.a_mn, row);
     }
     const LLVMValueRef *registers = in_memory ? NULL : left.regs + ((size_t)block << (a->type.log2[1] - 1));
-    if (op->attrs.flags & IR_PARTIAL) add_parts(g, &p, &s, &from, &right, before, after);
+    if (op->attrs.mma.is_partial) add_parts(g, &p, &s, &from, &right, before, after);
     else multiply(g, &p, columns, &from, registers, &right, keep, before, after);
     // Behind them are columns without products. Where `keep` is false they are zero.
     for (unsigned i = columns / 2; i < sums; i++) after[i] = before[i];
@@ -281,7 +280,7 @@ void nvptx_lower_mma_wait(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++)
     for (uint32_t r = 0; r < 1u << tiles[i].layout.registers; r++) sums[at++] = tiles[i].regs[r];
   put_results(&p);
-  kiln_buffer_format(&p.text, "wgmma.wait_group.sync.aligned %u;", (unsigned)op->attrs.bits);
+  kiln_buffer_format(&p.text, "wgmma.wait_group.sync.aligned %u;", op->attrs.wait.out);
   issue(g, &p, sums, sums);
   kiln_buffer_deinit(&p.text);
   kiln_buffer_deinit(&p.constraints);

@@ -39,7 +39,7 @@ static uint32_t hash_op(const ir_op *op) {
 static bool equal(const ir_op *a, const ir_op *b) {
   if (a->code != b->code || a->operand_count != b->operand_count || a->result_count != b->result_count)
     return false;
-  if (!ir_attrs_equal(&a->attrs, &b->attrs)) return false;
+  if (!ir_attrs_equal(a->code, &a->attrs, &b->attrs)) return false;
   if (memcmp(a->operands, b->operands, a->operand_count * sizeof(ir_value *))) return false;
   for (uint32_t i = 0; i < a->result_count; i++)
     if (!ir_type_equal(a->results[i].type, b->results[i].type)) return false;

@@ -127,7 +127,7 @@ static void alloc_memory(ring *r) {
   uint32_t at = 0;
   for (unsigned i = 0; i < r->a->count; i++) {
     const ir_op *load = r->a->loads[i].load;
-    ir_attrs attrs = {.bits = at};
+    ir_attrs attrs = {.alloc = {.at = at}};
     ir_type type = ir_memory_type(load->results[0].type, r->slots);
     ir_op *made = ir_emit(&r->a->b, IR_ALLOC, &attrs, NULL, 0, &type, NULL, 0);
     r->memory[i] = made ? &made->results[0] : NULL;
@@ -136,7 +136,7 @@ static void alloc_memory(ring *r) {
 }
 
 static void emit_wait(ring *r, unsigned groups) {
-  ir_emit(&r->a->b, IR_FETCH_WAIT, &(ir_attrs){.bits = groups}, NULL, 0, NULL, NULL, 0);
+  ir_emit(&r->a->b, IR_FETCH_WAIT, &(ir_attrs){.wait = {.out = groups}}, NULL, 0, NULL, NULL, 0);
 }
 
 static void fetch_one(ring *r, unsigned i, kiln_iteration when, ir_value *slot) {

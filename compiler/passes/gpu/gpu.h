@@ -96,7 +96,7 @@ unsigned kiln_most_sums(const kiln_sums *sums);
 enum { KILN_PUT_SLOTS = 2 }; ///< of a computed operand: one is read while the next is written
 enum {
   KILN_PARTIAL_COLUMNS = 7
-}; ///< log2 of the columns that a group sums at a time before they are added (IR_PARTIAL)
+}; ///< log2 of the columns that a group sums at a time before they are added (is_partial of mma)
 enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
 
 /// Makes loads behind products, and stores, through tiles of pointers accesses of views where that is the

@@ -85,7 +85,7 @@ static void wait_for(waiting *w, ir_op *op, unsigned ends) {
   for (unsigned i = 0; i < ends; i++) sums[i] = &w->out[i]->results[0];
   if (!w->is_trial) {
     w->b.block = w->block, w->b.before = op, w->b.place = op->place;
-    ir_attrs attrs = {.bits = w->count - ends};
+    ir_attrs attrs = {.wait = {.out = w->count - ends}};
     wait = ir_emit(&w->b, IR_MMA_WAIT, &attrs, sums, ends, NULL, NULL, 0);
     if (!wait) return;
     for (unsigned i = 0; i < ends; i++) replace_behind(wait, i, sums[i]);
@@ -98,7 +98,7 @@ static void wait_for(waiting *w, ir_op *op, unsigned ends) {
 
 static void issue(waiting *w, ir_op *op) {
   if (w->count == MOST_OUT) wait_for(w, op, 1);
-  if (!w->is_trial) op->attrs.flags |= IR_ASYNC | IR_QUEUED;
+  if (!w->is_trial) op->attrs.mma.is_async = op->attrs.mma.is_queued = true;
   w->out[w->count++] = op;
   w->issued++;
   if (w->count > w->most) w->most = w->count;
@@ -124,7 +124,8 @@ static void walk_block(waiting *w) {
 /// Products that were given their waits already, and those that are summed in parts, keep them.
 static bool is_open(const ir_block *block) {
   for (const ir_op *op = block->first; op; op = op->next)
-    if (op->code == IR_MMA_WAIT || (op->code == IR_MMA && op->attrs.flags & (IR_ASYNC | IR_PARTIAL)))
+    if (op->code == IR_MMA_WAIT ||
+        (op->code == IR_MMA && (op->attrs.mma.is_async || op->attrs.mma.is_partial)))
       return false;
   return true;
 }

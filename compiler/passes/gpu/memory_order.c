@@ -18,7 +18,7 @@
 // block's programs is no loop here.
 //
 // What the copy engine writes is waited for in full, and a proxy fence orders it with accesses of threads
-// (IR_ENGINE). Its loads never follow a write of the same memory (promote.c), and what `fetch` copies has
+// (is_engine). Its loads never follow a write of the same memory (promote.c), and what `fetch` copies has
 // arrived for all threads before its loop ends. Blocks of a cluster do not meet here: a kernel in which they
 // would have to is compiled without them.
 #include "compiler/analysis/address.h"
@@ -191,7 +191,7 @@ static need need_between(ordering *o, const pending *before, const ir_op *op) {
 // ----------------------------------------------------------------------------------------- the walk
 
 static void meet_before(ordering *o, ir_op *op, bool is_engine) {
-  const ir_attrs attrs = {.flags = is_engine ? IR_ENGINE : 0};
+  const ir_attrs attrs = {.barrier = {.is_engine = is_engine}};
   o->builder.block = op->block, o->builder.before = op, o->builder.place = op->place;
   ir_emit(&o->builder, IR_BARRIER, &attrs, NULL, 0, NULL, NULL, 0);
   o->meets = true;
@@ -299,7 +299,7 @@ static void visit_loop(ordering *o, ir_op *op) {
 
 static void visit_block(ordering *o, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) {
-    if (op->code == IR_BARRIER && !(op->attrs.flags & IR_SHARED)) o->count = 0;
+    if (op->code == IR_BARRIER && !op->attrs.barrier.is_shared) o->count = 0;
     else if (reads(op) || writes(op)) visit_access(o, op);
     else if (op->code == IR_IF) visit_if(o, op);
     else if (ir_is_loop(op)) visit_loop(o, op);
@@ -316,7 +316,8 @@ static ir_block *start_of(const ir_kernel *kernel) {
 
 static bool is_in_cluster(const ir_kernel *kernel) {
   const ir_op *roles = kernel->body->last;
-  return roles && roles->code == IR_ROLES && (roles->attrs.spread > 1 || roles->attrs.split > 1);
+  return roles && roles->code == IR_ROLES &&
+         (roles->attrs.roles.spread > 1 || roles->attrs.roles.cluster > 1);
 }
 
 /// Operations have their numbers.
@@ -364,7 +365,7 @@ static void emit_guard(ordering *o, const guard *g, ir_value *overlap) {
   b->place = g->before->place;
   for (unsigned i = 0; i < 2; i++) {
     b->block = sides[i], b->before = NULL;
-    const ir_attrs attrs = {.flags = g->is_engine ? IR_ENGINE : 0};
+    const ir_attrs attrs = {.barrier = {.is_engine = g->is_engine}};
     if (!i) ir_emit(b, IR_BARRIER, &attrs, NULL, 0, NULL, NULL, 0);
     ir_yield(b, NULL, 0);
   }

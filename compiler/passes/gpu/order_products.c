@@ -162,26 +162,30 @@ static ir_value *in(const ordering *o, const copies *c, ir_value *v) {
   return is_inside && c->of[v->id] ? c->of[v->id] : v;
 }
 
-static ir_op *copy(ordering *o, copies *c, const ir_op *op, uint32_t more_flags) {
+static ir_op *copy_with(ordering *o, copies *c, const ir_op *op, const ir_attrs *attrs) {
   ir_value **operands = KILN_NEW_ARRAY(o->kernel->arena, ir_value *, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = in(o, c, op->operands[i]);
-  ir_attrs attrs = op->attrs;
-  attrs.flags |= more_flags;
   o->b.place = op->place;
   const ir_type *given = op->result_count ? &op->results[0].type : NULL;
-  ir_op *made = ir_emit(&o->b, op->code, &attrs, operands, op->operand_count, given, NULL, 0);
+  ir_op *made = ir_emit(&o->b, op->code, attrs, operands, op->operand_count, given, NULL, 0);
   for (uint32_t i = 0; made && i < op->result_count; i++) c->of[op->results[i].id] = &made->results[i];
   return made;
+}
+
+static ir_op *copy_async(ordering *o, copies *c, const ir_op *mma) {
+  ir_attrs attrs = mma->attrs;
+  attrs.mma.is_async = true;
+  return copy_with(o, c, mma, &attrs);
 }
 
 /// Copies the operations of a stage from `from` up to `to`, without terminators.
 static void copy_stage(ordering *o, copies *c, stage s, ir_op *from, const ir_op *to, const uint8_t *stages) {
   for (ir_op *op = from; op && op != to; op = op->next)
-    if (!ir_is_terminator(op) && stages[op->number] == s) copy(o, c, op, 0);
+    if (!ir_is_terminator(op) && stages[op->number] == s) copy_with(o, c, op, &op->attrs);
 }
 
 static ir_value *finished(ordering *o, ir_value *sum, unsigned out) {
-  ir_op *op = ir_emit(&o->b, IR_MMA_WAIT, &(ir_attrs){.bits = out}, &sum, 1, NULL, NULL, 0);
+  ir_op *op = ir_emit(&o->b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = out}}, &sum, 1, NULL, NULL, 0);
   return op ? &op->results[0] : sum;
 }
 
@@ -218,13 +222,13 @@ static turn write_turn(ordering *o, copies *c, ir_value *const *like, uint32_t v
     if (i != o->sum) c->of[ir_loop_args(o->loop)[i]->id] = t.args[i];
   // The first product of this iteration, then the second of the one before.
   copy_stage(o, c, EARLY, o->body->first, o->product[0], stages);
-  ir_op *first = copy(o, c, o->product[0], IR_ASYNC);
+  ir_op *first = copy_async(o, c, o->product[0]);
   copies old = {.of = KILN_NEW_ARRAY(arena, ir_value *, values)};
   memcpy(old.of, c->of, values * sizeof *old.of);
   old.of[o->product[1]->operands[0]->id] = t.args[o->sum];
   old.of[o->product[1]->operands[2]->id] = t.args[o->count];
   copy_stage(o, &old, LATE, o->body->first, o->product[1], stages);
-  ir_op *second = copy(o, &old, o->product[1], IR_ASYNC);
+  ir_op *second = copy_async(o, &old, o->product[1]);
   if (!first || !second) return t;
   c->of[o->product[0]->results[0].id] = finished(o, &first->results[0], 1);
   copy_stage(o, c, EARLY, o->product[0]->next, NULL, stages);

@@ -138,9 +138,9 @@ static void alloc_memory(ring *r) {
   uint32_t at = 0;
   for (unsigned i = 0; i < r->a->count; i++) {
     const ir_type loaded = r->a->loads[i].load->results[0].type, type = ir_memory_type(loaded, SLOTS);
-    ir_attrs attrs = {
-        .bits = at, .stride = stride_of(r), .pack = (uint8_t)r->pad, .axis = (uint8_t)r->axis[i]};
-    ir_op *made = ir_emit(&r->a->b, IR_ALLOC, &attrs, NULL, 0, &type, NULL, 0);
+    const ir_alloc how = {
+        .at = at, .stride = stride_of(r), .pad = (uint8_t)r->pad, .pad_axis = (uint8_t)r->axis[i]};
+    ir_op *made = ir_emit(&r->a->b, IR_ALLOC, &(ir_attrs){.alloc = how}, NULL, 0, &type, NULL, 0);
     r->memory[i] = made ? &made->results[0] : NULL;
     at += slot_bytes(r, loaded, r->axis[i]);
   }
@@ -178,7 +178,7 @@ static ir_op *make_loop(ring *r) {
   kiln_ahead_open_inside(a, 1);
   kiln_ahead_stay(a);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32));
-  ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.flags = IR_SHARED}, NULL, 0, NULL, NULL, 0);
+  ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = {.is_shared = true}}, NULL, 0, NULL, NULL, 0);
   for (unsigned i = 0; i < count; i++) next[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_NEXT);
   read_slot(r, slot);
   a->b.before = ir_terminator(a->body);

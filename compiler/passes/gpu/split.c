@@ -147,7 +147,7 @@ static void end_in_first(sharing *s, ir_value *is_first) {
   ir_value *phase = parity(s);
   for (uint32_t i = 0; i < loop->result_count; i++) {
     ir_value *operands[2] = {&loop->results[i], phase};
-    ir_attrs attrs = {.split = (uint8_t)s->blocks};
+    const ir_attrs attrs = {.cluster = {.blocks = (uint8_t)s->blocks}};
     ir_op *sum = ir_emit(&b, IR_CLUSTER_SUM, &attrs, operands, 2, NULL, NULL, 0);
     x.sums[i] = sum ? &sum->results[0] : operands[0];
   }
@@ -188,8 +188,10 @@ static bool end_in_all(sharing *s, ir_value *rank, const slice *own) {
   ir_builder b = {.arena = s->kernel->arena, .block = made, .place = loop->place, .machine = true};
   ir_value *operands[2] = {&loop->results[0], parity(s)};
   bool is_whole = own->columns * s->blocks == (int64_t)1 << loop->results[0].type.log2[1];
-  ir_attrs attrs = {.split = (uint8_t)s->blocks, .first = is_whole ? 0 : own->columns, .across = own->rows};
-  if (own->beside > 1) attrs.spread = (uint8_t)own->beside;
+  const ir_attrs attrs = {.cluster = {.blocks = (uint8_t)s->blocks,
+                                      .columns = is_whole ? 0 : (uint32_t)own->columns,
+                                      .rows = (uint32_t)own->rows,
+                                      .beside = own->beside > 1 ? (uint8_t)own->beside : 0}};
   ir_op *part = ir_emit(&b, IR_CLUSTER_SCATTER, &attrs, operands, 2, NULL, NULL, 0);
   if (!part) return false;
   ir_value *sum = &part->results[0];

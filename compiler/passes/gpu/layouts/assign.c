@@ -73,7 +73,7 @@ static bool has_shape_of_sums(const spreading *s, ir_type type) {
 
 static void note_sums(ir_op *op, void *context) {
   spreading *s = context;
-  s->is_shared |= op->code == IR_ROLES && op->attrs.spread > 1;
+  s->is_shared |= op->code == IR_ROLES && op->attrs.roles.spread > 1;
   if (op->code != IR_MMA && op->code != IR_CLUSTER_SCATTER) return;
   if (has_shape_of_sums(s, op->results[0].type)) return;
   if (s->count < sizeof s->sums / sizeof *s->sums) s->sums[s->count++] = op->results[0].type;

@@ -42,11 +42,10 @@ void roles_behind(splitting *s, ir_op *op) {
   s->b.block = op->block, s->b.before = op->next, s->b.place = op->place;
 }
 
-void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase,
-                        uint64_t bytes) {
+void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase) {
   ir_value *operands[3] = {barriers, slot, phase};
-  ir_attrs attrs = {.bits = bytes};
-  if (code == IR_BAR_ARRIVE && s->spread > 1) attrs.spread = (uint8_t)s->spread;
+  ir_attrs attrs = {0};
+  if (code == IR_BAR_ARRIVE && s->spread > 1) attrs.arrive.blocks = (uint8_t)s->spread;
   ir_emit(&s->b, code, &attrs, operands, phase ? 3 : 2, NULL, NULL, 0);
 }
 
@@ -70,15 +69,15 @@ static void exchange(splitting *s, ir_op *op) {
   ir_value *phase = op->operands[1];
   if (s->is_producer) {
     roles_before(s, op);
-    roles_emit_barrier(s, IR_BAR_WAIT, s->taken, roles_i32(s, 0), phase, 0);
-    roles_emit_barrier(s, IR_BAR_ARRIVE, s->passed, roles_i32(s, 0), NULL, 0);
+    roles_emit_barrier(s, IR_BAR_WAIT, s->taken, roles_i32(s, 0), phase);
+    roles_emit_barrier(s, IR_BAR_ARRIVE, s->passed, roles_i32(s, 0), NULL);
     pass_on(op);
     return;
   }
   roles_behind(s, op);
   ir_value *before = ir_binary(&s->b, IR_XOR, 0, phase, roles_i32(s, 1));
-  roles_emit_barrier(s, IR_BAR_WAIT, s->passed, roles_i32(s, 0), before, 0);
-  roles_emit_barrier(s, IR_BAR_ARRIVE, s->taken, roles_i32(s, 0), NULL, 0);
+  roles_emit_barrier(s, IR_BAR_WAIT, s->passed, roles_i32(s, 0), before);
+  roles_emit_barrier(s, IR_BAR_ARRIVE, s->taken, roles_i32(s, 0), NULL);
 }
 
 static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
@@ -142,7 +141,7 @@ static ir_block *copy_body(splitting *s) {
 static void drain(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++)
     for (unsigned slot = 0; !s->rings[i].is_put && slot < s->rings[i].slots; slot++) {
-      roles_emit_barrier(s, IR_BAR_WAIT, s->rings[i].empty, s->at[i].slot, s->at[i].phase, 0);
+      roles_emit_barrier(s, IR_BAR_WAIT, s->rings[i].empty, s->at[i].slot, s->at[i].phase);
       roles_advance(s, i);
     }
 }
@@ -153,10 +152,10 @@ static void end_exchange(splitting *s, const ir_op *op) {
   const ir_value *turn = ir_resolve(op->operands[1]);
   ir_value *all = &turn->block->parent->results[turn->index - 1];
   ir_value *last = ir_binary(&s->b, IR_XOR, 0, all, roles_i32(s, 1));
-  bool is_overlaid = op->attrs.flags & IR_OVERLAID;
+  bool is_overlaid = op->attrs.cluster.is_overlaid;
   unsigned count = !is_overlaid ? s->groups / s->spread : s->spread > 1 ? 1 : 0;
   ir_value *told = is_overlaid ? s->passed : op->operands[4];
-  for (unsigned i = 0; i < count; i++) roles_emit_barrier(s, IR_BAR_WAIT, told, roles_i32(s, i), last, 0);
+  for (unsigned i = 0; i < count; i++) roles_emit_barrier(s, IR_BAR_WAIT, told, roles_i32(s, i), last);
 }
 
 static void end_role(splitting *s, ir_block *block) {
@@ -215,13 +214,14 @@ static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
 
 /// What the producer gives up goes to the consumers, in steps of 8. One group of consumers that has a
 /// processor for itself has enough as it is: 0.
-static ir_attrs sharing(const splitting *s) {
-  ir_attrs attrs = {.pack = (uint8_t)s->blocks, .split = (uint8_t)s->split};
-  if (s->spread > 1) attrs.spread = (uint8_t)s->spread;
-  if (s->spread > 1 && s->columns == 2) attrs.flags = IR_BESIDE;
+static ir_roles sharing(const splitting *s) {
+  ir_roles roles = {.resident = (uint8_t)s->blocks, .cluster = (uint8_t)s->split};
+  if (s->spread > 1) roles.spread = (uint8_t)s->spread;
+  if (s->spread > 1 && s->columns == 2) roles.is_beside = true;
   uint64_t consumers = kiln_consumer_registers(s->machine, s->groups / s->spread, s->blocks);
-  if (s->groups > 1 || s->blocks > 1) attrs.bits = s->machine->producer_registers | consumers << 32;
-  return attrs;
+  if (s->groups > 1 || s->blocks > 1)
+    roles.producer_registers = s->machine->producer_registers, roles.consumer_registers = consumers;
+  return roles;
 }
 
 static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *err) {
@@ -249,7 +249,7 @@ static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *e
   write_role(s, consumer, false);
   s->b.block = kernel->body, s->b.before = NULL;
   ir_block *regions[2] = {producer, consumer};
-  ir_attrs attrs = sharing(s);
+  const ir_attrs attrs = {.roles = sharing(s)};
   ir_emit(&s->b, IR_ROLES, &attrs, NULL, 0, NULL, regions, 2);
   if (s->b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "roles: %s", s->b.error.text);
   ir_apply_forwards(kernel);

@@ -7,13 +7,13 @@
 static ir_value *wait_for(splitting *s, const site *x) {
   position *p = &s->at[x->ring];
   ir_value *slot = p->slot;
-  roles_emit_barrier(s, IR_BAR_WAIT, s->rings[x->ring].full, p->slot, p->phase, 0);
+  roles_emit_barrier(s, IR_BAR_WAIT, s->rings[x->ring].full, p->slot, p->phase);
   roles_advance(s, x->ring);
   return slot;
 }
 
 void roles_release(splitting *s, const site *x) {
-  roles_emit_barrier(s, IR_BAR_ARRIVE, s->rings[x->ring].empty, x->slot, NULL, 0);
+  roles_emit_barrier(s, IR_BAR_ARRIVE, s->rings[x->ring].empty, x->slot, NULL);
 }
 
 /// False in the first iteration of the loop that carries the accumulator, when it starts from zero there;
@@ -32,7 +32,7 @@ static ir_value *keep_of(splitting *s, const ir_op *dot, bool *out_starts) {
 }
 
 static site *site_of(splitting *s, const ir_op *load) {
-  return load && load->attrs.flags & IR_MAPPED ? &s->sites[load->attrs.pack - 1] : NULL;
+  return load && load->attrs.flags & IR_MAPPED ? &s->sites[load->attrs.site - 1] : NULL;
 }
 
 static ir_value *memory_of(splitting *s, const site *x, const ir_op *load) {
@@ -74,7 +74,10 @@ void roles_consume(splitting *s, ir_op *dot) {
   site *left = site_of(s, p.left), *right = site_of(s, p.right);
   ir_value *operands[6];
   uint32_t count = 0;
-  ir_attrs attrs = {.precision = dot->attrs.precision};
+  ir_mma how = {.precision = dot->attrs.precision,
+                .b_mn = p.right_mn,
+                .a_mn = (left || p.put) && p.left_mn,
+                .is_partial = p.is_partial};
   bool starts = false;
   roles_before(s, dot);
   ir_value *right_slot = slot_for(s, right, dot);
@@ -87,11 +90,8 @@ void roles_consume(splitting *s, ir_op *dot) {
   if (p.put) put(s, s->products[number].ring, p.put, dot, operands + 2), count = 4;
   operands[count++] = memory_of(s, right, p.right);
   operands[count++] = right_slot;
-  if ((left || p.put) && p.left_mn) attrs.flags |= IR_A_MN;
-  if (p.right_mn) attrs.flags |= IR_B_MN;
-  if (p.is_partial) attrs.flags |= IR_PARTIAL;
-  attrs.pack = starts;
-  ir_op *made = ir_emit(&s->b, IR_MMA, &attrs, operands, count, NULL, NULL, 0);
+  how.is_first = starts;
+  ir_op *made = ir_emit(&s->b, IR_MMA, &(ir_attrs){.mma = how}, operands, count, NULL, NULL, 0);
   if (!made) return;
   release_behind(s, right, dot);
   if (left && left != right) release_behind(s, left, dot);
@@ -100,7 +100,7 @@ void roles_consume(splitting *s, ir_op *dot) {
 }
 
 void roles_hold(splitting *s, ir_op *load) {
-  site *x = &s->sites[load->attrs.pack - 1];
+  site *x = &s->sites[load->attrs.site - 1];
   if (x->dot->block == load->block || x->loads[x->count - 1] != load) return;
   roles_behind(s, load);
   x->slot = wait_for(s, x);

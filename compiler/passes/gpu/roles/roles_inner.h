@@ -103,8 +103,7 @@ ir_value *roles_i32(splitting *s, int64_t value);
 void roles_before(splitting *s, ir_op *op);
 void roles_behind(splitting *s, ir_op *op);
 /// `phase`: NULL for operations that have none.
-void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase,
-                        uint64_t bytes);
+void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase);
 void roles_rewrite_block(splitting *s, ir_block *block);
 
 #endif

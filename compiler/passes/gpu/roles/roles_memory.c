@@ -14,7 +14,7 @@ static uint32_t bytes_of(ir_type tile) {
 
 static ir_value *alloc(splitting *s, ir_type type, uint32_t bytes, uint32_t align, unsigned arrivals) {
   s->top = (s->top + align - 1) & ~(align - 1);
-  ir_attrs attrs = {.bits = s->top, .pack = (uint8_t)arrivals};
+  ir_attrs attrs = {.alloc = {.at = s->top, .arrivals = (uint8_t)arrivals}};
   s->top += bytes;
   ir_op *op = ir_emit(&s->b, IR_ALLOC, &attrs, NULL, 0, &type, NULL, 0);
   return op ? &op->results[0] : NULL;
@@ -43,33 +43,35 @@ static void alloc_staged(ir_op *op, void *context) {
   type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups / s->spread));
   type.log2[1] = (uint8_t)(s->staged - (unsigned)__builtin_ctz(staged_bytes(op)));
   ir_value *other = s->staging[staged_bytes(op) != 4];
-  if (other) s->top = (uint32_t)other->def->attrs.bits;
+  if (other) s->top = other->def->attrs.alloc.at;
   *staging = alloc(s, ir_memory_type(type, 1), bytes_of(type), ALIGN, 0);
 }
 
 static uint32_t exchanged_bytes(const splitting *s, const ir_op *op) {
-  unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.split - 1u;
+  unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.cluster.blocks - 1u;
   ir_type tile = op->operands[0]->type;
   uint32_t bytes = tiles * bytes_of(tile) / s->spread;
-  if (op->attrs.across) bytes = (bytes >> tile.log2[0]) * (uint32_t)op->attrs.across;
-  return op->attrs.first ? (bytes >> tile.log2[1]) * (uint32_t)op->attrs.first * op->attrs.split : bytes;
+  if (op->attrs.cluster.rows) bytes = (bytes >> tile.log2[0]) * op->attrs.cluster.rows;
+  const ir_cluster *c = &op->attrs.cluster;
+  return c->columns ? (bytes >> tile.log2[1]) * c->columns * c->blocks : bytes;
 }
 
 static void alloc_exchanged(splitting *s, ir_op *op) {
-  unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.split - 1u;
+  unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.cluster.blocks - 1u;
   ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, 5);
   memcpy(operands, op->operands, 2 * sizeof *operands);
   operands[2] = alloc(s, ir_memory_type(op->operands[0]->type, tiles), exchanged_bytes(s, op), ALIGN, 0);
-  if (operands[2] && s->spread > 1) operands[2]->def->attrs.spread = (uint8_t)s->spread;
+  if (operands[2] && s->spread > 1) operands[2]->def->attrs.alloc.parts = (uint8_t)s->spread;
   op->operands = operands;
 }
 
 /// Each group is told by the others when they have taken what it sent; over slots, by all groups of the
 /// blocks when they have read these.
 static void alloc_exchange_barriers(splitting *s, ir_op *op) {
-  unsigned groups = s->groups / s->spread, told = op->code == IR_CLUSTER_SCATTER ? op->attrs.split : 1u;
+  unsigned groups = s->groups / s->spread,
+           told = op->code == IR_CLUSTER_SCATTER ? op->attrs.cluster.blocks : 1u;
   ir_type barriers = ir_barrier_type(groups);
-  if (op->attrs.flags & IR_OVERLAID) told *= groups;
+  if (op->attrs.cluster.is_overlaid) told *= groups;
   op->operands[3] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
   op->operands[4] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, told);
   op->operand_count = 5;
@@ -80,7 +82,7 @@ static void alloc_exchange_barriers(splitting *s, ir_op *op) {
 static void find_exchange(ir_op *op, void *context) {
   splitting *s = context;
   if (op->code != IR_CLUSTER_SUM && op->code != IR_CLUSTER_SCATTER) return;
-  s->split = op->attrs.split;
+  s->split = op->attrs.cluster.blocks;
   KILN_ASSERT(s->exchange_count < MAX_SITES);
   s->exchanges[s->exchange_count++] = op;
   if (op->code == IR_CLUSTER_SCATTER) {
@@ -133,7 +135,8 @@ static bool choose_slots(splitting *s, const kiln_target *target) {
   if (s->scatter) exchanged = exchanged_bytes(s, s->scatter) + ALIGN;
   unsigned slots = slots_beside(target, fixed + exchanged, loop, wanted),
            over = s->scatter && is_all_loop ? slots_beside(target, fixed + ALIGN, loop, wanted) : 0;
-  if (over > slots && over * loop >= exchanged - ALIGN) s->scatter->attrs.flags |= IR_OVERLAID, slots = over;
+  if (over > slots && over * loop >= exchanged - ALIGN)
+    s->scatter->attrs.cluster.is_overlaid = true, slots = over;
   for (unsigned i = 0; i < s->ring_count; i++) {
     ring *r = &s->rings[i];
     r->slots = r->is_put ? KILN_PUT_SLOTS : r->is_in_loop ? slots : 1;
@@ -148,8 +151,8 @@ static void alloc_slots(splitting *s) {
       uint32_t parts = r->parts[k], bytes = kiln_memory_bytes(r->tiles[k], r->first[k]) / parts;
       r->memory[k] = alloc(s, ir_memory_type(r->tiles[k], r->slots), r->slots * bytes, ALIGN, 0);
       if (!r->memory[k]) return;
-      r->memory[k]->def->attrs.first = r->first[k];
-      if (parts > 1) r->memory[k]->def->attrs.spread = (uint8_t)parts;
+      r->memory[k]->def->attrs.alloc.rows = (uint32_t)r->first[k];
+      if (parts > 1) r->memory[k]->def->attrs.alloc.parts = (uint8_t)parts;
     }
   }
 }
@@ -166,7 +169,7 @@ static void alloc_barriers(splitting *s) {
 
 static void alloc_rings(splitting *s) {
   ir_op *scatter = s->scatter;
-  bool is_overlaid = scatter && scatter->attrs.flags & IR_OVERLAID;
+  bool is_overlaid = scatter && scatter->attrs.cluster.is_overlaid;
   uint32_t top = s->top;
   if (scatter) alloc_exchanged(s, scatter);
   if (is_overlaid) s->top = top;

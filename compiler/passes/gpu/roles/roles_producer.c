@@ -9,8 +9,9 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
   ring *r = &s->rings[x->ring];
   position *p = &s->at[x->ring];
   roles_behind(s, where);
-  roles_emit_barrier(s, IR_BAR_WAIT, r->empty, p->slot, p->phase, 0);
-  roles_emit_barrier(s, IR_BAR_EXPECT, r->full, p->slot, NULL, r->bytes | (uint64_t)r->part << 32);
+  roles_emit_barrier(s, IR_BAR_WAIT, r->empty, p->slot, p->phase);
+  const ir_attrs bytes = {.expect = {.bytes = r->bytes, .part = r->part}};
+  ir_emit(&s->b, IR_BAR_EXPECT, &bytes, (ir_value *[]){r->full, p->slot}, 2, NULL, NULL, 0);
   for (unsigned i = 0; i < x->count; i++) {
     ir_value *operands[IR_MAX_RANK + 4];
     uint32_t count = loads[i]->operand_count;
@@ -18,18 +19,17 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
     operands[count++] = r->memory[i];
     operands[count++] = p->slot;
     operands[count++] = r->full;
-    ir_attrs attrs = {.first = r->first[i]};
-    if (s->spread > 1) attrs.spread = (uint8_t)s->spread, attrs.axis = r->is_left[i] ? 0 : 1;
-    if (s->spread > r->parts[i]) attrs.flags = IR_MULTICAST;
-    ir_emit(&s->b, IR_COPY, &attrs, operands, count, NULL, NULL, 0);
+    ir_copy how = {.rows = (uint32_t)r->first[i], .is_multicast = s->spread > r->parts[i]};
+    if (s->spread > 1) how.parts = (uint8_t)s->spread, how.operand = r->is_left[i] ? 0 : 1;
+    ir_emit(&s->b, IR_COPY, &(ir_attrs){.copy = how}, operands, count, NULL, NULL, 0);
   }
   roles_advance(s, x->ring);
 }
 
 void roles_produce(splitting *s, ir_op *op, ir_op **seen) {
-  site *x = &s->sites[op->attrs.pack - 1];
+  site *x = &s->sites[op->attrs.site - 1];
   unsigned have = 0;
-  while (have < x->count && seen[(op->attrs.pack - 1) * MAX_LOADS + have]) have++;
-  seen[(op->attrs.pack - 1) * MAX_LOADS + have] = op;
-  if (have + 1 == x->count) fill(s, x, &seen[(op->attrs.pack - 1) * MAX_LOADS], op);
+  while (have < x->count && seen[(op->attrs.site - 1) * MAX_LOADS + have]) have++;
+  seen[(op->attrs.site - 1) * MAX_LOADS + have] = op;
+  if (have + 1 == x->count) fill(s, x, &seen[(op->attrs.site - 1) * MAX_LOADS], op);
 }

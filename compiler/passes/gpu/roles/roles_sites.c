@@ -72,8 +72,8 @@ static bool comes_first(const ir_op *a, const ir_op *b) { return a->number < b->
 
 /// What another product reads already is no site of its own.
 static ir_op *if_new(splitting *s, ir_op *dot, ir_op *load) {
-  if (!load || !load->attrs.pack) return load;
-  s->sites[load->attrs.pack - 1].dot = dot;
+  if (!load || !load->attrs.site) return load;
+  s->sites[load->attrs.site - 1].dot = dot;
   return NULL;
 }
 
@@ -91,7 +91,7 @@ static bool joins(splitting *s, ir_op *dot, ir_op *load) {
     if (x->dot->block != other->block || dot->block != load->block) continue;
     x->loads[x->count++] = load;
     x->dot = dot;
-    load->attrs.pack = (uint8_t)(i + 1);
+    load->attrs.site = (uint8_t)(i + 1);
     add_load(s, &s->rings[x->ring], load, false);
     return true;
   }
@@ -116,7 +116,7 @@ static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y) {
   if (y) made->loads[made->count++] = y;
   add_ring(s, made);
   s->site_count++;
-  for (unsigned i = 0; i < made->count; i++) made->loads[i]->attrs.pack = (uint8_t)s->site_count;
+  for (unsigned i = 0; i < made->count; i++) made->loads[i]->attrs.site = (uint8_t)s->site_count;
 }
 
 static ir_op *if_mapped(ir_op *load) { return load && load->attrs.flags & IR_MAPPED ? load : NULL; }

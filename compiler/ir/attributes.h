@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What operations carry besides operands. attrs.def says which operation has which of these, and how they are
+// spelled.
+#ifndef KILN_COMPILER_IR_ATTRIBUTES_H
+#define KILN_COMPILER_IR_ATTRIBUTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { IR_MAX_RANK = 12 }; ///< axes of a tile
+
+/// Bits of ir_attrs.flags.
+enum {
+  IR_UNSIGNED = 1 << 0,
+  IR_PRECISE = 1 << 1,
+  IR_NAN = 1 << 2,     ///< min, max: a NaN operand gives NaN
+  IR_REVERSE = 1 << 3, ///< scan from the end
+  IR_VOLATILE = 1 << 4,
+  IR_SATURATE_OFF = 1 << 5, ///< cast to fp8 gives NaN (e4m3) or infinity (e5m2) instead of the largest value
+  IR_HAS_OTHER = 1 << 6,    ///< view_load: the last operand is the value for what is out of range
+  IR_ASM_PURE = 1 << 7,
+  IR_FLATTEN = 1 << 8,
+  IR_FTZ = 1 << 9,       ///< exp2 of f32: a denormal result is zero
+  IR_IN_ORDER = 1 << 10, ///< for: of two chained products none runs while the other's operands are computed
+  // Of accesses of views, what they become, and loads:
+  IR_MAPPED = 1 << 11, ///< accesses of views: by the copy engine through a tensor map (passes/gpu/promote.c)
+  IR_ADDS = 1 << 12,   ///< stage: is added to what is there, in any order
+  IR_FEEDS = 1 << 17,  ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
+  IR_TURNED = 1 << 18, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
+  IR_RAGGED = 1 << 24, ///< mapped store, atomic, stage: rows may end within the engine's 16 bytes
+};
+
+typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
+typedef enum ir_cache {
+  IR_CACHE_DEFAULT,
+  IR_CACHE_CA,
+  IR_CACHE_CG,
+  IR_CACHE_CV,
+  IR_CACHE_WB,
+  IR_CACHE_CS,
+  IR_CACHE_WT
+} ir_cache;
+typedef enum ir_evict { IR_EVICT_NORMAL, IR_EVICT_FIRST, IR_EVICT_LAST } ir_evict;
+typedef enum ir_order { IR_ORDER_RELAXED, IR_ORDER_ACQUIRE, IR_ORDER_RELEASE, IR_ORDER_ACQ_REL } ir_order;
+typedef enum ir_scope { IR_SCOPE_GPU, IR_SCOPE_CTA, IR_SCOPE_SYSTEM } ir_scope;
+/// FAST: products of fp8 may be summed by the matrix unit with fewer bits than f32 has, however many there
+/// are.
+typedef enum ir_precision { IR_PREC_IEEE, IR_PREC_TF32, IR_PREC_TF32X3, IR_PREC_FAST } ir_precision;
+/// The language's words for the values of these five, in order; NULL behind the last.
+extern const char *const ir_cache_words[],
+    *const ir_evict_words[], *const ir_order_words[], *const ir_scope_words[], *const ir_precision_words[];
+
+// What machine operations carry, each its own. 0 where a comment says nothing else: not said, or none.
+
+/// Shared memory, or barriers (a result without axes).
+typedef struct ir_alloc {
+  uint32_t at;      ///< first byte in the block's shared memory
+  uint32_t stride;  ///< bytes from a slot to the next, by which slots are named then; 0: by numbers
+  uint32_t rows;    ///< that a tile in it has; 0: all
+  uint8_t arrivals; ///< barriers: that end a phase
+  uint8_t pad;      ///< bytes left free after each row along pad_axis
+  uint8_t pad_axis;
+  uint8_t parts; ///< blocks that have a part of the tile each, or barriers of
+} ir_alloc;
+
+typedef struct ir_copy {
+  uint32_t rows;     ///< of the tile that are copied; 0: all
+  uint8_t operand;   ///< of the product: 0 left, 1 right
+  uint8_t parts;     ///< blocks that share the program
+  bool is_multicast; ///< to all blocks of a row or column of those that share the program
+  uint8_t map;       ///< number of its tensor map, set by code generation
+} ir_copy;
+
+typedef struct ir_expect {
+  uint32_t bytes; ///< of the slot
+  uint32_t part;  ///< of them, that come to this block
+} ir_expect;
+
+typedef struct ir_arrive {
+  uint8_t blocks; ///< whose barriers are meant; 0: this block's alone
+} ir_arrive;
+
+typedef struct ir_mma {
+  uint8_t precision; ///< ir_precision
+  bool is_first;     ///< the first of its loop that reads the accumulator, which needs no start
+  bool a_mn, b_mn;   ///< the operand lies in shared memory with rows (a), columns (b) contiguous, not the
+                     ///< reduced index
+  bool is_async;     ///< goes on while what follows runs; only mma_wait may take its result
+  bool is_partial;   ///< the unit sums this product alone; that is added to the accumulator in its type
+  bool is_queued;    ///< one of several that are under way at a time (late_waits.c)
+} ir_mma;
+
+/// mma_wait: products; fetch_wait: groups of the thread's fetches.
+typedef struct ir_wait {
+  uint32_t out; ///< that may still be under way afterwards
+} ir_wait;
+
+typedef struct ir_cluster {
+  uint8_t blocks;   ///< of the cluster
+  uint8_t beside;   ///< scatter: groups side by side, each with a part of its own columns
+  uint32_t columns; ///< scatter: of a block's part; 0: the tile's divided by blocks
+  uint32_t rows;    ///< scatter: that count; 0: all
+  bool is_overlaid; ///< scatter: in memory of slots, which all groups have read that came to it
+} ir_cluster;
+
+typedef struct ir_roles {
+  uint32_t producer_registers, consumer_registers; ///< of a thread
+  uint8_t resident;                                ///< blocks that an SM has at a time
+  uint8_t cluster;                                 ///< blocks that share the iterations of a loop
+  uint8_t spread;                                  ///< blocks that share a program
+  bool is_beside; ///< of those, two stand side by side, each with half of the program's columns
+} ir_roles;
+
+typedef struct ir_barrier {
+  bool is_shared; ///< orders shared memory alone
+  bool is_engine; ///< also orders what the copy engine writes with accesses of threads
+} ir_barrier;
+
+/// What an operation carries besides operands. Unused fields are zero. attrs.def says which operation has
+/// which.
+typedef struct ir_attrs {
+  uint64_t bits;      ///< const: bit pattern, zero-extended; assert: line of the source, 0 unknown
+  int64_t divisible;  ///< hint, for: 0 unknown
+  int64_t contiguous; ///< hint
+  int64_t first;    ///< accesses of views, stage: elements of the tile along `axis`, those after them read as
+                    ///< masked off and are not written; 0: all
+  int64_t across;   ///< with `first` along an axis before the last: the same along the last; 0: all
+  const char *text; ///< asm template, assert message
+  const char *constraints;
+  uint32_t flags;
+  uint8_t kind; ///< ir_predicate, ir_combine
+  uint8_t axis; ///< pid, npid, block, expand, reduce, scan, dim, gather; of `first`
+  uint8_t round, cache, evict, order, scope, precision;
+  uint8_t pack;           ///< asm: elements an instance
+  uint8_t stages, unroll; ///< for, while; 0: not said
+  uint8_t split;          ///< for, stores, stage: blocks that may share a loop's iterations, or do
+  uint8_t spread;         ///< stores, stage: groups side by side
+  uint8_t site;           ///< view_load: while the pass `roles` runs, 1 + the number of its ring's place
+  uint8_t map;            ///< stage: number of its tensor map, set by code generation
+  uint8_t perm[IR_MAX_RANK];
+  union {
+    ir_alloc alloc;
+    ir_copy copy;
+    ir_expect expect;
+    ir_arrive arrive;
+    ir_mma mma;
+    ir_wait wait;
+    ir_cluster cluster;
+    ir_roles roles;
+    ir_barrier barrier;
+  };
+} ir_attrs;
+
+#endif
