@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the sources say to tools/count-house.py: lines, functions, heads of files, tables by operation."""
+import collections
+import importlib.util
+import os
+import re
+import subprocess
+
+FOLDERS = ("base", "cache", "compiler", "kernels", "runtime", "targets", "tools", "tuner", "python")
+OUTSIDE = "tools/ptx/"  # judges the product and is no part of it
+SHORT = 6  # lines between the braces
+
+Definition = collections.namedtuple("Definition", "path name line is_static head body calls")
+
+
+def lint():
+    """tools/lint-structure.py, which finds functions in C."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lint-structure.py")
+    spec = importlib.util.spec_from_file_location("lint_structure", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def product_files():
+    """What git knows in the product's folders."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--"] + list(FOLDERS), capture_output=True, text=True, check=True)
+    return [p for p in listed.stdout.split("\0") if p and os.path.exists(p)]
+
+
+def line_count(paths):
+    return sum(open(p, "rb").read().count(b"\n") for p in paths if not p.startswith(OUTSIDE))
+
+
+def definitions(texts):
+    """Every function of these texts (without comments), with the number of other places that name it."""
+    functions = lint().functions
+    words = {path: collections.Counter(re.findall(r"[A-Za-z_]\w*", text)) for path, text in texts.items()}
+    declared = {path: collections.Counter(re.findall(r"^[A-Za-z_][\w ]*[ *](\w+)\([^{};]*;", text, re.M)) for path, text in texts.items()}
+    everywhere, declared_anywhere, found = collections.Counter(), collections.Counter(), []
+    for path in texts:
+        everywhere.update(words[path])
+        declared_anywhere.update(declared[path])
+    for path, text in sorted(texts.items()):
+        for name, line, _, whole in functions(text) if path.endswith((".c", ".h", ".cpp")) else ():
+            head, _, body = whole.partition("{")
+            is_static = re.match(r"static\b", head) is not None
+            used = words[path][name] - declared[path][name] if is_static else everywhere[name] - declared_anywhere[name]
+            found.append(Definition(path, name, line, is_static, head, body[:body.rindex("}")], used - 1))
+    return found
+
+
+def is_short_and_used_once(d):
+    return d.calls == 1 and d.name != "main" and len(d.body.strip().split("\n")) <= SHORT
+
+
+ARGUMENT = re.compile(r"\s*(?:\([\w *]+\))?[&*]?(?:\w+(?:(?:->|\.)\w+)*|-\d+|\"\")\s*")
+
+
+def only_changes_a_signature(d):
+    """One statement: a call whose arguments are names, fields and constants."""
+    call = re.match(r"\s*(?:return\s+)?(?:\([\w *]+\)\s*)?\w+\(([^()]*(?:\([\w *]+\)[^()]*)*)\);\s*$", d.body)
+    return bool(call) and all(ARGUMENT.fullmatch(a) for a in call[1].split(","))
+
+
+def file_calls(texts, found):
+    """Pairs of C files of which the first calls an external function of the second by name."""
+    home = {d.name: d.path for d in found if not d.is_static and d.path.endswith((".c", ".cpp"))}
+    own = {(d.path, d.name) for d in found}
+    for path, text in texts.items():
+        if path.endswith((".c", ".cpp")) and not path.startswith(OUTSIDE):
+            for name in set(re.findall(r"[A-Za-z_]\w*(?=\()", text)):
+                if name in home and (path, name) not in own:
+                    yield path, home[name]
+
+
+def circles(calls):
+    """The strongly connected groups of a set of (caller, callee), each of two at least."""
+    after = collections.defaultdict(set)
+    for a, b in calls:
+        after[a].add(b)
+
+    def reach(start):
+        seen, left = set(), [start]
+        while left:
+            for f in after[left.pop()] - seen:
+                seen.add(f)
+                left.append(f)
+        return seen
+    reached = {f: reach(f) for f in list(after)}
+    return sorted({tuple(sorted({f} | {g for g in reached[f] if f in reached.get(g, ())})) for f in reached if f in reached[f]})
+
+
+def head_of(text):
+    """The words of the comment at the head of a file, without the licence."""
+    lines = []
+    for line in text.split("\n"):
+        if not line.startswith("//"):
+            break
+        if "SPDX-License-Identifier" not in line:
+            lines.append(line[2:].strip())
+    return " ".join(lines).strip()
+
+
+def has_sentence(head):
+    """Begins with a sentence: at least three words, and an end, which may be a colon before a list."""
+    return re.match(r"(?:[^\s.:]+(?:[.:]\S+)*[ :]+){2,}[^.:]*.*?[.:?](?:\s|$)", head) is not None
+
+
+def tables_by_operation(texts, operations):
+    """Arrays and .def files with a row per operation, outside ops.def (and the array made of it) and outside of the lowerings, which are
+    the files in a folder `codegen`: (place, name)."""
+    operation = r"IR_(?:%s)\b" % "|".join(operations)
+    for path, text in sorted(texts.items()):
+        if "/codegen/" in path or path.endswith("/ops.def"):
+            continue
+        if path.endswith(".def"):
+            if len(re.findall(r"^\w+\(.*\b%s" % operation, text, re.M)) >= 3:
+                yield path, os.path.basename(path)
+            continue
+        for m in re.finditer(r"(\w+)\[([^\]\n]*)\]\)?(?:\([^;{]*?\))? = \{", text):
+            rows, depth = m.end(), 1
+            while depth and rows < len(text):
+                depth += {"{": 1, "}": -1}.get(text[rows], 0)
+                rows += 1
+            inside = text[m.end():rows]
+            is_by_code = m[2] == "IR_OPCODE_COUNT" or len(re.findall(r"\[%s *\] *=" % operation, inside)) >= 3
+            has_rows = len(re.findall(r"\{[^{}]*\b%s[^{}]*\}" % operation, inside)) >= 3
+            if (is_by_code or has_rows) and m[1] != "ir_ops":
+                yield "%s:%d" % (path, text.count("\n", 0, m.start()) + 1), m[1]
