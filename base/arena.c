@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements arenas: memory is handed out from blocks that grow, and all of it is freed at once.
 #include "base/arena.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The arena of programs. Apart from arena.c so that what does not use it, libkiln, has no way to end the
-// process.
+// Creates arenas for programs, which end when memory is exhausted. It is not part of arena.c, so that
+// libkiln, which does not use it, has no way to end the process.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements growing byte buffers and bounds-checked readers, with the little-endian encoding of numbers,
+// texts and blocks.
 #include "base/buffer.h"
 
 #include <stdarg.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Lays the rows of a buffer into a larger block with a known pattern around them, and finds bytes of that
+// pattern that a kernel changed.
 #include "base/canary.h"
 
 #include <stdio.h>

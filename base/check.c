@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ends a program whose own invariant does not hold, with the place and the condition.
 #include "base/check.h"
 
 #include <stdio.h>

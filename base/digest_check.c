@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// XXH3-128 from xxhash's header, compiled into this file alone.
+// Computes XXH3-128 checksums. xxhash's header is compiled into this file alone.
 #define XXH_INLINE_ALL
 #define XXH_NO_STREAM
 #include <xxhash.h>

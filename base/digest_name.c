@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// BLAKE2b-256 through libsodium's generic hash without a key (RFC 7693).
+// Computes BLAKE2b-256 digests with libsodium's generic hash, without a key (RFC 7693).
 #include "base/digest.h"
 
 #include <sodium/crypto_generichash_blake2b.h>

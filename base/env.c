@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Interprets the values of environment variables, and selects those that a program passes on to the
+// programs that it starts.
 #include "base/env.h"
 
 #include <stddef.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What runs when a launch is decided: a kernel's costs are some thousand operations.
+// Evaluates launch expressions. It runs when a launch is decided, and a kernel's costs are some thousand
+// operations, so it has to be fast.
 #include "base/expr.h"
 
 static inline bool compute(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Code of launch expressions as it is read: verified, searched, printed.
+// Verifies, searches and prints the code of launch expressions.
 #include <stdio.h>
 #include <string.h>
 

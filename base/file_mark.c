@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Records what the file system says about a file (device, inode, size, times) and compares two such
+// records.
 #include "base/file_mark.h"
 
 #include <time.h>

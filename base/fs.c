@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements the file calls of the store over the operating system's, completes interrupted and short ones,
+// and lets a test make any of them fail.
 #include "base/fs.h"
 
 #include <errno.h>

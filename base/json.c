@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The JSON reader: one loop over a stack of open arrays and objects.
+// Reads JSON, in one loop over a stack of open arrays and objects.
 #include "base/json.h"
 
 #include <errno.h>

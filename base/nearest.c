@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finds the existing name that is closest to a misspelt one, for "did you mean" in messages.
 #include "base/nearest.h"
 
 #include <string.h>

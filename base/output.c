@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Writes files for users through a temporary file and a rename, and leaves a file alone whose content would
+// not change.
 #include "base/output.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finds control characters in text from outside and shows them in escaped form.
 #include "base/plain.h"
 
 #include <stdint.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Prepares a process: opens missing standard descriptors, and shows control characters escaped in all that
+// it prints.
 #include "base/program.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encodings of the two records. A text is stored as a varint length that counts its final NUL, then the
-// bytes, so that a decoder can point into them. Version bytes differ between the records, so that one is
-// never read as the other.
+// Encodes and decodes the two records, interface and code info. A text is stored as a varint length that
+// counts its final NUL, then the bytes, so that a decoder can point into them. Version bytes differ between
+// the records, so that one is never read as the other.
 #include "base/record.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Formats errors and names status codes.
 #include "base/status.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads and writes whole blocks on a descriptor, however many bytes the system transfers at a time.
 #include "base/stream.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads and writes the text form of tuned choices.
 #include "base/tuned.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Formats addresses of servers for messages, with passwords and queries hidden.
 #include "base/url.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements maintenance of a cache for the tools: opening its own store, checking every entry, export,
+// import, merge and signing.
 #include "cache/admin.h"
 
 #include <errno.h>

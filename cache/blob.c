@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements byte blocks with a reference count, which an entry that was handed out keeps alive.
 #include "cache/blob.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The levels put together: memory, read-only stores, the own store, the remote side.
+// Combines the levels of the cache: memory, read-only stores, the own store and the remote side.
 #include "cache/inside.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Entries as bytes: encoding, parsing with bounds, unpacking.
+// Encodes entries as bytes, parses them with bounds checks, and unpacks them.
 #include "cache/entry.h"
 
 #include <stdlib.h>

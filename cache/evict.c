@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Removes the oldest entries when a store is over its limits, in short steps while builds run or in one
+// complete sweep.
 #include "cache/evict.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Explains why a look-up misses: finds the nearest entry, names the fields of the key that differ, and says
+// what is wrong with an entry that is not served.
 #include "cache/explain.h"
 
 #include <limits.h>

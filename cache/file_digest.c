@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Digests of files that are read rarely and asked for at every start: tools of 40 to 100 MB. What was read
-// once is remembered in the store's folder under all that the file system says of the file.
+// Remembers the digests of large files that every start needs, tools of 40 to 100 MB. They are stored in
+// the store's folder, under everything that the file system reports about the file.
 //
 // The file `digests` (`digests.UID` in a shared folder, where each user believes only his own) holds at most
 // 64 records of 88 bytes:

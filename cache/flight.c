@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Lets one process at a time make an entry while the others wait, by locks on byte ranges of one file.
 #include "cache/flight.h"
 
 #include <errno.h>

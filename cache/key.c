@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Keys: collecting fields, the one encoding of them, and comparing two of them.
+// Builds keys: collects their fields, encodes them in the one way there is, and compares two keys.
 #include "cache/cache.h"
 
 #include <inttypes.h>

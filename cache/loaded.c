@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finds the parts of an ELF file that are loaded when the program runs, so that stripping does not change a
+// program's identity.
 #include "cache/loaded.h"
 
 #include <elf.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Each shard is a table of chains and a ring of all its entries, with a hand that goes round: an entry that
-// was used since the hand passed gets another turn, one that was not makes room.
+// Implements the cache's level in memory. Each shard is a table of chains and a ring of all its entries
+// with a clock hand: an entry that was used since the hand passed stays for another round, one that was not
+// is removed.
 #include "cache/memory.h"
 
 #include <pthread.h>

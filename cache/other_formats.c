@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Folders of other formats in the root of a store: aged out, never parsed.
+// Removes folders of other formats from a store's root when they are old. They are never parsed.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Names of what is counted.
+// Names the outcomes that statistics count.
 #include "cache/cache.h"
 
 static const struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writing into a store. An entry gets its name when it is complete, in one step; before that it has no name
-// at all (O_TMPFILE), or one in staging/, which nobody reads and gc empties.
+// Writes entries into a store. An entry gets its name when it is complete, in one step; before that it has
+// no name at all (O_TMPFILE), or one in staging/, which nobody reads and gc empties.
 //
 // The steps: make the shard's folder, open a nameless file there, write all, sync when the store is durable,
 // link it to its name, close. EEXIST: another writer was first. File systems without nameless files or

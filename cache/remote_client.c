@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Starts kiln-remote when it is first needed, and sends it requests over a socket.
 #include "cache/remote_client.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Walks over the entries of a store, all of them or a limited number from a given place.
 #include "cache/scan.h"
 
 #include <errno.h>

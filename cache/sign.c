@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ed25519 signatures of entries, by libsodium.
+// Signs entries with Ed25519 and checks their signatures, with libsodium.
 #include "cache/entry.h"
 
 #include <sodium/crypto_sign_ed25519.h>

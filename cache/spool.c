@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Keeps the list of entries that wait for upload, as links in weekly folders.
 #include "cache/spool.h"
 
 #include <errno.h>

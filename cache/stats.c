@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Appends statistics to a log of fixed-size records, and reads, sums and rotates it.
 #include "cache/stats.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The folder of a store: opening it safely, making it, and reading entries from it. Writing is in publish.c.
+// Opens the folder of a store safely, creates it, and reads entries from it. Writing is in publish.c.
 #include "cache/store.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads and writes the small file that holds the store's total size and the progress of eviction.
 #include "cache/usage.h"
 
 #include <errno.h>

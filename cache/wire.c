@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sends and receives bytes between a build and kiln-remote, before a deadline.
 #include "cache/wire.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Decoding of blobs. A dictionary is decoded once a bundle and kept; the decoder's state is kept for the next
-// load, since allocating it costs more than decoding a small code.
+// Decodes the blobs of a bundle. A dictionary is decoded once per bundle and kept; the decoder's state is
+// kept for the next load, since allocating it costs more than decoding a small code.
 #define ZSTD_STATIC_LINKING_ONLY
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The index as a whole: what no look-up needs, but who takes a bundle apart. No member, blob, kernel or name
-// uses what another one has.
+// Checks the index as a whole, for tools that take a bundle apart; no look-up needs it. No member, blob,
+// kernel or name may use bytes of another.
 #include <stdlib.h>
 #include <string.h>
 

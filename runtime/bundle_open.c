@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opening of bundles: where the bytes come from, the header, and who signed it.
+// Opens bundles: finds the bytes, and checks the header and the signature.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

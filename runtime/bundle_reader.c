@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finds kernels, codes and records in an open bundle, and checks every offset and size before it is used.
 #include "runtime/bundle_reader.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a launch would run, and why, without running it.
+// Reports what a launch would run, and why, without running it.
 #include <string.h>
 
 #include "runtime/decision.h"

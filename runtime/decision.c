@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Decides about a launch with general expressions: are the promised facts true, which config and variant
+// runs, and what is the grid?
 #include "runtime/decision.h"
 
 #include <stdlib.h>

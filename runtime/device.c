@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Devices by name, the rank of targets on them, and the calls that go straight to the kind of device.
+// Opens devices by name, ranks targets for them, and passes calls on to the kind of device.
 #include "runtime/device.h"
 
 #include <stdio.h>

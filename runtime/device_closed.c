@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a device becomes by kiln_device_close, and a GPU's device in the child of a fork: every call is a
-// status. The launch path tests nothing for it, since it calls the kind of its device anyway.
+// Implements the device that remains after kiln_device_close, and after a fork for a GPU's device in the
+// child: every call returns a status. The launch path needs no test for it, since it calls the kind of its
+// device anyway.
 #include <stdlib.h>
 
 #include "runtime/device.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// NVIDIA devices through the driver API. The device's primary context is used, so that memory and streams of
-// a framework in the same process work.
+// Implements NVIDIA devices through the driver API. The device's primary context is used, so that memory
+// and streams of a framework in the same process work.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// AMD devices through the HIP runtime.
+// Implements AMD devices through the HIP runtime.
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

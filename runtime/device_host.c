@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host as a device: objects are mapped by this library, the grid runs over a pool of threads and has
-// ended when the launch returns.
+// Implements the host as a device: this library maps the objects, and a pool of threads runs the grid,
+// which has finished when the launch returns.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

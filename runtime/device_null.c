@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The device that runs nothing: what is left of a launch is what this library adds. "null" accepts every
-// code; "null:sm_90" chooses as that device would, which shows what a machine that is not here would get.
-// With a number in front of that, "null:1" or "null:1:sm_90", there are as many of a kind as a program wants.
+// Implements the device that runs nothing, which shows what this library itself costs in a launch. "null"
+// accepts every code; "null:sm_90" chooses codes as that device would, which shows what another machine
+// would get. With a number in front, "null:1" or "null:1:sm_90", a program gets as many devices of a kind
+// as it wants.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Keeps track of open handles for the child of a fork, and of closed ones so that their use is detected.
 #include "runtime/handles.h"
 
 #include <pthread.h>

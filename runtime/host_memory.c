@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements memory and streams for devices that run on the host, `host` and `null`.
 #include "runtime/host_memory.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Look-up of kernels: the bundle whose code fits best (then the first in order), its interface, and for each
-// config and variant the best code.
+// Looks up kernels: the bundle whose code fits best (the first of equals), the kernel's interface, and the
+// best code for each config and variant.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

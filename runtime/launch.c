@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The launch path. Warm, it is: pack, decide, call the driver.
+// Implements the launch of kernels. A warm launch packs the arguments, decides, and calls the driver.
 #include "runtime/launch.h"
 
 #include <string.h>

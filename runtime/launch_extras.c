@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Launches codes that take more than their parameters: the logical grid of persistent kernels, and tensor
+// maps.
 #include "runtime/launch_extras.h"
 
 #include <string.h>

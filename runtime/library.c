@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opening and closing of libraries, and the names in them.
+// Opens and closes libraries, and lists the names in them.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loading of code: once a device, under the device's lock, so that many threads with the same first launch
-// load once.
+// Loads code into the driver, once per device and under the device's lock, so that many threads with the
+// same first launch load it once.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What can be known of a kernel before its first launch: expressions checked once and brought into forms that
-// evaluate in a few instructions, the promised facts as tests on the block, the parameters that expressions
-// read.
+// Prepares what can be known about a kernel before its first launch: checks its expressions and brings them
+// into forms that evaluate in a few instructions, turns promised facts into tests on the block, and finds
+// the parameters that expressions read.
 #include <string.h>
 
 #include "base/expr.h"

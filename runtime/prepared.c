@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Launches that are decided once: a change of a parameter decides anew what depends on it.
+// Implements prepared launches, which are decided once. After a parameter changes, only what depends on it
+// is decided again.
 #include <stdlib.h>
 #include <string.h>
 

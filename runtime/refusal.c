@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Writes the error message of a launch that is refused, with the names and values that caused it.
 #include "runtime/refusal.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Why codes fit a device or do not: as a structure, and as one paragraph.
+// Explains why codes fit a device or do not, as a structure and as one paragraph.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

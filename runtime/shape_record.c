@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Records the argument values of launches for which there is no tuned choice, and writes them to a file for
+// `kiln tune --record`.
 #include "runtime/shape_record.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Decodes the tensor maps of a code, and encodes them for the driver from the arguments of a launch.
 #include "runtime/tensor_map.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finds the tuned choice for the arguments of a launch, and remembers the result for arguments of the same
+// class.
 #include "runtime/tuned_choice.h"
 
 #include <stdio.h>

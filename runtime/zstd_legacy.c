@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Debian's libzstd.a can decode the formats 0.5 to 0.7 of before 2016, which no bundle has. Their entry
-// points are defined here, so that the linker does not take those decoders (about 100 KB) into libkiln; each
-// refuses.
+// Replaces the entry points of old zstd decoders by functions that refuse. Debian's libzstd.a can decode
+// the formats 0.5 to 0.7 from before 2016, which no bundle has; with their entry points defined here, the
+// linker does not take those decoders (about 100 KB) into libkiln.
 #include <stddef.h>
 
 enum { ERROR_PREFIX_UNKNOWN = 10 }; // zstd_errors.h; errors are the largest values of size_t

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What CPUID says, as LLVM feature names. A feature counts only when the system saves the registers it needs
-// (XCR0).
+// Detects the features of this CPU with CPUID, under LLVM's names. A feature counts only when the system
+// saves the registers that it needs (XCR0).
 #include "targets/native_cpu.h"
 
 #include <string.h>

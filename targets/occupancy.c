@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How many waves of a kernel a processor of a device holds at a time. Sources: CUDA programming guide,
-// "compute capabilities"; LLVM's AMDGPU back end (IsaInfo) and AMD's ISA manuals.
+// Computes how many waves of a kernel a processor of a device holds at a time. Sources: CUDA programming
+// guide, "compute capabilities"; LLVM's AMDGPU back end (IsaInfo) and AMD's ISA manuals.
 #include "targets/occupancy.h"
 
 typedef struct nvidia_limits {

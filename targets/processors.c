@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The processor table as data.
+// Holds the table of processors, generated from its .def file.
 #include <string.h>
 
 #include "targets/targets.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Lists of processors, as a config of a kernel names those that it is for.
+// Reads lists of processors, by which a config of a kernel names those that it is for.
 //
 //   list = item { "," item }        item = processor | prefix "*" | "host"
 //

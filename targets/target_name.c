@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Target names: reading, the canonical form, and what LLVM calls the same machine.
+// Reads target names, writes their canonical form, and gives LLVM's names for the same machine.
 //
 //   name     = processor { ":" setting }          host = x86-64-v3
 //   setting  = xnack+ | xnack- | sramecc+ | sramecc- | wave32 | wave64 | v4 | v5 | v6        AMDGPU only

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which code runs on which device, and how well it fits. Each refusal names the rule and both sides.
+// Decides which code runs on which device, and ranks how well it fits. Each refusal names the rule and both
+// sides.
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements the test harness: registers tests, runs them under Criterion or from a plain main, and prints
+// the line of sums.
 #include "tests/harness.h"
 
 #include <pthread.h>

@@ -137,7 +137,7 @@ def texts(house):
     bad = [name for name, is_good in stages if not is_good]
     yield "stages of %d whose text cannot be read back and compiled on" % len(stages), (len(bad),), (0,), bad
     files = [p for p in house.paths if p.endswith(".c")]
-    silent = [p for p in files if not sources.has_sentence(sources.head_of(open(p, encoding="utf-8").read()))]
+    silent = [p for p in files if not sources.has_head(p)]
     yield "`.c` files of %d whose head does not say what they are for" % len(files), (len(silent),), (0,), silent
     rows = next(open(p, encoding="utf-8").read() for p in house.paths if p.endswith("/ops.def"))
     tables = ["%s: %s" % t for t in sources.tables_by_operation(house.texts, re.findall(r"^OP\((\w+)", rows, re.M))]

@@ -14,11 +14,14 @@ import sys
 import tempfile
 
 PRODUCTS = ("base", "targets", "compiler", "cache", "tuner", "runtime", "tools", "python")
+# Here each C file begins with a sentence that says what it is for.
+HEADED = ("base", "bench", "cache", "examples", "python", "runtime", "targets", "tests", "tools", "tuner")
 FILE_LINES, FUNCTION_LINES = 600, 60
 LAYOUT = "tile_in|home_here|compute"  # these may convert, which no pass sees
 # What may be there; the others are told, not judged.
 LIMITS = {"opcode ranges": 0, "family tests": 0, "cycles of folders": 0, "further analyses of provenance": 0, "own messages searched": 0,
-          "operands by place": 0, "functions that nothing calls": 0, "long functions": 0, "long files": 0, "long files of tests": 6}
+          "operands by place": 0, "functions that nothing calls": 0, "long functions": 0, "long files": 0, "long files of tests": 6,
+          "files that do not say what they are for": 0}
 
 
 def read_sources():
@@ -153,6 +156,32 @@ def long_tests():
                     yield "%s has %d lines" % (path, count)
 
 
+def head_of(text):
+    """The words of the comment at the head of a file, without the licence."""
+    lines = []
+    for line in text.split("\n"):
+        if not line.startswith("//"):
+            break
+        if "SPDX-License-Identifier" not in line:
+            lines.append(line[2:].strip())
+    return " ".join(lines).strip()
+
+
+def has_sentence(head):
+    """Begins with a sentence of at least three words; its end may be a colon before a list."""
+    words = head.split()
+    end = next((i for i, w in enumerate(words) if w[-1] in ".?" or (i > 1 and w[-1] == ":")), 0)
+    return end > 1
+
+
+def silent():
+    for top in HEADED:
+        for folder, _, names in sorted(os.walk(top)):
+            for path in sorted(os.path.join(folder, n) for n in names if n.endswith(".c")):
+                if not has_sentence(head_of(open(path, encoding="utf-8").read())):
+                    yield path + ": expected a comment that begins with a sentence after the licence"
+
+
 def unformatted():
     files = [f for f in subprocess.run(["git", "ls-files", "*.c", "*.h", "*.cpp"], capture_output=True, text=True).stdout.split()] or \
             [os.path.join(d, n)[2:] for d, _, names in os.walk(".") for n in names if n.endswith((".c", ".h", ".cpp"))]
@@ -177,6 +206,7 @@ def count(want_all):
         "long functions": long_functions(sources),
         "long files": ("%s has %d lines" % (p, t.count("\n")) for p, t in sorted(sources.items()) if t.count("\n") > FILE_LINES),
         "long files of tests": long_tests(),
+        "files that do not say what they are for": silent(),
         "entries of gpu_value.c from gpu_dot*.c": entries(sources, "gpu_dot"),
         "of these, for a value in a layout": entries(sources, "gpu_dot", LAYOUT),
         "entries of gpu_value.c from nvptx_wgmma.c": entries(sources, "nvptx_wgmma"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the libraries that kiln-codegen and kiln-tool link call of glibc 2.35 and 2.36, so that they start
-// where glibc is 2.34: LLVM's support library and libarchive ask arc4random, the unwinder of GCC 12
-// _dl_find_object. The program's own definitions come before those of libc.
+// Defines functions of glibc 2.35 and 2.36 that libraries in kiln-codegen and kiln-tool call, so that both
+// programs start where glibc is 2.34: LLVM's support library and libarchive call arc4random, the unwinder
+// of GCC 12 _dl_find_object. The program's own definitions come before those of libc.
 #include <dlfcn.h>
 #include <link.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes the key under which a tuned choice is stored.
 #include "tuner/identity.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Estimates how fast a config will be from its compiled code, to decide which are measured first.
 #include "tuner/model.h"
 
 #include <string.h>

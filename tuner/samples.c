@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finds the fastest of several candidates from noisy times, by medians and their confidence intervals.
 #include "tuner/samples.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements tables of tuned choices: adding, finding, merging, reading and writing.
 #include "tuner/table.h"
 
 #include <errno.h>

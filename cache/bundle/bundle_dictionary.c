@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compression of a family of codes with a dictionary made of some of them (bundle_samples.c). Whether that
-// pays, the sizes of both ways decide.
+// Compresses a family of codes with a dictionary made from some of them (bundle_samples.c), unless they are
+// smaller without one.
 #define ZSTD_STATIC_LINKING_ONLY
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Encodes the content of KILN-INDEX: header, empty signature slot, index region with an empty statement; the
-// checks are left to sealing. Its size does not depend on where members lie, so that the layout can be
-// computed with it.
+// Encodes the content of KILN-INDEX: header, empty signature slot, and index region with an empty
+// statement. Sealing fills in the checks. The size does not depend on where members lie, so that the layout
+// can be computed with it.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Brings everything into its final order and compresses it. The order is that of names and digests, never
-// that of adding.
+// Puts the parts of a bundle into their final order and compresses them. The order follows names and
+// digests, never the order in which they were added.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

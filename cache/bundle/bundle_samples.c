@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which codes of a family make its dictionary. A *shingle* is the hash of SHINGLE bytes at one place of a
-// code; what a code can give to others are the shingles that others have as well. Greedy cover: again and
-// again take the code whose shingles, those not yet in the dictionary, occur in the most other codes for each
-// byte it adds. Gains only fall while the dictionary grows, so a heap of stale gains finds the best with few
-// recounts.
+// Chooses the codes from which a family's dictionary is made. A *shingle* is the hash of SHINGLE bytes at
+// one place of a code; a code can help others only by shingles that they have too. Greedy cover: repeatedly
+// take the code whose shingles, of those not yet in the dictionary, occur in the most other codes per byte
+// that it adds. Gains only fall while the dictionary grows, so a heap of stale gains finds the best with
+// few recounts.
 #include <stdlib.h>
 #include <string.h>
 

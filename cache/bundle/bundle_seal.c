@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The sums of ZIP are those of APPNOTE.TXT 4.3.9, 4.3.12, 4.3.14 to 4.3.16.
+// Fills in the checks, sums and signature of a bundle whose bytes are in place. The sums of ZIP are those
+// of APPNOTE.TXT 4.3.9, 4.3.12, 4.3.14 to 4.3.16.
 #include "cache/bundle/bundle_seal.h"
 
 #include <sodium/crypto_generichash_blake2b.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The container: a ZIP archive of stored members, written by libarchive. The index holds where members begin,
-// so the archive is written twice: first without contents, which shows how many bytes libarchive puts around
-// each member; then for good, and each place is compared. No time is set: libarchive then writes 1980-01-01
-// in every time zone.
+// Writes the container: a ZIP archive of stored members, made by libarchive. The index holds where members
+// begin, so the archive is written twice: first without contents, which shows how many bytes libarchive
+// puts around each member, then with them, and each place is compared. No time is set: libarchive then
+// writes 1980-01-01 in every time zone.
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>

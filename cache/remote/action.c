@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Encodes, decodes and hashes the ActionResult message that servers of Bazel's HTTP cache require.
 #include "cache/remote/action.h"
 
 #include <sodium/crypto_hash_sha256.h>

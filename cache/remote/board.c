@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Serves a board that several machines share (values, sets of names, leases) on top of a remote store.
 #include "cache/remote/board.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Keeps all processes of this machine away from a server that failed, until a time that is noted in a file
+// next to the store.
 #include "cache/remote/breaker.h"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens connections to servers with libcurl, plain or with TLS, and sends and receives bytes before a
+// deadline.
 #include "cache/remote/connection.h"
 
 #include <curl/curl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Takes and renews leases in the remote store, so that only one machine makes an entry.
 #include "cache/remote/lease.h"
 
 #include <pthread.h>

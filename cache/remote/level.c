@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens a remote store by the scheme of its address: HTTP or Redis.
 #include "cache/remote/level.h"
 
 #include <stdio.h>

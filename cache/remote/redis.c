@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Redis: redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], with TLS where there are two s. One value an
-// entry, under "kiln:DOMAIN:KEY". Replies are read in pieces against the deadline and within limits (resp.h),
-// so that a server can neither hold anybody up nor fill his memory.
+// Stores entries in Redis: redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], with TLS for rediss. Each
+// entry is one value, under "kiln:DOMAIN:KEY". Replies are read in pieces before the deadline and within
+// limits (resp.h), so that a server can neither block a build nor fill its memory.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

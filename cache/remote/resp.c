@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Encodes commands and reads replies of Redis's protocol RESP2, within limits that the caller sets.
 #include "cache/remote/resp.h"
 
 #include <stdlib.h>

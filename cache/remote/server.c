@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements the server inside kiln-remote: it answers look-ups from a unix socket and uploads the entries
+// in the store's spool.
 #include "cache/remote/server.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The arguments of a launch: put in order, checked and packed into a block.
+// Puts the arguments of a launch in order, checks them and packs them into a block.
 #include "python/extension/extension.h"
 
 #include <string.h>

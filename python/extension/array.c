@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What an array is, by the cheapest protocol that its type speaks: memory of ours, exact tensors of PyTorch,
-// NumPy by its buffer, then array interfaces (kiln._interfaces), DLPack, and any other buffer. Host arrays by
-// their interface before DLPack, since not every DLPack can say read-only.
+// Finds an array's memory, shape and type by the cheapest protocol that its type supports: our own memory,
+// exact tensors of PyTorch, NumPy by its buffer, then array interfaces (kiln._interfaces), DLPack, and any
+// other buffer. For arrays on the host the interface comes before DLPack, since not every DLPack can say
+// read-only.
 #include "python/extension/extension.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Copies that a stream does: libkiln's are done when they return, so these are asked of the driver that it
-// has loaded.
+// Queues copies on a stream. libkiln's own copies are done when they return, so these go to the driver that
+// it has loaded.
 #include "python/extension/extension.h"
 
 #include <dlfcn.h>

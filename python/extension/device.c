@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln.Device and kiln.Stream; how what belongs to a device ends.
+// Implements kiln.Device and kiln.Stream, and closes what belongs to a device.
 #include "python/extension/extension.h"
 
 #include <string.h>

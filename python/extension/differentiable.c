@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln._core.Differentiable: stands at autograd's key above an operation and records what requires grad.
+// Implements kiln._core.Differentiable, which runs before an operation at autograd's key and records what
+// requires grad.
 #include "python/extension/operations.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln._core.Direct: what torch.ops.NAMESPACE.NAME does when it is called.
+// Implements kiln._core.Direct, which runs when torch.ops.NAMESPACE.NAME is called.
 #include "python/extension/operations.h"
 
 typedef struct direct {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensors of PyTorch by their handles. An object of torch.Tensor has the at::Tensor in it, which is the
-// handle of PyTorch's stable interface for C: its functions take 2 ns each, where DLPack's exchange takes 60
-// to 90 for all. Where the handle lies in the object no header says, so it is found and proved once a
-// process: the one word of the object that is `_cdata`, at the same place in all tensors asked, and each
-// function has to answer as the tensor's attributes do. Where anything differs nothing is read this way.
-// Versions without the exchange keep another word there, which need not be the handle: there `_cdata` itself
-// is asked, each time.
+// Finds the handles of PyTorch tensors. An object of torch.Tensor contains the at::Tensor, which is the
+// handle of PyTorch's stable interface for C: its functions take 2 ns each, where DLPack's exchange takes
+// 60 to 90 for all. No header says where the handle lies in the object, so it is searched and proved once
+// per process: it is the one word of the object that equals `_cdata`, at the same place in all tensors
+// asked, and each function has to agree with the tensor's attributes. If anything differs, nothing is read
+// this way. Versions without the exchange keep another word there, which need not be the handle; with them
+// `_cdata` itself is asked each time.
 #include "python/extension/extension.h"
 
 #include <dlfcn.h>

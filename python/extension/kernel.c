@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln.Kernel: the call. Arguments are packed into a block on the stack (arguments.c); libkiln gets the block
-// without the GIL. Nothing is allocated on the way but what the arguments' own protocols want.
+// Implements kiln.Kernel and its call. Arguments are packed into a block on the stack (arguments.c), and
+// libkiln gets the block without the GIL. Only the arguments' own protocols allocate anything.
 #include "python/extension/extension.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// libkiln, loaded at run time: where it lies is the caller's word, or the package's (kiln._loading).
+// Loads libkiln at run time, from the place that the caller or the package names (kiln._loading).
 #include "python/extension/extension.h"
 
 #include <dlfcn.h>

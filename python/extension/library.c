@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln.Library: open bundles, and what libkiln borrows for them.
+// Implements kiln.Library: open bundles, and the objects that libkiln borrows for them.
 #include "python/extension/extension.h"
 
 #include "runtime/kiln_verify.h"

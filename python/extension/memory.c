@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln.Memory: memory of a device, for programs that have no framework to do it.
+// Implements kiln.Memory: device memory for programs that have no framework to allocate it.
 #include "python/extension/extension.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The module kiln._core: its types, and what it takes from the package's other modules.
+// Defines the module kiln._core: its types, and what it takes from the package's other modules.
 #include "python/extension/extension.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the types of the extension have in common.
+// Holds what the types of the extension have in common.
 #include "python/extension/extension.h"
 
 void kiln_object_free(PyObject *self, const PyObject *weak, inquiry clear, void (*drop)(PyObject *self)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln._core.Operation: launches a kernel for PyTorch's dispatcher, and allocates what it returns.
+// Implements kiln._core.Operation, which launches a kernel for PyTorch's dispatcher and allocates what it
+// returns.
 #include "python/extension/operations.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln.Prepared: a launch with everything decided before. It keeps what its arguments are.
+// Implements kiln.Prepared: a launch in which everything is decided in advance. It keeps its arguments
+// alive.
 #include "python/extension/extension.h"
 
 typedef struct prepared {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Numbers of Python as the bytes of a type of the kernel language.
+// Converts Python numbers to the bytes of a type of the kernel language.
 #include "python/extension/extension.h"
 
 #include <string.h>

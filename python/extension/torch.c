@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensors of PyTorch, by their handles (handles.c), else by the C functions that its type gives (DLPack's
-// exchange) or, where it has none, by its attributes. Neither of the first two knows flags and other types
-// inherit them, so they are for exact torch.Tensor and Parameter only, and what DLPack would have refused is
-// refused here.
+// Reads PyTorch tensors by their handles (handles.c), else by the C functions that their type provides
+// (DLPack's exchange) or, without these, by attributes. Neither of the first two knows about flags, and
+// other types inherit them, so they are used for exact torch.Tensor and Parameter only, and what DLPack
+// would have refused is refused here.
 #include "python/extension/extension.h"
 
 #include <string.h>

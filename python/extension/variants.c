@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The launch of a @triton.jit function that was launched with arguments of the same kind before: what
-// kiln.triton.Jit is when it is called. A table maps the kinds of all arguments to what was compiled; a kind
-// is at least as fine as what Triton tells apart, so that a hit is right, and what is found twice is only
-// found twice. Whatever is not plain (tuples, descriptors, hooks, streams that are given) goes to Python,
-// which compiles, launches and says by `guards` how long that answer holds. A hit makes no object but the
-// list of the tensors that are written.
+// Launches a @triton.jit function that was launched before with arguments of the same kind: the call of
+// kiln.triton.Jit. A table maps the kinds of all arguments to the compiled kernel. A kind is at least as
+// fine as Triton's own distinction, so a hit is always right. Everything that is not plain (tuples,
+// descriptors, hooks, given streams) goes to Python, which compiles, launches and says by `guards` how long
+// that answer holds. A hit makes no object except the list of tensors that are written.
 #include "python/extension/extension.h"
 
 #include <string.h>

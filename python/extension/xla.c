@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls of kernels from programs that XLA compiled. kiln.jax makes a call when a program is traced: the
-// kernel on each device, the block with its scalars, and which buffer each array is. XLA then calls
-// `launch` on threads of its own, without the interpreter.
+// Runs kernels in programs that XLA compiled. kiln.jax makes a call when a program is traced: the kernel on
+// each device, the block with its scalars, and which buffer each array is. XLA then calls `launch` on
+// threads of its own, without the interpreter.
 #include "python/extension/extension.h"
 
 #include <stdio.h>

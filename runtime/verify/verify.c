@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The trusted keys and the callback. It uses nothing of libkiln, so that either form of one links with either
-// form of the other.
+// Implements the verify callback over a list of trusted keys. It uses nothing of libkiln, so that either
+// form of one links with either form of the other.
 #include "runtime/kiln_verify.h"
 
 #include <errno.h>

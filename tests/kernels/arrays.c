@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes the arrays of kernel-check's cases, launches a kernel on them and compares the results with
+// expected values.
 #include "tests/kernels/cases.h"
 
 #include <math.h>

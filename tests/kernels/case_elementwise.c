@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tests the kernels of kernels/elementwise.kiln against plain C.
 #include <math.h>
 #include <stdlib.h>
 

@@ -75,7 +75,7 @@ class Rules(unittest.TestCase):
         licence = "// SPDX-License-Identifier: X\n"
         for text, is_good in (("// Reads a file into memory.\n", True), ("// kiln verify: is every byte as it was written?\n", True), ("// The layout, as v1.2 has it: a head,\n// then rows.\n", True),
                               ("// Reads.\n", False), ("// reads a file into memory\n", False), ("", False), ("#include <stdio.h>\n// Reads a file into memory.\n", False)):
-            self.assertEqual(sources.has_sentence(sources.head_of(licence + text)), is_good, text)
+            self.assertEqual(sources.lint().has_sentence(sources.lint().head_of(licence + text)), is_good, text)
 
     def test_tables(self):
         rows = "[IR_ADD] = 1, [IR_SUB] = 2, [IR_MUL] = 3"

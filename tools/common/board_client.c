@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sends requests to a shared board through a `kiln-remote board` process.
 #include "tools/common/board_client.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements what all command line programs share: options from a table, error messages, reading of files,
+// and finding the other programs.
 #include "tools/common/cli.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Describes a code by a few numbers, and writes, reads and compares such descriptions.
 #include "tools/common/code_figures.h"
 
 #include <elf.h>

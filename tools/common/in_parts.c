@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Splits work on a large memory block among one thread per processor.
 #include "tools/common/in_parts.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Creates, reads and writes files with Ed25519 keys.
 #include "tools/common/key_file.h"
 
 #include <errno.h>

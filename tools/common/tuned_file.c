@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads tables of tuned choices from files, and reports errors with file and line.
 #include "tools/common/tuned_file.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Starts kiln-codegen processes, sends them requests and reads their replies.
 #include "tools/common/worker_client.h"
 
 #include <errno.h>

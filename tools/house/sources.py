@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the sources say to tools/count-house.py: lines, functions, heads of files, tables by operation."""
 import collections
+import functools
 import importlib.util
 import os
 import re
@@ -13,6 +14,7 @@ SHORT = 6  # lines between the braces
 Definition = collections.namedtuple("Definition", "path name line is_static head body calls")
 
 
+@functools.cache
 def lint():
     """tools/lint-structure.py, which finds functions in C."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lint-structure.py")
@@ -30,6 +32,11 @@ def product_files():
 
 def line_count(paths):
     return sum(open(p, "rb").read().count(b"\n") for p in paths if not p.startswith(OUTSIDE))
+
+
+def has_head(path):
+    with open(path, encoding="utf-8") as file:
+        return lint().has_sentence(lint().head_of(file.read()))
 
 
 def definitions(texts):
@@ -89,22 +96,6 @@ def circles(calls):
         return seen
     reached = {f: reach(f) for f in list(after)}
     return sorted({tuple(sorted({f} | {g for g in reached[f] if f in reached.get(g, ())})) for f in reached if f in reached[f]})
-
-
-def head_of(text):
-    """The words of the comment at the head of a file, without the licence."""
-    lines = []
-    for line in text.split("\n"):
-        if not line.startswith("//"):
-            break
-        if "SPDX-License-Identifier" not in line:
-            lines.append(line[2:].strip())
-    return " ".join(lines).strip()
-
-
-def has_sentence(head):
-    """Begins with a sentence: at least three words, and an end, which may be a colon before a list."""
-    return re.match(r"(?:[^\s.:]+(?:[.:]\S+)*[ :]+){2,}[^.:]*.*?[.:?](?:\s|$)", head) is not None
 
 
 def tables_by_operation(texts, operations):

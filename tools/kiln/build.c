@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln build`: many sources x targets -> one bundle.
+// `kiln build`: compiles many sources for many targets into one bundle.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

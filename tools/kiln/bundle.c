@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The finished bundle, packed by kiln-tool from what a plan made.
+// Makes the finished bundle: kiln-tool packs it from what a plan made.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

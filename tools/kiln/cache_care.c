@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln cache verify, gc, clear, export, import, merge: what changes a store, or checks all of it.
+// kiln cache verify, gc, clear, export, import, merge: the commands that change a store or check all of it.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

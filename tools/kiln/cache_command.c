@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln cache`: dispatch, and what its subcommands share.
+// `kiln cache`: dispatches to the subcommands, and holds what they share.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

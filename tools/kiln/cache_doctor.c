@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln cache doctor: a line for each thing that a cache needs.
+// kiln cache doctor: prints a line for each thing that a cache needs.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads the environment variables of `kiln` that base/env.def lists.
 #include "tools/kiln/cache_environment.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads and writes the list of trusted and revoked public keys.
 #include "tools/kiln/cache_keys.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln cache stats, ls, show, extract: reading only.
+// kiln cache stats, ls, show, extract: the commands that only read.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens the cache that the command line and the environment ask for.
 #include "tools/kiln/cache_session.h"
 
 #include <errno.h>

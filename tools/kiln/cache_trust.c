@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln cache sign, keygen, trust.
+// kiln cache sign, keygen, trust: signs entries, makes keys and lists those that are trusted.
 #include <inttypes.h>
 #include <sodium/utils.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln why: for one key, what a look-up comes to and the nearest other entry; for two, the fields that
-// differ.
+// kiln why: explains the look-up of one key and shows the nearest other entry; for two keys, names the
+// fields that differ.
 #include <stdio.h>
 #include <string.h>
 

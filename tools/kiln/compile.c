@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln compile`: one kernel, one target, any stage as output.
+// `kiln compile`: compiles one kernel for one target and writes any stage of it.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes the cache key of a compile: every input that can change the code is a field of it.
 #include "tools/kiln/compile_key.h"
 
 #include <stdio.h>

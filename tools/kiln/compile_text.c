@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compiles a kernel from the text form of a stage (.kir), without the cache.
 #include "tools/kiln/compile_text.h"
 
 #include <stdio.h>

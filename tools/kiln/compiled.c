@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Remembers in the cache which object a `kiln compile` command made, so that an unchanged kernel is not
+// parsed again.
 #include "tools/kiln/compiled.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Escapes names for dependency files, and refuses names that make and ninja would read differently.
 #include "tools/kiln/depfile.h"
 
 #include <stdint.h>

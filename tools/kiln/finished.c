@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Remembers finished bundles in the cache, so that a build with unchanged inputs skips the front end and
+// the packing.
 #include "tools/kiln/finished.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens the code generator and the vendor's assembler once, and identifies them by their content.
 #include "tools/kiln/identity.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln import-triton`: a folder as Triton's cache is (folders with NAME.ttir and NAME.json) into one bundle,
-// with a report of what was taken and what was not, and why. Kernels of one name, which differ by what they
-// were specialised for, are told apart by the begin of their folder's name.
+// `kiln import-triton`: turns a folder of Triton's cache (folders with NAME.ttir and NAME.json) into one
+// bundle, and reports what was taken, what was not, and why. Kernels of the same name, specialised for
+// different arguments, are distinguished by the first characters of their folder's name.
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Shows the first lines in which two canonical kernels differ.
 #include "tools/kiln/ir_difference.h"
 
 #include <string.h>

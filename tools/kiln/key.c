@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln key`: the keys of a source, and the fields they are made of. Needs no GPU and no driver.
+// `kiln key`: prints the keys of a source and the fields that they are made of. Needs no GPU and no driver.
 #include <stdio.h>
 
 #include "tools/kiln/commands.h"

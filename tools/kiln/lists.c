@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The commands that print tables: targets, explain-error.
+// Implements the commands that print tables: targets, explain-error.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Expands a command line to compile jobs: sources, instances, configs, variants and targets, each lowered
+// and with its key.
 #include "tools/kiln/plan.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Prints the report of a compiled kernel for `kiln compile --report`, with lines of the source.
 #include "tools/kiln/report.h"
 
 #include <stdio.h>

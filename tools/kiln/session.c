@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sets up what all compiling commands share: options, the open cache and the number of workers.
 #include "tools/kiln/session.h"
 
 #include <stdio.h>

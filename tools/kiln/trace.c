@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Writes the timeline of a build in the Trace Event Format, for chrome://tracing and Perfetto.
 #include "tools/kiln/trace.h"
 
 static const char *const states[] = {"pending", "hit", "compiled", "failed"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln translate`: the kernel of a Triton IR file in the kernel language. What it prints compiles to the
-// same key.
+// `kiln translate`: prints the kernel of a Triton IR file in the kernel language. What it prints compiles
+// to the same key.
 #include <stdio.h>
 #include <string.h>
 

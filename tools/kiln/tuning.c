@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Puts tuning data into a bundle: a table of tuned choices, or what `kiln tune` has to know about the
+// kernels.
 #include "tools/kiln/tuning.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes the artifacts of a plan: looks them up in the cache and sends the others to worker processes.
 #include "tools/kiln/work.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where an address leads, and loads and stores.
+// Finds the memory that an address means, and runs loads and stores.
 #include <string.h>
 
 #include "tools/ptx/handlers.h"

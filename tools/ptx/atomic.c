@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Atomics, fences.
+// Runs atomic operations and fences: atom, red and fence.
 #include <string.h>
 
 #include "tools/ptx/handlers.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Barriers: bar.sync and bar.arrive with a number and a count, bar.warp.sync.
+// Runs barriers: bar.sync and bar.arrive with a number and a count, bar.warp.sync.
 #include <string.h>
 
 #include "tools/ptx/handlers.h"

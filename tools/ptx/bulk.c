@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bulk copies of tensors: boxes between global and shared memory by a tensor map, which land late and in any
-// order. Stores have a granularity of 16 bytes: a row that ends inside one is a finding, as the rest of it is
-// written as well.
+// Runs bulk copies of tensors: boxes between global and shared memory by a tensor map, which land late and
+// in any order. Stores have a granularity of 16 bytes: a row that ends inside one is a finding, as the rest
+// of it is written as well.
 #include <stdlib.h>
 #include <string.h>
 

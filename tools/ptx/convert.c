@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// cvt in all its forms: between integers, between floats, between the two, and packing of two floats.
+// Runs cvt in all its forms: between integers, between floats, between the two, and packing of two floats.
 #include <math.h>
 
 #include "tools/ptx/float.h"

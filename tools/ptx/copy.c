@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// cp.async: copies that land as late as their groups allow, or at random before that.
+// Runs cp.async: copies that land as late as their groups allow, or at random before that.
 //
 // At its issue a copy is checked as a read of its source and a write of its destination, whose bytes are
 // pending from then on. Moving the bytes may happen at any time after that; pending ends where the issuing

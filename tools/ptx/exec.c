@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What handlers of instructions share: operands, definedness, findings.
+// Holds what handlers of instructions share: operands, definedness, findings.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

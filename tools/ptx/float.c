@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Floats as exact doubles with one rounding at the end.
+// Computes with floats as exact doubles that are rounded once at the end.
 //
 // Every float but f64 is a double exactly. Sums and products of the narrow types are made in double and
 // rounded to odd there: such a result, rounded once more to a format at least two bits narrower, is as if

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Integers and bits, a lane at a time. Sources are bits of the type's width; results are cut to the
-// register's by who writes them. Opcodes that have float forms hand those to float.c.
+// Runs operations on integers and bits, lane by lane. Sources are bits of the type's width; whoever writes
+// a result cuts it to the width of the register. Opcodes that have float forms hand those to float.c.
 #include "tools/ptx/float.h"
 
 static bool is_float(const ptx_instruction *i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Instructions through which lanes see each other's registers. The scheduler has brought their members
-// together: x->mask is all of them. They order no memory; only bar.warp.sync does.
+// Runs instructions through which lanes see each other's registers. The scheduler has brought their members
+// together: x->mask has all of them. They order no memory; only bar.warp.sync does.
 #include "tools/ptx/handlers.h"
 
 // Where a shuffle's lane reads; false: outside of its segment, the lane keeps its own.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Splits PTX text into tokens.
 #include "tools/ptx/lexer.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// ldmatrix and mma: which lane and register holds which element, by the figures of the manual.
+// Runs ldmatrix and mma: the manual's figures say which lane and register holds which element.
 #include <string.h>
 
 #include "tools/ptx/matrix.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// mbarrier: phases that end when all arrivals and all bytes have come.
+// Implements mbarrier: phases that end when all arrivals and all bytes have come.
 //
 // The state is kept beside shared memory, by address. A phase's end releases what its arrivals and copies did
 // to those whose wait succeeds.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Implements the interpreter's memory: regions of bytes with the state of each byte, found by address.
 #include "tools/ptx/memory.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// mov, setp, and the flow of control.
+// Runs mov, setp and control flow.
 #include "tools/ptx/float.h"
 
 static uint32_t operand_bits(const ptx_exec *x, const ptx_operand *o) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Holds the table of opcodes, generated from opcodes.def.
 #include "tools/ptx/handlers.h"
 
 const ptx_opcode ptx_opcodes[] = {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Detects data races: decides by vector clocks whether two accesses are ordered.
 #include "tools/ptx/race.h"
 
 #include <stdlib.h>

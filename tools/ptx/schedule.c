@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which strand runs next, and how far; how lanes come together where an instruction joins them.
+// Decides which strand runs next and for how long, and brings lanes together where an instruction joins
+// them.
 #include <stdio.h>
 
 #include "tools/ptx/handlers.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// wgmma: products of a warpgroup from shared memory, by descriptors. Each of the four warps computes its 16
-// rows when it comes by; until its wait its registers may not be touched. What the product reads may not be
-// written until a warp's wait has ended, which it does when all four have come: the product is one of all.
+// Runs wgmma: products of a warpgroup from shared memory, by descriptors. Each of the four warps computes
+// its 16 rows when it arrives; until it waits, its registers may not be touched. What the product reads may
+// not be written until a warp's wait has ended, which happens when all four have arrived: the product
+// belongs to all of them.
 #include <stdlib.h>
 #include <string.h>
 

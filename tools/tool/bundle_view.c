@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads a whole bundle into arrays of kernels, codes and notes for the tools.
 #include "tools/tool/bundle_view.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Comparing memory with a recording. Integers and unknown elements must be equal; floats may differ by a
-// share of their own size, because sums are made in another order. Where a value is near zero the share is of
-// the buffer's usual size, as far as other elements differ as much: an error that stands alone is one. NaN
-// meets NaN only, infinity itself only.
+// Compares memory with a recording. Integers and unknown elements must be equal; floats may differ by a
+// share of their own size, because sums are made in another order. Where a value is near zero the share is
+// of the buffer's usual size, as far as other elements differ as much: a single large difference is an
+// error. NaN equals only NaN, and infinity only itself.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

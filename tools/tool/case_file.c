@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reading a recorded case and packing its arguments.
+// Reads a recorded case and packs its arguments.
 #include "tools/tool/case_file.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One case from text to verdict. Buffers stand in larger blocks (base/canary.h), so that accesses next to
-// them are seen.
+// Runs one case, from its text to the verdict. Buffers stand in larger blocks (base/canary.h), so that
+// accesses next to them are seen.
 #include "tools/tool/case_run.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln check-case`: recorded cases run again and compared.
+// `kiln check-case`: runs recorded cases again and compares the results.
 //
 // Cases run in child processes, so that a kernel that crashes fails its own case only. On the host and in the
 // interpreter each case has a child of its own. On a GPU a child runs one case after another, because setting

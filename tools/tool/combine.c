@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln merge, split, prune: bundles made of bundles.
+// kiln merge, split, prune: makes bundles from bundles.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

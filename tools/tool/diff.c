@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln diff: the differences between two bundles, kernel by kernel.
+// kiln diff: prints the differences between two bundles, kernel by kernel.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln embed: an assembler file that puts a bundle into a program, for kiln_open_memory.
+// kiln embed: writes an assembler file that puts a bundle into a program, for kiln_open_memory.
 #include <ctype.h>
 
 #include "tools/tool/bundle_view.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln explain: why a device gets this code of a kernel, or none. kiln disasm: the code itself.
+// kiln explain: says why a device gets this code of a kernel, or none. kiln disasm: prints the code.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

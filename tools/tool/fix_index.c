@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln fix-index: makes a bundle again of an archive that someone unpacked and packed with another tool. The
-// members' contents are as they were, but lie elsewhere, perhaps compressed, so the index no longer fits the
-// file. Everything is checked before it is written anew.
+// kiln fix-index: restores a bundle from an archive that was unpacked and packed again with another tool.
+// The members have the same contents at other places, perhaps compressed, so the index no longer fits the
+// file. Everything is checked before the bundle is written.
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>

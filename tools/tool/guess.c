@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finds kernels and targets of a bundle by name, and suggests a similar name when there is none.
 #include "tools/tool/guess.h"
 
 #include <stdio.h>

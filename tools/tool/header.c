@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln header: a C header with one typed function a kernel, so that a changed parameter list fails to
-// compile, or at look-up, never at launch.
+// kiln header: writes a C header with one typed function per kernel, so that a changed parameter list fails
+// at compilation or look-up, never at launch.
 #include <ctype.h>
 #include <search.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln inspect, stat: what is in a bundle.
+// kiln inspect, stat: prints what is in a bundle.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

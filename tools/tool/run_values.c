@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads the arguments of `kiln run`: scalars, buffers and views, from text, files or generators.
 #include "tools/tool/run_values.h"
 
 #include <ctype.h>

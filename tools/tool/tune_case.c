@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A recorded launch as what is tuned: its arguments are the shape, the memory after it the judge.
+// Tunes with a recorded launch: its arguments are the shape, and its memory afterwards is the expected
+// result.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Measures how long launches take, with the device's events on NVIDIA GPUs and with the host's clock
+// elsewhere.
 #include "tools/tool/tune_clock.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln tune: its command line, and what of its work it asks for.
+// kiln tune: reads the command line and starts the work that it asks for.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Launches, judges and measures the configs of one kernel in turn, until the fastest is certain.
 #include "tools/tool/tune_contest.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a measurement is for, as a line of a table: kernel, bins and facts of the arguments, device.
+// Describes what a measurement is for, as a line of a table: kernel, bins and facts of the arguments,
+// device.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

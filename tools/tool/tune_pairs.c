@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Pairs kernels with the shapes that they are to be measured with.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Work that is posted for other machines, and what comes of it.
+// Posts work for other machines, and collects the results.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Turns shapes that an application recorded into shapes to measure.
 #include "tools/tool/tune_recorded.h"
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sources of `kiln tune`: built with all their configs for the device, then measured.
+// Builds the sources of `kiln tune` with all their configs for the device, then measures them.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Shows the progress of a contest and the best config so far on the terminal.
 #include "tools/tool/tune_watch.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Launches configs in a child process, so that a crash or a hang costs only that config.
 #include "tools/tool/tune_worker.h"
 
 #include <errno.h>

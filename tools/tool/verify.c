@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln verify: is every byte of a bundle as it was written, and who signed it?
+// kiln verify: checks that every byte of a bundle is as it was written, and shows who signed it.
 #include <stdio.h>
 #include <string.h>
 
