@@ -2,9 +2,10 @@
 // The two records by which compiler, bundle and runtime speak of kernels. Plain structs with one encoding;
 // who writes and who reads never meet. Texts are borrowed from the arena or from the encoded bytes.
 //
-//   interface   one a kernel instance, made by the front end: how to call it, how to choose among its codes.
-//   No machine in it. code info   one an artifact, made by the code generator: what the machine code needs at
-//   launch, and what it costs.
+//   interface   one per kernel instance, made by the front end: how to call it, how to choose among its
+//               codes. It says nothing of a machine.
+//   code info   one per artifact, made by the code generator: what the machine code needs at launch, and what
+//               it costs.
 //
 // Kernel ABI 1. Arguments are packed into one block in order of parameters, each at its natural alignment:
 // integers and floats at their size (i1 as one byte), pointers 8 bytes, a view parameter as {base pointer,

@@ -4,7 +4,7 @@
 //
 //   kiln tuned 2
 //   kernel=softmax[T=f32] types="*f32 *f32 i32 i32" product="NVIDIA H200" processor=sm_90 units=132
-//   bin.cols=1024 bin.rows=4096 aligned.cols=yes config="BLOCK=1024,warps=4" ns=12345 ...
+//     bin.cols=1024 bin.rows=4096 aligned.cols=yes config="BLOCK=1024,warps=4" ns=12345 ...
 //
 // (the last two are one line). A line is one choice: NAME=VALUE words in any order; a value with spaces or
 // quotes stands in double quotes, where \" and \\ are known. Empty lines and what follows a # at a line's

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The cache as a library.
-//   bench_cache_level memory                ns a look-up in memory, at 1, 8 and 64 threads, distinct keys and
-//                                           one key
+// Measures the cache as a library.
+//
+//   bench_cache_level memory                ns per look-up in memory, at 1, 8 and 64 threads, distinct keys
+//                                           and one key
 //   bench_cache_level scale FOLDER COUNT... what opening, a hit, a miss, an insertion and one eviction step
 //                                           cost in a store of that many entries
 //   bench_cache_level fill FOLDER COUNT     fills a store with whole entries, for timing commands on it

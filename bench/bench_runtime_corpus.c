@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Sizes of a corpus of code objects as a bundle, by level and dictionary, and the time until one of them is
 // ready for the driver.
+//
 //   bench_runtime_corpus FOLDER [SUFFIX [LEVEL]]     (".co", 3 and 19); every file becomes one kernel, named
-//   by its path bench_runtime_corpus BUNDLE.kbundle              the codes of a bundle, packed anew
+//                                                    by its path
+//   bench_runtime_corpus BUNDLE.kbundle              the codes of a bundle, packed again
 //   bench_runtime_corpus --unpack BUNDLE FOLDER      writes its codes as FOLDER/NUMBER.FAMILY, for other
-//   packers (bench/bundle_size.py)
+//                                                    packers (bench/bundle_size.py)
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>

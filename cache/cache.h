@@ -50,8 +50,8 @@ typedef enum kiln_key_kind { KILN_KEY_COMPILE = 1, KILN_KEY_TUNED = 2, KILN_KEY_
 
 /// A finished key. `fields` is the canonical encoding; `digest` is BLAKE2b-256 over it.
 ///
-///     "kilnkey" u8 schema, u8 kind, varint count, then for each field in order of (number, name): varint
-///     number, block name, block value
+///     "kilnkey" u8 schema, u8 kind, varint count,
+///     then for each field in order of (number, name): varint number, block name, block value
 typedef struct kiln_key {
   kiln_digest digest;
   uint8_t *fields; ///< owned

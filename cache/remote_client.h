@@ -2,9 +2,11 @@
 // The small end of the remote level: starts kiln-remote at the first need and speaks with it over a socket.
 // The network is in that program; what comes back is only bytes, which the cache checks like any file.
 //
-// One request a connection, little-endian, both ways a u32 length and that many bytes:
-//   request: u8 kind (1 get, 2 wake, 3 claim, 4 try, 5 drop, 6 beat), 32 bytes key, block domain reply: u8
-//   state, entry bytes when the state is FOUND
+// One request per connection, little-endian, both ways a u32 length and that many bytes:
+//
+//   request   u8 kind (1 get, 2 wake, 3 claim, 4 try, 5 drop, 6 beat), 32 bytes key, block domain
+//   reply     u8 state, entry bytes when the state is FOUND
+//
 // Uploads are links in the store's spool/ folder; `wake` only says that there is one.
 #ifndef KILN_CACHE_REMOTE_CLIENT_H
 #define KILN_CACHE_REMOTE_CLIENT_H

@@ -2,8 +2,9 @@
 // libkiln-verify: the signature check of libkiln over libsodium. A verifier is a list of trusted Ed25519
 // public keys; give it to kiln_open:
 //
-//   options.policy |= KILN_NEED_SIGNATURE;  options.verify = kiln_verify_trusted;  options.verify_user =
-//   verifier;
+//   options.policy |= KILN_NEED_SIGNATURE;
+//   options.verify = kiln_verify_trusted;
+//   options.verify_user = verifier;
 //
 // Keys are added before the first use; after that any thread may verify. The verifier must outlive the
 // library that it was given to.

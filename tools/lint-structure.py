@@ -17,11 +17,12 @@ PRODUCTS = ("base", "targets", "compiler", "cache", "tuner", "runtime", "tools",
 # Here each C file begins with a sentence that says what it is for.
 HEADED = ("base", "bench", "cache", "examples", "python", "runtime", "targets", "tests", "tools", "tuner")
 FILE_LINES, FUNCTION_LINES = 600, 60
+COMMENT_COLUMNS = 132  # code has 110; a table may be wider
 LAYOUT = "tile_in|home_here|compute"  # these may convert, which no pass sees
 # What may be there; the others are told, not judged.
 LIMITS = {"opcode ranges": 0, "family tests": 0, "cycles of folders": 0, "further analyses of provenance": 0, "own messages searched": 0,
           "operands by place": 0, "functions that nothing calls": 0, "long functions": 0, "long files": 0, "long files of tests": 6,
-          "files that do not say what they are for": 0}
+          "files that do not say what they are for": 0, "long lines of comments": 0}
 
 
 def read_sources():
@@ -182,6 +183,16 @@ def silent():
                     yield path + ": expected a comment that begins with a sentence after the licence"
 
 
+def long_comments():
+    """The formatter leaves comments alone, so it does not see these."""
+    for top in PRODUCTS + ("bench", "examples", "tests"):
+        for folder, _, names in sorted(os.walk(top)):
+            for path in sorted(os.path.join(folder, n) for n in names if n.endswith((".c", ".h", ".cpp"))):
+                for number, line in enumerate(open(path, encoding="utf-8"), 1):
+                    if "//" in line and len(line.rstrip("\n")) > COMMENT_COLUMNS:
+                        yield "%s:%d has %d columns" % (path, number, len(line) - 1)
+
+
 def unformatted():
     files = [f for f in subprocess.run(["git", "ls-files", "*.c", "*.h", "*.cpp"], capture_output=True, text=True).stdout.split()] or \
             [os.path.join(d, n)[2:] for d, _, names in os.walk(".") for n in names if n.endswith((".c", ".h", ".cpp"))]
@@ -207,6 +218,7 @@ def count(want_all):
         "long files": ("%s has %d lines" % (p, t.count("\n")) for p, t in sorted(sources.items()) if t.count("\n") > FILE_LINES),
         "long files of tests": long_tests(),
         "files that do not say what they are for": silent(),
+        "long lines of comments": long_comments(),
         "entries of gpu_value.c from gpu_dot*.c": entries(sources, "gpu_dot"),
         "of these, for a value in a layout": entries(sources, "gpu_dot", LAYOUT),
         "entries of gpu_value.c from nvptx_wgmma.c": entries(sources, "nvptx_wgmma"),

@@ -3,10 +3,14 @@
 // the writer of the stream needs nothing but base/buffer.h.
 //
 //   "KILNMAN1", then items until END, each a tag byte and its fields (varints and blocks of base/buffer.h):
-//     KERNEL  block name, block interface record            kernels are numbered from 0 in order of
-//     appearance CODE    varint kernel, varint config, varint variant, block target name, block code info
-//     record, block code bytes MAPPED  the fields of CODE, block tensor map record NOTE    block key, block
-//     value                        provenance of the bundle; keys are unique END
+//
+//     KERNEL  block name, block interface record   kernels are numbered from 0 in order of appearance
+//     CODE    varint kernel, varint config, varint variant, block target name, block code info record,
+//             block code bytes
+//     MAPPED  the fields of CODE, block tensor map record
+//     NOTE    block key, block value               provenance of the bundle; keys are unique
+//     END
+//
 // Order of items does not change the bundle.
 #ifndef KILN_CACHE_BUNDLE_MANIFEST_H
 #define KILN_CACHE_BUNDLE_MANIFEST_H

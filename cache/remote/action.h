@@ -2,8 +2,9 @@
 // The one record of the Remote Execution API that is needed: an ActionResult that names one output file by
 // SHA-256 and size, as servers of Bazel's HTTP cache check it. Protocol buffer wire format:
 //
-//   ActionResult { repeated OutputFile output_files = 2; }   OutputFile { string path = 1; Digest digest = 2;
-//   } Digest { string hash = 1; int64 size_bytes = 2; }
+//   ActionResult { repeated OutputFile output_files = 2; }
+//   OutputFile   { string path = 1; Digest digest = 2; }
+//   Digest       { string hash = 1; int64 size_bytes = 2; }
 #ifndef KILN_CACHE_REMOTE_ACTION_H
 #define KILN_CACHE_REMOTE_ACTION_H
 

@@ -4,8 +4,11 @@
 // library.
 //
 // One request after another, little-endian, both ways a u32 length and that many bytes:
-//   request: u8 kind, block room, block name, block value       reply: u8 state (kiln_remote_state), block
-// A set comes as a block a member. The end of the requests ends the process and gives its leases back.
+//
+//   request   u8 kind (base/board.h), block room, block name, block value
+//   reply     u8 state (kiln_remote_state), block: what was asked for, a set as one block per member
+//
+// The end of the requests ends the process and gives its leases back.
 #ifndef KILN_CACHE_REMOTE_BOARD_H
 #define KILN_CACHE_REMOTE_BOARD_H
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// HTTP in the shape of Bazel's cache, which bazel-remote, nginx with WebDAV and plain object stores serve:
+// Stores entries over HTTP in the form of Bazel's cache, which bazel-remote, nginx with WebDAV and plain
+// object stores serve:
 //
-//   URL/DOMAIN/ac/KEY       an ActionResult that names one file         (written second: it makes the entry
-//   visible) URL/DOMAIN/cas/SHA256   the entry                                   (written first)
+//   URL/DOMAIN/cas/SHA256   the entry, written first
+//   URL/DOMAIN/ac/KEY       an ActionResult that names one file, written second: it makes the entry visible
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -10,8 +10,10 @@
 enum { CONFIGS = 4, THREADS = 4, LAUNCHES = 4000 };
 
 // (p: *f32 aligned to 16, n: i32, m: i32 that 4 divides), configs with
-//   c0  cost n                    c1  cost m + 7
-//   c2  cost 1000 / n, needs m < 40   c3  none: it is taken where nothing else may be
+//   c0  cost n
+//   c1  cost m + 7
+//   c2  cost 1000 / n, needs m < 40
+//   c3  none: it is taken where nothing else may be
 // and code of c1 only where n is even: of a variant.
 typedef struct arguments {
   uint64_t pointer;

@@ -7,9 +7,9 @@
 // was a memory of what came of a source's bytes 209 page faults):
 //
 //   system calls   54, and one for each 8 KiB of the object, which is compared with the file that is there
-//   page faults    84, one for each 4 KiB of source and object, and 24 where the object is packed (above 64
-//   KiB) instructions   400,000 outside of the kernel, 16 a byte of source (its digest) and 8 a byte of
-//   object
+//   page faults    84, one for each 4 KiB of source and object, and 24 where the object is packed (above
+//                  64 KiB)
+//   instructions   400,000 outside of the kernel, 16 per byte of source (its digest) and 8 per byte of object
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <spawn.h>

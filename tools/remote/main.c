@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln-remote: the network end of the cache, one process a build. `kiln` starts it at its first miss and
+// kiln-remote: the network end of the cache, one process per build. `kiln` starts it at its first miss and
 // speaks with it over a socket; people need not call it.
 //
-//   kiln-remote serve --store ROOT --domain D --space S [--deadline-ms N] [--lease-ms N] [--max-bytes N]
-//   [--write]: of the servers in KILN_CACHE_REMOTE, which others do not see, as they see arguments
+//   kiln-remote serve OPTIONS                serves look-ups and uploads of a build
+//   kiln-remote push [--wait-ms N] OPTIONS   uploads what waits, for `kiln cache push`
+//   kiln-remote check OPTIONS                asks each server once, for `kiln cache doctor`
+//   kiln-remote board                        values, sets and leases over descriptors 0 and 1, for
+//                                            `kiln tune --worker`
 //
-//   kiln-remote push [--wait-ms N] and the same options: uploads what waits, for `kiln cache push`
-//   kiln-remote board: values, sets and leases over descriptors 0 and 1, for `kiln tune --worker`
-//   kiln-remote check and the same options: asks each server once, for `kiln cache doctor`
+//   OPTIONS: --store ROOT --domain D --space S [--deadline-ms N] [--lease-ms N] [--max-bytes N] [--write]
 //
+// The servers' addresses are in KILN_CACHE_REMOTE, because everyone on the machine can see arguments.
 // Descriptor 3 listens; the end of descriptor 0 says that the build is over. It detaches itself and returns
 // at once.
 #include <signal.h>

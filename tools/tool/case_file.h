@@ -3,7 +3,9 @@
 //
 //   kernel.ttir   the kernel
 //   case.json     name, grid, num_warps, num_stages, golden; args in order of the source; buffers with their
-//   sizes in<i>.bin     memory of buffer i before the launch; out<i>.bin after it, where buffers[i].changed
+//                 sizes
+//   in<i>.bin     memory of buffer i before the launch
+//   out<i>.bin    memory of buffer i after it, where buffers[i].changed
 //
 // Arguments whose `sig` is constexpr are no parameters of the kernel. A tensor is `offset_bytes` into its
 // `buffer`.

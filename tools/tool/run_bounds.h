@@ -3,9 +3,8 @@
 // its buffers, exactly:
 //
 //   - On the host each buffer begins at memory that cannot be touched in one launch and ends there in
-//   another.
-//     It is moved to the end by the least alignment with which the same code is chosen; where less alignment
-//     has another code chosen, that one runs, too.
+//     another. It is moved to the end by the least alignment with which the same code is chosen; where less
+//     alignment has another code chosen, that one runs, too.
 //   - Where a gap is left (the promised alignment of a buffer whose size is no multiple of it) and around the
 //     buffers of other devices lie bytes of a known content: writes change them. Reads of them are found by
 //     what the kernel stores: it does not depend on that content.

@@ -4,7 +4,7 @@
 //   scalar    12, -1.5, 0x10; what the type cannot hold is refused. u32:3000000000 is the bits of an i32
 //   buffer    zeros:COUNT  ones:COUNT  iota:COUNT  fill:COUNT:VALUE  random:COUNT[:SEED]  @FILE  null
 //   view      a buffer followed by [extent,...] or [extent,...;stride,...]; strides are row-major when left
-//   out
+//             out
 #ifndef KILN_TOOLS_TOOL_RUN_VALUES_H
 #define KILN_TOOLS_TOOL_RUN_VALUES_H
 

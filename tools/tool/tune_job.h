@@ -3,12 +3,15 @@
 // whoever measures runs the code. Results are lines of tables under the identity that they are for, which
 // names the product: those of different products never meet.
 //
-//   room tune, set jobs: names of jobs; value JOB: public key (32 bytes), signature (64), content
-//   content: block "kiln tune job 1", block bundle, block shapes, block options      JOB: 32 digits of its
-//   digest room tune-JOB, set results: ids; value ID: a line of a table, or one that is signed; lease ID: who
-//   measures it
-//   signed: "kiln tune result 1\n", public key (32), signature (64), line; the signature is of block "kiln
-//   tune result 1\n", block JOB, block ID, block line
+//   room tune       set jobs: names of jobs
+//                   value JOB: public key (32 bytes), signature (64), content
+//   content         block "kiln tune job 1", block bundle, block shapes, block options
+//   JOB             32 digits of the content's digest
+//   room tune-JOB   set results: ids
+//                   value ID: a line of a table, or one that is signed
+//                   lease ID: who measures it
+//   signed line     "kiln tune result 1\n", public key (32), signature (64), line; the signature is of
+//                   block "kiln tune result 1\n", block JOB, block ID, block line
 //
 // Whoever can write to the board can put anything there: what has no form of ours is left out and counted,
 // and stops nobody.
