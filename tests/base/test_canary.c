@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What stands around buffers (base/canary.h): every byte outside of a buffer that changes is reported where
-// it is, none inside is.
+// Tests the patterns around buffers (base/canary.h): every changed byte outside of a buffer is reported
+// with its place, and changes inside are not.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The JSON reader: what it takes, what it refuses, where.
+// Tests the JSON reader: what it accepts, what it refuses, and the places that it names.
 #include <stdlib.h>
 #include <string.h>
 

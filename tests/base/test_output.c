@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Outputs are whole or untouched: every call failing, writers at the same time, file systems without nameless
-// files, things that are no files. (behaviours 41, 49)
+// Tests that outputs are complete or untouched: with every call failing in turn, several writers at once,
+// file systems without nameless files, and outputs that are not regular files. (behaviours 41, 49)
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Records and launch expressions: what is written is read back, damage is noticed, arithmetic is exact.
+// Tests records and launch expressions: what is written reads back, damage is detected, and arithmetic is
+// exact.
 #include "tests/harness.h"
 
 #include <stdlib.h>

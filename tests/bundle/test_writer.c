@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bundle writer alone: what it refuses, what its sums say, and what libarchive finds in the result.
+// Tests the bundle writer alone: what it refuses, what its sums are, and what libarchive finds in the
+// result.
 #include <archive.h>
 #include <archive_entry.h>
 #include <stdio.h>

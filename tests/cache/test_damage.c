@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Damaged entries: every flipped byte, every truncation, trailing bytes, bombs, other versions. Never served,
-// counted, healed. (fault test 11, behaviour 23)
+// Tests damaged entries: every flipped byte, every truncation, trailing bytes, decompression bombs, other
+// versions. They are never served, always counted, and replaced. (fault test 11, behaviour 23)
 #include "tests/cache/common.h"
 
 #include <fcntl.h>

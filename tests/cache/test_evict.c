@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Eviction and statistics: oldest first, bounded steps, dry runs, recency, counts that agree. (fault tests
-// 10, 12, 17; behaviours 32, 33, 38)
+// Tests eviction and statistics: oldest entries first, bounded steps, dry runs, recent use, and counts that
+// agree. (fault tests 10, 12, 17; behaviours 32, 33, 38)
 #include "tests/cache/common.h"
 
 #include <fcntl.h>

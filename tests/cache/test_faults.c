@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every file call of the store fails in turn, with every error that it may have, once and for ever: the
-// caller gets right bytes or a miss, the named counter moves, and all is well when the disk is well again.
-// (fault tests 6 to 10, 12; behaviour 25)
+// Lets every file call of the store fail in turn, with every error that it may have, once and permanently:
+// the caller gets the right bytes or a miss, the named counter goes up, and everything works again when the
+// disk does. (fault tests 6 to 10, 12; behaviour 25)
 #include "tests/cache/common.h"
 
 #include <errno.h>

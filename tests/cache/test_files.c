@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Digests of files, remembered in the store's folder: what is read again when, and what is never believed.
+// Tests digests of files that the store's folder remembers: which files are read again, and which records
+// are never believed.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Single flight over machines: caches that share nothing but a Redis server. One makes an entry, the others
-// wait; whatever happens to the holder or to the server, everybody gets on.
+// Tests single flight across machines: caches that share nothing but a Redis server. One makes an entry and
+// the others wait; whatever happens to the holder or the server, everybody finishes.
 #include "tests/cache/servers.h"
 
 /// PATIENCE_MS is for tests in which nothing is to run out, however busy the machine.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One compile a key across processes, whatever happens to the one that has the lock. (fault tests 3, 14, 18;
-// behaviours 26 to 28)
+// Tests that processes compile each key once, whatever happens to the one that holds the lock. (fault tests
+// 3, 14, 18; behaviours 26 to 28)
 #include "tests/cache/common.h"
 
 #include <fcntl.h>

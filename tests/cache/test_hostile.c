@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Servers that mean harm, and what must not reach them or leave us: memory that a reply takes, redirects out
-// of TLS, certificates, passwords.
+// Tests malicious servers, and what must neither reach them nor leave the process: the memory that a reply
+// may take, redirects away from TLS, certificates, passwords.
 #include "tests/cache/servers.h"
 
 #include <dirent.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Keys: every field counts, order and nothing else does not, nothing aliases, golden vectors stay. (axes A1
-// to A20, B2, B6, C1 to C5, C7; fault tests 25, 26, 30; behaviours 1, 10, 14, 16)
+// Tests keys: every field changes them, order and nothing else does not, different inputs never get the
+// same encoding, and golden vectors stay. (axes A1 to A20, B2, B6, C1 to C5, C7; fault tests 25, 26, 30;
+// behaviours 1, 10, 14, 16)
 #include "tests/cache/common.h"
 
 #include "cache/explain.h"

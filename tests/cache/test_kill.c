@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// SIGKILL at every system call of a writer that stores, evicts, heals and counts (by ptrace, before and after
-// each call), and a storm of random kills. Afterwards every key gives right bytes or a miss, gc leaves no
-// orphans, no lock is stuck. (fault tests 1, 2, 5, 6; behaviours 24, 28)
+// Kills a writer with SIGKILL at every system call while it stores, evicts, repairs and counts (by ptrace,
+// before and after each call), and at many random moments. Afterwards every key gives the right bytes or a
+// miss, gc leaves no orphans, and no lock is stuck. (fault tests 1, 2, 5, 6; behaviours 24, 28)
 #include "tests/cache/common.h"
 
 #include <errno.h>

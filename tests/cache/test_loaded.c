@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The digest of what is loaded of a program: the tools that strip and pack change it in no case, a byte that
-// is loaded changes it in every case, and a file that is no such program is known by all of its bytes. What
-// is loaded is judged by readelf.
+// Tests the digest of the loaded parts of a program: tools that strip and pack never change it, a change of
+// a loaded byte always does, and a file that is not such a program is identified by all of its bytes.
+// readelf judges what is loaded.
 #include <elf.h>
 #include <fcntl.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The in-memory level alone: its bound, its choice of what goes, threads. (behaviours 21, 38d)
+// Tests the level in memory alone: its limit, which entries it removes, threads. (behaviours 21, 38d)
 #include "tests/cache/common.h"
 
 #include <pthread.h>

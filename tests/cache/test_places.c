@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What stands where a file or a folder of the store should be: pipes, sockets, folders, files, links, and
-// folders that nobody may enter. Nothing hangs; the next put sets it right; who looks is told.
+// Puts other things where a file or a folder of the store should be: pipes, sockets, folders, files, links,
+// and folders that nobody may enter. Nothing hangs, the next put repairs it, and whoever looks is informed.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

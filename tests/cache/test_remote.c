@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The remote level against real servers (nginx with WebDAV, Redis) and against bad ones: right bytes or a
-// miss, a bounded delay that is paid once. (fault tests 22 to 24; behaviour 35)
+// Tests the remote level with real servers (nginx with WebDAV, Redis) and with broken ones: the right bytes
+// or a miss, and a bounded delay that is paid once. (fault tests 22 to 24; behaviour 35)
 #include "tests/cache/servers.h"
 
 enum { ENTRIES = 12 };

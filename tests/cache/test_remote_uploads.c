@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Uploads to remote levels: that wait, are interrupted, refused, and given up.
+// Tests uploads to remote levels that wait, are interrupted, are refused, or are given up.
 #include "tests/cache/servers.h"
 
 enum { ENTRIES = 12 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A store that users share: who may write into it is decided by the folder that it is made in and by each
-// user's umask, and where everybody may write nothing is believed.
+// Tests a store that several users share: its folder and each user's umask decide who may write into it,
+// and where everybody may write nothing is believed.
 #include "tests/cache/common.h"
 
 #include <errno.h>

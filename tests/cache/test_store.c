@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The store as its users see it: what was put comes back, from where, counted how. (behaviours 21, 22, 25,
-// 29, 30, 34, 36, 38)
+// Tests the store as its users see it: what was put comes back, from where, and how it is counted.
+// (behaviours 21, 22, 25, 29, 30, 34, 36, 38)
 #include "tests/cache/common.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Everybody at once: writers, readers, an evictor, someone who clears, a scrubber, threads of one process,
-// other users. Whatever is read is right. (fault tests 10, 15, 16, 18, 20)
+// Runs everybody at the same time: writers, readers, an evictor, a process that clears, a scrubber, threads
+// of one process, other users. Everything that is read is right. (fault tests 10, 15, 16, 18, 20)
 #include "tests/cache/common.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Signatures and trust domains: who may make others believe what. (fault test 23)
+// Tests signatures and trust domains: whose entries are believed by whom. (fault test 23)
 #include "tests/cache/common.h"
 
 #include <fcntl.h>

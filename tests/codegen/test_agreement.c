@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operations and helpers on integers mean one thing: typed constants that are folded, literals, the
-// interpreter, code of the host and expressions that run at launch give what plain C says, at edges and at
-// drawn operands. Integers of a type wrap; literals and expressions at launch are exact: where they have a
-// value it is the exact one.
+// Tests that integer operations and helpers mean the same everywhere: folded typed constants, literals, the
+// interpreter, host code and launch expressions give what plain C says, at edge values and drawn operands.
+// Typed integers wrap; literals and launch expressions are exact where they have a value.
 #include <stdio.h>
 #include <stdlib.h>
 

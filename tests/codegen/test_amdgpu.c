@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// AMDGPU code objects of the kernel library: what their metadata says against what the compiler says, on
+// Compares the metadata of the kernel library's AMDGPU code objects with what the compiler reports, on
 // every processor and mode.
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inner loops of AMDGPU code, as text: which instructions move their data, in what order, and what stands
-// outside of them.
+// Checks the inner loops of AMDGPU code as text: which instructions move their data, in what order, and
+// what stands outside of the loops.
 #include <stdlib.h>
 
 #include "tests/codegen/amdgpu_kernels.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every body of the AMDGPU prelude, on every processor: it parses, verifies, becomes machine code and links.
+// Checks every body of the AMDGPU prelude on every processor: it parses, verifies, becomes machine code and
+// links.
 #include <llvm-c/Core.h>
 #include <stdio.h>
 #include <string.h>

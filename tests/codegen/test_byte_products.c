@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loops over products of 8-bit types, whose loads are made ahead, in every order of memory: each operand may
-// lie with the reduced index next to next, or with the other one, where neighbours of the matrix unit's
-// operands are a row apart. Both front ends, plain pointers and views, every kind of matrix unit.
+// Tests loops over products of 8-bit types whose loads are made in advance, with every order in memory:
+// each operand may have the reduced index contiguous, or the other one, so that neighbouring elements of
+// the matrix unit's operands are a row apart. Both front ends, plain pointers and views, every kind of
+// matrix unit.
 #include <stdio.h>
 
 #include "tests/codegen/ttir_run.h"

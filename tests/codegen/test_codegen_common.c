@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The common part of code generation: machines, modules, linking, reading back, identity.
+// Tests the common part of code generation: machines, modules, linking, reading back, identity.
 #include <llvm-c/Core.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A compile and the interpreter give the same whatever floating-point environment the calling thread has, and
-// leave it as it was: canonical bytes with their folded constants, code for the host and for GPUs, what a
-// kernel computes.
+// Tests that the compiler and the interpreter give the same results in any floating-point environment of
+// the calling thread, and leave it unchanged: canonical bytes with their folded constants, code for the
+// host and for GPUs, and what a kernel computes.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All conversions of tests/conversions.h by the arithmetic of the folder, constants that the front end folds,
-// the interpreter, what the middle leaves of them for each kind of machine, and code of the host.
+// Tests all conversions of tests/conversions.h in the arithmetic of the folder, constants that the front
+// end folds, the interpreter, what lowering leaves of them for each kind of machine, and host code.
 #include <stdlib.h>
 
 #include "compiler/codegen.h"

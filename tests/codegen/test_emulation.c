@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// AMDGPU code objects run on an emulator, where the environment names one (tests/emulation/emulate.py says
+// Runs AMDGPU code objects on an emulator, if the environment names one (tests/emulation/emulate.py says
 // how).
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// @fp(ftz): denormal operands and results of f32 and bf16 arithmetic are zeros of their sign, in the
-// interpreter, in host code and by the modes of the GPUs; without it they are kept. What is no arithmetic
-// never changes them.
+// Tests @fp(ftz): denormal operands and results of f32 and bf16 arithmetic become zeros of the same sign,
+// in the interpreter, in host code and by the modes of the GPUs; without it they are kept. Operations other
+// than arithmetic never change them.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

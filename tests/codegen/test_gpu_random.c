@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Generated kernels as code for GPUs, without one: every kernel is compiled, and what each pass leaves is
-// verified, the layouts too. What the code computes is looked at where there is a device (generated-check).
+// Compiles generated kernels for GPUs, without a GPU: what each pass leaves is verified, layouts included.
+// What the code computes is checked where there is a device (generated-check).
 #include "compiler/codegen.h"
 #include "tests/codegen/llvm_rows.h"
 #include "tests/harness.h"

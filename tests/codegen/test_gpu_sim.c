@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The GPU lowering against the reference interpreter: arithmetic, shapes, memory, control flow, sorting.
+// Compares the GPU lowering with the reference interpreter: arithmetic, shapes, memory, control flow,
+// sorting.
 #include "tests/codegen/gpu_sim_case.h"
 
 CASE(add, .grid = {3, 1, 1}, .arguments = {1000, 1000, 1000, 1000},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The GPU lowering against the reference interpreter: products, and loops of them.
+// Compares the GPU lowering with the reference interpreter: products, and loops of them.
 #include "tests/codegen/gpu_sim_case.h"
 
 CASE(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Host code of kernels built by hand, against plain C.
+// Compares host code of kernels built by hand with plain C.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels in the kernel language, run by the reference interpreter and as host code of every level: all
-// memory must agree bit for bit (a NaN is a NaN). Data are such that the order of a sum does not matter.
+// Runs kernels of the kernel language in the reference interpreter and as host code of every level: all
+// memory must agree bit for bit (a NaN is a NaN). The data are such that the order of a sum does not
+// matter.
 #include "tests/codegen/host_check.h"
 
 // ------------------------------------------------------------------------------------- elementwise

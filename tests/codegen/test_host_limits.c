@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What host code refuses, what it promises about its objects, and tiles of the largest size.
+// Tests what host code refuses, what it promises about its objects, and tiles of the largest size.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Host code against the reference interpreter: products, and whole kernels.
+// Compares host code with the reference interpreter: products, and whole kernels.
 #include "tests/codegen/host_check.h"
 
 TEST(host_kernels, products) {

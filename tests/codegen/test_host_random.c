@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random kernels: the interpreter, host code without optimisation and host code with all of it must agree bit
-// for bit; and the same kernels compile for GPUs. A failing seed is reduced, and the statements to drop are
-// printed with it.
+// Compares random kernels in the interpreter, in host code without optimisation and in host code with all
+// of it, bit for bit, and compiles the same kernels for GPUs. A failing seed is reduced, and the statements
+// to drop are printed with it.
 //
 // KILN_SEEDS=first..last picks seeds; KILN_TEST_FULL takes a thousand.
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inline PTX on machines that are not NVIDIA's: each instruction of ptx.def as host code against plain C, and
-// what is refused. What is tested is the text that Triton writes into its IR.
+// Tests inline PTX on machines that are not NVIDIA's: compares each instruction of ptx.def as host code
+// with plain C, and checks what is refused. The texts are those that Triton writes into its IR.
 #include <float.h>
 #include <math.h>
 #include <stdio.h>

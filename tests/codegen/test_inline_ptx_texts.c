@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inline PTX as Triton's own library writes it, against the meaning of its formats, and special registers
-// against the operating system.
+// Compares inline PTX as Triton's own library writes it with the meaning of its formats, and special
+// registers with the operating system.
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>

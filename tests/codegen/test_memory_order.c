@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Order of memory within a program (docs/ir.md): kernels that read again what they have written, on a GPU of
-// fibers, with threads in three orders, compared with the interpreter. Without the pass memory-order the same
-// search finds differences.
+// Tests the order of memory within a program (docs/ir.md): kernels that read what they have written run on
+// a GPU of fibers, with threads in three orders, and are compared with the interpreter. Without the pass
+// memory-order the same search finds differences.
 #include "tests/codegen/gpu_sim_case.h"
 #include "tests/kernelgen.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// PTX for kernels made with the builder: what the text has to contain, and that the vendor's assembler takes
-// it when it is there.
+// Checks PTX of kernels made with the builder: what the text has to contain, and that the vendor's
+// assembler accepts it if it is installed.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

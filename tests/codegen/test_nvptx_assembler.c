@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the vendor's tools say of kernels in the GPU form: ptxas takes them without notes on products (C75xx:
-// it repairs their order by waits of its own), spills or stack; the inner loops that nvdisasm shows
-// (NVDISASM, or in PATH) have products, no local memory, and few moves to uniform registers.
+// Checks what the vendor's tools say about kernels in the GPU form: ptxas accepts them without notes on
+// products (C75xx: it repairs their order with waits of its own), spills or stack; the inner loops that
+// nvdisasm shows (NVDISASM, or in PATH) have products, no local memory, and few moves to uniform registers.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the assembler is told of a kernel, read back from the PTX: bounds of the launch and of registers,
-// alignments of parameters and shared memory, and every other mark that the LLVM form of the kernel has. LLVM
-// drops without a word what another version of it spelled differently.
+// Reads back from the PTX what the assembler is told about a kernel: bounds of the launch and of registers,
+// alignments of parameters and shared memory, and every other mark in the LLVM form of the kernel. LLVM
+// silently drops marks that another version of it spelled differently.
 #include <glob.h>
 #include <llvm/Config/llvm-config.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Products read what the copy engine wrote. The LLVM code of kernels with one product is followed: where each
-// tensor load puts its box (extents and swizzle of the map record), and what each descriptor of a
-// `wgmma.mma_async` then addresses. The address functions are the hardware's (PTX ISA, "wgmma.mma_async",
-// "Shared Memory Matrix Layout"): swizzles act on address bits, base offset 0.
+// Tests that products read what the copy engine wrote. It follows the LLVM code of kernels with one
+// product: where each tensor load puts its box (extents and swizzle of the map record), and what each
+// descriptor of a `wgmma.mma_async` then addresses. The address functions are the hardware's (PTX ISA,
+// "wgmma.mma_async", "Shared Memory Matrix Layout"): swizzles act on address bits, base offset 0.
 //
 // Over element sizes 1, 2, 4, both majors of A and B, rows of 32 to 128 bytes and several of them, N 16 to
 // 256.

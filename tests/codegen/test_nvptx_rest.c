@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rows that end within 16 bytes (compiler/codegen/nvptx/nvptx_rest.c). The LLVM code of stores and sums
-// through tensor maps is followed: which elements the copy engine writes (map record, boxes and coordinates),
-// and which each thread writes by itself, read from where and written to where. Together they are the tile's
-// elements inside the view, each once. Over drawn tiles, groups of warps, extents, distances of rows and
-// places, transposed and added too.
+// Tests rows that end within 16 bytes (compiler/codegen/nvptx/nvptx_rest.c). It follows the LLVM code of
+// stores and sums through tensor maps: which elements the copy engine writes (map record, boxes and
+// coordinates), and which each thread writes by itself, read from where and written to where. Together they
+// are the tile's elements inside the view, each once. Tiles, groups of warps, extents, distances of rows
+// and places are drawn, transposed and added too.
 #include <llvm-c/Core.h>
 #include <llvm-c/IRReader.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// PTX for kernels in the language: what must be in it, on which processors it assembles, and which limits are
-// errors.
+// Checks PTX of kernels in the language: what must be in it, on which processors it assembles, and which
+// limits are errors.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

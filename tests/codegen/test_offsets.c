@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random kernels of offsets that wrap around (offset_kernels.h): the interpreter, host code of each width and
-// level, and the simulated GPU do what C says that they do.
+// Runs random kernels with offsets that wrap around (offset_kernels.h): the interpreter, host code of each
+// width and level, and the simulated GPU do what C says.
 //
 // KILN_SEEDS=first..last picks seeds; KILN_TEST_FULL takes 2,000. A failing seed is printed with its kernel.
 #include <signal.h>

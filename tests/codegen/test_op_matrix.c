@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every operation of ops.def on every element type for every kind of machine: what the compiler says it has
-// compiles, what it has not is refused with a reason, and on the host what runs agrees with the interpreter
-// bit for bit. docs/ops.md is what it prints of the quick machines.
+// Tests every operation of ops.def with every element type for every kind of machine: what the compiler
+// claims to support compiles, the rest is refused with a reason, and what runs on the host agrees with the
+// interpreter bit for bit. docs/ops.md is its output for the quick machines.
 //
 // With KILN_OPS_HIP=gfx942 that machine's kernels run too, on the first HIP device, which must be one of
 // these: real, or emulated as docs/emulation.md says. KILN_OPS=add narrows the run to operations of that

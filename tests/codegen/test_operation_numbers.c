@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages name an operation by its number in the canonical form, whatever the middle has made of the kernel;
-// the number leads back to the source.
+// Tests that messages name an operation by its number in the canonical form, whatever lowering has made of
+// the kernel, and that the number leads back to the source.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A kernel at a stage, as text: what is printed behind each pass reads back to the same text, and the rest of
-// the way from there gives what the uninterrupted compile gives: the same kernel behind the last pass, the
-// same code, the same info and report. For the library, for Triton's kernels, and for generated ones. `make
-// check` takes first configs, and of each compile one stage, drawn, all the way through LLVM; `make
+// Tests kernels at a stage, as text: what is printed after each pass reads back to the same text, and
+// compiling on from there gives what the uninterrupted compile gives: the same kernel after the last pass,
+// the same code, the same info and report. For the library, for Triton's kernels, and for generated ones.
+// `make check` takes first configs, and of each compile one stage, drawn, all the way through LLVM; `make
 // check-full` all configs and all stages.
 #include <dirent.h>
 #include <stdio.h>

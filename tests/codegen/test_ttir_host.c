@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels of Triton IR as host code and in the reference interpreter, held against plain C: block pointers,
-// rows of descriptors, products of two types, constants of different elements, PTX of other machines.
+// Compares kernels of Triton IR, as host code and in the reference interpreter, with plain C: block
+// pointers, rows of descriptors, products of two types, constants of different elements, PTX of other
+// machines.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The worker program over its pipes: it answers every request, good or bad, and goes on.
+// Tests the worker program over its pipes: it answers every request, good or bad, and continues.
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>

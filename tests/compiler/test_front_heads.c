@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Heads of kernels: interfaces, configs, variants, instances, and what is refused in them.
+// Tests heads of kernels: interfaces, configs, variants, instances, and what is refused in them.
 #include "base/expr.h"
 #include "tests/compiler/front_test.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The language from text to canonical bytes: kernels of the documents and of the library, every operation
-// printed and read back.
+// Tests the language from text to canonical bytes: kernels of the documents and of the library, and every
+// operation printed and read back.
 #include <dirent.h>
 #include <time.h>
 

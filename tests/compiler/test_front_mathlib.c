@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The mathematical library against libm in long double: units in the last place over sweeps of bit patterns,
-// and the edge cases.
+// Compares the mathematical library with libm in long double: units in the last place over sweeps of bit
+// patterns, and the edge cases.
 #include "tests/compiler/mathlib_sweep.h"
 
 static long double rsqrt_of(long double x) { return 1 / sqrtl(x); }

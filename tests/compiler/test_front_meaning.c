@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What programs of the language compute, by the reference interpreter: control flow, carried variables, early
-// returns, inlining, literals.
+// Tests what programs of the language compute, with the reference interpreter: control flow, carried
+// variables, early returns, inlining, literals.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is said of sources that are wrong: every kind of mistake, its place, what is meant, the limits.
+// Tests the messages about wrong sources: every kind of mistake, its place, what was probably meant, and
+// the limits.
 #include "tests/compiler/front_test.h"
 
 static void golden_messages(const char *name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Drawn programs that have expressions of every form in every position of the grammar: the interpreter must
-// leave in memory what gcc's program of the same words leaves. And what has the wrong type there is an error
-// at its line.
+// Draws programs with expressions of every form in every position of the grammar: the interpreter must
+// leave the same memory as the same program compiled by gcc. Expressions of the wrong type are errors at
+// their line.
 #include "compiler/interpreter/interpreter.h"
 #include "tests/compiler/front_programs.h"
 #include "tests/compiler/front_test.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The fuzz targets of texts without a fuzzer: kept inputs (tests/fuzz/corpus) replayed, and
-// sources and canonical bytes changed at random from printed seeds.
+// Runs the fuzz targets for texts without a fuzzer: on kept inputs (tests/fuzz/corpus), and on sources and
+// canonical bytes changed at random from printed seeds.
 #include <dirent.h>
 
 #define FUZZ_NO_ENTRY

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Warnings about heads of kernels: no grid, configs that no launch can come to. The library, examples and
-// what is right give none.
+// Tests warnings about heads of kernels: no grid, configs that no launch can reach. The library, the
+// examples and correct heads give none.
 #include "tests/compiler/front_test.h"
 
 /// "line:column: text" of each warning of the source, a line each; "" where there is none.

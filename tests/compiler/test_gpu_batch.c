@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Products of matrices of a batch on the simulator of the GPU form (machine_sim.h).
+// Tests batched matrix products on the simulator of the GPU form (machine_sim.h).
 #include "tests/compiler/machine_case.inc"
 
 static const char batch[] =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The order of programs on processors of several dies (compiler/passes/gpu/dies.c): each program is computed
-// once, whatever the grid is, and blocks that go to one die compute neighbours. The interpreter runs the
-// kernels.
+// Tests the order of programs on processors with several dies (compiler/passes/gpu/dies.c): each program is
+// computed once, whatever the grid is, and blocks on the same die compute neighbours. The interpreter runs
+// the kernels.
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/passes/gpu/gpu.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernel library as it is today in the GPU form on its simulator (machine_sim.h): every kernel, config
-// and variant that takes the form, with drawn shapes and schedules; of one instance a kernel unless all is
-// asked for.
+// Runs the kernel library in the GPU form on its simulator (machine_sim.h): every kernel, config and
+// variant that takes the form, with drawn shapes and schedules; one instance per kernel unless all are
+// requested.
 #include <dirent.h>
 
 #include "base/expr.h"

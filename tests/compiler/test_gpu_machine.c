@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matrix kernels with many shapes and schedules on a simulator of the GPU form (machine_sim.h). Planted
-// faults show that the simulator sees; where they do no harm depends on the text, so kernels are copies that
-// stay.
+// Runs matrix kernels with many shapes and schedules on a simulator of the GPU form (machine_sim.h).
+// Planted faults show that the simulator notices them; where a fault does no harm depends on the text, so
+// the kernels are fixed copies.
 #include "tests/compiler/machine_case.inc"
 
 // ----------------------------------------------------------------------------------------- library

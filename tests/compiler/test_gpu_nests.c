@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Generated loop nests in the GPU form on its simulator (machine_sim.h).
+// Runs generated loop nests in the GPU form on its simulator (machine_sim.h).
 #include "tests/compiler/machine_case.inc"
 
 static uint32_t blocks_of(unsigned extent, unsigned tile) { return (extent + tile - 1) / tile; }

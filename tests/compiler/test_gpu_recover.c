@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Views out of tiles of pointers: how many accesses become views, and that the interpreter does the same to
-// memory with the kernel as written and as recovered. Memory is as large as the masks say, and nothing else
-// may be touched.
+// Tests the recovery of views from tiles of pointers: how many accesses become views, and that the
+// interpreter leaves the same memory with the kernel as written and as recovered. Memory is as large as the
+// masks say, and nothing else may be touched.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stores and sums by the copy engine, to rows of which only a part is the kernel's, on the simulator of the
-// GPU form.
+// Tests stores and sums by the copy engine to rows of which the kernel owns only a part, on the simulator
+// of the GPU form.
 #include "tests/compiler/machine_case.inc"
 
 static uint32_t blocks_of(unsigned extent, unsigned tile) { return (extent + tile - 1) / tile; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The interpreter's own promises: what it refuses and how it says so, the argument block, atomics, combiners,
-// scans from the end.
+// Tests the interpreter itself: what it refuses and with which messages, the argument block, atomics,
+// combiners, scans from the end.
 #include "compiler/interpreter/interpreter.h"
 #include "tests/harness.h"
 

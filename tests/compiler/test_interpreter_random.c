@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random kernels through the interpreter: passes may change a kernel, not what it does to memory; and no fact
-// may say too much.
+// Runs random kernels in the interpreter: passes may change a kernel but not its effect on memory, and no
+// fact may claim too much.
 #include "compiler/analysis/facts.h"
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The IR itself: typing rules, edits, the verifier, float bit patterns.
+// Tests the IR itself: typing rules, edits, the verifier, float bit patterns.
 #include "tests/harness.h"
 
 #include <math.h>

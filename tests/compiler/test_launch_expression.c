@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Launch expressions of what the IR computes in 32 bits: sizes of tensor maps wrap as the kernel's numbers
-// do, and what passes took for numbers that do not wrap is tested.
+// Tests launch expressions for values that the IR computes in 32 bits: sizes of tensor maps wrap as the
+// kernel's numbers do, and where passes assumed that a number does not wrap, the launch tests it.
 #include "base/expr.h"
 #include "compiler/passes/gpu/gpu.h"
 #include "tests/harness.h"

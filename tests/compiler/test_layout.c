@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Layouts on a software model of registers, lanes, warps and shared memory: random maps, every element
-// followed.
+// Tests layouts on a software model of registers, lanes, warps and shared memory: random maps, every
+// element followed.
 #include "compiler/layout/layout.h"
 
 #include <string.h>

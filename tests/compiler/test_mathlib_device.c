@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The second part of the mathematical library: bounds by sweeps, and what is exact compared bit by bit with
-// the processor or with plain loops.
+// Tests the second part of the mathematical library: bounds by sweeps, and exact functions bit by bit
+// against the processor or plain loops.
 #include <fenv.h>
 
 #include "tests/compiler/mathlib_sweep.h"

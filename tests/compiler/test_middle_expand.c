@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expansions against the meaning of the operation: every pattern of 8 and 16 bits, and many of 32 and 64,
-// through the interpreter before and after. And the table of legality itself: what is left after the middle
-// is native.
+// Compares expansions with the meaning of the operation: every pattern of 8 and 16 bits, and many of 32 and
+// 64, in the interpreter before and after. It also tests the table of legality: every operation that
+// lowering leaves is native.
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/passes/lower/legality.h"
 #include "compiler/passes/stages.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Facts: what the analysis says of the address arithmetic that kernels do, and that it never says too much.
+// Tests facts: what the analysis says about the address arithmetic that kernels do, and that it never
+// claims too much.
 #include "compiler/analysis/facts.h"
 #include "tests/passes.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of operations x types x machines, made from ops.def and legality.def, and held against builder
-// and expansion: what the table calls native or expanded can be built and is native after the middle, what it
-// refuses the builder refuses. The table is written to legality.txt in the build folder.
+// Compares the table of operations x types x machines, made from ops.def and legality.def, with the builder
+// and the expansion: what the table calls native or expanded can be built and is native after lowering, and
+// the builder refuses what the table refuses. The table is written to legality.txt in the build folder.
 #include "compiler/passes/lower/legality.h"
 #include "tests/passes.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Arithmetic of the folder, row by row, and that the canonical form is a fixed point. What each pass leaves
-// of a kernel: tests/passes.
+// Tests the arithmetic of the folder, row by row, and that the canonical form is a fixed point. What each
+// pass does to a kernel is tested in tests/passes.
 #include "compiler/front.h"
 #include "compiler/ir/scalar.h"
 #include "compiler/passes/canonical/canonical.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Views as pointers and masks: the interpreter runs each kernel as written and as lowered, and both must do
-// the same to memory.
+// Tests views lowered to pointers and masks: the interpreter runs each kernel as written and as lowered,
+// and both must leave the same memory.
 #include "compiler/interpreter/interpreter.h"
 #include "tests/passes.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The option table: each row spelled, sent over the wire and back, and refused in words.
+// Tests the option table: each row is spelled, sent over the wire and back, and refused with a message.
 #include <string.h>
 
 #include "compiler/options.h"

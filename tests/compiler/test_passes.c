@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Passes as text in, text out. tests/text/passes/NAME.PASS.kir holds a kernel before PASS, or some passes
-// before it, then a line "// becomes", then the kernel behind it: a case is added with nothing behind that
-// line, and `make bless`. What the front end makes of a source is tests/passes/NAME.kiln and
+// Tests passes as text in, text out. tests/text/passes/NAME.PASS.kir holds a kernel before PASS, or some
+// passes before it, then a line "// becomes", then the kernel after it: to add a case, leave the part after
+// that line empty and run `make bless`. What the front end makes of a source is tests/passes/NAME.kiln and
 // NAME.canonical.expected. Read the diff.
 #include <dirent.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every kernel of a folder of recorded cases goes the whole way of the front end: read, verified, made
+// Sends every kernel of a folder of recorded cases through the whole front end: read, verified, made
 // canonical, encoded, decoded, printed in the kernel language and read back to the same bytes. The folder
 // comes from KILN_TRITON_CASES; without it the small texts of tests/ttir go the same way.
 #include <dirent.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the reader of Triton IR refuses: one message each, with the line of the text and the place in Python.
+// Tests what the reader of Triton IR refuses: one message each, with the line of the text and the place in
+// Python.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tiles, memory, control flow, calls and descriptors of Triton IR: read, and run in the interpreter.
+// Tests tiles, memory, control flow, calls and descriptors of Triton IR: each is read, and run in the
+// interpreter.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every function of the device libraries that Triton's language names, by its types: each is read and run, on
-// numbers and on what is none.
+// Tests every function of the device libraries that Triton's language names, with its types: each is read
+// and run, on numbers and on NaNs.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Elementwise operations of Triton IR: each is read into a kernel of one scalar and one tile, and run in the
-// interpreter.
+// Tests elementwise operations of Triton IR: each is read into a kernel with one scalar and one tile, and
+// run in the interpreter.
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What versions of Triton write differently: each form is read, and run in the interpreter.
+// Tests forms that versions of Triton write differently: each is read, and run in the interpreter.
 #include <stdio.h>
 #include <stdlib.h>
 

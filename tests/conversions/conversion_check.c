@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of its own: all conversions of tests/conversions.h on any device.
+// conversion-check: runs all conversions of tests/conversions.h on any device.
 //
 //   conversion-check --source                       prints the kernels, for kiln build
 //   conversion-check BUNDLE DEVICE [COUNT [SEED]]   COUNT values of each type (65536), one line per type

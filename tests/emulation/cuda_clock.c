@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stands in for NVIDIA's driver where what is tested is how times are judged: memory is the process's, a
-// launch computes nothing and takes as long as the test says, by a clock of the driver's own.
+// Stands in for NVIDIA's driver in tests of how times are judged: memory is the process's own, and a launch
+// computes nothing and takes as long as the test says, by the driver's own clock.
 //   FAKE_NS       of one launch (10000), and 10 for each block of its grid
 //   FAKE_PERCENT  of that (100): a loss that is planted
 //   FAKE_NOISE    up to so many thousandths more or less (0), otherwise with each FAKE_SEED

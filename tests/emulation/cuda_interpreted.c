@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A libcuda.so.1 whose only device is the interpreter of PTX (tools/ptx): what libkiln calls of CUDA's
-// driver. With it first in LD_LIBRARY_PATH every program that opens `cuda:0` runs its PTX there
+// Implements a libcuda.so.1 whose only device is the interpreter of PTX (tools/ptx), with the calls that
+// libkiln makes. With it first in LD_LIBRARY_PATH every program that opens `cuda:0` runs its PTX there
 // (interpreted.sh); what the interpreter finds is the text of the launch's error.
 //
 //   KILN_PTX_TARGET  the processor that the device says it is: 80 (default), 90, ...

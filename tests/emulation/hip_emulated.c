@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A libamdhip64.so whose only device is an emulator: what libkiln calls of HIP, each call handed to
-// hip_device.py over two pipes. With it first in LD_LIBRARY_PATH every program that opens `hip:0` runs its
-// AMDGPU code there (emulated.sh sets all of it up).
+// Implements a libamdhip64.so whose only device is an emulator, with the calls that libkiln makes: each is
+// passed to hip_device.py over two pipes. With it first in LD_LIBRARY_PATH every program that opens `hip:0`
+// runs its AMDGPU code there (emulated.sh sets all of it up).
 //
 //   KILN_EMULATED_DEVICE  the command that is started, hip_device.py
 //   KILN_EMULATED_TARGET  the processor the device says it is, as a driver spells it: gfx942:sramecc+:xnack-

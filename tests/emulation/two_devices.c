@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A driver of two GPUs that are not there: what libkiln calls of CUDA's or, with -DHIP, of HIP's driver. Each
-// call is judged: is the device current whose memory, code or stream it is about, and is what it names still
-// there? What is not right is noted (devices_faults) and fails as a driver would. `add_one` is computed,
-// other kernels only have their pointers judged, so results say where a launch went. Memory is the host's.
+// Implements a driver of two GPUs that do not exist, with the calls that libkiln makes of CUDA's or, with
+// -DHIP, of HIP's driver. Each call is judged: is the device current whose memory, code or stream it uses,
+// and does that still exist? A wrong call is noted (devices_faults) and fails as in a real driver.
+// `add_one` is computed, other kernels only have their pointers judged, so results show where a launch
+// went. Memory is the host's.
 //
 // Programs have it by loading it first; its soname is the driver's, so libkiln finds it loaded.
 #include <pthread.h>

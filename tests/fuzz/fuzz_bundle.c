@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fuzzes what reads untrusted bytes at run time. The first byte says what the rest is: 0 a bundle as it is, 1
-// a bundle whose checks are made right first (what a writer with bad intent would make), 2 a host object for
-// the mapper, whose code is not run.
+// Fuzzes what reads untrusted bytes at run time. The first byte selects what the rest is: 0 a bundle as it
+// is, 1 a bundle whose checks are corrected first (as a malicious writer would do), 2 a host object for the
+// mapper, whose code is not run.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

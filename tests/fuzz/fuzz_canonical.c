@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Fuzzes the canonical form: bytes are refused, or are a kernel that encodes to the same bytes again;
-// bringing it into canonical form is idempotent, and the interpreter's and the back ends' passes take it or
-// say why not.
+// canonicalising it twice changes nothing more, and the passes of the interpreter and the back ends accept
+// it or say why not.
 #include "compiler/passes/stages.h"
 #include "tests/fuzz/fuzz.h"
 

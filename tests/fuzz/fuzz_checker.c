@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fuzzes the checker of the language: kernels are refused with a message, or verify, encode, decode and print
-// to what reads back to the same bytes. Told differently (other names, other order of definitions, no
-// comments) they have the same bytes.
+// Fuzzes the checker of the language: kernels are refused with a message, or verify, encode, decode and
+// print to text that reads back to the same bytes. Written differently (other names, another order of
+// definitions, no comments) they have the same bytes.
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tree_text.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels at a stage, as text (passes/stages.h): whatever the bytes are, they are refused with a message and
-// a place, or give a kernel that verifies, prints, and reads back to the same text.
+// Fuzzes the text of kernels at a stage (stages.h): any bytes are refused with a message and a place, or
+// give a kernel that verifies, prints, and reads back to the same text.
 #include "compiler/passes/stages.h"
 #include "tests/fuzz/fuzz.h"
 

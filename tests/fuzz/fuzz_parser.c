@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fuzzes lexer and parser of the language: messages print, and what has no syntax error, written as text from
-// its tree, reads back to the same tree. Instances as a command line gives them are read too.
+// Fuzzes lexer and parser of the language: messages print, and text without syntax errors, written from its
+// tree, reads back to the same tree. Instances as on a command line are read too.
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tree_text.h"
 

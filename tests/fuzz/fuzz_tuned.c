@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fuzzes the reader of tuned tables: a text is refused with a place, or what is written of it reads back to
-// the same lines.
+// Fuzzes the reader of tuned tables: a text is refused with a place, or is written as lines that read back
+// the same.
 #include "base/tuned.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A program of its own: generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] [--print].
-// Random kernels (tests/kernelgen.h) go the whole way: worker, bundle, libkiln, device; what they leave in
-// memory must be bit for bit what the interpreter leaves. Carried to machines that have a device.
+// generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] [--print]: runs random kernels
+// (tests/kernelgen.h) the whole way through worker, bundle, libkiln and device, and compares memory bit for
+// bit with the interpreter's. It is carried to machines that have a device.
 //
 // There is no tolerance. A kernel that keeps a mathematical operation the device only approximates
 // (exp2.approx and its like) has no single right answer, so its seed counts as skipped. --no-maths makes

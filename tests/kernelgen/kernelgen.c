@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The generator: a pool of values, a table of statements that take from it and add to it, buffers at the
-// ends. Here are the statements that make values, and the whole.
+// Generates random kernels: a pool of values, a table of statements that take from it and add to it, and
+// buffers at both ends. This file has the statements that make values, and the whole.
 #include "tests/kernelgen/kernelgen_parts.h"
 
 // -------------------------------------------------------------------------------------- statements

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Statements of generated kernels that write, and those that hold others: loops and conditions.
+// Generates statements with effects: those that write, and those that hold others, loops and conditions.
 #include "tests/kernelgen/kernelgen_parts.h"
 
 static bool has_room(const kernelgen_generator *g) { return g->c->buffer_count < KERNELGEN_BUFFERS; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Data of generated kernels: made by the seed, compared, and kernels made smaller while they fail.
+// Makes and compares the data of generated kernels, and reduces kernels while they fail.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

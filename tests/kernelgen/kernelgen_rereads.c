@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels that read again what they have written: loads, stores and atomics of two parameters, in drawn
-// orders, at drawn places, in loops and branches. What a tile's element is stored by one thread is often
-// loaded by another one. Made as text in the kernel language; all values are small integers, so no order of
+// Generates kernels that read what they have written: loads, stores and atomics of two parameters, in drawn
+// orders, at drawn places, in loops and branches. One thread often loads an element that another one
+// stored. They are made as text in the kernel language; all values are small integers, so no order of
 // additions can change a result, and no store writes an element twice.
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Attention, and what happens to tokens around it.
+// Tests attention, and what happens to tokens around it.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

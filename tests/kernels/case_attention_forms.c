@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Attention with unequal lengths and heads, windows, strides, packed sequences; its gradients; decoding in
-// pieces.
+// Tests attention with unequal lengths and heads, windows, strides and packed sequences, its gradients, and
+// decoding in pieces.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

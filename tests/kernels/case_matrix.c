@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matrix products and the transpose.
+// Tests matrix products and the transpose.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

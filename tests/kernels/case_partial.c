@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Results that are parts of longer rows (partial_rows.kiln): each kernel with drawn sizes and distances of
-// rows. Small integers: sums are exact, so that only the result's type rounds.
+// Tests results that are parts of longer rows (partial_rows.kiln): each kernel with drawn sizes and
+// distances of rows. Values are small integers: sums are exact, so that only the result's type rounds.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

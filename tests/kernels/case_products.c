@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Products in other forms: all transposes, C as input, a product for each expert.
+// Tests other forms of products: all transposes, C as input, one product per expert.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels that work on rows: softmax, losses, norms, quantisation, searching.
+// Tests kernels that work on rows: softmax, losses, norms, quantisation, searching.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What single instructions compute: values worked out by hand from the manual, and random ones against the C
-// compiler's own arithmetic.
+// Tests what single instructions compute: values worked out by hand from the manual, and random ones
+// against the C compiler's own arithmetic.
 #include <fenv.h>
 #include <math.h>
 #include <stdio.h>

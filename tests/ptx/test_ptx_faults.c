@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Faults planted into good PTX: each is found within a few schedules, and the good texts run under many
+// Plants faults into good PTX: each is found within a few schedules, while the good texts run under many
 // without a finding and give right results.
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// NVIDIA code of Kiln runs in the interpreter of PTX, through libkiln and a stand-in for the driver: the
-// kernel library against its references, generated kernels against the reference interpreter, recorded cases
-// against their recordings. Everything that the interpreter finds is a failure of the launch.
+// Runs Kiln's NVIDIA code in the interpreter of PTX, through libkiln and a stand-in for the driver, and
+// compares: the kernel library with its references, generated kernels with the reference interpreter,
+// recorded cases with their recordings. Everything that the interpreter finds is a failure of the launch.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

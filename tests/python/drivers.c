@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stands for the drivers of GPUs where memory is the host's: copies by streams are noted and done only when
-// drivers_run is called, as streams do.
+// Stands in for the drivers of GPUs when memory is the host's: copies on streams are noted and done only
+// when drivers_run is called, as streams do.
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stands before libkiln in the tests of the Python package: notes what arrives there, and lets the null
-// device stand for GPUs.
+// Stands between the Python package and libkiln in tests: records the calls, and lets the null device stand
+// for GPUs.
 #include <dlfcn.h>
 #include <string.h>
 

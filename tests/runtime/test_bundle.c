@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bundles written and read again: same bytes from any order, stock tools, dictionaries, layers, signatures,
-// sources of every kind.
+// Tests bundles that are written and read again: same bytes from any order, standard tools, dictionaries,
+// layers, signatures, sources of every kind.
 #include <fcntl.h>
 #include <sodium/crypto_generichash_blake2b.h>
 #include <sodium/crypto_sign_ed25519.h>

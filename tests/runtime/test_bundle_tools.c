@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bundle commands of kiln-tool on a small bundle: what they print, and that what they write is a bundle
-// again.
+// Tests the bundle commands of kiln-tool on a small bundle: what they print, and that what they write is a
+// bundle again.
 #include <stdarg.h>
 
 #include "tests/runtime/fixture.h"

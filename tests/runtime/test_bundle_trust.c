@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What an application may rely on after kiln_open: a file that is changed or cut in place never runs other
-// code and raises no signal; what a caller asks of name and version is kept; arguments that mean nothing are
-// errors.
+// Tests what an application may rely on after kiln_open: a file that is changed or cut in place never runs
+// other code and raises no signal; what a caller requires of name and version holds; meaningless arguments
+// are errors.
 #include <fcntl.h>
 #include <sys/mman.h>
 

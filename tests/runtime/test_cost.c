@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Of the configs that may be used the one with the least cost is taken, whatever was launched before, unless
-// a choice was tuned for the very bins: a search of the test's own over random arguments, from one thread and
-// from several.
+// Tests that of the usable configs the one with the least cost is taken, whatever was launched before,
+// unless a choice was tuned for exactly these bins. It compares with its own search over random arguments,
+// from one thread and from several.
 #include <pthread.h>
 #include <time.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Damaged bundles: every cut and every flipped byte ends in a clean error or in the right result, never in a
-// crash and never in a wrong one.
+// Tests damaged bundles: every cut and every flipped byte ends in a clean error or in the right result,
+// never in a crash or a wrong one.
 #include "runtime/bundle_reader.h"
 #include "tests/runtime/fixture.h"
 

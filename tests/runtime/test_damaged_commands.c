@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Damaged bundles in every command that opens one, and in Python: success, or exit code 1 with one line that
-// says what is wrong. Bytes are flipped, zeroed or drawn at places that are drawn from the whole file, each
-// page of the index and each of its checks among them; once as a disk does it, once with checks that fit, as
-// somebody with bad intent would.
+// Tests damaged bundles in every command that opens one, and in Python: success, or exit code 1 with one
+// line that says what is wrong. Bytes are flipped, zeroed or drawn at places drawn from the whole file,
+// each page of the index and each of its checks among them; once as a disk damages it, once with checks
+// that fit, as a malicious writer would.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

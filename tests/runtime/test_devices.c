@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One suite for every kind of device; one that is absent is a skip. The kernel adds one to n floats: C for
-// the host, PTX for NVIDIA.
+// Tests every kind of device with one suite; an absent device is a skip. The kernel adds one to n floats: C
+// for the host, PTX for NVIDIA.
 #include <dlfcn.h>
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The worked dump in docs/bundle.md is a bundle: it opens, has what the page says, and is what the writer
-// makes today. KILN_TEST_BLESS=1 rewrites it.
+// Tests that the worked dump in docs/bundle.md is a bundle: it opens, has what the page says, and is what
+// the writer makes today. KILN_TEST_BLESS=1 rewrites it.
 #include "base/bundle_format.h"
 #include "tests/runtime/fixture.h"
 

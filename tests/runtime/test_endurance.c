@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Launches for long: memory does not grow with their number, and threads that share a kernel, an argument
-// block of their own each, get their own results every time. KILN_TEST_FULL takes a million launches and a
-// minute.
+// Launches for a long time: memory does not grow with the number of launches, and threads that share a
+// kernel, each with its own argument block, get their own results every time. With KILN_TEST_FULL it makes
+// a million launches in a minute.
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>

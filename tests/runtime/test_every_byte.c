@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln verify --key` covers every byte: each bit of a signed bundle flipped, in the headers of ZIP, the
-// central directory and the padding too. Verified many at a time: each variant is a file of its own.
+// Tests that `kiln verify --key` covers every byte: each bit of a signed bundle is flipped, in the headers
+// of ZIP, the central directory and the padding too. Many are verified at a time: each variant is a file of
+// its own.
 #include "base/bundle_format.h"
 #include "base/digest.h"
 #include "tests/runtime/fixture.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Programs on the host compute the same whatever floating-point environment the launching thread has: drawn
-// control words (denormals flushed, rounding, unmasked exceptions, flags), thread counts, threads that launch
-// on one device with different ones. What a thread had, it has after the launch, its flags too.
+// Tests that programs on the host compute the same in any floating-point environment of the launching
+// thread: drawn control words (denormals flushed, rounding, unmasked exceptions, flags), thread counts, and
+// threads with different environments that launch on one device. After the launch the thread has its own
+// environment again, flags included.
 #include <pthread.h>
 
 #include "tests/float_control.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Small bundles that ask for much: entries of the index that share dictionaries, codes, names and ranges. The
-// bundles are laid out here from the words of docs/bundle.md, not by the writer, which makes no such thing.
-// Each ends in an error, soon and in little memory; what the writer makes stays within every bound.
+// Tests small bundles that demand much: entries of the index that share dictionaries, codes, names and
+// ranges. They are laid out here from the words of docs/bundle.md, not by the writer, which makes no such
+// bundle. Each ends in an error, soon and with little memory; what the writer makes stays within every
+// bound.
 #include <time.h>
 #include <zstd.h>
 

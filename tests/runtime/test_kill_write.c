@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// SIGKILL at every system call of the program that writes a bundle: the file is the former bundle or the new
-// one, whole, and the next run leaves nothing beside it. (behaviour 49)
+// Kills the program that writes a bundle with SIGKILL at every system call: the file is the former bundle
+// or the new one, complete, and the next run leaves nothing next to it. (behaviour 49)
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Look-up, choice and launch on the host and on the null device. Numbers before a colon are behaviours of
-// docs/behaviours.md.
+// Tests look-up, choice and launch on the host and on the null device. Numbers before a colon are
+// behaviours of docs/behaviours.md.
 #include <pthread.h>
 #include <unistd.h>
 

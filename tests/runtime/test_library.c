@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// libkiln.so.0 as a file: what it exports, what it needs, how large it is; and that its header stands alone
-// in C11 and C++17.
+// Tests libkiln.so.0 as a file: what it exports, what it needs, how large it is, and that its header
+// compiles alone in C11 and C++17.
 #include "tests/runtime/fixture.h"
 
 // 6 KiB of our own part are what the compiler's hardening costs (stack protector, CET, fortified calls), and

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who keeps whom alive, use after close, and fork: closing in any order is safe, what is closed answers with
-// a status, and the child of a fork launches, closes and ends whatever the parent's threads were doing.
+// Tests lifetimes, use after close, and fork: closing in any order is safe, a closed handle answers with a
+// status, and the child of a fork launches, closes and ends whatever the parent's threads were doing.
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>

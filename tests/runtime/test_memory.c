@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory ends: the n-th allocation fails, and every one after it, for every n over open, look-up, miss,
-// launch and close. Each call says OUT_OF_MEMORY or works; nothing crashes, ends the process or is leaked.
-// The program's own malloc family counts.
+// Lets memory run out: the n-th allocation fails, and every one after it, for every n over open, look-up,
+// miss, launch and close. Each call says OUT_OF_MEMORY or works; nothing crashes, ends the process or is
+// leaked. The program's own malloc family counts.
 #include <errno.h>
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// NULL in place of each argument of each public function, the others being right: INVALID_ARGUMENT with a
-// text, or NULL or 0 where a function has no status. What the header says may be NULL is no error. And
-// extreme values of what is described in an error.
+// Passes NULL for each argument of each public function, with the others right: INVALID_ARGUMENT with a
+// text, or NULL or 0 where a function has no status. What the header says may be NULL is no error. It also
+// passes extreme values that errors describe.
 #include "runtime/kiln_verify.h"
 #include "tests/runtime/fixture.h"
 

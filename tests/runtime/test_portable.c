@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// libkiln with other compilers and another libc: for aarch64, and with musl, where a static program opens the
-// host and runs. A compiler that is not installed is a skip.
+// Builds libkiln with other compilers and another libc: for aarch64, and with musl, where a static program
+// opens the host and runs. A compiler that is not installed is a skip.
 #include "tests/runtime/fixture.h"
 
 // Compiles what libkiln is made of into DIR/<libkiln.so>, with the headers of zstd and xxhash apart from

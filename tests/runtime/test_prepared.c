@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Prepared launches: on every device the same result as a launch; what a changed argument decides anew; what
-// is refused; tensor maps, which the null device writes out in plain. (issue: "Prepared launches hold encoded
-// tensor maps")
+// Tests prepared launches: on every device the same result as a launch; what is decided again when an
+// argument changes; what is refused; tensor maps, which the null device writes out in plain. (issue:
+// "Prepared launches hold encoded tensor maps")
 #include "runtime/device.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_map.h"

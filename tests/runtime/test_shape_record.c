@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Shapes that an application met and that no tuned choice is for: each bin once, whoever launches; nothing of
-// it unless it was asked for.
+// Tests the recording of shapes that an application used and for which there is no tuned choice: each bin
+// once, whoever launches, and nothing unless it was requested.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>

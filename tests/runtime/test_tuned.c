@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tuned choices at launch: table, nearest, default, and why; against a search of the test's own over random
-// tables; overrides, foreign and invalid tables; codes that are not there; what a launch costs.
+// Tests tuned choices at launch: table, nearest, default, and the reason; compared with the test's own
+// search over random tables; overrides, foreign and invalid tables; codes that are missing; what a launch
+// costs.
 #include <time.h>
 
 #include "base/tuned.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two devices in one process, seen through one library, with a driver that is not there
-// (tests/emulation/two_devices.c) and judges every call: what is about a device comes with that device
-// current, whatever the program has current in its threads, and that is current again afterwards.
+// Tests two devices in one process, through one library, with a simulated driver that judges every call
+// (tests/emulation/two_devices.c): each call about a device is made with that device current, whatever the
+// program has made current in its threads, and afterwards the program's device is current again.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>

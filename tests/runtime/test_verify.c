@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// libkiln-verify: who is trusted, and what is refused with which words.
+// Tests libkiln-verify: who is trusted, and what is refused with which words.
 #include <sodium/utils.h>
 
 #include "base/bundle_format.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Target names: what is read, what comes back, what LLVM is told, and the words of refusals.
+// Tests target names: what is accepted, its canonical form, what LLVM is told, and the words of refusals.
 #include <string.h>
 
 #include "targets/targets.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which code runs on which device: every rule once taken and once refused, with the words of the refusal.
+// Tests which code runs on which device: every rule once accepted and once refused, with the words of the
+// refusal.
 #include <string.h>
 
 #include "targets/targets.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln build` around the compiling: what it prints, the timeline of --trace, limits and signatures of the
-// bundle.
+// Tests what `kiln build` does besides compiling: what it prints, the timeline of --trace, limits and
+// signatures of the bundle.
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

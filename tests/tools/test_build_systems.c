@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The examples of build systems, built from an installed tree in another folder: they work, a second build
-// does nothing, a touched source ends in nothing to do again, and a changed kernel is compiled.
+// Builds the examples of build systems from an installed tree in another folder: they work, a second build
+// does nothing, a touched source that has not changed leaves nothing to do, and a changed kernel is
+// compiled.
 #include "tests/harness.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln cache ...`, `kiln why` and `kiln env` as a user types them. (fault tests 13, 21; behaviours 11, 36)
+// Tests `kiln cache ...`, `kiln why` and `kiln env` as a user types them. (fault tests 13, 21; behaviours
+// 11, 36)
 #include "tests/cache/common.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln check-case` on cases made here: a small kernel, its arguments, memory before and after.
+// Tests `kiln check-case` on cases made here: a small kernel, its arguments, memory before and after.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln compile --report`: costs, accesses with their lines and engines, and why nothing better.
+// Tests `kiln compile --report`: costs, accesses with their lines and engines, and why nothing better was
+// possible.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln compile` of bytes that it compiled before reads no source: whatever changes, it must make, say and
-// return what a compile without a cache does. Changes of sources, options, targets, choices, tools and of the
-// cache itself are drawn; each command is run twice with the cache and once without.
+// Tests that `kiln compile` does not parse a source that it compiled before, and that it nevertheless
+// makes, prints and returns what a compile without a cache does. Changes of sources, options, targets,
+// choices, tools and of the cache itself are drawn; each command is run twice with the cache and once
+// without.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

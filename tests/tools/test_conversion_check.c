@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The program that checks conversions on devices, on the host: through build, bundle and libkiln.
+// Runs conversion-check on the host: through build, bundle and libkiln.
 #include <stdlib.h>
 
 #include "tests/harness.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The example application, on a bundle that is carried to another folder before it is used.
+// Runs the example application on a bundle that is moved to another folder first.
 #include "tests/harness.h"
 
 #include <stdlib.h>

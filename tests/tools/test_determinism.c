@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The same sources give the same bundle, byte for byte, wherever, however and in whatever surroundings they
-// are built.
+// Tests that the same sources give the same bundle, byte for byte, wherever and however they are built.
 #include "tests/harness.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What surrounds a compile does not reach the code: neither the environment of whoever starts it, nor the
-// libm that the compiler runs with.
+// Tests that the surroundings of a compile do not affect the code: neither the environment of whoever
+// starts it, nor the libm that the compiler runs with.
 #include "tests/harness.h"
 
 #include <stdio.h>

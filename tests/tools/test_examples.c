@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The commands that pages show are run, each page's in a folder of its own that has the files they name.
+// Runs the commands that pages show, each page's in a folder of its own with the files that they name.
 // README's are run after an installation (tests/first_example.sh).
 #include <dirent.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The tables of docs/behaviours.md that say which test shows a fault name tests that are there.
+// Tests that the tables of docs/behaviours.md name existing tests for each fault.
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln build --fleet`: builds that share nothing but a Redis server compile each object once; whatever
-// happens to one of them or to the server, the others get on. What a compile costs is simulated: the code
-// generator sleeps before each, so that a machine with two processors stands for four.
+// Tests `kiln build --fleet`: builds that share nothing but a Redis server compile each object once;
+// whatever happens to one of them or to the server, the others finish. The cost of a compile is simulated:
+// the code generator sleeps before each, so that a machine with two processors stands for four.
 #include "tests/cache/servers.h"
 
 static const char *file(const char *name) {

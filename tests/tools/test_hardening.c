@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What distributions expect of each file that is installed: position-independent programs, relocations that
-// are read-only and bound at once, no memory that is written and run, stack protector, fortified calls, marks
-// of CET or BTI; and modes that do not depend on who installs.
+// Checks what distributions expect of each installed file: position-independent programs, relocations that
+// are read-only and bound at once, no memory that is both writable and executable, stack protector,
+// fortified calls, marks of CET or BTI, and modes that do not depend on who installs.
 #include "tests/harness.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln header` over the whole kernel library and over every kind of parameter: strict compilers take it in
-// C11 and C++17, its functions launch, and a bundle with another parameter list is refused at look-up.
+// Tests `kiln header` on the whole kernel library and on every kind of parameter: strict compilers accept
+// it in C11 and C++17, its functions launch, and a bundle with another parameter list is refused at
+// look-up.
 #include "tests/harness.h"
 
 #include <stdio.h>

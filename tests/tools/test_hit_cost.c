@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a hit of `kiln compile` costs, counted and not timed: system calls, page faults and instructions of
-// one process, for a kernel of each name in kernels/. bench/bench_cache.sh measures the time, compared with
-// an empty program.
+// Measures what a hit of `kiln compile` costs, counted and not timed: system calls, page faults and
+// instructions of one process, for a kernel of each name in kernels/. bench/bench_cache.sh measures the
+// time, compared with an empty program.
 //
 // The bars, for a release build (softmax for sm_90 as PTX: 52 system calls and 77 page faults; before there
 // was a memory of what came of a source's bytes 209 page faults):

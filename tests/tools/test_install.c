@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What `make install` puts down is complete: programs find each other, the library builds a program by
-// pkg-config, the header is C and C++, and `make uninstall` leaves the folders that were there before, no
-// others.
+// Tests that what `make install` installs is complete: programs find each other, the library builds a
+// program by pkg-config, the header is C and C++, and `make uninstall` leaves exactly the folders that were
+// there before.
 #include "tests/harness.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernel library, built by the programs and run by libkiln on the host, against references.
+// Tests the kernel library, built by the programs and run by libkiln on the host, against references.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

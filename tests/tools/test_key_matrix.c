@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The keys that `kiln key` prints for a kernel: each row of the option table, the target, the source and what
-// must not matter, changed one at a time. Prints expected and seen. (axes A1 to A19, B1 to B10; fault tests
-// 25, 28, 29; behaviours 1 to 4, 10 to 12, 20)
+// Tests the keys that `kiln key` prints for a kernel: each row of the option table, the target, the source
+// and what must not matter are changed one at a time. Prints what was expected and found. (axes A1 to A19,
+// B1 to B10; fault tests 25, 28, 29; behaviours 1 to 4, 10 to 12, 20)
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln compile` of a kernel at a stage: --until writes it, the rest of the way gives the same code, what is
-// wrong with such a text is said with its place, and neither cache nor bundle gets it.
+// Tests `kiln compile` of a kernel at a stage: --until writes it, compiling on gives the same code, errors
+// in such a text are reported with their place, and it reaches neither cache nor bundle.
 #include "tests/harness.h"
 
 #include <stdio.h>

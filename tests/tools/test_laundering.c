@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A signature says: made here, of parts that were trusted here. Whatever way an object takes from a cache
-// into something that is signed, one that nobody vouches for does not become trusted by it.
+// Tests that a signature means: made here, of parts that were trusted here. Whatever way an object takes
+// from a cache into something that is signed, it does not become trusted that way.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// --debug: which lines of the source the line tables name, read back from PTX and by llvm-dwarfdump from host
-// and AMDGPU objects. The lines wanted come from the source text itself.
+// Tests --debug: which lines of the source the line tables name, read back from PTX and by llvm-dwarfdump
+// from host and AMDGPU objects. The expected lines come from the source text itself.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

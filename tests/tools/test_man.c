@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The manual pages: each command has one, its first half is what --help prints (KILN_TEST_BLESS writes it
-// anew), the second half is written by hand, and a manual reader finds nothing to complain about.
+// Tests the manual pages: each command has one, its first half is what --help prints (KILN_TEST_BLESS
+// writes it), the second half is written by hand, and a manual reader has no complaints.
 #include "tests/harness.h"
 
 #include <ctype.h>

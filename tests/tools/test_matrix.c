@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every kernel of the library compiles for every processor. `make check` takes some of both, `make
-// check-full` all, with modes; and all recorded kernels of Triton, where there are some. With KILN_TEST_ROWS
-// it takes those rows and modes only, with KILN_TEST_PART a piece of the recorded kernels.
+// Compiles every kernel of the library for every processor. `make check` takes some of both, `make
+// check-full` all, with modes, and all recorded kernels of Triton if there are some. With KILN_TEST_ROWS it
+// takes only those rows and modes, with KILN_TEST_PART a part of the recorded kernels.
 #include "tests/harness.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From the number of an operation in a message to the line of the source: printed with a failed compile, and
-// asked for after a failed launch.
+// Tests the way from the number of an operation in a message to the line of the source: printed when a
+// compile fails, and on request after a failed launch.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The power goes after a command ended well: what the disk has then, with its journal replayed, holds every
-// output whole or not at all. The disk is an image with ext4, mounted here and copied while it is mounted: a
-// copy is what a machine finds that starts again.
+// Cuts the power after a command has succeeded: what is on the disk then, with its journal replayed, holds
+// every output complete or not at all. The disk is an image with ext4, mounted here and copied while it is
+// mounted: a copy is what a restarted machine finds.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln report`: the page names everything, is well formed whatever the names are, asks for nothing from
+// Tests `kiln report`: the page names everything, is well formed whatever the names are, loads nothing from
 // outside, and a browser draws it.
 #include "tests/runtime/fixture.h"
 

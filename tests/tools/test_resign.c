@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bundles made of bundles: a signature that is lost is said, and a new one is only put on what somebody
+// Tests bundles made of bundles: a lost signature is reported, and a new one is only put on what somebody
 // trusted had signed.
 #include "tests/harness.h"
 

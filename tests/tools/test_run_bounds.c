@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln run` knows its buffers: a kernel that reads or writes outside of them ends with the argument's name,
-// the element and exit 1, whatever the size and however far away; one that stays inside is never accused.
+// Tests that `kiln run` watches its buffers: a kernel that reads or writes outside of them ends with the
+// argument's name, the element and exit code 1, whatever the size and however far away; one that stays
+// inside is never reported.
 #include "tests/harness.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln run --grid`: kernels whose source states no grid, from Triton IR to numbers on the host.
+// Tests `kiln run --grid`: kernels whose source states no grid, from Triton IR to numbers on the host.
 #include "tests/harness.h"
 
 #include <stdarg.h>

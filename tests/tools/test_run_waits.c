@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Programs that wait for each other on the host: with a thread for each they meet, with fewer the launch is
-// an error that says so, and nothing that goes on by itself is taken for a hang.
+// Tests programs that wait for each other on the host: with a thread for each they meet, with fewer the
+// launch fails with an error that says so, and a slow program is never mistaken for a hang.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

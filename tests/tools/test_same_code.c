@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// tools/same-code.py finds what it is for: a difference that was planted at each stage is reported, alone,
-// with the line that differs; without one everything is the same. The compilers with a difference are scripts
-// around the one of this build.
+// Tests that tools/same-code.py reports a difference planted at each stage, alone and with the line that
+// differs, and otherwise that everything is the same. The compilers with a difference are scripts around
+// the one of this build.
 #include "tests/harness.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Commands in odd surroundings: standard descriptors that are closed, a limit on the size of files, no /proc,
-// devices and FIFOs as outputs, files of 100 GB, names that make and ninja read in their own way. Each ends
-// with what was asked for or with one line that says why not.
+// Runs commands in odd surroundings: closed standard descriptors, a limit on the size of files, no /proc,
+// devices and FIFOs as outputs, files of 100 GB, names that make and ninja read in their own way. Each does
+// what was asked for or ends with one line that says why not.
 #include "tests/harness.h"
 
 #include <errno.h>

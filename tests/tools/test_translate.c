@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln translate` and `kiln import-triton`: Triton IR in, the kernel language or a bundle out.
+// Tests `kiln translate` and `kiln import-triton`: Triton IR in, the kernel language or a bundle out.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

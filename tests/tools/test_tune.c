@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln tune` on the host: what is measured is right, what is wrong, crashes or hangs does not win, and what
-// was found goes into bundles. Kernels misbehave in some of their configs on purpose.
+// Tests `kiln tune` on the host: what is measured is right, configs that are wrong, crash or hang do not
+// win, and the result goes into bundles. Kernels misbehave in some of their configs on purpose.
 #include "tests/tools/tuning.h"
 
 // ------------------------------------------------------------------------------ right before fast

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln tune and kiln build: choices in bundles, tables beside sources, code that is not what was measured.
+// Tests kiln tune and kiln build together: choices in bundles, tables next to sources, code that is not
+// what was measured.
 #include "tests/tools/tuning.h"
 
 TEST(tune, a_bundle_has_the_codes_that_choices_and_the_default_need) {

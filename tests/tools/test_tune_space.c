@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What `kiln tune` tries: configs, spaces, knobs, the search among many.
+// Tests what `kiln tune` tries: configs, spaces, knobs, the search in a large space.
 #include "tests/tools/tuning.h"
 
 #define RANGES                                                                                               \

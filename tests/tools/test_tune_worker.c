@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln tune --post`, `--worker`, `--collect` over a real Redis: shapes are measured once a product, whoever
-// dies; only jobs that a trusted key signed are run.
+// Tests `kiln tune --post`, `--worker` and `--collect` with a real Redis: shapes are measured once per
+// product, whichever worker dies, and only jobs that a trusted key signed are run.
 #include <limits.h>
 #include <poll.h>
 

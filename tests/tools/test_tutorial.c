@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// docs/tutorial.md and docs/how-it-works.md are followed as a reader does: files are written and commands run
+// Follows docs/tutorial.md and docs/how-it-works.md as a reader does: files are written and commands run
 // from top to bottom, in one folder, and they print what the page shows. A listing is
 //
 //   ```kiln NAME     a file

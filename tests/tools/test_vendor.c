@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Code objects before readers of others: LLVM's llvm-readobj, and as code object version 4 AMD's
+// Gives code objects to other readers: LLVM's llvm-readobj and, as code object version 4, AMD's
 // libamd-comgr as Debian ships it (5.2, which knows versions up to 4). A reader that is not installed is a
 // skip.
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the tools say to a slip: the name that was probably meant, what was expected and found, and an exit
-// code that tells a fault of Kiln from one of the kernel.
+// Tests what the tools say about a typing error: the name that was probably meant, what was expected and
+// found, and an exit code that distinguishes a fault of Kiln from one of the kernel.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What promises most: more threads at a time, fuller waves, fewer instructions; knobs are counted by name.
+// Tests which configs the model ranks first: more threads at a time, fuller waves, fewer instructions;
+// knobs are counted by name.
 #include "tests/harness.h"
 #include "tuner/model.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who wins from times with noise: intervals hold what they promise, a tie keeps the usual one, and somebody
-// always stays.
+// Tests the choice of the fastest candidate from noisy times: intervals hold what they promise, a tie keeps
+// the usual one, and a winner always remains.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tables of tuned choices: what is read, what is refused and where, what stands for the same thing, and that
-// tables come together in any order.
+// Tests tables of tuned choices: what is read, what is refused and where, which lines mean the same thing,
+// and that the order of merging does not matter.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
