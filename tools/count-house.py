@@ -113,7 +113,8 @@ def ways(house):
     for text, parts in (("the way of `dot`, `gemm[T=bf16]` on sm_90a: stops, files, returns", house.way_of_dot("sm_90a")),
                         ("the way of `dot` on sm_80", house.way_of_dot("sm_80")),
                         ("the way of `kiln_launch`, on cuda and null", house.way_of_launch())):
-        yield text, entered.stops(parts), (60, 15, 30), entered.files_on_the_way(parts)
+        stops = entered.way(parts)
+        yield text, entered.count(stops), (60, 15, 30), ["%s: %s" % (path, " ".join(names) or "(return)") for path, names in stops]
 
 
 def runs(house):

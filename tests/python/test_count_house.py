@@ -95,8 +95,10 @@ class Ways(unittest.TestCase):
                           ([a, b, 0, a2, 0, 0], ["a.c", "b.c", "a.c"]),
                           ([a, b, c, 0, 0, a2, 0, 0], ["a.c", "b.c", "c.c", "b.c", "a.c"]),  # up through the caller
                           ([a, b, 0, b, c, 0, 0, 0], ["a.c", "b.c", "c.c"])):
-            self.assertEqual(entered.files_on_the_way([part]), way)
-        self.assertEqual(entered.stops([[a, b, 0, a2, 0, 0], [c, b, 0, 0]]), (4, 3, 1))
+            self.assertEqual([path for path, _ in entered.way([part])], way)
+        stops = entered.way([[a, b, 0, a2, 0, 0], [c, b, 0, 0]])
+        self.assertEqual(stops, [("a.c", ["a"]), ("b.c", ["b"]), ("a.c", ["a2"]), ("c.c", ["c"])])
+        self.assertEqual(entered.count(stops), (4, 3, 1))
 
     def test_traced_program(self):
         program = """\

@@ -70,9 +70,9 @@ class Run:
                     start = None
 
 
-def files_on_the_way(parts):
-    """The files in which a reader is who follows these parts; tools/count-house.py says what a way is."""
-    files, seen, here = [], set(), []
+def way(parts):
+    """The way of a reader who follows these parts, which tools/count-house.py defines: a list of stops, each a file and the functions that are read there."""
+    steps, read_before, here = [], set(), []
     for part in parts:
         stack = []
         for function in part:
@@ -80,18 +80,23 @@ def files_on_the_way(parts):
                 stack.pop()
                 continue
             stack.append(function)
-            if function in seen:
+            if function in read_before:
                 continue
-            seen.add(function)
+            read_before.add(function)
             same = 0
             while same < min(len(here), len(stack)) and here[same] == stack[same]:
                 same += 1
-            files += [f.path for f in reversed(here[max(same - 1, 0):-1])] + [f.path for f in stack[same:]]
+            steps += [(f, False) for f in here[max(same - 1, 0):-1][::-1] + stack[same:-1]] + [(function, True)]
             here = list(stack)
-    return [f for i, f in enumerate(files) if not i or files[i - 1] != f]
+    stops = []
+    for function, is_new in steps:
+        if not stops or stops[-1][0] != function.path:
+            stops.append((function.path, []))
+        stops[-1][1].extend([function.name] if is_new else [])
+    return stops
 
 
-def stops(parts):
-    """(stops, files, returns) of that way."""
-    way = files_on_the_way(parts)
-    return len(way), len(set(way)), len(way) - len(set(way))
+def count(stops):
+    """(stops, files, returns) of a way."""
+    files = {path for path, _ in stops}
+    return len(stops), len(files), len(stops) - len(files)
