@@ -101,7 +101,7 @@ class House:
             ask = kiln + ["-t", target, self.product]
             passes = re.findall(r"^after (\S+)$", run(ask + ["--emit=ptx", "--print-after=all", "-o", here("whole.ptx")]), re.M)
             dumps = [("ir", "ir.kiln", ["--emit=ir"]), ("llvm", "llvm.ll", ["--emit=llvm"])]
-            for stage, name, how in dumps + [(p, "pass.kir", ["--until=" + p.split(".")[1]]) for p in passes]:
+            for stage, name, how in dumps + [(p, "pass.kir", ["--until=" + p]) for p in passes]:
                 run(ask + how + ["-o", here(name)])
                 again = subprocess.run(kiln + ["-t", target, "--emit=ptx", "-o", here("again.ptx"), here(name)], capture_output=True)
                 tried[stage] = tried.get(stage, True) and not again.returncode and plain("whole.ptx") == plain("again.ptx")

@@ -377,16 +377,17 @@ static void transfer_bitcast(const ir_op *op, facts3 x, kiln_fact *f) {
 static void transfer_hint(const ir_op *op, facts3 x, kiln_fact *f) {
   ir_type type = op->results[0].type;
   *f = *x[0];
-  unsigned last = axes(type) - 1, run = op->attrs.contiguous > 1 ? fact_log2(op->attrs.contiguous) : 0;
+  unsigned last = axes(type) - 1,
+           run = op->attrs.hint.contiguous > 1 ? fact_log2(op->attrs.hint.contiguous) : 0;
   if (type.rank && run > f->contiguity[last]) {
     f->contiguity[last] = least(run, type.log2[last]);
     f->constancy[last] = 0;
   }
-  if (op->attrs.divisible > 1)
+  if (op->attrs.hint.divisible > 1)
     for (unsigned i = 0; i <= last; i++)
       if (i == last || !f->contiguity[last])
-        f->divisibility[i] = most(f->divisibility[i], fact_log2(op->attrs.divisible));
-  const int64_t by = op->attrs.divisible;
+        f->divisibility[i] = most(f->divisibility[i], fact_log2(op->attrs.hint.divisible));
+  const int64_t by = op->attrs.hint.divisible;
   if (!type.rank && by > 1 && f->lo < 0 && f->lo > INT64_MIN) f->lo = -(-f->lo / by * by); // up to a multiple
 }
 

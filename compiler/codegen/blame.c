@@ -59,9 +59,9 @@ typedef struct search {
 
 static void visit(ir_op *op, void *context) {
   search *s = context;
-  if (op->code != IR_ASM || s->found || !op->attrs.text) return;
+  if (op->code != IR_ASM || s->found || !op->attrs.assembly.text) return;
   if (!s->line.at) s->found = op;
-  for (const char *at = op->attrs.text; *at && !s->found;) {
+  for (const char *at = op->attrs.assembly.text; *at && !s->found;) {
     text pattern = {at, at + strcspn(at, "\n")};
     at = *pattern.end ? pattern.end + 1 : pattern.end;
     pattern = trimmed(pattern);

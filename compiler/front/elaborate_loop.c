@@ -84,17 +84,17 @@ static void drop_arg(ir_block *block, ir_value *arg, ir_value *instead) {
 /// Attributes that are a number.
 typedef struct counted {
   const char *name;
-  size_t field; ///< of ir_attrs
+  size_t field; ///< of ir_loop, a byte
   int64_t most;
   bool one_is_none; ///< for the number 1 the field stays 0
-  uint32_t flag;    ///< instead of a field: set for 1
+  bool is_flag;     ///< the field is a bool: set for 1, not for another number
 } counted;
 
 static const counted *find_counted(const char *name) {
-  static const counted all[] = {{"stages", offsetof(ir_attrs, stages), KILN_MOST_STAGES, false, 0},
-                                {"unroll", offsetof(ir_attrs, unroll), 255, false, 0},
-                                {"split", offsetof(ir_attrs, split), KILN_MOST_SPLIT, true, 0},
-                                {"overlap", 0, 2, false, IR_IN_ORDER}};
+  static const counted all[] = {{"stages", offsetof(ir_loop, stages), KILN_MOST_STAGES, false, false},
+                                {"unroll", offsetof(ir_loop, unroll), 255, false, false},
+                                {"split", offsetof(ir_loop, split), KILN_MOST_SPLIT, true, false},
+                                {"overlap", offsetof(ir_loop, is_in_order), 2, false, true}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!strcmp(all[i].name, name)) return &all[i];
   return NULL;
@@ -116,11 +116,11 @@ void kiln_elab_loop_attributes(kiln_elab *e, kiln_list attributes, ir_type count
                       flatten ? "s" : "", a->list.count);
       continue;
     }
-    if (flatten) attrs->flags |= IR_FLATTEN;
-    else if (div) kiln_elab_divisor(e, a->list.items[0], counter, "'@div'", &attrs->divisible);
+    if (flatten) attrs->loop.is_flattened = true;
+    else if (div) kiln_elab_divisor(e, a->list.items[0], counter, "'@div'", &attrs->loop.divisible);
     else if (kiln_elab_integer(e, a->list.items[0], 1, known->most, known->name, &v)) {
-      if (known->flag) attrs->flags |= v == 1 ? known->flag : 0;
-      else if (v > 1 || !known->one_is_none) ((uint8_t *)attrs)[known->field] = (uint8_t)v;
+      if (known->is_flag) v = v == 1;
+      if (v > 1 || !known->one_is_none) ((uint8_t *)&attrs->loop)[known->field] = (uint8_t)v;
     }
   }
 }
@@ -196,7 +196,7 @@ void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
   bool known = bounds(e, n, range);
   if (!known) zero_bounds(e, range);
   kiln_elab_loop_attributes(e, n->names, range[0]->type, &attrs);
-  if (known && attrs.divisible) check_counter(e, n, range, attrs.divisible);
+  if (known && attrs.loop.divisible) check_counter(e, n, range, attrs.loop.divisible);
   carried *items = find_carried(e, n->body, 0, &count);
   ir_block *outer = e->b.block, *body = ir_block_create(e->b.arena);
   uint32_t scope = kiln_elab_open_scope(e, &top);

@@ -78,8 +78,8 @@ static bool first_of_axes(kiln_elab *e, const kiln_node *first, ir_type tile, ir
     if (!kiln_elab_integer(e, first->list.items[i], 1, (int64_t)1 << tile.log2[i], "first", &counts[i]))
       return false;
     if (counts[i] == (int64_t)1 << tile.log2[i]) continue;
-    if (parts == 1 && i + 1 == tile.rank) attrs->across = counts[i];
-    else if (!parts) attrs->first = counts[i], attrs->axis = (uint8_t)i;
+    if (parts == 1 && i + 1 == tile.rank) attrs->access.across = counts[i];
+    else if (!parts) attrs->access.first = counts[i], attrs->access.axis = (uint8_t)i;
     else
       return kiln_elab_error(e, first->place, "'first': expected parts along the last axis and one other"),
              false;
@@ -102,8 +102,8 @@ static bool first_attributes(kiln_elab *e, const kiln_call *c, ir_type tile, ir_
   int64_t extent = (int64_t)1 << tile.log2[axis];
   if (!kiln_elab_integer(e, first, 1, extent, "first", &count)) return false;
   if (count == extent) return true;
-  attrs->first = count;
-  attrs->axis = (uint8_t)axis;
+  attrs->access.first = count;
+  attrs->access.axis = (uint8_t)axis;
   return true;
 }
 
@@ -140,7 +140,7 @@ static kiln_values view_load(kiln_elab *e, const kiln_call *c, ir_value *view, k
     return fail(one);
   const kiln_node *other = kiln_call_arg(c, 2, "other");
   if (other) {
-    attrs.flags |= IR_HAS_OTHER;
+    attrs.access.has_other = true;
     operands[count] = kiln_elab_fit(e, other->place, kiln_elab_eval(e, other),
                                     ir_element(ir_view_tile(view->type)), "other");
     if (!operands[count++]) return fail(one);

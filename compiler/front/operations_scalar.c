@@ -249,13 +249,13 @@ static uint64_t assert_line(kiln_elab *e, const kiln_node *node) {
 kiln_values kiln_operation_assert(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_value *v = bool_argument(e, c);
   kiln_value text = kiln_elab_eval(e, c->args[1]);
-  ir_attrs attrs = {.text = text.kind == KILN_VALUE_TEXT ? text.text : "", .bits = c->place.line};
-  if (c->count == 3) attrs.bits = assert_line(e, c->args[2]);
+  ir_assertion how = {.text = text.kind == KILN_VALUE_TEXT ? text.text : "", .line = c->place.line};
+  if (c->count == 3) how.line = assert_line(e, c->args[2]);
   if (text.kind != KILN_VALUE_TEXT && text.kind != KILN_VALUE_ERROR)
     kiln_elab_error(e, c->args[1]->place, "message of 'assert': expected a string");
   else if (v && never_holds(e, v))
-    kiln_elab_error(e, c->place, "this 'assert' never holds: %.200s", attrs.text);
-  else if (v) emit(e, c, IR_ASSERT, &attrs, &v, 1, NULL);
+    kiln_elab_error(e, c->place, "this 'assert' never holds: %.200s", how.text);
+  else if (v) emit(e, c, IR_ASSERT, &(ir_attrs){.assertion = how}, &v, 1, NULL);
   return (kiln_values){one, 0};
 }
 
@@ -268,8 +268,8 @@ kiln_values kiln_operation_hint(kiln_elab *e, const kiln_call *c, kiln_value *on
   ir_attrs attrs = {0};
   ir_value *v = kiln_call_value(e, c, 0);
   const kiln_node *div = kiln_call_named(c, "div"), *contig = kiln_call_named(c, "contig");
-  bool ok = v && (!div || kiln_elab_divisor(e, div, v->type, "div", &attrs.divisible)) &&
-            (!contig || kiln_elab_integer(e, contig, 1, INT64_MAX, "contig", &attrs.contiguous));
+  bool ok = v && (!div || kiln_elab_divisor(e, div, v->type, "div", &attrs.hint.divisible)) &&
+            (!contig || kiln_elab_integer(e, contig, 1, INT64_MAX, "contig", &attrs.hint.contiguous));
   return kiln_call_one(ok ? emit(e, c, IR_HINT, &attrs, &v, 1, NULL) : (kiln_value){0}, one);
 }
 
@@ -282,17 +282,19 @@ static bool text_argument(kiln_elab *e, const kiln_call *c, uint32_t i, const ch
 }
 
 static kiln_value asm_value(kiln_elab *e, const kiln_call *c) {
-  ir_attrs attrs = {.pack = 1};
+  ir_attrs attrs = {0};
+  uint32_t is_pure = 0;
   ir_type element;
   kiln_list list;
   int64_t pack = 1;
   const kiln_node *pack_node = kiln_call_named(c, "pack");
-  bool ok = text_argument(e, c, 0, &attrs.text) && text_argument(e, c, 1, &attrs.constraints) &&
+  bool ok = text_argument(e, c, 0, &attrs.assembly.text) &&
+            text_argument(e, c, 1, &attrs.assembly.constraints) &&
             kiln_call_list(e, c, 2, "operands", &list) && element_type(e, c, 3, &element) &&
-            kiln_call_flag(e, c, "pure", IR_ASM_PURE, &attrs.flags) &&
+            kiln_call_flag(e, c, "pure", 1, &is_pure) &&
             (!pack_node || kiln_elab_integer(e, pack_node, 1, 16, "pack", &pack));
   if (!ok) return (kiln_value){0};
-  attrs.pack = (uint8_t)pack;
+  attrs.assembly.pack = (uint8_t)pack, attrs.assembly.is_pure = is_pure;
   ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, list.count + 1);
   for (uint32_t i = 0; i < list.count; i++) {
     kiln_value v = kiln_elab_eval(e, list.items[i]);

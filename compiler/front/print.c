@@ -24,13 +24,13 @@ static void put_args(kiln_printer *p, ir_value *const *args, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) kiln_buffer_format(p->out, "%sv%u", i ? ", " : "", args[i]->id);
 }
 
-static void put_loop_attributes(kiln_buffer *out, const ir_attrs *a) {
+static void put_loop_attributes(kiln_buffer *out, const ir_loop *a) {
   if (a->stages) kiln_buffer_format(out, " @stages(%u)", a->stages);
   if (a->unroll) kiln_buffer_format(out, " @unroll(%u)", a->unroll);
   if (a->split) kiln_buffer_format(out, " @split(%u)", a->split);
   if (a->divisible) kiln_buffer_format(out, " @div(%" PRId64 ")", a->divisible);
-  if (a->flags & IR_FLATTEN) kiln_buffer_format(out, " @flatten");
-  if (a->flags & IR_IN_ORDER) kiln_buffer_format(out, " @overlap(1)");
+  if (a->is_flattened) kiln_buffer_format(out, " @flatten");
+  if (a->is_in_order) kiln_buffer_format(out, " @overlap(1)");
 }
 
 // The last line of a loop's body: carried values become what is yielded.
@@ -67,7 +67,7 @@ static void put_for(kiln_printer *p, ir_op *op) {
   kiln_put_value(p, ir_for_upper(op));
   kiln_buffer_format(p->out, " step ");
   kiln_put_value(p, ir_for_step(op));
-  put_loop_attributes(p->out, &op->attrs);
+  put_loop_attributes(p->out, &op->attrs.loop);
   kiln_buffer_format(p->out, " {\n");
   p->indent++;
   put_statements(p, body);
@@ -85,7 +85,7 @@ static void put_while(kiln_printer *p, ir_op *op) {
   put_args(p, first->args, first->arg_count);
   if (first->arg_count) kiln_buffer_format(p->out, " = ");
   kiln_put_values(p, op->operands, op->operand_count);
-  put_loop_attributes(p->out, &op->attrs);
+  put_loop_attributes(p->out, &op->attrs.loop);
   kiln_buffer_format(p->out, " {\n");
   p->indent++;
   put_statements(p, first);

@@ -253,9 +253,10 @@ static void put_view_access(kiln_printer *p, const ir_op *op) {
     kiln_buffer_format(p->out, ", ");
     kiln_put_value(p, ir_view_indices(op)[rank]);
   }
-  if (op->attrs.across) put_counts(p, op);
-  else if (op->attrs.first)
-    kiln_buffer_format(p->out, ", first = %" PRId64 ", axis = %u", op->attrs.first, op->attrs.axis);
+  if (op->attrs.access.across) put_counts(p, op);
+  else if (op->attrs.access.first)
+    kiln_buffer_format(p->out, ", first = %" PRId64 ", axis = %u", op->attrs.access.first,
+                       op->attrs.access.axis);
   op->code == IR_VIEW_ATOMIC ? put_order(p->out, &op->attrs) : put_access(p->out, &op->attrs);
   kiln_buffer_u8(p->out, ')');
 }
@@ -270,8 +271,8 @@ static void put_dot(kiln_printer *p, const ir_op *op) {
 static void put_hint(kiln_printer *p, const ir_op *op) {
   kiln_buffer_format(p->out, "hint(");
   kiln_put_value(p, op->operands[0]);
-  if (op->attrs.divisible) kiln_buffer_format(p->out, ", div = %" PRId64, op->attrs.divisible);
-  if (op->attrs.contiguous) kiln_buffer_format(p->out, ", contig = %" PRId64, op->attrs.contiguous);
+  if (op->attrs.hint.divisible) kiln_buffer_format(p->out, ", div = %" PRId64, op->attrs.hint.divisible);
+  if (op->attrs.hint.contiguous) kiln_buffer_format(p->out, ", contig = %" PRId64, op->attrs.hint.contiguous);
   kiln_buffer_u8(p->out, ')');
 }
 
@@ -291,15 +292,15 @@ static void put_gather(kiln_printer *p, const ir_op *op) {
 
 static void put_asm(kiln_printer *p, const ir_op *op) {
   kiln_buffer_format(p->out, "asm(");
-  put_string(p->out, op->attrs.text);
+  put_string(p->out, op->attrs.assembly.text);
   kiln_buffer_format(p->out, ", ");
-  put_string(p->out, op->attrs.constraints);
+  put_string(p->out, op->attrs.assembly.constraints);
   kiln_buffer_format(p->out, ", ");
   put_list(p, op->operands, op->operand_count);
   kiln_buffer_format(p->out, ", ");
   kiln_put_type(p->out, ir_element(op->results[0].type));
-  kiln_buffer_format(p->out, ", pack = %u", op->attrs.pack);
-  put_flag(p->out, "pure", op->attrs.flags & IR_ASM_PURE);
+  kiln_buffer_format(p->out, ", pack = %u", op->attrs.assembly.pack);
+  put_flag(p->out, "pure", op->attrs.assembly.is_pure);
   kiln_buffer_u8(p->out, ')');
 }
 
@@ -342,8 +343,8 @@ static void put_assert(kiln_printer *p, const ir_op *op) {
   kiln_buffer_format(p->out, "assert(");
   kiln_put_value(p, op->operands[0]);
   kiln_buffer_format(p->out, ", ");
-  put_string(p->out, op->attrs.text);
-  kiln_buffer_format(p->out, ", %llu)", (unsigned long long)op->attrs.bits);
+  put_string(p->out, op->attrs.assertion.text);
+  kiln_buffer_format(p->out, ", %llu)", (unsigned long long)op->attrs.assertion.line);
 }
 
 static void put_of_view(kiln_printer *p, const ir_op *op) {

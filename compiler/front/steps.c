@@ -44,7 +44,7 @@ static void add_assert(ir_kernel *kernel, ir_op *loop) {
   ir_builder b = {.arena = kernel->arena, .block = loop->block, .before = loop, .place = loop->place};
   ir_value *step = ir_for_step(loop);
   ir_value *positive = ir_compare(&b, IR_GT, 0, step, ir_const_int(&b, (kiln_scalar)step->type.scalar, 0));
-  ir_attrs attrs = {.text = "step of a 'for': expected at least 1", .bits = loop->place.line};
+  ir_attrs attrs = {.assertion = {"step of a 'for': expected at least 1", loop->place.line}};
   ir_emit(&b, IR_ASSERT, &attrs, &positive, 1, NULL, NULL, 0);
 }
 

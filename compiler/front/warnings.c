@@ -156,10 +156,10 @@ static void look_at_loop(ir_op *op, void *context) {
   loops *l = context;
   if (op->code != IR_FOR && op->code != IR_WHILE) return;
   bool fits = can_be_pipeline(op);
-  const char *why = op->attrs.split > 1 ? why_not_shared(l->kernel, op) : NULL;
+  const char *why = op->attrs.loop.split > 1 ? why_not_shared(l->kernel, op) : NULL;
   l->any |= fits;
-  if (op->attrs.stages > 1 && !fits) warn_of(l, op->place, "stages", op->attrs.stages, no_pipeline);
-  if (why) warn_of(l, op->place, "split", op->attrs.split, why);
+  if (op->attrs.loop.stages > 1 && !fits) warn_of(l, op->place, "stages", op->attrs.loop.stages, no_pipeline);
+  if (why) warn_of(l, op->place, "split", op->attrs.loop.split, why);
 }
 
 void kiln_native_warn_of_loops(const ir_kernel *kernel, const char *file, ir_place place,

@@ -122,7 +122,7 @@ static kiln_status run_claim(machine *m, const ir_op *op) {
           m->err, KILN_STATUS_ASSERT, ir_operation(op),
           "operation %u (%s): expected true, found false at element %zu in program (%u, %u, %u)%s%s",
           ir_operation(op), ir_ops[op->code].text, i, m->program[0], m->program[1], m->program[2],
-          op->attrs.text ? ": " : "", op->attrs.text ? op->attrs.text : "");
+          op->attrs.assertion.text ? ": " : "", op->attrs.assertion.text ? op->attrs.assertion.text : "");
   return KILN_OK;
 }
 

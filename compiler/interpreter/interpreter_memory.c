@@ -140,7 +140,7 @@ static bool view_address(machine *m, const ir_op *op, size_t lane, uint64_t *add
 
 static kiln_status run_view_load(machine *m, const ir_op *op) {
   uint64_t *out = result_place(m, op, 0), address;
-  uint64_t other = op->attrs.flags & IR_HAS_OTHER ? operand_place(m, op, op->operand_count - 1)[0] : 0;
+  uint64_t other = op->attrs.access.has_other ? operand_place(m, op, op->operand_count - 1)[0] : 0;
   for (size_t i = 0; i < element_count(op->results[0].type); i++) {
     if (view_address(m, op, i, &address))
       KILN_TRY(read_element(m, op, ir_element(op->results[0].type), address, &out[i]));

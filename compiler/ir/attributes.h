@@ -17,17 +17,8 @@ enum {
   IR_REVERSE = 1 << 3, ///< scan from the end
   IR_VOLATILE = 1 << 4,
   IR_SATURATE_OFF = 1 << 5, ///< cast to fp8 gives NaN (e4m3) or infinity (e5m2) instead of the largest value
-  IR_HAS_OTHER = 1 << 6,    ///< view_load: the last operand is the value for what is out of range
-  IR_ASM_PURE = 1 << 7,
-  IR_FLATTEN = 1 << 8,
-  IR_FTZ = 1 << 9,       ///< exp2 of f32: a denormal result is zero
-  IR_IN_ORDER = 1 << 10, ///< for: of two chained products none runs while the other's operands are computed
-  // Of accesses of views, what they become, and loads:
-  IR_MAPPED = 1 << 11, ///< accesses of views: by the copy engine through a tensor map (passes/gpu/promote.c)
-  IR_ADDS = 1 << 12,   ///< stage: is added to what is there, in any order
-  IR_FEEDS = 1 << 17,  ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
-  IR_TURNED = 1 << 18, ///< mapped view_store, stage: what is staged has the tile's columns as its rows
-  IR_RAGGED = 1 << 24, ///< mapped store, atomic, stage: rows may end within the engine's 16 bytes
+  IR_FTZ = 1 << 9,          ///< exp2 of f32: a denormal result is zero
+  IR_FEEDS = 1 << 17, ///< load: of what products of a loop read, in this or the next iteration (prefetch.c)
 };
 
 typedef enum ir_round { IR_ROUND_NEAREST, IR_ROUND_ZERO } ir_round;
@@ -50,7 +41,49 @@ typedef enum ir_precision { IR_PREC_IEEE, IR_PREC_TF32, IR_PREC_TF32X3, IR_PREC_
 extern const char *const ir_cache_words[],
     *const ir_evict_words[], *const ir_order_words[], *const ir_scope_words[], *const ir_precision_words[];
 
-// What machine operations carry, each its own. 0 where a comment says nothing else: not said, or none.
+// What only some operations carry. 0, unless a comment says otherwise: not said, or none.
+
+typedef struct ir_asm {
+  const char *text, *constraints;
+  uint8_t pack; ///< elements an instance
+  bool is_pure;
+} ir_asm;
+
+typedef struct ir_assertion {
+  const char *text; ///< NULL: none
+  uint64_t line;    ///< of the source
+} ir_assertion;
+
+typedef struct ir_hint {
+  int64_t divisible, contiguous;
+} ir_hint;
+
+/// for, while.
+typedef struct ir_loop {
+  int64_t divisible; ///< for: its counter
+  uint8_t stages, unroll;
+  uint8_t split;     ///< for: blocks that may share the iterations
+  bool is_flattened; ///< for
+  bool is_in_order;  ///< for: of two chained products none runs while the other's operands are computed
+} ir_loop;
+
+/// Accesses of views, and stage. What is mapped goes through a tensor map by the copy engine (passes/gpu/promote.c).
+typedef struct ir_view_access {
+  int64_t
+      first; ///< elements of the tile along `axis`, those after them read as masked off and are not written;
+             ///< 0: all
+  int64_t across; ///< with `first` along an axis before the last: the same along the last; 0: all
+  uint8_t axis;
+  uint8_t split;  ///< stores, stage: blocks that share the iterations whose sum it is
+  uint8_t spread; ///< stores, stage: groups side by side
+  bool has_other; ///< view_load: the last operand is the value for what is out of range
+  bool is_mapped; ///< not of stage, which always is
+  bool is_turned; ///< what is staged has the tile's columns as its rows
+  bool is_ragged; ///< rows may end within the engine's 16 bytes
+  bool adds;      ///< stage: is added to what is there, in any order
+  uint8_t site;   ///< view_load: while the pass `roles` runs, 1 + the number of its ring's place
+  uint8_t map;    ///< stage: number of its tensor map, set by code generation
+} ir_view_access;
 
 /// Shared memory, or barriers (a result without axes).
 typedef struct ir_alloc {
@@ -119,26 +152,18 @@ typedef struct ir_barrier {
 /// What an operation carries besides operands. Unused fields are zero. attrs.def says which operation has
 /// which.
 typedef struct ir_attrs {
-  uint64_t bits;      ///< const: bit pattern, zero-extended; assert: line of the source, 0 unknown
-  int64_t divisible;  ///< hint, for: 0 unknown
-  int64_t contiguous; ///< hint
-  int64_t first;    ///< accesses of views, stage: elements of the tile along `axis`, those after them read as
-                    ///< masked off and are not written; 0: all
-  int64_t across;   ///< with `first` along an axis before the last: the same along the last; 0: all
-  const char *text; ///< asm template, assert message
-  const char *constraints;
+  uint64_t bits; ///< const: bit pattern, zero-extended
   uint32_t flags;
   uint8_t kind; ///< ir_predicate, ir_combine
-  uint8_t axis; ///< pid, npid, block, expand, reduce, scan, dim, gather; of `first`
+  uint8_t axis; ///< pid, npid, block, expand, reduce, scan, dim, view_stride, gather
   uint8_t round, cache, evict, order, scope, precision;
-  uint8_t pack;           ///< asm: elements an instance
-  uint8_t stages, unroll; ///< for, while; 0: not said
-  uint8_t split;          ///< for, stores, stage: blocks that may share a loop's iterations, or do
-  uint8_t spread;         ///< stores, stage: groups side by side
-  uint8_t site;           ///< view_load: while the pass `roles` runs, 1 + the number of its ring's place
-  uint8_t map;            ///< stage: number of its tensor map, set by code generation
   uint8_t perm[IR_MAX_RANK];
   union {
+    ir_asm assembly;
+    ir_assertion assertion;
+    ir_hint hint;
+    ir_loop loop;
+    ir_view_access access;
     ir_alloc alloc;
     ir_copy copy;
     ir_expect expect;

@@ -17,6 +17,29 @@ typedef enum ir_attr_form {
   IR_ATTR_VALUE,
 } ir_attr_form;
 
+/// Where canonical bytes have an attribute: bits of a mask, in order, or of the flags.
+typedef enum ir_canonical_place {
+  IR_IN_NONE,
+  IR_IN_SHARED,
+  IR_IN_BITS,
+  IR_IN_DIVISIBLE,
+  IR_IN_CONTIGUOUS,
+  IR_IN_TEXT,
+  IR_IN_CONSTRAINTS,
+  IR_IN_AXIS,
+  IR_IN_PACK,
+  IR_IN_STAGES,
+  IR_IN_UNROLL,
+  IR_IN_SPLIT,
+  IR_IN_FIRST,
+  IR_IN_ACROSS,
+  IR_IN_PLACES,
+  IR_IN_FLAG_6 = IR_IN_PLACES,
+  IR_IN_FLAG_7,
+  IR_IN_FLAG_8,
+  IR_IN_FLAG_10,
+} ir_canonical_place;
+
 typedef struct ir_attr_info {
   ir_opcode code;
   uint8_t offset, size; ///< of the field in ir_attrs
@@ -24,6 +47,7 @@ typedef struct ir_attr_info {
   const char *spelling;
   int64_t most;             ///< FLAG: the bit
   const char *const *words; ///< ended by NULL; else NULL
+  ir_canonical_place canonical;
 } ir_attr_info;
 
 /// As ir_cache_words and the others of ir.h.
@@ -35,6 +59,10 @@ const ir_attr_info *ir_next_attr(ir_opcode code, const ir_attr_info *row);
 /// A field that holds a number. Fields of 8 bytes are read and written as they are.
 uint64_t ir_attr_get(const ir_attrs *attrs, const ir_attr_info *row);
 void ir_attr_set(ir_attrs *attrs, const ir_attr_info *row, uint64_t value);
+
+/// A field that holds a text, of a row of form TEXT; NULL: none.
+const char *ir_attr_text(const ir_attrs *attrs, const ir_attr_info *row);
+void ir_attr_set_text(ir_attrs *attrs, const ir_attr_info *row, const char *text);
 
 /// A word of a table, NULL behind its end; and the place of a word, -1 where it has none.
 const char *ir_word_at(const char *const *words, uint64_t n);

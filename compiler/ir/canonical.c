@@ -23,6 +23,7 @@
 // and ends with ir_verify.
 #include <string.h>
 
+#include "compiler/ir/attrs.h"
 #include "compiler/ir/canonical.h"
 
 enum { DEEPEST = 256, MOST_PARAMS = 4096, MOST_OPS = 1 << 22, MOST_OPERANDS = 4096 };
@@ -67,52 +68,93 @@ enum {
   HAS_PERM = 64,
   FIRST_BYTE = 128,
 };
+
+/// What an operation has, as the bytes have it: the fields of all operations.
+typedef struct plain {
+  uint64_t at[IR_IN_PLACES]; ///< by ir_canonical_place
+  const char *text, *constraints;
+  uint32_t flags;
+  uint8_t perm[IR_MAX_RANK];
+  uint8_t kind, round, cache, evict, order, scope, precision;
+} plain;
+
 static const struct {
-  size_t offset;
+  uint8_t offset; ///< in `plain`; 0: `place`
+  uint8_t place;
   uint8_t most;
 } byte_fields[] = {
-    {offsetof(ir_attrs, kind), IR_COMBINE_COUNT - 1},
-    {offsetof(ir_attrs, axis), IR_MAX_RANK},
-    {offsetof(ir_attrs, round), IR_ROUND_ZERO},
-    {offsetof(ir_attrs, cache), IR_CACHE_WT},
-    {offsetof(ir_attrs, evict), IR_EVICT_LAST},
-    {offsetof(ir_attrs, order), IR_ORDER_ACQ_REL},
-    {offsetof(ir_attrs, scope), IR_SCOPE_SYSTEM},
-    {offsetof(ir_attrs, precision), IR_PREC_FAST},
-    {offsetof(ir_attrs, pack), 16},
-    {offsetof(ir_attrs, stages), 255},
-    {offsetof(ir_attrs, unroll), 255},
-    {offsetof(ir_attrs, split), 255},
+    {offsetof(plain, kind), 0, IR_COMBINE_COUNT - 1},
+    {0, IR_IN_AXIS, IR_MAX_RANK},
+    {offsetof(plain, round), 0, IR_ROUND_ZERO},
+    {offsetof(plain, cache), 0, IR_CACHE_WT},
+    {offsetof(plain, evict), 0, IR_EVICT_LAST},
+    {offsetof(plain, order), 0, IR_ORDER_ACQ_REL},
+    {offsetof(plain, scope), 0, IR_SCOPE_SYSTEM},
+    {offsetof(plain, precision), 0, IR_PREC_FAST},
+    {0, IR_IN_PACK, 16},
+    {0, IR_IN_STAGES, 255},
+    {0, IR_IN_UNROLL, 255},
+    {0, IR_IN_SPLIT, 255},
 };
-enum { BYTE_FIELDS = sizeof byte_fields / sizeof *byte_fields, ALL_FLAGS = IR_IN_ORDER * 2 - 1 };
+enum { BYTE_FIELDS = sizeof byte_fields / sizeof *byte_fields, ALL_FLAGS = (1 << 11) - 1 };
 enum { HAS_FIRST = FIRST_BYTE << BYTE_FIELDS, HAS_ACROSS = HAS_FIRST << 1 };
 
-static unsigned perm_length(const ir_attrs *a) {
+static uint64_t byte_of(const plain *p, unsigned i) {
+  return byte_fields[i].offset ? ((const uint8_t *)p)[byte_fields[i].offset] : p->at[byte_fields[i].place];
+}
+
+static uint32_t flag_of(const ir_attr_info *row) {
+  static const uint8_t bits[] = {6, 7, 8, 10};
+  return row->canonical >= IR_IN_PLACES ? 1u << bits[row->canonical - IR_IN_PLACES] : 0;
+}
+
+static plain plain_of(const ir_op *op) {
+  const ir_attrs *a = &op->attrs;
+  plain p = {.at = {[IR_IN_BITS] = a->bits, [IR_IN_AXIS] = a->axis}, .flags = a->flags, .kind = a->kind};
+  p.round = a->round, p.cache = a->cache, p.evict = a->evict, p.order = a->order, p.scope = a->scope;
+  p.precision = a->precision;
+  memcpy(p.perm, a->perm, sizeof p.perm);
+  for (const ir_attr_info *row = ir_next_attr(op->code, NULL); row; row = ir_next_attr(op->code, row)) {
+    if (row->canonical == IR_IN_TEXT) p.text = ir_attr_text(a, row);
+    else if (row->canonical == IR_IN_CONSTRAINTS) p.constraints = ir_attr_text(a, row);
+    else if (flag_of(row)) p.flags |= ir_attr_get(a, row) ? flag_of(row) : 0;
+    else if (row->canonical > IR_IN_SHARED) p.at[row->canonical] = ir_attr_get(a, row);
+  }
+  return p;
+}
+
+static unsigned perm_length(const plain *p) {
   unsigned length = IR_MAX_RANK;
-  while (length && !a->perm[length - 1]) length--;
+  while (length && !p->perm[length - 1]) length--;
   return length;
 }
 
-static void put_attrs(kiln_buffer *out, const ir_attrs *a) {
-  unsigned perm = perm_length(a);
-  uint32_t mask = (a->bits ? HAS_BITS : 0) | (a->divisible ? HAS_DIVISIBLE : 0) |
-                  (a->contiguous ? HAS_CONTIGUOUS : 0) | (a->text ? HAS_TEXT : 0) |
-                  (a->constraints ? HAS_CONSTRAINTS : 0) | (a->flags ? HAS_FLAGS : 0) |
-                  (perm ? HAS_PERM : 0) | (a->first ? HAS_FIRST : 0) | (a->across ? HAS_ACROSS : 0);
+static uint32_t mask_of(const plain *p) {
+  uint32_t mask = (p->at[IR_IN_BITS] ? HAS_BITS : 0) | (p->at[IR_IN_DIVISIBLE] ? HAS_DIVISIBLE : 0) |
+                  (p->at[IR_IN_CONTIGUOUS] ? HAS_CONTIGUOUS : 0) | (p->text ? HAS_TEXT : 0) |
+                  (p->constraints ? HAS_CONSTRAINTS : 0) | (p->flags ? HAS_FLAGS : 0) |
+                  (perm_length(p) ? HAS_PERM : 0) | (p->at[IR_IN_FIRST] ? HAS_FIRST : 0) |
+                  (p->at[IR_IN_ACROSS] ? HAS_ACROSS : 0);
   for (unsigned i = 0; i < BYTE_FIELDS; i++)
-    if (((const uint8_t *)a)[byte_fields[i].offset]) mask |= (uint32_t)FIRST_BYTE << i;
+    if (byte_of(p, i)) mask |= (uint32_t)FIRST_BYTE << i;
+  return mask;
+}
+
+static void put_attrs(kiln_buffer *out, const ir_op *op) {
+  const plain p = plain_of(op);
+  const uint32_t mask = mask_of(&p);
   kiln_buffer_varint(out, mask);
-  if (mask & HAS_BITS) kiln_buffer_varint(out, a->bits);
-  if (mask & HAS_DIVISIBLE) kiln_buffer_svarint(out, a->divisible);
-  if (mask & HAS_CONTIGUOUS) kiln_buffer_svarint(out, a->contiguous);
-  if (mask & HAS_TEXT) kiln_buffer_text(out, a->text);
-  if (mask & HAS_CONSTRAINTS) kiln_buffer_text(out, a->constraints);
-  if (mask & HAS_FLAGS) kiln_buffer_varint(out, a->flags);
-  if (mask & HAS_PERM) kiln_buffer_block(out, a->perm, perm);
+  if (mask & HAS_BITS) kiln_buffer_varint(out, p.at[IR_IN_BITS]);
+  if (mask & HAS_DIVISIBLE) kiln_buffer_svarint(out, (int64_t)p.at[IR_IN_DIVISIBLE]);
+  if (mask & HAS_CONTIGUOUS) kiln_buffer_svarint(out, (int64_t)p.at[IR_IN_CONTIGUOUS]);
+  if (mask & HAS_TEXT) kiln_buffer_text(out, p.text);
+  if (mask & HAS_CONSTRAINTS) kiln_buffer_text(out, p.constraints);
+  if (mask & HAS_FLAGS) kiln_buffer_varint(out, p.flags);
+  if (mask & HAS_PERM) kiln_buffer_block(out, p.perm, perm_length(&p));
   for (unsigned i = 0; i < BYTE_FIELDS; i++)
-    if (mask & (uint32_t)FIRST_BYTE << i) kiln_buffer_u8(out, ((const uint8_t *)a)[byte_fields[i].offset]);
-  if (mask & HAS_FIRST) kiln_buffer_varint(out, (uint64_t)a->first);
-  if (mask & HAS_ACROSS) kiln_buffer_varint(out, (uint64_t)a->across);
+    if (mask & (uint32_t)FIRST_BYTE << i) kiln_buffer_u8(out, (uint8_t)byte_of(&p, i));
+  if (mask & HAS_FIRST) kiln_buffer_varint(out, p.at[IR_IN_FIRST]);
+  if (mask & HAS_ACROSS) kiln_buffer_varint(out, p.at[IR_IN_ACROSS]);
 }
 
 static void put_block(encoder *e, const ir_block *block, bool with_args);
@@ -120,7 +162,7 @@ static void put_block(encoder *e, const ir_block *block, bool with_args);
 static void put_op(encoder *e, ir_op *op) {
   e->tiles_only &= op->code < IR_TILE_COUNT;
   kiln_buffer_varint(e->out, ir_number_of_code(op->code));
-  put_attrs(e->out, &op->attrs);
+  put_attrs(e->out, op);
   kiln_buffer_varint(e->out, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++)
     kiln_buffer_varint(e->out, e->next - 1 - ir_resolve(op->operands[i])->id);
@@ -206,30 +248,59 @@ static const char *get_text(decoder *d) {
   return kiln_arena_text(d->arena, (const char *)bytes, size);
 }
 
-static bool get_attrs(decoder *d, ir_attrs *a) {
+static bool get_plain(decoder *d, plain *p) {
   size_t perm;
-  *a = (ir_attrs){0};
+  *p = (plain){0};
   uint32_t mask = (uint32_t)kiln_read_count(&d->r, HAS_ACROSS * 2 - 1);
-  if (mask & HAS_BITS) a->bits = kiln_read_varint(&d->r);
-  if (mask & HAS_DIVISIBLE) a->divisible = kiln_read_svarint(&d->r);
-  if (mask & HAS_CONTIGUOUS) a->contiguous = kiln_read_svarint(&d->r);
-  if (mask & HAS_TEXT) a->text = get_text(d);
-  if (mask & HAS_CONSTRAINTS) a->constraints = get_text(d);
-  if (mask & HAS_FLAGS) a->flags = (uint32_t)kiln_read_count(&d->r, ALL_FLAGS);
+  if (mask & HAS_BITS) p->at[IR_IN_BITS] = kiln_read_varint(&d->r);
+  if (mask & HAS_DIVISIBLE) p->at[IR_IN_DIVISIBLE] = (uint64_t)kiln_read_svarint(&d->r);
+  if (mask & HAS_CONTIGUOUS) p->at[IR_IN_CONTIGUOUS] = (uint64_t)kiln_read_svarint(&d->r);
+  if (mask & HAS_TEXT) p->text = get_text(d);
+  if (mask & HAS_CONSTRAINTS) p->constraints = get_text(d);
+  if (mask & HAS_FLAGS) p->flags = (uint32_t)kiln_read_count(&d->r, ALL_FLAGS);
   if (mask & HAS_PERM) {
     const uint8_t *bytes = kiln_read_block(&d->r, &perm);
     if (!bytes || perm > IR_MAX_RANK) return false;
-    memcpy(a->perm, bytes, perm);
+    memcpy(p->perm, bytes, perm);
   }
   for (unsigned i = 0; i < BYTE_FIELDS; i++) {
     if (!(mask & (uint32_t)FIRST_BYTE << i)) continue;
     uint8_t v = kiln_read_u8(&d->r);
     if (v > byte_fields[i].most) return false;
-    ((uint8_t *)a)[byte_fields[i].offset] = v;
+    if (byte_fields[i].offset) ((uint8_t *)p)[byte_fields[i].offset] = v;
+    else p->at[byte_fields[i].place] = v;
   }
-  if (mask & HAS_FIRST) a->first = (int64_t)kiln_read_count(&d->r, 1u << IR_MAX_LOG2_ELEMENTS);
-  if (mask & HAS_ACROSS) a->across = (int64_t)kiln_read_count(&d->r, 1u << IR_MAX_LOG2_ELEMENTS);
+  if (mask & HAS_FIRST) p->at[IR_IN_FIRST] = kiln_read_count(&d->r, 1u << IR_MAX_LOG2_ELEMENTS);
+  if (mask & HAS_ACROSS) p->at[IR_IN_ACROSS] = kiln_read_count(&d->r, 1u << IR_MAX_LOG2_ELEMENTS);
   return !d->r.failed;
+}
+
+/// Moves what the rows of the operation name; false where something is left that it cannot have.
+static bool take_rows(plain *p, ir_opcode code, ir_attrs *a) {
+  for (const ir_attr_info *row = ir_next_attr(code, NULL); row; row = ir_next_attr(code, row)) {
+    if (row->canonical == IR_IN_TEXT) ir_attr_set_text(a, row, p->text), p->text = NULL;
+    else if (row->canonical == IR_IN_CONSTRAINTS)
+      ir_attr_set_text(a, row, p->constraints), p->constraints = NULL;
+    else if (flag_of(row)) ir_attr_set(a, row, (p->flags & flag_of(row)) != 0), p->flags &= ~flag_of(row);
+    else if (row->canonical > IR_IN_SHARED)
+      ir_attr_set(a, row, p->at[row->canonical]), p->at[row->canonical] = 0;
+  }
+  enum { OWN_FLAGS = 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 };
+  a->bits = p->at[IR_IN_BITS], a->axis = (uint8_t)p->at[IR_IN_AXIS];
+  p->at[IR_IN_BITS] = p->at[IR_IN_AXIS] = 0;
+  for (unsigned i = 0; i < IR_IN_PLACES; i++)
+    if (p->at[i]) return false;
+  return !p->text && !p->constraints && !(p->flags & OWN_FLAGS);
+}
+
+static bool get_attrs(decoder *d, ir_opcode code, ir_attrs *a) {
+  plain p;
+  *a = (ir_attrs){0};
+  if (!get_plain(d, &p) || !take_rows(&p, code, a)) return false;
+  a->flags = p.flags, a->kind = p.kind, a->round = p.round, a->cache = p.cache, a->evict = p.evict;
+  a->order = p.order, a->scope = p.scope, a->precision = p.precision;
+  memcpy(a->perm, p.perm, sizeof p.perm);
+  return true;
 }
 
 static bool get_block(decoder *d, ir_block *block, bool with_args, unsigned depth);
@@ -262,7 +333,7 @@ static bool get_op(decoder *d, unsigned depth) {
   ir_block *regions[2];
   if (!d->ops_left--) return false;
   ir_opcode code;
-  if (!get_code(d, &code) || !get_attrs(d, &attrs)) return false;
+  if (!get_code(d, &code) || !get_attrs(d, code, &attrs)) return false;
   uint32_t count = (uint32_t)kiln_read_count(&d->r, MOST_OPERANDS < d->r.left ? MOST_OPERANDS : d->r.left);
   ir_value **operands = KILN_NEW_ARRAY(d->arena, ir_value *, count);
   for (uint32_t i = 0; i < count; i++) {

@@ -253,6 +253,12 @@ struct ir_op {
   ir_attrs attrs;
 };
 
+/// Whether an access of a view, which goes through a tensor map.
+static inline bool ir_is_mapped(const ir_op *op) {
+  return (op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC) &&
+         op->attrs.access.is_mapped;
+}
+
 /// What messages call an operation: its number in the canonical form. Where that is not known, the number
 /// that ir_number gave it.
 static inline uint32_t ir_operation(const ir_op *op) {

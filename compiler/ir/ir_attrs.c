@@ -18,8 +18,9 @@ static const char *const ir_combine_words[] = {
     NULL};
 
 static const ir_attr_info rows[] = {
-#define ATTR(code, field, spelling, form, most, words) \
-  {IR_##code, offsetof(ir_attrs, field), sizeof((ir_attrs){0}.field), IR_ATTR_##form, spelling, most, words},
+#define ATTR(code, field, spelling, form, most, words, canonical)                                     \
+  {IR_##code, offsetof(ir_attrs, field), sizeof((ir_attrs){0}.field), IR_ATTR_##form, spelling, most, \
+   words,     IR_IN_##canonical},
 #include "compiler/ir/attrs.def"
 #undef ATTR
 };
@@ -51,6 +52,16 @@ void ir_attr_set(ir_attrs *attrs, const ir_attr_info *row, uint64_t value) {
   else memcpy(field, row->size == 4 ? (const void *)&low : &value, row->size);
 }
 
+const char *ir_attr_text(const ir_attrs *attrs, const ir_attr_info *row) {
+  const char *text;
+  memcpy(&text, (const char *)attrs + row->offset, sizeof text);
+  return text;
+}
+
+void ir_attr_set_text(ir_attrs *attrs, const ir_attr_info *row, const char *text) {
+  memcpy((char *)attrs + row->offset, &text, sizeof text);
+}
+
 const char *ir_word_at(const char *const *words, uint64_t n) {
   while (n && *words) words++, n--;
   return *words;
@@ -64,7 +75,7 @@ int ir_word_index(const char *const *words, const char *text, size_t length) {
 
 // Every field that holds a number, and the largest one. Texts and axes are what only operations with a row
 // have.
-enum { ALL_FLAGS = 2 * IR_RAGGED - 1 };
+enum { ALL_FLAGS = 2 * IR_FEEDS - 1 };
 static const struct {
   const char *name;
   uint8_t offset, size;
@@ -72,25 +83,10 @@ static const struct {
 } fields[] = {
 #define FIELD(name, most) \
   { #name, offsetof(ir_attrs, name), sizeof((ir_attrs){0}.name), most }
-    FIELD(bits, UINT64_MAX),
-    FIELD(divisible, UINT64_MAX),
-    FIELD(contiguous, UINT64_MAX),
-    FIELD(first, 1u << IR_MAX_LOG2_ELEMENTS),
-    FIELD(across, 1u << IR_MAX_LOG2_ELEMENTS),
-    FIELD(flags, ALL_FLAGS),
-    FIELD(kind, IR_COMBINE_COUNT - 1),
-    FIELD(axis, IR_MAX_RANK),
-    FIELD(round, IR_ROUND_ZERO),
-    FIELD(cache, IR_CACHE_WT),
-    FIELD(evict, IR_EVICT_LAST),
-    FIELD(order, IR_ORDER_ACQ_REL),
-    FIELD(scope, IR_SCOPE_SYSTEM),
+    FIELD(bits, UINT64_MAX),        FIELD(flags, ALL_FLAGS),        FIELD(kind, IR_COMBINE_COUNT - 1),
+    FIELD(axis, IR_MAX_RANK),       FIELD(round, IR_ROUND_ZERO),    FIELD(cache, IR_CACHE_WT),
+    FIELD(evict, IR_EVICT_LAST),    FIELD(order, IR_ORDER_ACQ_REL), FIELD(scope, IR_SCOPE_SYSTEM),
     FIELD(precision, IR_PREC_FAST),
-    FIELD(pack, UINT8_MAX),
-    FIELD(stages, UINT8_MAX),
-    FIELD(unroll, UINT8_MAX),
-    FIELD(split, UINT8_MAX),
-    FIELD(spread, UINT8_MAX),
 #undef FIELD
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };

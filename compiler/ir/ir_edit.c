@@ -87,7 +87,7 @@ static bool block_pure(const ir_block *block) {
 
 static bool inner_pure(const ir_op *op) {
   if (ir_is_terminator(op)) return true;
-  if (op->code == IR_ASM) return op->attrs.flags & IR_ASM_PURE;
+  if (op->code == IR_ASM) return op->attrs.assembly.is_pure;
   if (op->code == IR_WHILE) return false; // might not end
   if (ir_ops[op->code].effect != IR_PURE && ir_ops[op->code].effect != IR_CONTROL) return false;
   for (uint32_t i = 0; i < op->region_count; i++)
@@ -101,20 +101,18 @@ static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a,
 
 /// Fields of which no row of the operation speaks are zero, or left over from another operation.
 static bool same_shared(const ir_attrs *a, const ir_attrs *b) {
-  return a->bits == b->bits && a->divisible == b->divisible && a->contiguous == b->contiguous &&
-         a->first == b->first && a->across == b->across && same_text(a->text, b->text) &&
-         same_text(a->constraints, b->constraints) && a->flags == b->flags && a->kind == b->kind &&
-         a->axis == b->axis && a->round == b->round && a->cache == b->cache && a->evict == b->evict &&
-         a->order == b->order && a->scope == b->scope && a->precision == b->precision && a->pack == b->pack &&
-         a->stages == b->stages && a->unroll == b->unroll && a->split == b->split && a->spread == b->spread &&
-         !memcmp(a->perm, b->perm, sizeof a->perm);
+  return a->bits == b->bits && a->flags == b->flags && a->kind == b->kind && a->axis == b->axis &&
+         a->round == b->round && a->cache == b->cache && a->evict == b->evict && a->order == b->order &&
+         a->scope == b->scope && a->precision == b->precision && !memcmp(a->perm, b->perm, sizeof a->perm);
 }
 
 bool ir_attrs_equal(ir_opcode code, const ir_attrs *a, const ir_attrs *b) {
   if (!same_shared(a, b)) return false;
   for (const ir_attr_info *row = ir_next_attr(code, NULL); row; row = ir_next_attr(code, row)) {
-    const bool is_number = row->form != IR_ATTR_AXES && row->form != IR_ATTR_TEXT; // those are compared
-    if (is_number && ir_attr_get(a, row) != ir_attr_get(b, row)) return false;
+    if (row->form == IR_ATTR_AXES) continue; // shared
+    if (row->form == IR_ATTR_TEXT ? !same_text(ir_attr_text(a, row), ir_attr_text(b, row))
+                                  : ir_attr_get(a, row) != ir_attr_get(b, row))
+      return false;
   }
   return true;
 }

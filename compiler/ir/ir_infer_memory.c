@@ -78,7 +78,7 @@ static kiln_status check_count(const ir_typing *t, ir_type tile, unsigned axis, 
 }
 
 static kiln_status check_first(const ir_typing *t, ir_type tile) {
-  const ir_attrs *a = &t->op->attrs;
+  const ir_view_access *a = &t->op->attrs.access;
   if (!a->first && !a->across) return KILN_OK;
   if (a->axis >= tile.rank)
     return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected an axis below %u, found %u", name(t),
@@ -102,7 +102,7 @@ static kiln_status check_view_access(const ir_typing *t, uint32_t extra) {
 }
 
 kiln_status ir_rule_viewload(ir_typing *t) {
-  uint32_t extra = t->op->attrs.flags & IR_HAS_OTHER ? 1 : 0;
+  uint32_t extra = t->op->attrs.access.has_other;
   KILN_TRY(check_view_access(t, extra));
   ir_type tile = ir_view_tile(operand(t, 0));
   if (extra) KILN_TRY(expect_type(t, "other", ir_element(tile), operand(t, t->op->operand_count - 1)));

@@ -85,7 +85,7 @@ ir_type ir_view_tile(ir_type view) {
 
 ir_type ir_staged_type(const ir_op *stage) {
   ir_type tile = ir_view_tile(stage->operands[0]->type), turned = tile;
-  if (!(stage->attrs.flags & IR_TURNED)) return tile;
+  if (!(stage->attrs.access.is_turned)) return tile;
   turned.log2[0] = tile.log2[1], turned.log2[1] = tile.log2[0];
   return turned;
 }
@@ -95,8 +95,8 @@ int64_t ir_view_count(const ir_op *access, unsigned axis) {
   unsigned at = 0;
   if (view.log2[axis] == IR_DROPPED) return 1;
   for (unsigned i = 0; i < axis; i++) at += view.log2[i] != IR_DROPPED;
-  if (access->attrs.first && access->attrs.axis == at) return access->attrs.first;
-  if (access->attrs.across && at + 1u == ir_view_tile(view).rank) return access->attrs.across;
+  if (access->attrs.access.first && access->attrs.access.axis == at) return access->attrs.access.first;
+  if (access->attrs.access.across && at + 1u == ir_view_tile(view).rank) return access->attrs.access.across;
   return (int64_t)1 << view.log2[axis];
 }
 

@@ -82,8 +82,7 @@ static void put_axes(kiln_buffer *out, const ir_attr_info *row, const ir_op *op)
 static void put_attribute(kiln_buffer *out, const ir_attr_info *row, const ir_op *op) {
   const char *text, *name = row->spelling;
   if (row->form == IR_ATTR_TEXT) {
-    memcpy(&text, (const char *)&op->attrs + row->offset, sizeof text);
-    if (!text) return;
+    if (!(text = ir_attr_text(&op->attrs, row))) return;
     kiln_buffer_format(out, " %s=", name);
     ir_text_quote(text, out);
     return;

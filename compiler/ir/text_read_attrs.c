@@ -93,8 +93,7 @@ static bool read_attribute(ir_reading *r, const ir_attr_info *row, ir_read_op *o
   if (!ir_words_expect(&r->w, "=")) return false;
   if (row->form == IR_ATTR_TEXT) {
     if (!ir_words_text(&r->w, &text)) return false;
-    memcpy((char *)&op->attrs + row->offset, &text, sizeof text);
-    return true;
+    return ir_attr_set_text(&op->attrs, row, text), true;
   }
   if (row->form == IR_ATTR_WORD) {
     if (!read_word(r, row, &value)) return false;

@@ -18,7 +18,7 @@ static void fail(checking *k, const ir_op *op, const char *fault) {
 }
 
 /// Machine operations are what accesses through tensor maps become.
-static bool takes_views(const ir_op *op) { return op->code >= IR_TILE_COUNT || op->attrs.flags & IR_MAPPED; }
+static bool takes_views(const ir_op *op) { return op->code >= IR_TILE_COUNT || ir_is_mapped(op); }
 
 static void check_views(checking *k, const ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++) {

@@ -13,7 +13,7 @@ enum { MAX_RESULTS = 8, MAX_REGISTERS = 64, MAX_PACK = 16 }; // of the pack: as 
 typedef struct assembly {
   const char *text, *constraints;
   int64_t pack;
-  uint32_t flags;
+  bool is_pure;
   ir_value *operands[TTIR_MAX_VALUES];
   uint32_t operand_count;
   ir_type types[MAX_RESULTS];
@@ -117,7 +117,7 @@ static const char *constraints_for(ttir_reader *r, const assembly *a, unsigned i
 
 static void give_one(ttir_reader *r, const assembly *a, const char *text, const char *constraints,
                      ir_type to) {
-  ir_attrs attrs = {.text = text, .constraints = constraints, .pack = (uint8_t)a->pack, .flags = a->flags};
+  ir_attrs attrs = {.assembly = {text, constraints, (uint8_t)a->pack, a->is_pure}};
   ir_op *op = ttir_emit(r, IR_ASM, &attrs, a->operands, a->operand_count, &to);
   if (op) ttir_give(r, &op->results[0]);
 }
@@ -135,7 +135,7 @@ static void give_several(ttir_reader *r, assembly *a) {
     ttir_error(
         r, "%s with several results: expected %u constraints of PTX registers for them, found %u in '%.80s'",
         r->row->name, expected, outputs, a->constraints);
-  else if (!(a->flags & IR_ASM_PURE))
+  else if (!a->is_pure)
     ttir_error(r, "%s with several results is supported when it has no side effects", r->row->name);
   for (uint32_t i = 0; i < a->result_count && !r->failed; i++)
     give_one(r, a, text_for(r, a, i, constraints, outputs),
@@ -174,7 +174,7 @@ void ttir_form_asm(ttir_reader *r, const ttir_row *row) {
   a->pack = ttir_entry_int(&r->dictionary, "packed_element", 1);
   a->constraints = ttir_entry_text(r, &r->dictionary, "constraints");
   a->text = ttir_unquote(r->arena, text.at, text.length);
-  a->flags = ttir_entry_int(&r->dictionary, "pure", 0) ? IR_ASM_PURE : 0;
+  a->is_pure = ttir_entry_int(&r->dictionary, "pure", 0);
   if (a->pack < 1 || a->pack > MAX_PACK || !a->constraints)
     ttir_error(r, "%s: expected constraints and a packed_element of 1 to %d, found %lld", row->name, MAX_PACK,
                (long long)a->pack);

@@ -115,8 +115,8 @@ void ttir_form_for(ttir_reader *r, const ttir_row *row) {
   ttir_close_region(r, &region);
   ttir_read_dictionary(r, &r->dictionary);
   int64_t stages = ttir_entry_int(&r->dictionary, "tt.num_stages", 0);
-  ir_attrs attrs = {.stages = (uint8_t)(stages > 0 && stages < 256 ? stages : 0),
-                    .flags = ttir_entry_int(&r->dictionary, "tt.flatten", 0) ? IR_FLATTEN : 0};
+  ir_attrs attrs = {.loop = {.stages = (uint8_t)(stages > 0 && stages < 256 ? stages : 0),
+                             .is_flattened = ttir_entry_int(&r->dictionary, "tt.flatten", 0)}};
   r->dictionary.count = 0;
   r->row = row;
   give_results(r, ttir_emit_regions(r, IR_FOR, &attrs, operands, count + IR_FOR_BOUNDS, &region.block, 1));

@@ -120,7 +120,7 @@ void ttir_form_assert(ttir_reader *r, const ttir_row *row) {
   ir_type type = ttir_colon_type(r).type;
   ttir_check_type(r, v, type);
   if (r->failed) return;
-  ir_attrs attrs = {.text = ttir_unquote(r->arena, text.at, text.length), .bits = r->line};
+  ir_attrs attrs = {.assertion = {ttir_unquote(r->arena, text.at, text.length), r->line}};
   bool integer = ir_type_class(type) == KILN_CLASS_INT;
   if (integer) v = ir_compare(&r->b, IR_NE, 0, v, ttir_splat_bits(r, type, 0));
   ttir_builder_error(r);

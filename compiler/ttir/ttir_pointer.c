@@ -141,7 +141,7 @@ void ttir_block_access(ttir_reader *r, ir_value *pointer, ir_value *value, const
   }
   bool is_nan = ttir_entry_int(&r->dictionary, "padding", 0) == PAD_NAN;
   if (is_nan && ir_type_class(tile) == KILN_CLASS_FLOAT) {
-    all.flags |= IR_HAS_OTHER;
+    all.access.has_other = true;
     operands[count++] = ttir_splat_float(r, ir_element(tile), NAN);
   }
   ir_op *op = ttir_emit(r, IR_VIEW_LOAD, &all, operands, count, NULL);

@@ -216,10 +216,10 @@ static void apply_hints(ttir_reader *r) {
   ir_value *value = r->results[0];
   unsigned class = ir_type_class(value->type);
   if (value->type.rank > 1 || value->type.is_view || !(class & (KILN_CLASS_INT | KILN_CLASS_POINTER))) return;
-  ir_attrs attrs = {.divisible = ttir_entry_int(&r->dictionary, "tt.divisibility", 0),
-                    .contiguous = value->type.rank ? ttir_entry_int(&r->dictionary, "tt.contiguity", 0) : 0};
-  if (attrs.divisible <= 0 && attrs.contiguous <= 0) return;
-  ir_op *op = ttir_emit(r, IR_HINT, &attrs, &value, 1, NULL);
+  ir_hint how = {.divisible = ttir_entry_int(&r->dictionary, "tt.divisibility", 0),
+                 .contiguous = value->type.rank ? ttir_entry_int(&r->dictionary, "tt.contiguity", 0) : 0};
+  if (how.divisible <= 0 && how.contiguous <= 0) return;
+  ir_op *op = ttir_emit(r, IR_HINT, &(ir_attrs){.hint = how}, &value, 1, NULL);
   if (op) r->results[0] = &op->results[0];
 }
 

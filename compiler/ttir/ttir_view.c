@@ -37,7 +37,7 @@ bool ttir_view_parts(ttir_reader *r, ir_value *view, ir_value **out) {
 static ir_value *promise_multiple(ttir_reader *r, ir_value *value, int64_t of) {
   const ir_op *maker = value->def;
   if (of < 2 || (maker && maker->code == IR_CONST)) return value;
-  ir_op *op = ttir_emit(r, IR_HINT, &(ir_attrs){.divisible = of}, &value, 1, NULL);
+  ir_op *op = ttir_emit(r, IR_HINT, &(ir_attrs){.hint = {.divisible = of}}, &value, 1, NULL);
   return op ? &op->results[0] : value;
 }
 
@@ -124,7 +124,7 @@ void ttir_form_view_load(ttir_reader *r, const ttir_row *row) {
   if (r->failed) return;
   const ttir_view_fact *fact = fact_of(r, v[0]);
   if (fact && fact->pads_nan && ir_type_class(to) == KILN_CLASS_FLOAT) {
-    attrs.flags = IR_HAS_OTHER;
+    attrs.access.has_other = true;
     v[count++] = ttir_splat_float(r, ir_element(to), NAN);
   }
   ir_op *op = ttir_emit(r, (ir_opcode)row->code, &attrs, v, count, NULL);

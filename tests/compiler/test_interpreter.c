@@ -62,7 +62,7 @@ TEST(interpreter, a_failed_assert_names_operation_and_program) {
   sample s = begin();
   ir_value *pid = emit(&s, IR_PID, (ir_attrs){0}, NULL, 0),
            *fine = ir_compare(&s.b, IR_LT, 0, pid, i32(&s, 2));
-  emit(&s, IR_ASSERT, (ir_attrs){.text = "too many programs"}, &fine, 1);
+  emit(&s, IR_ASSERT, (ir_attrs){.assertion = {.text = "too many programs"}}, &fine, 1);
   CHECK_INT(run(&s, &p, 3, NULL, &err), KILN_STATUS_ASSERT);
   CHECK(strstr(err.text, "too many programs") && strstr(err.text, "(2, 0, 0)"));
 }
@@ -157,6 +157,7 @@ TEST(interpreter, assembly_is_refused) {
   kiln_error err = {0};
   sample s = begin();
   ir_type type = ir_scalar_type(KILN_I32);
-  ir_emit(&s.b, IR_ASM, &(ir_attrs){.text = "nop", .constraints = "=r"}, NULL, 0, &type, NULL, 0);
+  ir_emit(&s.b, IR_ASM, &(ir_attrs){.assembly = {.text = "nop", .constraints = "=r"}}, NULL, 0, &type, NULL,
+          0);
   CHECK_INT(run(&s, &p, 1, NULL, &err), KILN_STATUS_UNSUPPORTED);
 }

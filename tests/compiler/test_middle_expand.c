@@ -170,7 +170,7 @@ static ir_kernel *unary_kernel(kiln_arena *arena, const char *text, ir_opcode co
   ir_value *in = ir_add_param(k, &(ir_param){.name = "in", .type = ir_pointer_type(KILN_F32)});
   ir_value *x = &ir_emit(&b, IR_LOAD, NULL, &in, 1, NULL, NULL, 0)->results[0],
            *one = ir_const_float(&b, KILN_F32, 1);
-  ir_attrs attrs = {.text = text, .constraints = "=f,f", .pack = 1, .flags = IR_ASM_PURE};
+  ir_attrs attrs = {.assembly = {text, "=f,f", .pack = 1, .is_pure = true}};
   ir_type type = ir_scalar_type(KILN_F32);
   ir_value *y = text             ? &ir_emit(&b, IR_ASM, &attrs, &x, 1, &type, NULL, 0)->results[0]
                 : code == IR_DIV ? ir_binary(&b, IR_DIV, 0, one, x)

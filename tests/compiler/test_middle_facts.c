@@ -225,7 +225,7 @@ TEST(facts, a_hint_rounds_the_least_value_up) {
   ir_value *below = ir_binary(&s.b, IR_SUB, 0, ir_binary(&s.b, IR_MAX, 0, pid(&s), i32(&s, 1)), i32(&s, 128));
   CHECK_INT(fact(&s, below)->lo, -127);
   for (int64_t by = 64; by <= 256; by *= 2) {
-    ir_op *hint = ir_emit(&s.b, IR_HINT, &(ir_attrs){.divisible = by}, &below, 1, NULL, NULL, 0);
+    ir_op *hint = ir_emit(&s.b, IR_HINT, &(ir_attrs){.hint = {.divisible = by}}, &below, 1, NULL, NULL, 0);
     CHECK_INT(fact(&s, &hint->results[0])->lo, by == 64 ? -64 : 0);
   }
   end(&s);
@@ -240,7 +240,7 @@ TEST(facts, assumes_and_hints_count) {
   ir_emit(&s.b, IR_ASSUME, NULL, &claim, 1, NULL, NULL, 0);
   CHECK_INT(fact(&s, k)->divisibility[0], 6);
   CHECK_INT(fact(&s, k)->lo, 64); // above 0, and a multiple
-  ir_op *hint = ir_emit(&s.b, IR_HINT, &(ir_attrs){.divisible = 256}, &s.p, 1, NULL, NULL, 0);
+  ir_op *hint = ir_emit(&s.b, IR_HINT, &(ir_attrs){.hint = {.divisible = 256}}, &s.p, 1, NULL, NULL, 0);
   CHECK_INT(fact(&s, &hint->results[0])->divisibility[0], 8);
   end(&s);
 }

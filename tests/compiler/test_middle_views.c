@@ -48,7 +48,7 @@ static ir_kernel *copy_kernel(kiln_arena *arena, const shape *s) {
         ir_binary(&b, IR_ADD, 0, ir_const_int(&b, KILN_I64, s->index[i]), ir_cast(&b, pid, KILN_I64, 0, 0));
   indices[0] = in;
   indices[1 + s->rank] = ir_const_int(&b, KILN_I32, 77);
-  ir_attrs load = {.flags = s->has_other ? IR_HAS_OTHER : 0};
+  ir_attrs load = {.access = {.has_other = s->has_other}};
   ir_value *tile =
       &ir_emit(&b, IR_VIEW_LOAD, &load, indices, 1u + s->rank + s->has_other, NULL, NULL, 0)->results[0];
   ir_op *dim = ir_emit(&b, IR_DIM, &(ir_attrs){.axis = 0}, &in, 1, NULL, NULL, 0);

@@ -407,11 +407,12 @@ TEST(ttir_versions, assembly_of_several_results) {
   const ir_op *first = next_asm(t.kernel->body->first), *second = first ? next_asm(first->next) : NULL,
               *third = second ? next_asm(second->next) : NULL;
   if (!third || next_asm(third->next)) FAIL("expected three operations of assembly");
-  CHECK_TEXT(first->attrs.text, "{ .reg .b32 kiln_out1; add.s32 $0, $1, $1; mul.lo.s32 kiln_out1, $0, 3; }");
-  CHECK_TEXT(first->attrs.constraints, "=r,r");
-  CHECK_TEXT(second->attrs.text,
+  CHECK_TEXT(first->attrs.assembly.text,
+             "{ .reg .b32 kiln_out1; add.s32 $0, $1, $1; mul.lo.s32 kiln_out1, $0, 3; }");
+  CHECK_TEXT(first->attrs.assembly.constraints, "=r,r");
+  CHECK_TEXT(second->attrs.assembly.text,
              "{ .reg .b32 kiln_out0; add.s32 kiln_out0, $1, $1; mul.lo.s32 $0, kiln_out0, 3; }");
-  CHECK_TEXT(third->attrs.text, "mov.u32 $0, %smid;");
+  CHECK_TEXT(third->attrs.assembly.text, "mov.u32 $0, %smid;");
   ttir_read_end(&t);
   free(text);
 }

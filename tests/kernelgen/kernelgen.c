@@ -58,8 +58,8 @@ static void state_view_load(kernelgen_generator *g) {
   count = 1;
   for (unsigned i = 0; i < rank; i++)
     operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 40) - 8);
-  ir_attrs attrs = {.flags = chance(g, 50) ? IR_HAS_OTHER : 0};
-  if (attrs.flags) operands[count++] = whole_numbers(g, ir_scalar_type(view.scalar), 1);
+  ir_attrs attrs = {.access = {.has_other = chance(g, 50)}};
+  if (attrs.access.has_other) operands[count++] = whole_numbers(g, ir_scalar_type(view.scalar), 1);
   draw_first(g, view, &attrs);
   ir_op *op = ir_emit(&g->b, IR_VIEW_LOAD, &attrs, operands, count, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
@@ -285,7 +285,7 @@ static void state_dot(kernelgen_generator *g) {
 
 static void state_hint(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT);
-  ir_op *op = ir_emit(&g->b, IR_HINT, &(ir_attrs){.divisible = 1}, &a, 1, NULL, NULL, 0);
+  ir_op *op = ir_emit(&g->b, IR_HINT, &(ir_attrs){.hint = {.divisible = 1}}, &a, 1, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
   ir_value *claim = ir_compare(&g->b, IR_GT, 0, g->small, ir_const_int(&g->b, KILN_I32, 0));
   if (chance(g, 30)) ir_emit(&g->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);

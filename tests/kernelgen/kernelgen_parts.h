@@ -173,10 +173,10 @@ static inline void draw_first(const kernelgen_generator *g, ir_type view, ir_att
   uint8_t axis = (uint8_t)(drawn / 4 % tile.rank);
   uint32_t extent = 1u << tile.log2[axis];
   if (extent < 2) return;
-  attrs->axis = axis;
-  attrs->first = 1 + drawn / 64 % (extent - 1);
+  attrs->access.axis = axis;
+  attrs->access.first = 1 + drawn / 64 % (extent - 1);
   uint32_t last = 1u << tile.log2[tile.rank - 1];
-  if (axis + 1u < tile.rank && last > 1 && drawn >> 31) attrs->across = 1 + (drawn >> 20) % (last - 1);
+  if (axis + 1u < tile.rank && last > 1 && drawn >> 31) attrs->access.across = 1 + (drawn >> 20) % (last - 1);
 }
 
 // -------------------------------------------------------------------------------------- statements

@@ -55,14 +55,14 @@ static void name_operation(gpu *g, const ir_op *op, LLVMValueRef call) {
 /// The call of an instance. The text and its constraints are the target's own.
 static LLVMValueRef assembly(gpu *g, const ir_op *op, LLVMValueRef *operands, unsigned count,
                              LLVMTypeRef result) {
-  const char *code = op->attrs.text ? op->attrs.text : "",
-             *constraints = op->attrs.constraints ? op->attrs.constraints : "";
+  const char *code = op->attrs.assembly.text ? op->attrs.assembly.text : "",
+             *constraints = op->attrs.assembly.constraints ? op->attrs.assembly.constraints : "";
   LLVMTypeRef types[MAX_OPERANDS];
   for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(operands[i]);
   LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
   LLVMValueRef value =
       LLVMGetInlineAsm(type, (char *)code, strlen(code), (char *)constraints, strlen(constraints),
-                       !(op->attrs.flags & IR_ASM_PURE), false, LLVMInlineAsmDialectATT, false);
+                       !op->attrs.assembly.is_pure, false, LLVMInlineAsmDialectATT, false);
   LLVMValueRef call = LLVMBuildCall2(g->builder, type, value, operands, count, "");
   name_operation(g, op, call);
   return call;
@@ -85,7 +85,7 @@ static void instance(gpu *g, ir_op *op, const gpu_tile *tiles, uint32_t first, u
 }
 
 void gpu_lower_asm(gpu *g, ir_op *op) {
-  unsigned pack = op->attrs.pack ? op->attrs.pack : 1;
+  unsigned pack = op->attrs.assembly.pack ? op->attrs.assembly.pack : 1;
   ir_value *result = &op->results[0];
   LLVMValueRef one[1];
   if (pack > 16 || pack & (pack - 1) || pack * (op->operand_count + 1) > MAX_OPERANDS) {

@@ -266,7 +266,7 @@ uint32_t gpu_block_threads(const gpu *g) {
 
 static void note_write(ir_op *op, void *context) {
   gpu *g = context;
-  bool is_pure_text = op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE;
+  bool is_pure_text = op->code == IR_ASM && op->attrs.assembly.is_pure;
   if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !is_pure_text) g->has_writes = true;
 }
 

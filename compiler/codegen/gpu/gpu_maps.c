@@ -29,7 +29,7 @@ static unsigned row_of(const gpu *g, const ir_op *op) {
 
 /// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1.
 static void put_box(const gpu *g, kiln_buffer *out, const ir_op *op, ir_type view) {
-  const unsigned parts = op->code == IR_COPY ? op->attrs.copy.parts : op->attrs.spread;
+  const unsigned parts = op->code == IR_COPY ? op->attrs.copy.parts : op->attrs.access.spread;
   unsigned bytes = kiln_scalars[view.scalar].bytes;
   unsigned box_rows =
       op->code == IR_STAGE ? kiln_stage_box_rows(kiln_matrix_machine_of(g->target), g->kernel, op) : 0;
@@ -71,7 +71,8 @@ static bool put_expressions(gpu *g, kiln_buffer *out, const ir_op *op) {
     kiln_buffer code = {0};
     is_good &= kiln_launch_expression(g->kernel, (is_extent ? ir_view_extents : ir_view_strides)(view)[axis],
                                       is_extent ? 1 : bytes, &code);
-    if (is_extent && axis == rank - 1 && op->attrs.flags & IR_RAGGED) put_whole(&code, PIECE / bytes);
+    if (is_extent && axis == rank - 1 && op->code == IR_STAGE && op->attrs.access.is_ragged)
+      put_whole(&code, PIECE / bytes);
     put_expression(out, &code);
     kiln_buffer_deinit(&code);
   }
@@ -113,7 +114,7 @@ static void add_map(ir_op *op, void *context) {
     g->maps[number] = (gpu_map){.bytes = kiln_arena_copy(g->arena, map.bytes, map.size), .size = map.size};
     g->map_count++;
   }
-  *(op->code == IR_COPY ? &op->attrs.copy.map : &op->attrs.map) = (uint8_t)number;
+  *(op->code == IR_COPY ? &op->attrs.copy.map : &op->attrs.access.map) = (uint8_t)number;
   gpu_note_copy(g, op, KILN_ENGINE_TENSOR_MAP,
                 (uint32_t)kiln_scalars[type.scalar].bytes << ir_log2_elements(ir_view_tile(type)));
   kiln_buffer_deinit(&map);

@@ -137,7 +137,7 @@ static void refuse(host *h, ir_op *op) {
 /// A word of the machine, in its own assembly: legality lets nothing else through.
 static void assembly(host *h, ir_op *op) {
   LLVMTypeRef type = LLVMFunctionType(host_element_type(h, op->results[0].type), NULL, 0, false);
-  const char *text = op->attrs.text, *constraints = op->attrs.constraints;
+  const char *text = op->attrs.assembly.text, *constraints = op->attrs.assembly.constraints;
   host_flush(h);
   LLVMValueRef code = LLVMGetInlineAsm(type, (char *)text, strlen(text), (char *)constraints,
                                        strlen(constraints), true, false, LLVMInlineAsmDialectATT, false);

@@ -440,11 +440,11 @@ static void write_turned(gpu *g, const staging *s, uint32_t first, unsigned colu
 /// Box i is where its columns begin, or its rows where the store is turned.
 static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned columns, LLVMValueRef row,
                       LLVMValueRef column) {
-  bool is_turned = op->attrs.flags & IR_TURNED, adds = op->attrs.flags & IR_ADDS;
+  bool is_turned = op->attrs.access.is_turned, adds = op->attrs.access.adds;
   unsigned bytes = kiln_scalars[op->operands[0]->type.scalar].bytes;
   unsigned boxes = is_turned ? columns / s->box_rows : bytes * columns / s->row;
   for (unsigned i = 0; i < boxes; i++) {
-    LLVMValueRef arguments[8] = {g->maps[op->attrs.map].param,
+    LLVMValueRef arguments[8] = {g->maps[op->attrs.access.map].param,
                                  add(g, s->memory, gpu_i32(g, i * s->box_rows * s->row))};
     LLVMValueRef at = add(g, column, gpu_i32(g, i * (is_turned ? s->box_rows : s->row / bytes)));
     unsigned rank =
@@ -458,7 +458,7 @@ static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned column
 /// What the engine does not write of the part that it has been sent.
 static void store_rest(gpu *g, const ir_op *op, const staging *s, unsigned columns, LLVMValueRef row,
                        LLVMValueRef column) {
-  bool is_turned = op->attrs.flags & IR_TURNED;
+  bool is_turned = op->attrs.access.is_turned;
   nvptx_staged staged = {.memory = s->memory,
                          .row = s->row,
                          .box = s->box,
@@ -466,7 +466,7 @@ static void store_rest(gpu *g, const ir_op *op, const staging *s, unsigned colum
                          .columns = is_turned ? 64 : columns,
                          .first_row = is_turned ? column : row,
                          .first_column = is_turned ? row : column};
-  if (op->attrs.flags & IR_RAGGED) nvptx_store_rest(g, op, &staged);
+  if (op->attrs.access.is_ragged) nvptx_store_rest(g, op, &staged);
 }
 
 /// The leader waits, `wait` says for which of its stores; then the group knows.
@@ -509,14 +509,14 @@ static void lower_stage(gpu *g, ir_op *op) {
   unsigned all = kiln_stage_columns(machine, g->kernel, op), number = 0,
            slots = kiln_stage_slots(machine, g->kernel, op);
   // Of a group's columns, which lie between it and the next; this is one of them.
-  unsigned shares = op->attrs.split ? op->attrs.split : 1;
+  unsigned shares = op->attrs.access.split ? op->attrs.access.split : 1;
   staging s = open_staging(g, op, slots);
   if (g->status != KILN_OK) return;
   LLVMValueRef leader = is_leader(g), memory = s.memory;
   const unsigned slot_bytes = 64 * s.columns * kiln_scalars[op->operands[0]->type.scalar].bytes;
-  void (*write)(gpu *, const staging *, uint32_t, unsigned) = op->attrs.flags & IR_TURNED ? write_turned
-                                                              : op->attrs.flags & IR_ADDS ? write_sums
-                                                                                          : write_part;
+  void (*write)(gpu *, const staging *, uint32_t, unsigned) = op->attrs.access.is_turned ? write_turned
+                                                              : op->attrs.access.adds    ? write_sums
+                                                                                         : write_part;
   unsigned blocks = g->kernel->groups_beside ? kiln_stage_rows(op) / 64 : 1u << split.blocks;
   for (unsigned block = 0; block < blocks; block++)
     for (unsigned at = 0; at < all; at += s.columns, number++) {

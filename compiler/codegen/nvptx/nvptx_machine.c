@@ -421,7 +421,7 @@ static void report_assert(gpu *g, const ir_op *op) {
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, 5, false);
   LLVMValueRef callee = LLVMGetNamedFunction(g->module, "__assertfail");
   if (!callee) callee = LLVMAddFunction(g->module, "__assertfail", type);
-  LLVMValueRef arguments[5] = {constant_text(g, op->attrs.text ? op->attrs.text : ""),
+  LLVMValueRef arguments[5] = {constant_text(g, op->attrs.assertion.text ? op->attrs.assertion.text : ""),
                                constant_text(g, g->kernel->name), gpu_i32(g, ir_operation(op)),
                                constant_text(g, "operation"), LLVMConstInt(g->i64, 1, false)};
   LLVMBuildCall2(g->builder, type, callee, arguments, 5, "");

@@ -2,7 +2,7 @@
 // The end of rows that are no multiple of 16 bytes.
 //
 // The copy engine writes pieces of 16 bytes, all of each in which a row of the tensor ends (seen on an H100).
-// So the map of a store whose rows may end within a piece (IR_RAGGED) ends before that piece (gpu_maps.c),
+// So the map of a store whose rows may end within a piece (is_ragged) ends before that piece (gpu_maps.c),
 // and the elements of the rows in it, of each row fewer than 16 bytes, are stored from where they are staged
 // by the threads of the group.
 #include "compiler/codegen/nvptx/nvptx_async.h"
@@ -135,7 +135,7 @@ static void write_one(gpu *g, const ir_op *op, const ending *e, LLVMValueRef fro
   LLVMValueRef staged = LLVMBuildIntToPtr(g->builder, from, LLVMPointerTypeInContext(g->context, 3), "");
   LLVMValueRef value = LLVMBuildLoad2(g->builder, type, staged, "");
   LLVMSetAlignment(value, e->bytes);
-  if (op->attrs.flags & IR_ADDS) {
+  if (op->attrs.access.adds) {
     ir_value old = {.uses = 0};
     ir_op adding = {.code = IR_ATOMIC, .attrs = {.kind = IR_COMBINE_ADD}, .results = &old, .result_count = 1};
     g->machine->atomic(g, &adding, scalar, to, value);

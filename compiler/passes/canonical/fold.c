@@ -260,7 +260,7 @@ static ir_value *fold_fma(folding *f, ir_op *op) {
 /// A hint that says nothing.
 static ir_value *fold_hint(folding *f, ir_op *op) {
   (void)f;
-  return op->attrs.divisible <= 1 && op->attrs.contiguous <= 1 ? op->operands[0] : NULL;
+  return op->attrs.hint.divisible <= 1 && op->attrs.hint.contiguous <= 1 ? op->operands[0] : NULL;
 }
 
 // ------------------------------------------------------------------------------------------- casts

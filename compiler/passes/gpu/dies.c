@@ -47,7 +47,7 @@ static void note(ir_op *op, void *context) {
   const bool is_ordered =
                  (op->code == IR_ATOMIC && op->attrs.order != IR_ORDER_RELAXED) || op->code == IR_CAS,
              is_volatile = (op->code == IR_LOAD || op->code == IR_STORE) && op->attrs.flags & IR_VOLATILE,
-             is_foreign = op->code == IR_ASM && !(op->attrs.flags & IR_ASM_PURE);
+             is_foreign = op->code == IR_ASM && !op->attrs.assembly.is_pure;
   o->is_refused |= op->code == IR_WHILE || is_ordered || is_volatile || is_foreign || finds_die(o, op);
   if (op->code == IR_PID) o->needs[op->attrs.axis] = true;
   if (op->code == IR_FOR) ir_walk(ir_loop_body(op), note_dot, &o->has_products);

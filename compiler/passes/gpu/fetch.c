@@ -49,9 +49,9 @@ static uint32_t bytes_of(const ir_op *load) {
 
 /// Slots that shared memory has room for, at most as asked for by loop or kernel.
 static unsigned slots_for(const fetching *f, const kiln_ahead *a) {
-  unsigned asked = a->loop->attrs.stages ? a->loop->attrs.stages
-                   : f->kernel->stages   ? f->kernel->stages
-                                         : DEFAULT_SLOTS;
+  unsigned asked = a->loop->attrs.loop.stages ? a->loop->attrs.loop.stages
+                   : f->kernel->stages        ? f->kernel->stages
+                                              : DEFAULT_SLOTS;
   uint32_t shared = f->machine->shared_bytes;
   uint64_t bytes = 0, room = shared > SPARE_SHARED ? shared - SPARE_SHARED : 0;
   for (unsigned i = 0; i < a->count; i++) bytes += bytes_of(a->loads[i].load);

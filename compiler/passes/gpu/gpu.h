@@ -39,7 +39,7 @@
 
 /// How many elements along an axis of its tile an access of a view is about; 0: all.
 static inline unsigned kiln_part_of(const ir_op *access, unsigned axis) {
-  const ir_attrs *a = &access->attrs;
+  const ir_view_access *a = &access->attrs.access;
   if (a->first && a->axis == axis) return (unsigned)a->first;
   return axis + 1u == ir_view_tile(access->operands[0]->type).rank ? (unsigned)a->across : 0;
 }

@@ -59,7 +59,7 @@ uint32_t kiln_memory_bytes(ir_type tile, int64_t first) {
 /// Rows or columns of the products' tile that are stored, which the stored one may have the other way round;
 /// 0: all.
 static unsigned part_of_stage(const ir_op *op, unsigned axis) {
-  if (op->attrs.flags & IR_TURNED) axis = 1 - axis;
+  if (op->attrs.access.is_turned) axis = 1 - axis;
   return kiln_part_of(op, axis);
 }
 
@@ -95,13 +95,13 @@ static unsigned whole_part(unsigned count, unsigned most) {
 
 unsigned kiln_stage_row(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
   unsigned bytes = kiln_scalars[op->operands[0]->type.scalar].bytes;
-  if (op->attrs.flags & IR_TURNED) return bytes << m->log2_rows;
+  if (op->attrs.access.is_turned) return bytes << m->log2_rows;
   return whole_part(kiln_stage_columns(m, kernel, op) * bytes, m->row_bytes);
 }
 
 unsigned kiln_stage_box_rows(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
   unsigned rows = 1u << m->log2_rows;
-  return op->attrs.flags & IR_TURNED ? whole_part(kiln_stage_columns(m, kernel, op), rows) : rows;
+  return op->attrs.access.is_turned ? whole_part(kiln_stage_columns(m, kernel, op), rows) : rows;
 }
 
 typedef struct usage {
@@ -184,9 +184,9 @@ static kiln_report_reason judge_shape(const kiln_matrix_machine *m, const ir_op 
 /// Of the right operand only some columns count.
 static kiln_report_reason judge_part(const kiln_matrix_machine *m, unsigned groups, unsigned down,
                                      kiln_product *p) {
-  p->columns = (unsigned)p->right->attrs.first;
-  bool is_free =
-      !p->right_mn && p->right->attrs.axis == 0 && (groups <= down + 1 || p->is_beside) && !p->is_partial;
+  p->columns = (unsigned)p->right->attrs.access.first;
+  bool is_free = !p->right_mn && p->right->attrs.access.axis == 0 && (groups <= down + 1 || p->is_beside) &&
+                 !p->is_partial;
   p->is_divided = groups > down;
   return is_free && p->columns % (m->part_columns << (groups - down)) == 0 ? KILN_REASON_NONE
                                                                            : KILN_REASON_PARTS;
@@ -199,7 +199,8 @@ static bool is_of_pointers(const ir_value *value) {
 
 /// Of the left operand only some rows count, of which the unit takes whole pieces.
 static bool has_whole_rows(const kiln_matrix_machine *m, const kiln_product *p) {
-  return !p->left_mn && !p->is_partial && p->left->attrs.axis == 0 && p->rows % (1u << m->log2_rows) == 0;
+  return !p->left_mn && !p->is_partial && p->left->attrs.access.axis == 0 &&
+         p->rows % (1u << m->log2_rows) == 0;
 }
 
 /// Where the operands come from.
@@ -225,16 +226,17 @@ static kiln_report_reason judge(const kiln_matrix_machine *m, const ir_kernel *k
   unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps), down = 0;
   bool transposed;
   const ir_op *left = load_behind(kernel, dot->operands[0], &transposed);
-  out->is_beside = left && left->attrs.first;
+  out->is_beside = left && left->attrs.access.first;
   kiln_report_reason why = judge_shape(m, dot, groups, out->is_beside, &down);
   if (why) return why;
   bool is_fp8 = a.scalar == KILN_E4M3 || a.scalar == KILN_E5M2;
   out->is_partial = is_fp8 && dot->attrs.precision != IR_PREC_FAST;
   if (out->is_partial && 1u << a.log2[1] > m->most_partial) return KILN_REASON_PARTIAL;
-  out->columns = 1u << c.log2[1], out->rows = out->is_beside ? (unsigned)left->attrs.first : 1u << c.log2[0];
+  out->columns = 1u << c.log2[1],
+  out->rows = out->is_beside ? (unsigned)left->attrs.access.first : 1u << c.log2[0];
   why = judge_operands(m, kernel, dot, groups, out);
   if (!why && out->is_beside && !has_whole_rows(m, out)) why = KILN_REASON_PARTS;
-  return !why && out->right->attrs.first ? judge_part(m, groups, down, out) : why;
+  return !why && out->right->attrs.access.first ? judge_part(m, groups, down, out) : why;
 }
 
 kiln_report_reason kiln_judge_product(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,

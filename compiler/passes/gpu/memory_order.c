@@ -79,7 +79,7 @@ typedef struct ordering {
 
 // ----------------------------------------------------------------------------------------- accesses
 
-static bool is_text(const ir_op *op) { return op->code == IR_ASM && !(op->attrs.flags & IR_ASM_PURE); }
+static bool is_text(const ir_op *op) { return op->code == IR_ASM && !op->attrs.assembly.is_pure; }
 
 /// Text may do anything to what its pointers lead to.
 static bool has_pointer(const ir_op *op) {
@@ -100,8 +100,8 @@ static bool writes(const ir_op *op) {
 
 /// Additions and the like of which nobody takes the old value may trade places with their kind.
 static bool commutes(const ir_op *first, const ir_op *second) {
-  const bool add = first->code == IR_STAGE && (first->attrs.flags & IR_ADDS) && second->code == IR_STAGE &&
-                   (second->attrs.flags & IR_ADDS);
+  const bool add = first->code == IR_STAGE && first->attrs.access.adds && second->code == IR_STAGE &&
+                   second->attrs.access.adds;
   const bool combine =
       first->code == IR_ATOMIC && second->code == IR_ATOMIC && first->attrs.kind == second->attrs.kind &&
       !first->results[0].uses && !second->results[0].uses && first->attrs.order == IR_ORDER_RELAXED &&

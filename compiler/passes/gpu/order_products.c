@@ -319,7 +319,7 @@ static void hoist_constants(const ordering *o) {
 static void visit(ir_op *op, void *context) {
   ir_kernel *kernel = ((ordering *)context)->kernel;
   kiln_error *err = &((ordering *)context)->b.error;
-  if (op->code != IR_FOR || op->attrs.flags & IR_IN_ORDER || err->status != KILN_OK) return;
+  if (op->code != IR_FOR || op->attrs.loop.is_in_order || err->status != KILN_OK) return;
   ordering *o = KILN_NEW(kernel->arena, ordering);
   *o = (ordering){.kernel = kernel, .loop = op, .body = op->regions[0], .count = ir_carried_count(op)};
   if (!is_plain(o) || !find_parts(o) || !starts_at_zero_or_more(o)) return;

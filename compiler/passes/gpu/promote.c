@@ -56,7 +56,7 @@ static void forbid(ir_op *op, void *context) {
   if (op->code == IR_WHILE) p->refused = KILN_REASON_WHILE;
   if (op->code == IR_BARRIER || op->code == IR_CAS || op->code == IR_ASSERT) p->refused = KILN_REASON_EFFECTS;
   if (ir_ops[op->code].effect == IR_WRITE && !is_memory && !is_atomic &&
-      !(op->code == IR_ASM && op->attrs.flags & IR_ASM_PURE))
+      !(op->code == IR_ASM && op->attrs.assembly.is_pure))
     p->refused = KILN_REASON_EFFECTS;
 }
 
@@ -157,7 +157,7 @@ static kiln_refusal judge_access(const promoting *p, const ir_op *op) {
   unsigned rank = op->operands[0]->type.rank;
   if (!view || view->code != IR_VIEW || ir_view_tile(view->results[0].type).rank != 2)
     return because(KILN_REASON_MAP_VIEW);
-  if (op->attrs.flags & (IR_HAS_OTHER | IR_VOLATILE)) return because(KILN_REASON_MAP_OTHER);
+  if (op->attrs.access.has_other || op->attrs.flags & IR_VOLATILE) return because(KILN_REASON_MAP_OTHER);
   for (unsigned i = 0; i < rank; i++)
     if (!kiln_fact_within(kiln_fact_of(p->facts, ir_view_indices(op)[i]), INT32_MIN, INT32_MAX))
       return because(KILN_REASON_MAP_INDEX);
@@ -197,7 +197,7 @@ static bool may_share(const promoting *p, unsigned ring, const ir_op *load) {
     if (p->seen[i].ring != ring) continue;
     is_new = false;
     if (!ir_type_equal(other->results[0].type, load->results[0].type) ||
-        other->attrs.first != load->attrs.first || kiln_gpu_are_nested(other, load))
+        other->attrs.access.first != load->attrs.access.first || kiln_gpu_are_nested(other, load))
       return false;
   }
   return !is_new;
@@ -234,9 +234,9 @@ static bool are_all_from_memory(const promoting *p) {
 
 static void mark(promoting *p, ir_op *load, const ir_op *dot, bool is_left) {
   if (load) note_use(p, load, dot);
-  if (!load || load->attrs.flags & IR_MAPPED) return;
-  uint64_t bytes = kiln_memory_bytes(load->results[0].type, load->attrs.first);
-  load->attrs.flags |= IR_MAPPED;
+  if (!load || load->attrs.access.is_mapped) return;
+  uint64_t bytes = kiln_memory_bytes(load->results[0].type, load->attrs.access.first);
+  load->attrs.access.is_mapped = true;
   p->is_tall[!is_left] |= load->results[0].type.log2[0] > LOG2_BOX;
   p->loads++;
   if (!is_in_loop(load)) p->fixed_bytes += bytes;
@@ -281,7 +281,7 @@ static void visit_dot(ir_op *op, void *context) {
 
 ir_value *kiln_staged_value(const ir_op *store) {
   ir_value *value = ir_resolve(store->operands[store->operand_count - 1]);
-  return store->attrs.flags & IR_TURNED ? ir_resolve(value->def->operands[0]) : value;
+  return store->attrs.access.is_turned ? ir_resolve(value->def->operands[0]) : value;
 }
 
 static bool has_shape_of_sums(const promoting *p, ir_type value) {
@@ -292,20 +292,21 @@ static bool has_shape_of_sums(const promoting *p, ir_type value) {
 
 /// The engine writes 16 bytes of a row at a time: where rows of the view may end within them the rest is
 /// stored without it (nvptx_rest.c).
-static void mark_written(promoting *p, ir_op *op, uint32_t flags) {
+static void mark_written(promoting *p, ir_op *op, bool is_turned) {
   const ir_op *view = op->operands[0]->def;
   unsigned last = view->results[0].type.rank - 1u, bytes = kiln_scalars[view->results[0].type.scalar].bytes;
-  if (!is_multiple(p, ir_view_extents(view)[last], bytes)) flags |= IR_RAGGED;
-  op->attrs.flags |= IR_MAPPED | flags;
+  ir_view_access *how = &op->attrs.access;
+  how->is_ragged |= !is_multiple(p, ir_view_extents(view)[last], bytes);
+  how->is_mapped = true, how->is_turned |= is_turned;
 }
 
 /// The engine adds f32 in memory, in any order, for the device.
 static void visit_atomic(promoting *p, ir_op *op) {
   ir_type value = op->operands[op->operand_count - 1]->type;
-  if (op->attrs.kind != IR_COMBINE_ADD || op->attrs.order != IR_ORDER_RELAXED || op->attrs.first ||
+  if (op->attrs.kind != IR_COMBINE_ADD || op->attrs.order != IR_ORDER_RELAXED || op->attrs.access.first ||
       op->attrs.scope == IR_SCOPE_SYSTEM)
     return;
-  if (value.scalar == KILN_F32 && has_shape_of_sums(p, value) && can_map(p, op)) mark_written(p, op, 0);
+  if (value.scalar == KILN_F32 && has_shape_of_sums(p, value) && can_map(p, op)) mark_written(p, op, false);
 }
 
 static void visit_store(ir_op *op, void *context) {
@@ -320,12 +321,13 @@ static void visit_store(ir_op *op, void *context) {
   unsigned across = kiln_part_of(op, columns), down = kiln_part_of(op, 1 - columns);
   if (across % p->machine->part_columns || down % (1u << p->machine->log2_rows)) return;
   if (down && !p->kernel->groups_beside) return;
-  if (has_shape_of_sums(p, value)) mark_written(p, op, is_turned ? IR_TURNED : 0);
+  if (has_shape_of_sums(p, value)) mark_written(p, op, is_turned);
 }
 
 static void unmark(ir_op *op, void *context) {
   (void)context;
-  op->attrs.flags &= ~(uint32_t)(IR_MAPPED | IR_TURNED | IR_RAGGED);
+  if (ir_is_mapped(op))
+    op->attrs.access.is_mapped = op->attrs.access.is_turned = op->attrs.access.is_ragged = false;
 }
 
 /// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.
@@ -488,7 +490,7 @@ kiln_status kiln_pass_promote(ir_kernel *kernel, kiln_pass_context *context, kil
 }
 
 static void note_mapped(ir_op *op, void *context) {
-  if (op->attrs.flags & IR_MAPPED) *(bool *)context = true;
+  if (ir_is_mapped(op)) *(bool *)context = true;
 }
 
 bool kiln_gpu_has_mapped(ir_kernel *kernel) {

@@ -111,21 +111,21 @@ static void note_store(spreading *s, const ir_op *op) {
   unsigned axis = kiln_is_turned_once(value) ? 0 : 1;
   s->turned += 1 - axis;
   unsigned part = kiln_part_of(op, axis);
-  unsigned shares = op->attrs.split ? op->attrs.split : 1; // each stores as many
+  unsigned shares = op->attrs.access.split ? op->attrs.access.split : 1; // each stores as many
   note_columns(s, &s->stored, (part ? part : 1u << value->type.log2[axis]) * shares);
 }
 
 static bool is_mapped_load(const ir_value *value) {
   const ir_op *op = ir_resolve((ir_value *)value)->def;
-  return op && op->code == IR_VIEW_LOAD && op->attrs.flags & IR_MAPPED;
+  return op && op->code == IR_VIEW_LOAD && op->attrs.access.is_mapped;
 }
 
 static void note_product(spreading *s, const ir_op *dot) {
   kiln_product p;
   bool fits = kiln_product_of(s->machine, s->kernel, dot, &p) && p.left && p.right && !p.left_mn &&
-              p.left->attrs.flags & IR_MAPPED && p.right->attrs.flags & IR_MAPPED &&
-              p.left->block == dot->block && p.right->block == dot->block && has_pieces(s, dot, &p) &&
-              p.left->results[0].uses == 1 && p.right->results[0].uses == 1;
+              ir_is_mapped(p.left) && ir_is_mapped(p.right) && p.left->block == dot->block &&
+              p.right->block == dot->block && has_pieces(s, dot, &p) && p.left->results[0].uses == 1 &&
+              p.right->results[0].uses == 1;
   s->is_possible &= fits;
   if (fits) note_columns(s, &s->made, p.columns);
   if (!s->is_scattered) s->sums = dot->results[0].type;
@@ -135,8 +135,7 @@ static void note_product(spreading *s, const ir_op *dot) {
 /// Each block has its part of every tile, and no way to those of the others.
 static void note_op(ir_op *op, void *context) {
   spreading *s = context;
-  bool is_mapped = op->attrs.flags & IR_MAPPED,
-       is_line = op->code == IR_LOAD && op->results[0].type.rank == 1;
+  bool is_mapped = ir_is_mapped(op), is_line = op->code == IR_LOAD && op->results[0].type.rank == 1;
   bool is_access = op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE;
   bool is_sum = op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER;
   bool is_place = op->code == IR_IOTA || op->code == IR_EXPAND || op->code == IR_BROADCAST || is_line;

@@ -104,11 +104,12 @@ static ir_attrs attrs_of_part(const slicing *s, const ir_op *op, unsigned column
   int64_t parts[2] = {kiln_part_of(op, 0), kiln_part_of(op, 1)};
   ir_attrs attrs = op->attrs;
   parts[columns_axis] = s->how->columns;
-  attrs.axis = parts[0] ? 0 : 1;
-  attrs.first = parts[attrs.axis];
-  attrs.across = parts[0] ? parts[1] : 0;
-  if (!attrs.first) attrs.axis = 0;
-  if (s->how->beside > 1) attrs.split = (uint8_t)s->how->shares, attrs.spread = (uint8_t)s->how->beside;
+  ir_view_access *a = &attrs.access;
+  a->axis = parts[0] ? 0 : 1;
+  a->first = parts[a->axis];
+  a->across = parts[0] ? parts[1] : 0;
+  if (!a->first) a->axis = 0;
+  if (s->how->beside > 1) a->split = (uint8_t)s->how->shares, a->spread = (uint8_t)s->how->beside;
   return attrs;
 }
 

@@ -108,7 +108,7 @@ static uint32_t waves_of(const slotting *s, uint32_t bytes) {
 /// at a time than a small file has room for.
 static bool has_shared(const slotting *s, const ring *r) {
   const ir_op *loop = r->a->loop;
-  const unsigned asked = loop->attrs.stages ? loop->attrs.stages : s->kernel->stages;
+  const unsigned asked = loop->attrs.loop.stages ? loop->attrs.loop.stages : s->kernel->stages;
   contents inside = {false};
   ir_walk(r->a->body, note_contents, &inside);
   const uint32_t bytes = SLOTS * stride_of(r), spare = inside.exchanges ? SPARE_SHARED : 0;

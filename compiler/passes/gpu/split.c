@@ -35,7 +35,7 @@ typedef struct sharing {
 } sharing;
 
 static void note_mapped(ir_op *op, void *context) {
-  if (op->code == IR_VIEW_LOAD && op->attrs.flags & IR_MAPPED) *(bool *)context = true;
+  if (op->code == IR_VIEW_LOAD && op->attrs.access.is_mapped) *(bool *)context = true;
 }
 
 /// What is carried comes back as itself and products added to it.
@@ -49,7 +49,7 @@ static bool is_sum(const ir_op *loop, uint32_t i) {
 
 static bool fits(const ir_op *op) {
   bool has_mapped = false;
-  if (op->code != IR_FOR || op->attrs.split < 2 || !op->result_count) return false;
+  if (op->code != IR_FOR || op->attrs.loop.split < 2 || !op->result_count) return false;
   for (uint32_t i = 0; i < op->result_count; i++)
     if (!is_sum(op, i)) return false;
   ir_walk(ir_loop_body(op), note_mapped, &has_mapped);
@@ -62,7 +62,7 @@ static bool find_loop(sharing *s) {
   if (!s->programs) return false;
   for (ir_op *op = ir_loop_body(s->programs)->first; op && !s->loop; op = op->next)
     if (fits(op)) s->loop = op;
-  if (s->loop) s->blocks = s->loop->attrs.split;
+  if (s->loop) s->blocks = s->loop->attrs.loop.split;
   if (s->blocks * s->spread > MOST_OF_CLUSTER) s->blocks = MOST_OF_CLUSTER / s->spread;
   return s->loop && s->blocks > 1;
 }

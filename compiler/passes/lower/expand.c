@@ -100,13 +100,13 @@ typedef struct expand_context {
 static kiln_status refuse(const expand_context *c, const ir_op *op, const char *reason) {
   char type[IR_TYPE_TEXT], name[KILN_TARGET_NAME], fault[64] = "";
   const ir_value *typed = op->operand_count ? op->operands[0] : op->result_count ? &op->results[0] : NULL;
-  bool is_asm = op->code == IR_ASM && op->attrs.text;
+  bool is_asm = op->code == IR_ASM && op->attrs.assembly.text;
   unsigned length = 0;
   const char *at = is_asm ? kiln_asm_fault(op, &length) : "";
   if (length) snprintf(fault, sizeof fault, "; '%.*s' is not", (int)(length < 40 ? length : 40), at);
   return kiln_fail_at(c->err, KILN_STATUS_UNSUPPORTED, ir_operation(op),
                       "operation %u (%s%s%.60s%s) on %s for %s: %s%s", ir_operation(op),
-                      ir_ops[op->code].text, is_asm ? " \"" : "", is_asm ? op->attrs.text : "",
+                      ir_ops[op->code].text, is_asm ? " \"" : "", is_asm ? op->attrs.assembly.text : "",
                       is_asm ? "\"" : "", typed ? ir_type_text(typed->type, type) : "nothing",
                       kiln_target_name(c->x.target, name), reason, fault);
 }

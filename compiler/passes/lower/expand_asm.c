@@ -70,7 +70,7 @@ static ir_value *machine_value(expanding *x, ptx_special special, unsigned bits)
     kiln_fail(&x->b.error, KILN_STATUS_UNSUPPORTED, "the target has no such special register of PTX");
     return NULL;
   }
-  ir_attrs attrs = {.text = w->text, .constraints = w->constraints, .pack = 1};
+  ir_attrs attrs = {.assembly = {.text = w->text, .constraints = w->constraints, .pack = 1}};
   ir_type type = ir_scalar_type(w->bits == 64 ? KILN_I64 : KILN_I32);
   ir_op *op = ir_emit(&x->b, IR_ASM, &attrs, NULL, 0, &type, NULL, 0);
   if (!op || w->scale == 1) return op ? &op->results[0] : NULL;
@@ -81,14 +81,14 @@ static ir_value *machine_value(expanding *x, ptx_special special, unsigned bits)
 /// first instruction say so.
 static bool is_own(const ir_op *op, const kiln_processor *p) {
   static const char *const amd[] = {"s_", "v_", "ds_", "global_", "flat_", "buffer_"};
-  const char *text = op->attrs.text ? op->attrs.text : "";
+  const char *text = op->attrs.assembly.text ? op->attrs.assembly.text : "";
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (is_for(&words[i], p) && !strcmp(words[i].text, text)) return true;
   if (kiln_family_of(p->family)->assembly != KILN_ASSEMBLY_AMD) return false;
   while (isspace((unsigned char)*text)) text++;
   for (size_t i = 0; i < sizeof amd / sizeof *amd; i++)
     if (!strncmp(text, amd[i], strlen(amd[i]))) return true;
-  return op->attrs.constraints && strpbrk(op->attrs.constraints, "vsa");
+  return op->attrs.assembly.constraints && strpbrk(op->attrs.assembly.constraints, "vsa");
 }
 
 // --------------------------------------------------------------------------------------- instances
@@ -148,7 +148,7 @@ static bool fits(const instance *n, ir_type type, unsigned index) {
 static bool read_instance(instance *n, const ir_op *op) {
   if (op->result_count != 1 || op->operand_count > MAX_PACK) return false;
   ir_type result = op->results[0].type;
-  n->pack = result.rank && op->attrs.pack ? op->attrs.pack : 1;
+  n->pack = result.rank && op->attrs.assembly.pack ? op->attrs.assembly.pack : 1;
   n->log2 = (unsigned)__builtin_ctz(n->pack);
   bool is_whole = ir_log2_elements(result) >= n->log2 && result.rank + (n->log2 > 0) <= IR_MAX_RANK;
   if (n->pack > MAX_PACK || n->pack & (n->pack - 1) || !is_whole) return false;
@@ -157,14 +157,15 @@ static bool read_instance(instance *n, const ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++)
     n->first[i + 2] = n->first[i + 1] + registers_of(op->operands[i]->type, n->pack);
   unsigned outputs = n->first[1], all = n->first[op->operand_count + 1];
-  if (all > PTX_MAX_REGISTERS || !read_constraints(n, op->attrs.constraints, outputs, all - outputs))
+  if (all > PTX_MAX_REGISTERS || !read_constraints(n, op->attrs.assembly.constraints, outputs, all - outputs))
     return false;
   bool ok = fits(n, result, 0);
   for (uint32_t i = 0; ok && i < op->operand_count; i++) {
     ir_type type = op->operands[i]->type;
     ok = fits(n, type, i + 1) && (!type.rank || ir_same_shape(type, result));
   }
-  return ok && op->attrs.text && kiln_ptx_read(&n->program, op->attrs.text, outputs, all - outputs);
+  return ok && op->attrs.assembly.text &&
+         kiln_ptx_read(&n->program, op->attrs.assembly.text, outputs, all - outputs);
 }
 
 kiln_legality kiln_asm_legality(const ir_op *op, const kiln_target *target) {

@@ -266,11 +266,10 @@ static ir_op *lower_access(viewing *v, ir_op *op, const ir_op *view) {
   if (op->code != IR_VIEW_LOAD) operands[count++] = value;
   ir_value *mask = access_mask(v, axes, type.rank, tile);
   if (mask) operands[count++] = mask;
-  if (mask && op->code == IR_VIEW_LOAD && (op->attrs.flags & IR_HAS_OTHER))
+  if (mask && op->code == IR_VIEW_LOAD && op->attrs.access.has_other)
     operands[count++] = tile.rank ? ir_splat(&v->b, value, tile) : value;
   ir_attrs attrs = op->attrs;
-  attrs.flags &= ~(uint32_t)IR_HAS_OTHER;
-  attrs.first = attrs.across = attrs.axis = 0;
+  attrs.access = (ir_view_access){0};
   ir_opcode code = op->code == IR_VIEW_LOAD ? IR_LOAD : op->code == IR_VIEW_STORE ? IR_STORE : IR_ATOMIC;
   return ir_emit(&v->b, code, &attrs, operands, count, NULL, NULL, 0);
 }
@@ -278,7 +277,7 @@ static ir_op *lower_access(viewing *v, ir_op *op, const ir_op *view) {
 static void visit(ir_op *op, void *context) {
   viewing *v = context;
   if (op->code != IR_VIEW_LOAD && op->code != IR_VIEW_STORE && op->code != IR_VIEW_ATOMIC) return;
-  if (op->attrs.flags & IR_MAPPED) return;
+  if (op->attrs.access.is_mapped) return;
   const ir_op *view = op->operands[0]->def;
   v->b.block = op->block;
   v->b.before = op;

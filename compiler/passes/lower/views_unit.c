@@ -42,7 +42,7 @@ static void visit_access(dropping *d, ir_op *op, ir_type tile) {
   if (ir_same_shape(tile, rest)) return;
   ir_value **value = &op->operands[op->operand_count - 1];
   ir_attrs attrs = op->attrs;
-  if (attrs.first) attrs.axis = axis_of_rest(tile, attrs.axis);
+  if (attrs.access.first) attrs.access.axis = axis_of_rest(tile, attrs.access.axis);
   b->block = op->block;
   b->before = op;
   b->place = op->place;

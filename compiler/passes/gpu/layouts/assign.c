@@ -182,7 +182,7 @@ static void assign_asm(kiln_layouts *c, ir_op *op) {
   kiln_layout layout = kiln_layout_default(c, op->results[0].type);
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (op->operands[i]->type.rank && kiln_layout_offered(op->operands[i], &layout)) break;
-  unsigned log2 = op->attrs.pack ? (unsigned)__builtin_ctz(op->attrs.pack) : 0;
+  unsigned log2 = op->attrs.assembly.pack ? (unsigned)__builtin_ctz(op->attrs.assembly.pack) : 0;
   if (layout.registers < log2) // an instance takes its elements from one thread
     layout = layout_blocked(op->results[0].type, op->results[0].type.rank - 1u, log2, c->lanes, c->warps);
   set_home(c, &op->results[0], layout);

@@ -81,7 +81,7 @@ static void exchange(splitting *s, ir_op *op) {
 }
 
 static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
-  bool is_mapped = op->attrs.flags & IR_MAPPED;
+  bool is_mapped = ir_is_mapped(op);
   if (op->code == IR_FOR) roles_rewrite_for(s, op);
   else if (op->code == IR_IF) roles_rewrite_if(s, op);
   else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) roles_produce(s, op, seen);

@@ -32,7 +32,7 @@ static ir_value *keep_of(splitting *s, const ir_op *dot, bool *out_starts) {
 }
 
 static site *site_of(splitting *s, const ir_op *load) {
-  return load && load->attrs.flags & IR_MAPPED ? &s->sites[load->attrs.site - 1] : NULL;
+  return load && ir_is_mapped(load) ? &s->sites[load->attrs.access.site - 1] : NULL;
 }
 
 static ir_value *memory_of(splitting *s, const site *x, const ir_op *load) {
@@ -100,7 +100,7 @@ void roles_consume(splitting *s, ir_op *dot) {
 }
 
 void roles_hold(splitting *s, ir_op *load) {
-  site *x = &s->sites[load->attrs.site - 1];
+  site *x = &s->sites[load->attrs.access.site - 1];
   if (x->dot->block == load->block || x->loads[x->count - 1] != load) return;
   roles_behind(s, load);
   x->slot = wait_for(s, x);
@@ -113,13 +113,8 @@ void roles_stage(splitting *s, ir_op *op) {
   operands[count++] = roles_staging(s, op);
   operands[count++] = kiln_staged_value(op);
   roles_before(s, op);
-  ir_attrs attrs = {.first = op->attrs.first,
-                    .across = op->attrs.across,
-                    .axis = op->attrs.axis,
-                    .split = op->attrs.split,
-                    .spread = op->attrs.spread,
-                    .flags = op->attrs.flags & (IR_TURNED | IR_RAGGED)};
-  if (op->code == IR_VIEW_ATOMIC) attrs.flags |= IR_ADDS;
-  ir_emit(&s->b, IR_STAGE, &attrs, operands, count, NULL, NULL, 0);
+  ir_view_access how = op->attrs.access;
+  how.is_mapped = false, how.adds = op->code == IR_VIEW_ATOMIC;
+  ir_emit(&s->b, IR_STAGE, &(ir_attrs){.access = how}, operands, count, NULL, NULL, 0);
   ir_remove(op);
 }

@@ -21,9 +21,7 @@ static ir_value *alloc(splitting *s, ir_type type, uint32_t bytes, uint32_t alig
 }
 
 /// Staged stores share one piece of memory: `groups` times 64 rows of as many bytes as the widest has.
-bool roles_is_staged(const ir_op *op) {
-  return (op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC) && op->attrs.flags & IR_MAPPED;
-}
+bool roles_is_staged(const ir_op *op) { return op->code != IR_VIEW_LOAD && ir_is_mapped(op); }
 
 static unsigned staged_bytes(const ir_op *op) { return kiln_scalars[op->operands[0]->type.scalar].bytes; }
 

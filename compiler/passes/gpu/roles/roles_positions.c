@@ -30,8 +30,8 @@ typedef struct noting {
 
 static void note_ring(ir_op *op, void *context) {
   noting *n = context;
-  if (op->code == IR_VIEW_LOAD && op->attrs.flags & IR_MAPPED)
-    n->rings |= 1u << n->s->sites[op->attrs.site - 1].ring;
+  if (op->code == IR_VIEW_LOAD && op->attrs.access.is_mapped)
+    n->rings |= 1u << n->s->sites[op->attrs.access.site - 1].ring;
   for (unsigned i = 0; op->code == IR_DOT && i < n->s->product_count; i++)
     if (n->s->products[i].dot == op && n->s->products[i].how.put) n->rings |= 1u << n->s->products[i].ring;
 }

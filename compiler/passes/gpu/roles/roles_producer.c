@@ -27,9 +27,9 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
 }
 
 void roles_produce(splitting *s, ir_op *op, ir_op **seen) {
-  site *x = &s->sites[op->attrs.site - 1];
+  site *x = &s->sites[op->attrs.access.site - 1];
   unsigned have = 0;
-  while (have < x->count && seen[(op->attrs.site - 1) * MAX_LOADS + have]) have++;
-  seen[(op->attrs.site - 1) * MAX_LOADS + have] = op;
-  if (have + 1 == x->count) fill(s, x, &seen[(op->attrs.site - 1) * MAX_LOADS], op);
+  while (have < x->count && seen[(op->attrs.access.site - 1) * MAX_LOADS + have]) have++;
+  seen[(op->attrs.access.site - 1) * MAX_LOADS + have] = op;
+  if (have + 1 == x->count) fill(s, x, &seen[(op->attrs.access.site - 1) * MAX_LOADS], op);
 }

@@ -21,7 +21,7 @@ static bool can_share(const splitting *s, const ring *r, unsigned number, const 
   if (r->is_put || r->count != from->count || !r->is_in_loop || !is_in_loop(from->loads[0])) return false;
   for (unsigned i = 0; i < r->count; i++)
     if (!ir_type_equal(r->tiles[i], from->loads[i]->results[0].type) ||
-        r->first[i] != from->loads[i]->attrs.first ||
+        r->first[i] != from->loads[i]->attrs.access.first ||
         (s->spread > 1 && r->is_left[i] != (from->loads[i] == from->left)))
       return false;
   for (unsigned i = 0; i < s->site_count; i++)
@@ -34,7 +34,7 @@ static void add_load(const splitting *s, ring *r, const ir_op *load, bool is_lef
   r->tiles[i] = load->results[0].type;
   r->is_left[i] = is_left;
   r->parts[i] = parts_of_operand(s, is_left);
-  r->first[i] = load->attrs.first;
+  r->first[i] = load->attrs.access.first;
   uint32_t bytes = kiln_memory_bytes(r->tiles[i], r->first[i]);
   r->bytes += bytes;
   r->part += bytes / r->parts[i];
@@ -72,8 +72,8 @@ static bool comes_first(const ir_op *a, const ir_op *b) { return a->number < b->
 
 /// What another product reads already is no site of its own.
 static ir_op *if_new(splitting *s, ir_op *dot, ir_op *load) {
-  if (!load || !load->attrs.site) return load;
-  s->sites[load->attrs.site - 1].dot = dot;
+  if (!load || !load->attrs.access.site) return load;
+  s->sites[load->attrs.access.site - 1].dot = dot;
   return NULL;
 }
 
@@ -91,7 +91,7 @@ static bool joins(splitting *s, ir_op *dot, ir_op *load) {
     if (x->dot->block != other->block || dot->block != load->block) continue;
     x->loads[x->count++] = load;
     x->dot = dot;
-    load->attrs.site = (uint8_t)(i + 1);
+    load->attrs.access.site = (uint8_t)(i + 1);
     add_load(s, &s->rings[x->ring], load, false);
     return true;
   }
@@ -116,10 +116,10 @@ static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y) {
   if (y) made->loads[made->count++] = y;
   add_ring(s, made);
   s->site_count++;
-  for (unsigned i = 0; i < made->count; i++) made->loads[i]->attrs.site = (uint8_t)s->site_count;
+  for (unsigned i = 0; i < made->count; i++) made->loads[i]->attrs.access.site = (uint8_t)s->site_count;
 }
 
-static ir_op *if_mapped(ir_op *load) { return load && load->attrs.flags & IR_MAPPED ? load : NULL; }
+static ir_op *if_mapped(ir_op *load) { return load && ir_is_mapped(load) ? load : NULL; }
 
 static void find_sites(ir_op *op, void *context) {
   splitting *s = context;
