@@ -8,6 +8,8 @@ An instruction that is not corrected and known to be wrong stops the run, so tha
 """
 import ctypes, fractions, importlib.util, math, os, struct, sys
 
+import scheduler
+
 LITERAL_SLOT = 209     # of the emulator's scalar file: between the inline constants, used by none
 SOURCE_LITERAL, SOURCE_SDWA, SOURCE_DPP = 255, 249, 250
 VCC, NOP = 106, 0xBF800000
@@ -138,11 +140,7 @@ class Corrections:
     """Mixed into the driver's Emu. `_step` gives for the instruction at an address: the function, the buffers it takes, whether it is a barrier, a
     text. Buffers: 0 scalars, 1 vectors, 2 memory, 3 shared, 4 private, 5 accumulators."""
 
-    share, started = (0, 1), 0   # which workgroups are this process's: every one of `share[1]` whose number leaves share[0]
-
-    def _workgroup(self, *arguments):
-        mine, self.started = self.started % self.share[1] == self.share[0], self.started + 1
-        if mine: super()._workgroup(*arguments)
+    share = 0, 1   # which workgroups are this process's: every one of `share[1]` whose number leaves share[0]
 
     def forget_memory(self):
         """In a new process: registers of earlier waves, which the emulator keeps for the next ones, are memory that processes share."""
@@ -443,7 +441,7 @@ def load():
     spec = importlib.util.spec_from_file_location("amdrun", os.environ["KILN_AMDRUN"])
     driver = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(driver)
-    driver.Emu = type("Emu", (Corrections, driver.Emu), {"driver": driver})
+    driver.Emu = type("Emu", (Corrections, scheduler.Scheduler, driver.Emu), {"driver": driver})
     return driver
 
 

@@ -3,7 +3,7 @@
 """The device behind hip_emulated.c: memory, modules and launches on an emulator of AMD's instructions. Requests on descriptor 0, replies on 3.
 
   KILN_AMD_EMULATOR, KILN_AMDRUN   the emulator and its driver (docs/emulation.md)
-  KILN_EMULATED_ORDER=fwd|rev      the order of workgroups, and of waves between barriers
+  KILN_EMULATED_ORDER=fwd|rev|drawn[:SEED]   the order of workgroups and waves (scheduler.py); without a seed one is drawn and printed
   KILN_EMULATED_POISON=0xCD        what fills new memory, shared and private memory, and registers that hardware leaves undefined
   KILN_EMULATED_ALIGN=16           of new memory; a buffer ends that near to pages without access
   KILN_EMULATED_WORKERS=1          processes that share the workgroups of a launch; for kernels whose workgroups add to no memory that others add to
@@ -11,7 +11,7 @@
 
 Each buffer ends against pages without access; a store to the few bytes between is found after the launch.
 """
-import ctypes, os, struct, sys, tempfile, time
+import ctypes, os, random, struct, sys, tempfile, time
 
 sys.dont_write_bytecode = True
 import emulator
@@ -20,11 +20,18 @@ SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, LAUNCH_FAILURE = 0, 1, 2, 719
 MOST_BYTES = 1 << 30
 
 
+def emulator_order(text):
+    if text != "drawn": return text
+    text = "drawn:%d" % random.SystemRandom().randrange(10**9)
+    print("KILN_EMULATED_ORDER=%s" % text, file=sys.stderr, flush=True)
+    return text
+
+
 class Device:
     def __init__(self, driver, emulator):
         self.driver, self.emulator = driver, emulator
         self.poison = int(os.environ.get("KILN_EMULATED_POISON", "0xCD"), 0)
-        emulator.poison, emulator.order = self.poison, os.environ.get("KILN_EMULATED_ORDER", "fwd")
+        emulator.poison, emulator.order = self.poison, emulator_order(os.environ.get("KILN_EMULATED_ORDER", "fwd"))
         self.align = int(os.environ.get("KILN_EMULATED_ALIGN", "16"))
         self.workers = int(os.environ.get("KILN_EMULATED_WORKERS", "1"))
         self.stats = os.environ.get("KILN_EMULATED_STATS")
