@@ -9,9 +9,11 @@ An instruction that is not corrected and known to be wrong stops the run, so tha
 import ctypes, fractions, importlib.util, math, os, struct, sys
 
 import scheduler
+from computed import Computed
+from divisions import Divisions, as_double, bits_of
+from operands import ALL, SOURCE_DPP, SOURCE_LITERAL, SOURCE_SDWA, Staged, words_at
 
 LITERAL_SLOT = 209     # of the emulator's scalar file: between the inline constants, used by none
-SOURCE_LITERAL, SOURCE_SDWA, SOURCE_DPP = 255, 249, 250
 VCC, NOP = 106, 0xBF800000
 
 # Loads of 16 bits: C type, whether the other half of the register stays, where the half lies. Stores: how many words.
@@ -21,122 +23,17 @@ HALF_LOADS = {"GLOBAL_LOAD_U16": (ctypes.c_uint16, False, 0), "GLOBAL_LOAD_USHOR
 WIDE_ATOMICS = ("GLOBAL_ATOMIC_CMPSWAP_X2", "GLOBAL_ATOMIC_CMPSWAP_B64", "GLOBAL_ATOMIC_ADD_F64")
 STORES = {"GLOBAL_STORE_" + name: count for count, names in enumerate((("B32", "DWORD"), ("B64", "DWORDX2"), ("B96", "DWORDX3"), ("B128", "DWORDX4")), 1)
           for name in names}
-# Buffer instructions of gfx11 and gfx12: bytes, signed, and of 16-bit ones which keep the other half of the register, or read their upper half.
-BUFFER_SIZES = {"U8": 1, "I8": 1, "B8": 1, "U16": 2, "I16": 2, "B16": 2, "B32": 4, "B64": 8, "B96": 12, "B128": 16}
+# Bytes of buffer instructions.
+BUFFER_SIZES = {"U8": 1, "I8": 1, "B8": 1, "U16": 2, "I16": 2, "B16": 2, "B32": 4, "B64": 8, "B96": 12, "B128": 16,
+                "UBYTE": 1, "SBYTE": 1, "BYTE": 1, "USHORT": 2, "SSHORT": 2, "SHORT": 2, "DWORD": 4, "DWORDX2": 8, "DWORDX3": 12, "DWORDX4": 16}
 NULL_SCALAR, ZERO = 124, 128
-
-
-def words_at(address, count):
-    return (ctypes.c_uint32 * count).from_address(address)
-
-
-def as_double(bits): return struct.unpack("<d", struct.pack("<Q", bits))[0]
-def bits_of(double): return struct.unpack("<Q", struct.pack("<d", double))[0]
-def as_float(bits): return struct.unpack("<f", struct.pack("<I", bits))[0]
-
-
-def float_bits(value):
-    """Of the nearest f32."""
-    try: return struct.unpack("<I", struct.pack("<f", value))[0]
-    except OverflowError: return 0x7F800000 | (0x80000000 if value < 0 else 0)
-
-
-def mantissa(bits, _):
-    value = as_float(bits)
-    return bits if not math.isfinite(value) else float_bits(math.frexp(value)[0])
-
-
-def exponent(bits, _):
-    value = as_float(bits)
-    return math.frexp(value)[1] & 0xFFFFFFFF if math.isfinite(value) else 0
-
-
-def scaled(bits, by):
-    value, by = as_float(bits), by - (1 << 32) if by >> 31 else by
-    return bits if not math.isfinite(value) else float_bits(value * 2.0**max(-400, min(400, by)))
-
-
-# Of f32, whole: the emulator has 0.5 for the mantissa of 0, and takes denormals for what they are not.
-FLOATS = {"V_FREXP_MANT_F32": mantissa, "V_FREXP_EXP_I32_F32": exponent, "V_LDEXP_F32": scaled}
 
 
 def signed(value, bits):
     return value - (1 << bits) if value >> bits - 1 else value
 
 
-# Steps of a precise division. AMD's text of V_DIV_SCALE (documentation of the instruction set): denormals are scaled, where the emulator has NaN for them and
-# leaves a large divisor and a small quotient as they are. V_DIV_FMAS undoes the scaling in one rounding. V_DIV_FIXUP has 0 below the least denormal. Per size of a float: bits of the fraction,
-# least exponent of a normal number, distance of exponents from which on the quotient is near the largest number, what is a tiny numerator, the scale.
-DIVISIONS = {32: (23, -126, 96, 23, 64), 64: (52, -1022, 768, 53, 128)}
-
-
-def parts(bits, size):
-    """Biased exponent and, where the number is finite, its value."""
-    fraction = DIVISIONS[size][0]
-    exponent = bits >> fraction & (1 << size - 1 - fraction) - 1
-    value = as_float(bits) if size == 32 else as_double(bits)
-    return exponent, fractions.Fraction(value) if math.isfinite(value) else None
-
-
-def nearest(value, size):
-    """The bits of the float of `size` bits nearest to a fraction, ties to even."""
-    fraction, least, *_ = DIVISIONS[size]
-    magnitude = abs(value)
-    exponent = max(least, magnitude.numerator.bit_length() - magnitude.denominator.bit_length() - 1) if value else least
-    while magnitude >= fractions.Fraction(2)**(exponent + 1): exponent += 1
-    steps = round(magnitude / fractions.Fraction(2)**(exponent - fraction))   # to even
-    most = ((1 << size - 1 - fraction) - 1) << fraction
-    return min(steps + (exponent - least << fraction), most) | (value < 0) << size - 1
-
-
-def division_scale(size, s0, s1, s2):
-    """What V_DIV_SCALE leaves of s0, and its condition."""
-    _, least, far, tiny, by = DIVISIONS[size]
-    (e1, divisor), (e2, numerator) = parts(s1, size), parts(s2, size)
-    value, most = parts(s0, size)[1], fractions.Fraction(2)**least
-    if divisor == 0 or numerator == 0: return (0x7FC00000 if size == 32 else 0x7FF8 << 48), False
-    if None in (divisor, numerator, value): return s0, False   # what V_DIV_FIXUP replaces
-    shifted = lambda wanted, shift: nearest(value * fractions.Fraction(2)**shift, size) if wanted else s0
-    small_quotient, small_reciprocal = abs(numerator / divisor) < most, abs(1 / divisor) < most
-    if e2 - e1 >= far: return shifted(s0 == s1, by), True
-    if e1 == 0: return shifted(True, by), False
-    if small_reciprocal and small_quotient: return shifted(s0 == s1, -by), True
-    if small_reciprocal: return shifted(True, -by), False
-    if small_quotient: return shifted(s0 == s2, by), True
-    return shifted(e2 <= tiny, by), False
-
-
-def division_multiply_add(size, is_scaled, a, b, c):
-    """V_DIV_FMAS; nothing where an operand is not finite."""
-    bias, by = 1 - DIVISIONS[size][1], DIVISIONS[size][4]
-    values = [parts(x, size)[1] for x in (a, b, c)]
-    if None in values: return None
-    shift = 0 if not is_scaled else by if parts(c, size)[0] > bias else -by
-    return nearest((values[0] * values[1] + values[2]) * fractions.Fraction(2)**shift, size)
-
-
-def division_fixup(size, s0, s1, s2):
-    """V_DIV_FIXUP: the quotient s0 of s2 by s1, or what it is without a division. What is too small for the least denormal is rounded to 0."""
-    fraction, least, *_ = DIVISIONS[size]
-    top = 1 << size - 1
-    infinity, quiet = (top >> fraction) - 1 << fraction, 1 << fraction - 1
-    sign, magnitude1, magnitude2 = (s1 ^ s2) & top, s1 & top - 1, s2 & top - 1
-    for x in (s2, s1):
-        if x & top - 1 > infinity: return x | quiet
-    if magnitude1 == magnitude2 and magnitude1 in (0, infinity): return top | infinity | quiet
-    if not magnitude1 or magnitude2 == infinity: return sign | infinity
-    if not magnitude2 or magnitude1 == infinity or (magnitude2 >> fraction) - (magnitude1 >> fraction) < least - fraction - 1: return sign
-    if s0 & top - 1 > infinity: return sign | infinity   # the steps before went beyond the largest number
-    return sign | s0 & top - 1
-
-
-def wide_constant(source):
-    """The bits of an inline constant as an f64."""
-    if source >= 240: return bits_of((0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.5 / math.pi)[source - 240])
-    return (source - 128 if source <= 192 else 192 - source) & (1 << 64) - 1
-
-
-class Corrections:
+class Corrections(Staged, Computed, Divisions):
     """Mixed into the driver's Emu. `_step` gives for the instruction at an address: the function, the buffers it takes, whether it is a barrier, a
     text. Buffers: 0 scalars, 1 vectors, 2 memory, 3 shared, 4 private, 5 accumulators."""
 
@@ -148,23 +45,18 @@ class Corrections:
 
     def _step(self, pc, arch):
         w, w1 = words_at(pc, 2)
-        if w >> 26 == 0x36:
-            found = self.shared_access(pc, arch, w, w1)
-            if found: return found
-        if w >> 26 == 0x37 or w >> 24 == 0xEE:
-            found = self.global_access(pc, arch, w, w1)
-            if found: return found
-        if arch != "cdna" and w >> 26 == (0x38 if arch == "rdna3" else 0x31):
-            found = self.buffer_access(pc, arch, w, w1)
-            if found: return found
-        if w >> 25 == 0x3F or w >> 26 == (0x34 if arch == "cdna" else 0x35):
-            found = self.to_even(pc, arch, w, w1) or self.float_parts(pc, arch, w, w1) or self.division(pc, arch, w, w1)
-            if found: return found
-        if arch == "cdna":
-            if not w >> 31 and w & 511 not in (SOURCE_SDWA, SOURCE_DPP):
-                found = self.half_words(pc, arch, w, w1)
-                if found: return found
-        return super()._step(pc, arch)
+        short, long = not w >> 31, w >> 26 == (0x34 if arch == "cdna" else 0x35)
+        found = None
+        if w >> 26 == 0x36: found = self.shared_access(pc, arch, w, w1)
+        elif w >> 26 == 0x37 or w >> 24 == 0xEE: found = self.global_access(pc, arch, w, w1)
+        elif w >> 26 == (0x31 if arch == "rdna4" else 0x38): found = self.buffer_access(pc, arch, w, w1)
+        elif w >> 23 == 0x17D and arch == "rdna4": found = self.scalar_conversion(pc, arch, w, w1)
+        elif short and w & 511 in (SOURCE_SDWA, SOURCE_DPP): found = self.staged(pc, arch, w, w1)
+        elif long and arch != "cdna" and w1 & 511 == SOURCE_DPP: found = self.staged_long(pc, arch, w, w1)
+        elif short or long:
+            found = self.computed(pc, arch, w, w1) or self.division(pc, arch, w, w1)
+            if not found and short and arch == "cdna": found = self.half_words(pc, arch, w, w1)
+        return found or super()._step(pc, arch)
 
     def refuse(self, what, pc):
         raise self.driver.Trap("%s at %#x: the emulator has it wrong" % (what, pc))
@@ -175,8 +67,8 @@ class Corrections:
     # -- loads from shared memory into half a register: the emulator clears the other half, and puts what belongs into the upper one into the lower
     def shared_access(self, pc, arch, w, w1):
         name = self.name_of(pc, arch)
-        if arch == "cdna" and w >> 25 & 1 and not name.startswith("DS_READ"): self.refuse(name + " with its operand in an accumulator register", pc)
-        if "_D16" not in name or not name.startswith(("DS_LOAD", "DS_READ")): return None
+        if arch == "cdna" and w >> 25 & 1 and not name.startswith("DS_READ"): return self.with_accumulators(pc, w, w1, 25)
+        if "_D16" not in name or not name.startswith(("DS_LOAD", "DS_READ")): return self.misaligned_shared(pc, arch, w, w1, name)
         kind = {"U8": ctypes.c_uint8, "I8": ctypes.c_int8, "U16": ctypes.c_uint16}[name.split("_")[2]]
         offset, address, to, high = w & 0xFFFF, w1 & 255, w1 >> 24, name.endswith("_HI")
         lanes, file = (64 if arch == "cdna" else 32), 5 if arch == "cdna" and w >> 25 & 1 else 1
@@ -203,7 +95,7 @@ class Corrections:
     def global_access(self, pc, arch, w, w1):
         name = self.name_of(pc, arch)
         in_accumulators = arch == "cdna" and w1 >> 23 & 1
-        if "ATOMIC" in name and in_accumulators: self.refuse(name + " with its operand in an accumulator register", pc)
+        if "ATOMIC" in name and in_accumulators: return self.with_accumulators(pc, w, w1, 32 + 23)
         if name in WIDE_ATOMICS: return self.wide_atomic(pc, arch, w, w1, name)
         if name in HALF_LOADS or name in STORES: return self.misaligned(pc, arch, w, w1, name, 5 if in_accumulators else 1)
         return None
@@ -256,139 +148,64 @@ class Corrections:
 
         return run, (0, 1, 2, 3, 4, 5), barrier, text
 
-    # -- buffer instructions of gfx11 and gfx12, which the emulator does not know: raw ones, with an offset in a vector register or none. Out of range is
-    #    an access that does not lie whole below the number of records: it reads zero and stores nothing.
-    def buffer_access(self, pc, arch, w, w1):
+    # -- raw buffer instructions, with an offset in a vector register or none: gfx11's and gfx12's the emulator does not know, of gfx9's it loads and stores words
+    #    only. Out of range is an access that does not lie whole below the number of records: it reads zero and stores nothing. Where the manuals leave open
+    #    whether it is in range (gfx9: a part; a scalar offset), the run stops.
+    def buffer_fields(self, pc, arch, w, w1):
+        """Size of the instruction, its name; fields: scalar offset, data, resource, whether there are a vector offset and an index, its register, offset, accumulators."""
         if arch == "rdna4":
             w2 = words_at(pc, 3)[2]
-            size, code, table = 12, w >> 14 & 255, self.emu.ir4.VBUFFEROp
-            scalar, tfe, data, resource, offen, idxen, at, offset = w & 127, w >> 22 & 1, w1 & 255, w1 >> 9 & 511, w1 >> 30 & 1, w1 >> 31, w2 & 255, signed(w2 >> 8, 24)
+            size, code, table, tfe = 12, w >> 14 & 255, self.emu.ir4.VBUFFEROp, w >> 22 & 1
+            fields = w & 127, w1 & 255, w1 >> 9 & 511, w1 >> 30 & 1, w1 >> 31, w2 & 255, signed(w2 >> 8, 24), 0
+        elif arch == "rdna3":
+            size, code, table, tfe = 8, w >> 18 & 255, self.emu.ir3.MUBUFOp, w1 >> 21 & 1
+            fields = w1 >> 24, w1 >> 8 & 255, (w1 >> 16 & 31) * 4, w1 >> 22 & 1, w1 >> 23 & 1, w1 & 255, w & 4095, 0
         else:
-            size, code, table = 8, w >> 18 & 255, self.emu.ir3.MUBUFOp
-            scalar, tfe, data, resource, offen, idxen, at, offset = w1 >> 24, w1 >> 21 & 1, w1 >> 8 & 255, (w1 >> 16 & 31) * 4, w1 >> 22 & 1, w1 >> 23 & 1, w1 & 255, w & 4095
+            size, code, table, tfe = 8, w >> 18 & 127, self.emu.irc.MUBUFOp, w >> 16 & 1   # a load to shared memory
+            fields = w1 >> 24, w1 >> 8 & 255, (w1 >> 16 & 31) * 4, w >> 12 & 1, w >> 13 & 1, w1 & 255, w & 4095, w1 >> 23 & 1
         name = next((op.name for op in table if op.value == code), "buffer instruction %d" % code)
-        words = name.split("_")
-        if name.endswith("_INV"): return None   # of a cache
-        if words[1] not in ("LOAD", "STORE") or words[-1] not in BUFFER_SIZES or "LDS" in words: self.refuse(name, pc)
-        if tfe or idxen or scalar not in (NULL_SCALAR, ZERO) or offset < 0: self.refuse(name + " in this form", pc)
-        bytes_each, stores, half, high = BUFFER_SIZES[words[-1]], words[1] == "STORE", "D16" in words, "HI" in words
-        first, low, following = self.emu.EXEC_LO.offset, self.emu.PC_LO_IDX, pc + size
-        driver = self.driver
+        if not name.endswith("_INV") and "WBL2" not in name and (tfe or fields[4] or fields[6] < 0): self.refuse(name + " in this form", pc)
+        return size, name, fields
 
-        def run(scalars, vectors):
-            s, v = words_at(scalars.value, 260), words_at(vectors.value, 256 * 32)
+    def buffer_access(self, pc, arch, w, w1):
+        size, name, (scalar, data, resource, offen, _, at, offset, accumulators) = self.buffer_fields(pc, arch, w, w1)
+        words = name.split("_")
+        if name.endswith("_INV") or "WBL2" in words: return None   # of a cache
+        kind = [x for x in words[2:] if x in BUFFER_SIZES]
+        if words[1] not in ("LOAD", "STORE") or not kind or "LDS" in words or "FORMAT" in words: self.refuse(name, pc)
+        lanes, has_scalar = 64 if arch == "cdna" else 32, scalar < 106
+        if not has_scalar and scalar not in (NULL_SCALAR, ZERO) or scalar == NULL_SCALAR and arch == "cdna": self.refuse(name + " in this form", pc)
+        bytes_each, stores, half, high, is_signed = BUFFER_SIZES[kind[0]], words[1] == "STORE", "D16" in words, "HI" in words, kind[0] in ("I8", "I16", "SBYTE", "SSHORT")
+        first, low, following, file = self.emu.EXEC_LO.offset, self.emu.PC_LO_IDX, pc + size, 5 if accumulators else 1
+        driver, count, is_gfx9 = self.driver, (bytes_each + 3) // 4, arch == "cdna"
+
+        def run(*buffers):
+            s, offsets, v = words_at(buffers[0].value, 260), words_at(buffers[1].value, 256 * lanes), words_at(buffers[file].value, 256 * lanes)
             base, upper, records, flags = s[resource:resource + 4]
-            if upper >> 16 or flags >> 28 != 3: raise driver.Trap("%s: a resource with a stride, or not checked by offset: %#x %#x" % (name, upper, flags))
-            base |= upper << 32
-            for i in range(32):
-                if not s[first] >> i & 1: continue
-                below = (v[at * 32 + i] if offen else 0) + offset
+            if upper >> 16 or not is_gfx9 and flags >> 28 != 3: raise driver.Trap("%s: a resource with a stride, or not checked by offset: %#x %#x" % (name, upper, flags))
+            added = s[scalar] if has_scalar else 0
+            base, active = base + (upper << 32) + added, s[first] | (s[first + 1] << 32 if lanes == 64 else 0)
+            for i in range(lanes):
+                if not active >> i & 1: continue
+                below = (offsets[at * lanes + i] if offen else 0) + offset
                 if below >> 32: raise driver.Trap("%s: the offset %#x has more than 32 bits" % (name, below))
-                live, places = below + bytes_each <= records, [(data + k) * 32 + i for k in range((bytes_each + 3) // 4)]
+                live = below + bytes_each <= records
+                if added and live != (below + added + bytes_each <= records): raise driver.Trap("%s: the scalar offset decides whether %#x + %#x is in range of %#x" % (name, below, added, records))
+                if is_gfx9 and not live and below < records: raise driver.Trap("%s: bytes %#x to %#x are partly in range of %#x" % (name, below, below + bytes_each, records))
+                places = [(data + k) * lanes + i for k in range(count)]
                 if stores and live:
                     value = b"".join(struct.pack("<I", v[p]) for p in places)
                     ctypes.memmove(base + below, value[2:] if high else value, bytes_each)
                 elif not stores:
                     value = ctypes.string_at(base + below, bytes_each) if live else bytes(bytes_each)
                     if bytes_each >= 4:
-                        for p, word in zip(places, struct.unpack("<%dI" % len(places), value)): v[p] = word
+                        for p, word in zip(places, struct.unpack("<%dI" % count, value)): v[p] = word
                         continue
-                    number, p = int.from_bytes(value, "little", signed="I8" in words or "I16" in words), places[0]
+                    number, p = int.from_bytes(value, "little", signed=is_signed), places[0]
                     v[p] = (v[p] & 0xFFFF | (number & 0xFFFF) << 16 if high else v[p] & 0xFFFF0000 | number & 0xFFFF) if half else number & 0xFFFFFFFF
             s[low], s[low + 1] = following & 0xFFFFFFFF, following >> 32
 
-        return run, (0, 1), False, name.lower()
-
-    # -- parts of floats
-    def float_parts(self, pc, arch, w, w1):
-        name, short = self.name_of(pc, arch), w >> 25 == 0x3F
-        compute = FLOATS.get(name.removesuffix("_E32").removesuffix("_E64"))
-        first_source, second, to = (w & 511, 0, w >> 17 & 255) if short else (w1 & 511, w1 >> 9 & 511, w & 255)
-        if not compute or SOURCE_SDWA <= first_source <= SOURCE_LITERAL: return None
-        if not short and (w & 0x8300 or w1 >> 27 & 3 or second == SOURCE_LITERAL): self.refuse("clamp, scale, or a literal of " + name, pc)
-        negated, following, lanes = 0 if short else w1 >> 29 & 1, pc + (4 if short else 8), 64 if arch == "cdna" else 32
-        first, low = self.emu.EXEC_LO.offset, self.emu.PC_LO_IDX
-
-        def run(scalars, vectors):
-            s, v = words_at(scalars.value, 260), words_at(vectors.value, 256 * lanes)
-            read = lambda source, i: v[(source - 256) * lanes + i] if source >= 256 else s[source]
-            active = s[first] | (s[first + 1] << 32 if lanes == 64 else 0)
-            for i in range(lanes):
-                if active >> i & 1: v[to * lanes + i] = compute(read(first_source, i) ^ negated << 31, read(second, i))
-            s[low], s[low + 1] = following & 0xFFFFFFFF, following >> 32
-
-        return run, (0, 1), False, name.lower()
-
-    # -- scaling in divisions
-    def division(self, pc, arch, w, w1):
-        name = self.name_of(pc, arch).removesuffix("_E64")
-        is_scale = name.startswith("V_DIV_SCALE_F")
-        is_fixup = name.startswith("V_DIV_FIXUP_F") and not name.endswith("16")
-        if not is_scale and not is_fixup and not name.startswith("V_DIV_FMAS_F"): return None
-        size, sources, to = int(name[-2:]), [w1 >> i & 511 for i in (0, 9, 18)], w & 255
-        if w >> 15 & 1 or w1 >> 27 & 3 or SOURCE_LITERAL in sources: self.refuse("clamp, scale, or a literal of " + name, pc)
-        if not is_scale and w >> 8 & 7: self.refuse("magnitudes of " + name, pc)
-        lanes, first, condition = 64 if arch == "cdna" else 32, self.emu.EXEC_LO.offset, w >> 8 & 127 if is_scale else VCC
-        call, used, barrier, text = super()._step(pc, arch)
-        words, signs = size // 32, [w1 >> 29 + i & 1 for i in range(3)]
-
-        def run(*buffers):
-            s, v = words_at(buffers[0].value, 260), words_at(buffers[1].value, 256 * lanes)
-
-            def read(x, i):
-                if size == 64 and 128 <= x < 256: return wide_constant(x)
-                return sum((v[(x - 256 + k) * lanes + i] if x >= 256 else s[x + k]) << 32 * k for k in range(words))
-
-            mask = lambda at: s[at] | (s[at + 1] << 32 if lanes == 64 else 0)
-            active, was_scaled = mask(first), mask(condition)
-            operands = {i: [read(x, i) ^ sign << size - 1 for x, sign in zip(sources, signs)] for i in range(lanes) if active >> i & 1}
-            call(*[buffers[i] for i in used])
-            held = mask(condition)
-            for i, values in operands.items():
-                if is_scale:
-                    result, is_scaled = division_scale(size, *values)
-                    held = held & ~(1 << i) | is_scaled << i
-                elif is_fixup: result = division_fixup(size, *values)
-                else: result = division_multiply_add(size, was_scaled >> i & 1, *values)
-                for k in range(words if result is not None else 0): v[(to + k) * lanes + i] = result >> 32 * k & 0xFFFFFFFF
-            if is_scale:
-                s[condition] = held & 0xFFFFFFFF
-                if lanes == 64: s[condition + 1] = held >> 32
-
-        return run, (0, 1, 2, 3, 4, 5), barrier, text
-
-    # -- v_rndne: what rounds to -0 becomes +0
-    def to_even(self, pc, arch, w, w1):
-        name, short = self.name_of(pc, arch), w >> 25 == 0x3F
-        if "RNDNE" not in name: return None
-        source, to = (w & 511, w >> 17 & 255) if short else (w1 & 511, w & 255)
-        bits, halves = int(name.split("_")[2][1:]), 0 if short else w >> 11 & 9
-        if bits == 16 and arch != "cdna" and short:
-            if source >= 384: source, halves = source - 128, 1
-            if to >= 128: to, halves = to - 128, halves | 8
-        if 128 <= source < 256: return None   # constants
-        lanes, first = 64 if arch == "cdna" else 32, self.emu.EXEC_LO.offset
-        done = self.half_words(pc, arch, w, w1) if short and arch == "cdna" else None
-        call, used, barrier, text = done or super()._step(pc, arch)
-        magnitude, negated = (0, 0) if short else (w >> 8 & 1, w1 >> 29 & 1)
-        from_high, to_high, wide = halves & 1, halves >> 3, bits == 64
-
-        def run(*buffers):
-            s, v = words_at(buffers[0].value, 260), words_at(buffers[1].value, 256 * lanes)
-            active = s[first] | (s[first + 1] << 32 if lanes == 64 else 0)
-            place = 15 if bits == 16 and not from_high else 31
-            read = (lambda i: v[(source - 256 + wide) * lanes + i]) if source >= 256 else (lambda i: s[source + wide])
-            signs = [(not magnitude and read(i) >> place & 1) ^ negated for i in range(lanes)]
-            call(*[buffers[i] for i in used])
-            for i in range(lanes):
-                if not active >> i & 1 or not signs[i]: continue
-                at = (to + wide) * lanes + i
-                if bits == 16:
-                    shift = 16 if to_high else 0
-                    if not v[at] >> shift & 0x7FFF: v[at] |= 0x8000 << shift
-                elif not v[at] & 0x7FFFFFFF and not (wide and v[to * lanes + i]): v[at] |= 1 << 31
-
-        return run, (0, 1, 2, 3, 4, 5), barrier, text
+        return run, ALL, False, name.lower()
 
     # -- 16-bit instructions in their short form: the emulator takes registers from v128 on as upper halves. That is so on gfx11 and gfx12, not on
     #    gfx9; in the long form it is so nowhere.
@@ -406,7 +223,7 @@ class Corrections:
 
     def half_words(self, pc, arch, w, w1):
         inst = self.decoded(pc, arch)
-        kind, source, left, to = type(inst).__name__, w & 511, w >> 9 & 255, w >> 17 & 255
+        kind, source, left, to = type(inst).__name__.split("_")[0], w & 511, w >> 9 & 255, w >> 17 & 255
         if kind not in ("VOP1", "VOP2", "VOPC") or 16 not in inst.canonical_op_bits.values(): return None
         registers = {"VOP1": (to,), "VOP2": (left, to), "VOPC": (left,)}[kind]
         if max(registers) < 128 and source < 384: return None
