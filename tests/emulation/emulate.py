@@ -5,21 +5,24 @@
   KILN_BUILD=build/release KILN_AMD_EMULATOR=<tree> KILN_AMDRUN=<amdrun.py> tests/emulation/emulate.py [--generated=N] [--workers=2] [--targets=gfx942,...] [part of a name...]
 
 KILN_AMD_EMULATOR: a work tree of an emulator of AMD's instructions. KILN_AMDRUN: its driver, the program that loads a code object and runs it there
-(amdrun.py --emu TREE --hsaco FILE --grid ... --block ... --arg ...). Without them everything is skipped, and it says so. Everything runs twice: workgroups and
-waves forward with one poison in undefined registers and memory, and backward with another. What passes here is emulated; no AMD hardware has
+(amdrun.py --emu TREE --hsaco FILE --grid ... --block ... --arg ...). Without them everything is skipped, and it says so. Everything runs three times: workgroups and
+waves forward with one poison in undefined registers and memory, backward with another, and in an order drawn with KILN_EMULATED_SEED (1). Forward, buffers end against
+pages without access; else NaNs or a pattern stand around them and are compared. What passes here is emulated; no AMD hardware has
 run it. Needs nothing besides the standard library.
 """
 import array, concurrent.futures, glob, math, operator, os, random, re, struct, subprocess, sys, tempfile
 
 sys.dont_write_bytecode = True
 import emulator as corrected
+from around import AROUND, Buffer
 
 BUILD = os.environ.get("KILN_BUILD", "build/release")
 EMULATOR, AMDRUN = os.environ.get("KILN_AMD_EMULATOR"), os.environ.get("KILN_AMDRUN")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 TARGETS = ("gfx1100", "gfx942", "gfx1200")
-ROUNDS = (("fwd", 0xCD), ("rev", 0xFF))   # order of workgroups and waves, poison
+SEED = int(os.environ.get("KILN_EMULATED_SEED", "1"))
+ROUNDS = (("fwd", 0xCD, 0), ("rev", 0xFF, AROUND), ("drawn:%d" % SEED, 0xCD, AROUND))   # order of workgroups and waves, poison, bytes around buffers
 
 
 # ------------------------------------------------------------------------------------------------------------ number formats
@@ -249,11 +252,11 @@ def compare(number, arg, order, data):
         raise Failure("%s: argument %d: %d of %d elements differ; element %d: expected %r, found %r" % (order, number, len(wrong), len(got), i, arg.expected[i], got[i]))
 
 
-def argument(driver, arg, poison):
+def argument(driver, number, arg, poison, around):
     if isinstance(arg, Number): return driver.val(arg.kind, arg.value)
-    if isinstance(arg, In): return driver.Buf(data=pack(arg.kind, arg.values), readonly=True)
-    if arg.start is None: return driver.Buf(size=len(arg.expected) * SIZES[arg.kind], poison=poison)
-    return driver.Buf(data=pack(arg.kind, arg.start))
+    is_read, size = isinstance(arg, In), SIZES[arg.kind]
+    data = arg.values if is_read else arg.start
+    return Buffer(driver, "argument %d" % number, size, None if data is None else pack(arg.kind, data), 0 if is_read else len(arg.expected) * size, poison, around, is_read)
 
 
 def child(name, code):
@@ -262,12 +265,14 @@ def child(name, code):
     module, emulator = driver.Module(code), driver.Emu(EMULATOR)
     (kernel, facts), = module.kernels.items()
     try:
-        for order, poison in ROUNDS:
+        for order, poison, around in ROUNDS:
             emulator.order, emulator.poison = order, poison
-            args = [argument(driver, a, poison) for a in case.args]
-            emulator.launch(module, kernel, (list(case.grid) + [1, 1])[:3], [facts[".max_flat_workgroup_size"], 1, 1], args)
+            args = [argument(driver, i, a, poison, around) for i, a in enumerate(case.args)]
+            emulator.launch(module, kernel, (list(case.grid) + [1, 1])[:3], [facts[".max_flat_workgroup_size"], 1, 1], [getattr(a, "pointer", a) for a in args])
             for i, a in enumerate(case.args):
                 if isinstance(a, Out): compare(i, a, order, args[i].bytes())
+                outside = "" if isinstance(a, Number) else args[i].written_outside()
+                if outside: raise Failure("%s: %s" % (order, outside))
     except (Failure, driver.Trap) as e:
         print(e, file=sys.stderr)
         return 1
@@ -290,31 +295,31 @@ def attempt(case, target):
     except (Failure, subprocess.TimeoutExpired) as e: return [(name, str(e), 1)]
 
 
-def emulated(target, order, poison, align, command):
+def emulated(target, order, poison, around, align, command):
     """What a program printed whose hip:0 is the emulator, and a row if it did not come to its end."""
-    environment = dict(os.environ, KILN_BUILD=BUILD, KILN_EMULATED_ORDER=order, KILN_EMULATED_POISON=hex(poison), KILN_EMULATED_ALIGN=str(align))
+    environment = dict(os.environ, KILN_BUILD=BUILD, KILN_EMULATED_ORDER=order, KILN_EMULATED_POISON=hex(poison), KILN_EMULATED_ALIGN=str(align), KILN_EMULATED_AROUND=str(around))
     done = subprocess.run([os.path.join(HERE, "emulated.sh"), target] + command, env=environment, capture_output=True, text=True)
     whole = re.search(r"^\d+ passed, \d+ failed, \d+ skipped$", done.stdout, re.M)
     return done.stdout, [] if whole else [("%s@%s" % (os.path.basename(command[0]), target), "exit %d: %s" % (done.returncode, done.stderr.strip()[-500:]), 1)]
 
 
-def library(bundle, target, order, poison, part):
-    text, rows = emulated(target, order, poison, 16, [os.path.join(BUILD, "bin", "kernel-check"), bundle, "hip:0"] + ([part] if part else []))
+def library(bundle, target, order, poison, around, part):
+    text, rows = emulated(target, order, poison, around, 16, [os.path.join(BUILD, "bin", "kernel-check"), bundle, "hip:0"] + ([part] if part else []))
     return rows + [("%s@%s %s %#x" % (name, target, order, poison), reason or None, 1) for name, reason in re.findall(r"^(\w+) +(?:pass .*|fail +(.*))$", text, re.M)]
 
 
-def generated(target, order, poison, count):
-    text, rows = emulated(target, order, poison, 64, [os.path.join(BUILD, "bin", "generated-check"), "hip:0", "1", str(count), "--no-maths"])
-    where = "%s %s %#x" % (target, order, poison)
+def generated(target, order, poison, around, count, kind):
+    text, rows = emulated(target, order, poison, around, 64, [os.path.join(BUILD, "bin", "generated-check"), "hip:0", "1", str(count), kind])
+    where = "%s %s %s %#x" % (target, kind, order, poison)
     rows += [("generated %s@%s" % (seed, where), reason, 1) for seed, reason in re.findall(r"^(seed \d+) fail: (.*)$", text, re.M)]
     return rows + [("%s generated kernels@%s" % (n, where), None, int(n)) for n in re.findall(r"^(\d+) passed", text, re.M)]
 
 
 def jobs_of(targets, parts, count, bundle):
     for target in targets:
-        for order, poison in ROUNDS:
-            for part in parts or [None]: yield lambda t=target, o=order, v=poison, p=part: library(bundle, t, o, v, p)
-            if count: yield lambda t=target, o=order, v=poison: generated(t, o, v, count)
+        for round in ROUNDS:
+            for part in parts or [None]: yield lambda t=target, r=round, p=part: library(bundle, t, *r, p)
+            for kind in ("--no-maths", "--rereads") if count else (): yield lambda t=target, r=round, k=kind: generated(t, *r, count, k)
         for case in all_cases():
             if not parts or any(p in case.name for p in parts): yield lambda c=case, t=target: attempt(c, t)
 

@@ -6,15 +6,17 @@
   KILN_EMULATED_ORDER=fwd|rev|drawn[:SEED]   the order of workgroups and waves (scheduler.py); without a seed one is drawn and printed
   KILN_EMULATED_POISON=0xCD        what fills new memory, shared and private memory, and registers that hardware leaves undefined
   KILN_EMULATED_ALIGN=16           of new memory; a buffer ends that near to pages without access
+  KILN_EMULATED_AROUND=0           bytes of a pattern before and after each buffer, compared after each launch
   KILN_EMULATED_WORKERS=1          processes that share the workgroups of a launch; for kernels whose workgroups add to no memory that others add to
   KILN_EMULATED_STATS=FILE         a line a launch: kernel, workgroups, wave-instructions of one worker, seconds
 
-Each buffer ends against pages without access; a store to the few bytes between is found after the launch.
+Each buffer, with what stands around it, ends against pages without access; a store to the few bytes between is found after the launch.
 """
 import ctypes, os, random, struct, sys, tempfile, time
 
 sys.dont_write_bytecode = True
 import emulator
+from around import Buffer
 
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, LAUNCH_FAILURE = 0, 1, 2, 719
 MOST_BYTES = 1 << 30
@@ -33,19 +35,21 @@ class Device:
         self.poison = int(os.environ.get("KILN_EMULATED_POISON", "0xCD"), 0)
         emulator.poison, emulator.order = self.poison, emulator_order(os.environ.get("KILN_EMULATED_ORDER", "fwd"))
         self.align = int(os.environ.get("KILN_EMULATED_ALIGN", "16"))
+        self.around = int(os.environ.get("KILN_EMULATED_AROUND", "0"))
         self.workers = int(os.environ.get("KILN_EMULATED_WORKERS", "1"))
         self.stats = os.environ.get("KILN_EMULATED_STATS")
         self.buffers, self.modules, self.functions = {}, {}, {}
 
     def inside(self, address, size):
         """The buffer that holds these bytes, or None."""
-        return next((b for b in self.buffers.values() if b.addr <= address and address + size <= b.addr + b.size), None)
+        return next((b for b in self.buffers.values() if b.address <= address and address + size <= b.address + b.size), None)
 
     def alloc(self, size, *_):
         if size > MOST_BYTES: return OUT_OF_MEMORY, 0
-        buffer = self.driver.Buf(size=max(size, 1), poison=self.poison, align=self.align)
-        self.buffers[buffer.addr] = buffer
-        return SUCCESS, buffer.addr
+        around = (self.around + self.align - 1) // self.align * self.align
+        buffer = Buffer(self.driver, "a buffer of %d bytes" % size, 1, None, max(size, 1), self.poison, around, False, self.align)
+        self.buffers[buffer.address] = buffer
+        return SUCCESS, buffer.address
 
     def free(self, address, *_): return (SUCCESS if self.buffers.pop(address, None) else INVALID_VALUE), 0
 
@@ -116,8 +120,9 @@ class Device:
             with open(self.stats, "a") as f:
                 f.write("%s %s %d %d %.2f\n" % (module.gfx, name, gx * gy * gz, self.emulator.ninst - counted, time.monotonic() - begin))
         for b in self.buffers.values():
-            if b.dirty() is None: continue
-            print("emulated %s: a store at byte %d of a buffer of %d" % (name, b.dirty(), b.size), file=sys.stderr, flush=True)
+            outside = b.written_outside()
+            if not outside: continue
+            print("emulated %s: %s" % (name, outside), file=sys.stderr, flush=True)
             return LAUNCH_FAILURE, 0
         return SUCCESS, 0
 
