@@ -1,17 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs AMDGPU code objects on an emulator, if the environment names one (tests/emulation/emulate.py says
-// how).
+// how). It also tests the emulator and its corrections: single instructions, orders of waves, canaries.
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/harness.h"
 
-TEST(emulation, kernels_compute_what_they_should) {
+static void need_emulator(void) {
   if (!getenv("KILN_AMD_EMULATOR") || !getenv("KILN_AMDRUN"))
     SKIP("KILN_AMD_EMULATOR and KILN_AMDRUN do not name an emulator and its driver");
+}
+
+/// Runs a command of the shell in the project's folder, with KILN_BUILD; fails unless it ends with 0.
+static void emulated(const char *command) {
   char *out = NULL;
-  int status = kiln_test_run(&out, "KILN_BUILD=%s python3 tests/emulation/emulate.py", kiln_test_build());
+  int status = kiln_test_run(&out, "export KILN_BUILD=%s && %s", kiln_test_build(), command);
   fputs(out, stdout);
-  if (status != 0) FAIL("the emulation run ended with %d:\n%s", status, out);
+  if (status != 0) FAIL("%s ends with %d:\n%s", command, status, out);
   free(out);
+}
+
+TEST(emulation, kernels_compute_what_they_should) {
+  need_emulator();
+  emulated("python3 tests/emulation/emulate.py");
+}
+
+/// Forms are drawn with a seed that is printed; `instructions.py --seed=` draws them again.
+TEST(emulation, instructions_compute_what_the_manuals_say) {
+  need_emulator();
+  emulated(kiln_test_full() ? "python3 tests/emulation/instructions.py --forms=12"
+                            : "python3 tests/emulation/instructions.py --forms=1 --seconds=30");
+}
+
+TEST(emulation, orders_barriers_and_canaries) {
+  need_emulator();
+  emulated("python3 tests/emulation/bed.py");
+}
+
+/// Kernels that load again what other threads stored, with waves in drawn orders.
+TEST(emulation, kernels_that_read_again) {
+  need_emulator();
+  char command[400];
+  snprintf(
+      command, sizeof command,
+      "export KILN_EMULATED_ORDER=drawn KILN_EMULATED_ALIGN=64 KILN_EMULATED_AROUND=512 && "
+      "for t in gfx942 gfx1100 gfx1201; do tests/emulation/emulated.sh $t $KILN_BUILD/bin/generated-check "
+      "hip:0 1 %d --rereads 2>&1 || exit 1; done",
+      kiln_test_full() ? 300 : 12);
+  emulated(command);
 }

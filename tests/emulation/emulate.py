@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs AMDGPU code on an emulator: the kernel library against its references, kernels of cases.kiln against plain Python, generated kernels.
 
-  KILN_BUILD=build/release KILN_AMD_EMULATOR=<tree> KILN_AMDRUN=<amdrun.py> tests/emulation/emulate.py [--generated=N] [--workers=2] [--targets=gfx942,...] [part of a name...]
+  KILN_BUILD=build/release KILN_AMD_EMULATOR=<tree> KILN_AMDRUN=<amdrun.py> tests/emulation/emulate.py [--cases] [--generated=N] [--workers=2] [--targets=gfx942,...] [part of a name...]
 
-KILN_AMD_EMULATOR: a work tree of an emulator of AMD's instructions. KILN_AMDRUN: its driver, the program that loads a code object and runs it there
+--cases: without the library. --generated: also N generated kernels, and N that read again what they wrote. KILN_AMD_EMULATOR: a work tree of an emulator of AMD's instructions. KILN_AMDRUN: its driver, the program that loads a code object and runs it there
 (amdrun.py --emu TREE --hsaco FILE --grid ... --block ... --arg ...). Without them everything is skipped, and it says so. Everything runs three times: workgroups and
 waves forward with one poison in undefined registers and memory, backward with another, and in an order drawn with KILN_EMULATED_SEED (1). Forward, buffers end against
 pages without access; else NaNs or a pattern stand around them and are compared. What passes here is emulated; no AMD hardware has
@@ -20,7 +20,7 @@ BUILD = os.environ.get("KILN_BUILD", "build/release")
 EMULATOR, AMDRUN = os.environ.get("KILN_AMD_EMULATOR"), os.environ.get("KILN_AMDRUN")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-TARGETS = ("gfx1100", "gfx942", "gfx1200")
+TARGETS = ("gfx1100", "gfx942", "gfx1201")
 SEED = int(os.environ.get("KILN_EMULATED_SEED", "1"))
 ROUNDS = (("fwd", 0xCD, 0), ("rev", 0xFF, AROUND), ("drawn:%d" % SEED, 0xCD, AROUND))   # order of workgroups and waves, poison, bytes around buffers
 
@@ -224,8 +224,20 @@ def large_reduction_cases():
     yield Case("reduce-large-columns", "reduce_large_columns", (1,), [In("f32", x), In("i32", [777]), Out("f32", [max(x[i:777 * 16:16]) for i in range(16)])])
 
 
+def reread_cases():
+    r = random.Random(14)
+    a, b = ([r.randint(-4, 3) for _ in range(64 * 64)] for _ in range(2))
+    c = [2 * sum(map(operator.mul, a[i:i + 64], b[j::64])) for i in range(0, 64 * 64, 64) for j in range(64)]
+    yield Case("reread-product", "reread_product", (1,), [In("f16", a), In("f16", b), Out("f32", c, start=[7.0] * len(c))])
+    n = 3
+    for kind in ("f32", "f16"):
+        a, b, c = ([r.randint(-4, 3) for _ in range(count)] for count in (n * 1024, n * 4096, 4096))
+        sums = [c[i * 128 + j] + sum(a[t * 1024 + i * 32 + k] * b[t * 4096 + k * 128 + j] for t in range(n) for k in range(32)) for i in range(32) for j in range(128)]
+        yield Case("reread-carried-" + kind, "reread_carried[T=%s]" % kind, (1,), [In(kind, a), In(kind, b), Out("f32", sums, start=c), Number("i32", n)])
+
+
 def all_cases():
-    for make in (cast_cases, math_cases, division_cases, exchange_cases, product_cases, large_product_cases, large_reduction_cases): yield from make()
+    for make in (reread_cases, cast_cases, math_cases, division_cases, exchange_cases, product_cases, large_product_cases, large_reduction_cases): yield from make()
 
 
 # -------------------------------------------------------------------------------------------------------------------- running
@@ -318,7 +330,7 @@ def generated(target, order, poison, around, count, kind):
 def jobs_of(targets, parts, count, bundle):
     for target in targets:
         for round in ROUNDS:
-            for part in parts or [None]: yield lambda t=target, r=round, p=part: library(bundle, t, *r, p)
+            for part in (parts or [None]) if bundle else (): yield lambda t=target, r=round, p=part: library(bundle, t, *r, p)
             for kind in ("--no-maths", "--rereads") if count else (): yield lambda t=target, r=round, k=kind: generated(t, *r, count, k)
         for case in all_cases():
             if not parts or any(p in case.name for p in parts): yield lambda c=case, t=target: attempt(c, t)
@@ -333,8 +345,8 @@ def main(words):
     passed = failed = 0
     targets = options["targets"].split(",") if "targets" in options else TARGETS
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(int(options.get("workers", 2))) as pool:
-        bundle = os.path.join(folder, "kernels.kbundle")
-        call([os.path.join(BUILD, "bin", "kiln"), "build", "-q", "-o", bundle, "-t", ",".join(targets)] + sorted(glob.glob(os.path.join(ROOT, "kernels", "*.kiln"))))
+        bundle = None if "--cases" in words else os.path.join(folder, "kernels.kbundle")
+        if bundle: call([os.path.join(BUILD, "bin", "kiln"), "build", "-q", "-o", bundle, "-t", ",".join(targets)] + sorted(glob.glob(os.path.join(ROOT, "kernels", "*.kiln"))))
         for rows in pool.map(lambda job: job(), list(jobs_of(targets, parts, int(options.get("generated", 0)), bundle))):
             for name, reason, count in rows:
                 print("%s %s%s" % ("FAIL" if reason else "ok  ", name, ": " + reason if reason else ""), flush=True)
