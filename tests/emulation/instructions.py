@@ -13,7 +13,7 @@ import array, ctypes, fractions, math, os, random, re, struct, subprocess, sys, 
 
 sys.dont_write_bytecode = True
 import memory_forms
-from manual import ANY, FLOATS, ROWS, SCALARS, Near, bits_of_type, decode, encode
+from manual import ANY, FLOATS, ROWS, SCALARS, Near, bits_of_type, decode, encode, fma
 
 ASSEMBLER = os.environ.get("KILN_LLVM_MC", "llvm-mc-22")
 TARGETS = ("gfx942", "gfx1100", "gfx1201")
@@ -148,10 +148,10 @@ class State:
         self.exec = r.choice((r.getrandbits(64), r.getrandbits(64), (1 << 64) - 1, 1 << r.randrange(64), 1)) & (1 << self.lanes) - 1 or 1
         self.vcc, self.scc = r.getrandbits(self.lanes), r.randrange(2)
 
-    def fill(self, r, sources):
+    def fill(self, r, sources, moderate=False):
         for x in sources:
             if x.file == "c": continue
-            drawn = [draw_bits(r, x.kind if x.kind != "mask" else "u64") for _ in range(self.lanes if x.file == "v" else 1)]
+            drawn = [encode(x.kind, r.choice((-1, 1)) * 2.0**r.uniform(-9, 9)) for _ in range(self.lanes)] if moderate else [draw_bits(r, x.kind if x.kind != "mask" else "u64") for _ in range(self.lanes if x.file == "v" else 1)]
             for k in range((bits_of_type(x.kind) + 31) // 32 if x.kind != "mask" else 2):
                 for lane, bits in enumerate(drawn):
                     at = (x.number + k) * self.lanes + lane
@@ -240,6 +240,36 @@ def compare_test(r, target, opcode, to, sources, compute, encoding):
         return [("mask", EXEC if to == "exec" else at, bits)]
 
     return Test(opcode, "%s %s%s" % (opcode, first, ", ".join(x.text() for x in sources)), sources, expect)
+
+
+def division_test(r, target, name, _):
+    """Steps of a precise division of numbers in the middle of the range, where they scale nothing: the forms of operands are what is tested. Extreme numbers:
+    divide-exactly of emulate.py."""
+    kind, step, scalars = name[-3:], name[6:-4], []
+    sources = [vector(r, target, kind, []) if i == r.randrange(3) else source(r, target, kind, [], scalars) for i in range(3)]
+    for x in sources:
+        if x.file == "c": continue
+        x.negative, x.magnitude = int(r.random() < 0.4), int(step != "scale" and r.random() < 0.4)
+    if step == "scale": sources[0] = sources[r.randrange(1, 3)]
+    size = bits_of_type(kind)
+    top = 1 << size - 1
+    to, at = vector(r, target, kind, []), 2 * r.randrange(20, 40)
+
+    def expect(state):
+        out, lanes = [], [lane for lane in range(state.lanes) if state.active(lane)]
+        for lane in lanes:
+            values = [x.value(state, lane) for x in sources]
+            if not all(2.0**-20 < abs(v) < 2.0**20 for v in values): return None
+            if step == "scale": value = values[0]
+            elif step == "fmas": value = fma(*values) if not state.vcc >> lane & 1 else ANY
+            else: value = math.copysign(abs(values[0]), values[1]) * (-1 if values[2] < 0 else 1)
+            out.append((to, lane, kind, value, None))
+        return out + ([("mask", at, 0)] if step == "scale" else [])
+
+    operands = [to.name] + ([target.mask_text(at)] if step == "scale" else []) + [x.text() for x in sources]
+    test = Test(name, "%s %s" % (name, ", ".join(operands)), sources, expect)
+    test.moderate = True
+    return test
 
 
 def scalar_source(r, kind, literals):
@@ -358,8 +388,8 @@ def found_bits(to, words, place, half):
 def verdict(bed, test, state):
     """None, or what is wrong."""
     target, wanted = bed.target, test.expect(state)
+    s, v, moved = bed.run(test.code, state)   # also where the result is left open: it must not be refused
     if wanted is None: return None
-    s, v, moved = bed.run(test.code, state)
     if moved != len(test.code): return "the program counter moved by %d, expected %d" % (moved, len(test.code))
     want_v, want_s = array.array("I", state.v), list(state.s) + [state.vcc & MASK, state.vcc >> 32, state.exec & MASK, state.exec >> 32, state.scc]
     got_s = s[:104] + [s[VCC], s[VCC + 1] if target.lanes == 64 else 0, s[EXEC], s[EXEC + 1] if target.lanes == 64 else 0, s[SCC]]
@@ -396,15 +426,16 @@ def forms(r, target, parts, count):
     """Tests in a drawn order, as the assembler takes them."""
     makers = [(name, encoding, vector_test) for name in ROWS for encoding in ("e32", "e64", "dpp") + (("sdwa",) if target.is_gfx9 else ())]
     makers += [(name, "", scalar_test) for name in SCALARS]
+    makers += [("v_div_%s_%s" % (step, kind), "", division_test) for step in ("scale", "fmas", "fixup") for kind in ("f32", "f64")]
     makers += [(name, "", maker) for name, maker in memory_forms.makers(target)]
     makers = [m for m in makers if not parts or any(p in m[0] for p in parts)]
     tests = []
     for name, encoding, make in makers:
-        drawn = [make(r, target, name, encoding) for _ in range(3 * count)]
+        drawn = [make(r, target, name, encoding) for _ in range(3 * count if make is not division_test else 12 * count)]
         tests += [(name + encoding, t) for t in drawn if t]
     accepted, kept = set(map(id, assemble(target, [t for _, t in tests]))), {}
     for key, t in tests:
-        if id(t) in accepted and len(kept.setdefault(key, [])) < count: kept[key].append(t)
+        if id(t) in accepted and len(kept.setdefault(key, [])) < (count if "v_div" not in key else 4 * count): kept[key].append(t)
     out = [t for group in kept.values() for t in group]
     r.shuffle(out)
     return out
@@ -416,7 +447,7 @@ def check(driver, target, seed, count, parts, until):
     for test in forms(r, target, parts, count):
         if time.monotonic() > until: break
         state = State(r, target)
-        state.fill(r, test.sources)
+        state.fill(r, test.sources, getattr(test, "moderate", False))
         try: reason = memory_forms.verdict(bed, test, state, r) if isinstance(test, memory_forms.Access) else verdict(bed, test, state)
         except (driver.Trap, RuntimeError, AssertionError, SystemExit) as e: reason = "refused: %s" % str(e)[:300]
         ran += 1
