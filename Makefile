@@ -52,8 +52,10 @@ JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 sources = $(sort $(wildcard $(addsuffix /*.c,$(1))))
 BASE     := $(call sources,base)
 TARGETS  := $(call sources,targets)
-COMPILER := $(call sources,compiler $(addprefix compiler/,ir layout analysis interpreter unit front ttir) compiler/passes $(addprefix compiler/passes/,canonical lower gpu gpu/layouts gpu/recover gpu/roles))
-CODEGEN  := $(call sources,compiler/codegen $(addprefix compiler/codegen/,llvm gpu nvptx amdgpu host finish)) $(sort $(wildcard compiler/codegen/llvm/*.cpp compiler/codegen/finish/*.cpp))
+# What is known of each family without LLVM, which passes read too.
+INFO     := $(sort $(wildcard compiler/codegen/*/*_info.c))
+COMPILER := $(INFO) $(call sources,compiler $(addprefix compiler/,ir layout analysis interpreter unit front ttir) compiler/passes $(addprefix compiler/passes/,canonical lower gpu gpu/layouts gpu/recover gpu/roles))
+CODEGEN  := $(filter-out $(INFO),$(call sources,compiler/codegen $(addprefix compiler/codegen/,llvm gpu nvptx amdgpu host finish))) $(sort $(wildcard compiler/codegen/llvm/*.cpp compiler/codegen/finish/*.cpp))
 CACHE    := $(call sources,cache)
 TUNER    := $(call sources,tuner)
 REMOTE   := $(call sources,cache/remote)
@@ -124,6 +126,10 @@ $(LLVM): ask
 	@mkdir -p $(@D)
 	@printf '%s\n' "$$TEXT" | cmp -s - $@ || printf '%s\n' "$$TEXT" >$@
 
+$(call objects,$(INFO)): $(B)/obj/%.c.o: %.c $(FLAGS)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) -c $< -o $@
 $(B)/obj/compiler/codegen/%.c.o: compiler/codegen/%.c $(FLAGS) $(LLVM)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)

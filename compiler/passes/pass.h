@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 #include "compiler/ir/ir.h"
-#include "compiler/passes/machine.h"
+#include "compiler/target_info.h"
 #include "compiler/report.h"
 #include "targets/targets.h"
 

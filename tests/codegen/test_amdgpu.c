@@ -240,9 +240,9 @@ typedef void check_product(const kiln_matrix_form *f, const char *target, const 
 
 // Calls `check` for every row of AMD in the table and every processor of its units.
 static void each_product(unsigned columns, check_product *check) {
-  for (size_t i = 0; i < kiln_matrix_form_count; i++)
+  for (size_t i = 0; i < kiln_amdgpu_info.form_count; i++)
     for (size_t u = 0; u < sizeof matrix_processors / sizeof *matrix_processors; u++) {
-      const kiln_matrix_form *f = &kiln_matrix_forms[i];
+      const kiln_matrix_form *f = &kiln_amdgpu_info.forms[i];
       if (!(f->units >> matrix_processors[u].unit & 1) || !llvm_has(matrix_processors[u].target)) continue;
       kiln_arena *arena = kiln_arena_create();
       kiln_target target;

@@ -361,9 +361,10 @@ TEST(cache_tool, places_from_the_environment) {
 /// nothing.
 TEST(cache_tool, every_variable_has_a_row) {
   char *out;
-  kiln_test_run(&out, "grep -rhoE 'getenv\\(\"[A-Za-z_]+\"' base cache compiler runtime targets tools "
-                      "--include=*.c --include=*.cpp --exclude-dir=house | sed 's/.*\"\\(.*\\)\"/\\1/' | sort -u | "
-                      "while read v; do grep -q \"^ENV($v,\" base/env.def || echo $v; done");
+  kiln_test_run(&out,
+                "grep -rhoE 'getenv\\(\"[A-Za-z_]+\"' base cache compiler runtime targets tools "
+                "--include=*.c --include=*.cpp --exclude-dir=house | sed 's/.*\"\\(.*\\)\"/\\1/' | sort -u | "
+                "while read v; do grep -q \"^ENV($v,\" base/env.def || echo $v; done");
   CHECK_TEXT(out, "");
   free(out);
 }

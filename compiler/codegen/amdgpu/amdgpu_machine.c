@@ -39,11 +39,7 @@ static void set_block_shape(gpu *g, LLVMValueRef function, unsigned threads) {
 }
 
 bool amdgpu_has_far_registers(const kiln_target *target) {
-  static const kiln_matrix units[] = {KILN_MATRIX_MFMA_90A, KILN_MATRIX_MFMA_942, KILN_MATRIX_MFMA_950,
-                                      KILN_MATRIX_MFMA_9_4};
-  bool found = false;
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++) found |= target->processor->matrix == units[i];
-  return found;
+  return kiln_matrix_unit_of(target)->has_sum_registers;
 }
 
 static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
@@ -156,7 +152,7 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .takes_ahead = p->major < 10,
       .order_body = amdgpu_order_body,
       .shuffle_xor = amdgpu_shuffle_xor,
-      .read_turned = p->matrix == KILN_MATRIX_MFMA_950 ? read_turned : NULL,
+      .read_turned = kiln_matrix_unit_of(target)->turns ? read_turned : NULL,
       .has_split_choice = true,
       .cut_schedule = cut_schedule,
   };

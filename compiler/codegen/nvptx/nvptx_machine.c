@@ -429,6 +429,7 @@ static void report_assert(gpu *g, const ir_op *op) {
 
 const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage) {
   const kiln_processor *p = target->processor;
+  const bool has_wgmma = kiln_matrix_machine_of(target) != NULL;
   *storage = (gpu_machine){.name = p->name,
                            .lanes = 5,
                            .processor = p->number,
@@ -446,9 +447,9 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .atomic = atomic,
                            .cas = cas,
                            .report_assert = report_assert,
-                           .enter_loop = p->matrix == KILN_MATRIX_WGMMA ? nvptx_enter_loop : NULL,
-                           .lower_machine = p->matrix == KILN_MATRIX_WGMMA ? nvptx_lower_machine : NULL,
-                           .meet_engine = p->matrix == KILN_MATRIX_WGMMA ? nvptx_meet_engine : NULL,
+                           .enter_loop = has_wgmma ? nvptx_enter_loop : NULL,
+                           .lower_machine = has_wgmma ? nvptx_lower_machine : NULL,
+                           .meet_engine = has_wgmma ? nvptx_meet_engine : NULL,
                            .mark_maps = mark_maps};
   return storage;
 }

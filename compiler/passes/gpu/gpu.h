@@ -32,7 +32,7 @@
 
 #include "base/buffer.h"
 #include "base/expr.h"
-#include "compiler/passes/gpu/matrix_forms.h"
+#include "compiler/target_info.h"
 #include "compiler/passes/pass.h"
 #include "compiler/report.h"
 #include "targets/targets.h"

@@ -11,62 +11,11 @@
 
 enum { MAX_PACK = 16 };
 
-// --------------------------------------------------------------------------- what the machine gives
-
-/// How a machine reads a special register: scalar assembly without operands, whose result is multiplied.
-typedef struct machine_word {
-  ptx_special special;
-  kiln_family family;
-  const char *arch;     ///< host
-  uint16_t first, last; ///< AMDGPU: majors
-  kiln_matrix matrix;   ///< AMDGPU: that of the row; NONE: any
-  uint8_t bits, scale;
-  const char *constraints, *text;
-} machine_word;
-
-#define CLOCK_9 "s_memrealtime $0\ns_waitcnt lgkmcnt(0)"
-#define CLOCK_11 "s_sendmsg_rtn_b64 $0, sendmsg(MSG_RTN_GET_REALTIME)\ns_waitcnt lgkmcnt(0)"
-#define CLOCK_12 "s_sendmsg_rtn_b64 $0, sendmsg(MSG_RTN_GET_REALTIME)\ns_wait_kmcnt 0x0"
-#define CALLS_X86 "~{rcx},~{rdi},~{rsi},~{rdx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"
-#define CALLS_ARM "~{x1},~{x2},~{x8},~{x9},~{x10},~{x11},~{memory}"
-
-// Nanoseconds: AMD's clock has 100 MHz, 25 MHz on gfx906, gfx908 and gfx90a; Linux has clock_gettime.
-// Multiprocessors: AMD's compute unit within its shader array and engine (HW_ID), the processor of Linux.
-static const machine_word words[] = {
-    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_MFMA_942, 64, 10, "=s", CLOCK_9},
-    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_MFMA_950, 64, 10, "=s", CLOCK_9},
-    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_MFMA_9_4, 64, 10, "=s", CLOCK_9},
-    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_NONE, 64, 40, "=s", CLOCK_9},
-    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 10, 10, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_9},
-    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 11, 11, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_11},
-    {PTX_GLOBALTIMER, KILN_FAMILY_AMDGPU, "", 12, 12, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_12},
-    {PTX_GLOBALTIMER, KILN_FAMILY_HOST, "x86_64", 0, 0, KILN_MATRIX_NONE, 64, 1, "={rax}," CALLS_X86,
-     "leaq -144(%rsp), %rsp\nmovl $$228, %eax\nxorl %edi, %edi\nmovq %rsp, %rsi\nsyscall\n"
-     "imulq $$1000000000, (%rsp), %rax\naddq 8(%rsp), %rax\nleaq 144(%rsp), %rsp"},
-    {PTX_GLOBALTIMER, KILN_FAMILY_HOST, "aarch64", 0, 0, KILN_MATRIX_NONE, 64, 1, "={x0}," CALLS_ARM,
-     "sub sp, sp, #16\nmov x8, #113\nmov x0, #0\nmov x1, sp\nsvc #0\nldp x9, x10, [sp], #16\n"
-     "mov w11, #51712\nmovk w11, #15258, lsl #16\nmadd x0, x9, x11, x10"},
-    {PTX_SMID, KILN_FAMILY_AMDGPU, "", 9, 9, KILN_MATRIX_NONE, 32, 1, "=s",
-     "s_getreg_b32 $0, hwreg(HW_REG_HW_ID, 8, 8)"},
-    {PTX_SMID, KILN_FAMILY_AMDGPU, "", 10, 12, KILN_MATRIX_NONE, 32, 1, "=s",
-     "s_getreg_b32 $0, hwreg(HW_REG_HW_ID1, 10, 11)"},
-    {PTX_SMID, KILN_FAMILY_HOST, "x86_64", 0, 0, KILN_MATRIX_NONE, 32, 1, "={eax}," CALLS_X86,
-     "leaq -144(%rsp), %rsp\nmovl $$309, %eax\nmovq %rsp, %rdi\nxorl %esi, %esi\nxorl %edx, %edx\nsyscall\n"
-     "movl (%rsp), %eax\nleaq 144(%rsp), %rsp"},
-    {PTX_SMID, KILN_FAMILY_HOST, "aarch64", 0, 0, KILN_MATRIX_NONE, 32, 1, "={w0}," CALLS_ARM,
-     "sub sp, sp, #16\nmov x8, #168\nmov x0, sp\nmov x1, #0\nmov x2, #0\nsvc #0\nldr w0, [sp], #16"},
-};
-
-static bool is_for(const machine_word *w, const kiln_processor *p) {
-  if (w->family != p->family) return false;
-  if (*w->arch) return p->arch && !strcmp(w->arch, p->arch);
-  return p->major >= w->first && p->major <= w->last && (!w->matrix || w->matrix == p->matrix);
-}
+// -------------------------------------------------------------------------------- special registers
 
 static ir_value *machine_value(expanding *x, ptx_special special, unsigned bits) {
-  const machine_word *w = words, *end = words + sizeof words / sizeof *words;
-  while (w < end && (w->special != special || !is_for(w, x->target->processor))) w++;
-  if (w == end || w->bits != bits) {
+  const kiln_special_register *w = kiln_special_register_of(x->target, special);
+  if (!w || w->bits != bits) {
     kiln_fail(&x->b.error, KILN_STATUS_UNSUPPORTED, "the target has no such special register of PTX");
     return NULL;
   }
@@ -79,12 +28,15 @@ static ir_value *machine_value(expanding *x, ptx_special special, unsigned bits)
 
 /// Text that machine_value has put there, or, on AMD's machines, text of their own: the registers or the
 /// first instruction say so.
-static bool is_own(const ir_op *op, const kiln_processor *p) {
+static bool is_own(const ir_op *op, const kiln_target *target) {
   static const char *const amd[] = {"s_", "v_", "ds_", "global_", "flat_", "buffer_"};
   const char *text = op->attrs.assembly.text ? op->attrs.assembly.text : "";
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (is_for(&words[i], p) && !strcmp(words[i].text, text)) return true;
-  if (kiln_family_of(p->family)->assembly != KILN_ASSEMBLY_AMD) return false;
+  const kiln_family family = target->processor->family;
+  const kiln_target_info *info = kiln_target_info_of(family);
+  for (size_t i = 0; i < info->register_count; i++)
+    if (kiln_has_special_register(target, &info->registers[i]) && !strcmp(info->registers[i].text, text))
+      return true;
+  if (kiln_family_of(family)->assembly != KILN_ASSEMBLY_AMD) return false;
   while (isspace((unsigned char)*text)) text++;
   for (size_t i = 0; i < sizeof amd / sizeof *amd; i++)
     if (!strncmp(text, amd[i], strlen(amd[i]))) return true;
@@ -170,9 +122,8 @@ static bool read_instance(instance *n, const ir_op *op) {
 
 kiln_legality kiln_asm_legality(const ir_op *op, const kiln_target *target) {
   instance n;
-  const kiln_processor *p = target->processor;
-  bool takes_ptx = kiln_family_of(p->family)->assembly == KILN_ASSEMBLY_PTX;
-  if (takes_ptx || is_own(op, p)) return (kiln_legality){KILN_LEGAL_NATIVE, ""};
+  bool takes_ptx = kiln_family_of(target->processor->family)->assembly == KILN_ASSEMBLY_PTX;
+  if (takes_ptx || is_own(op, target)) return (kiln_legality){KILN_LEGAL_NATIVE, ""};
   if (read_instance(&n, op))
     return (kiln_legality){KILN_LEGAL_EXPANDED, "the operations that PTX stands for"};
   return (kiln_legality){KILN_LEGAL_REFUSED,

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "compiler/target_info.h"
+
 enum {
 #define TYPE(name, spelling, number, bits, type_class) T_##name = 1 << number,
 #include "base/types.def"
@@ -66,17 +68,6 @@ static bool lacks_feature(const kiln_target *target, const char *feature) {
   return p->arch && !strcmp(p->arch, "x86_64") && p->level < 3;
 }
 
-static bool lacks_bf16_matrix(const kiln_target *target) {
-  kiln_matrix m = target->processor->matrix;
-  return m == KILN_MATRIX_NONE || m == KILN_MATRIX_MMA_75;
-}
-
-static bool has_fp8_matrix(const kiln_target *target) {
-  kiln_matrix m = target->processor->matrix;
-  return m == KILN_MATRIX_WMMA_12 || m == KILN_MATRIX_WMMA_1250 || m == KILN_MATRIX_MFMA_950 ||
-         m == KILN_MATRIX_MMA_89 || m == KILN_MATRIX_WGMMA;
-}
-
 static bool holds(place where, const kiln_target *target) {
   switch (where) {
   case ALL: return true;
@@ -84,8 +75,8 @@ static bool holds(place where, const kiln_target *target) {
   case NO_FMA: return lacks_feature(target, "+fma");
   case NO_F16: return lacks_feature(target, "+f16c");
   case NO_MATRIX: return target->processor->matrix == KILN_MATRIX_NONE;
-  case NO_BF16_MATRIX: return lacks_bf16_matrix(target);
-  case NO_FP8_MATRIX: return !has_fp8_matrix(target);
+  case NO_BF16_MATRIX: return !kiln_matrix_unit_of(target)->has_bf16;
+  case NO_FP8_MATRIX: return !kiln_matrix_unit_of(target)->has_fp8;
   }
   return false;
 }
@@ -124,11 +115,10 @@ kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer,
 
 // fp8 products need a whole instruction of mma.sync, m16n8k32; smaller tiles have wider types.
 static bool is_small_fp8_dot(const ir_op *op, const kiln_target *target) {
-  kiln_matrix m = target->processor->matrix;
   ir_type a = op->operands[0]->type, b = op->operands[1]->type;
   bool fits = a.log2[a.rank - 2] >= 4 && a.log2[a.rank - 1] >= 5 && b.log2[b.rank - 1] >= 3;
-  return kiln_scalars[a.scalar].type_class == KILN_CLASS_FP8 &&
-         (m == KILN_MATRIX_MMA_89 || m == KILN_MATRIX_WGMMA) && !fits;
+  return kiln_scalars[a.scalar].type_class == KILN_CLASS_FP8 && kiln_matrix_unit_of(target)->has_whole_fp8 &&
+         !fits;
 }
 
 kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {

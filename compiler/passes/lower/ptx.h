@@ -6,6 +6,7 @@
 #define KILN_COMPILER_PASSES_LOWER_PTX_H
 
 #include "compiler/passes/lower/expand_inner.h"
+#include "compiler/target_info.h"
 
 enum { PTX_MAX_REGISTERS = 192, PTX_MAX_STEPS = 128, PTX_MAX_OPERANDS = 5, PTX_MAX_PARTS = 4 };
 
@@ -99,7 +100,7 @@ typedef struct ptx_operand {
   uint8_t count;
   int16_t registers[PTX_MAX_PARTS]; ///< -1: `_`
   bool is_real;                     ///< of a number: `real` is meant, else `bits`
-  uint64_t bits;                    ///< SPECIAL: its number in kiln_ptx_specials
+  uint64_t bits;                    ///< SPECIAL: ptx_special
   double real;
 } ptx_operand;
 
@@ -130,9 +131,6 @@ typedef struct ptx_program {
   const char *fault; ///< what is not known, in the text; NULL: all is
   unsigned fault_length;
 } ptx_program;
-
-/// Special registers, by the number in ptx_operand.
-typedef enum ptx_special { PTX_GLOBALTIMER, PTX_SMID, PTX_SPECIALS } ptx_special;
 
 /// Reads `text`. The caller has put the bits of outputs and inputs into the first `outputs + inputs`
 /// registers. False, with the fault, where something is not known.

@@ -1,67 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The matrix instructions of NVIDIA (mma.sync) and AMD (MFMA of gfx9 in waves of 64, WMMA of gfx11, gfx12 and
-// gfx1250 in waves of 32) as linear maps.
-//
-// A fragment says, for each bit of register and lane number, which bit of row, column or reduced index it is.
-// Left and right operand permute the reduced index alike, which is all that a product asks for. Sources: the
-// PTX ISA ("mma") and the instruction set guides of CDNA 1 to 4 and RDNA 3 and 4; for gfx1250 the operands'
-// symmetry is all that is used.
-#include "compiler/passes/gpu/matrix_forms.h"
+// What is known of AMD's processors without LLVM: the matrix instructions MFMA (gfx9, waves of 64) and WMMA
+// (gfx11, gfx12 and gfx1250, waves of 32), registers, clocks. Sources: the instruction set guides of CDNA 1 to
+// 4 and RDNA 3 and 4; for gfx1250 the operands' symmetry is all that is used.
+#include "compiler/target_info.h"
+
+// --------------------------------------------------------------------------------------- MFMA, WMMA
 
 enum { NO = KILN_NO_BIT, END = KILN_FRAGMENT_END };
 #define M(i) KILN_M(i)
 #define N(i) KILN_N(i)
 #define K(i) KILN_K(i)
-
-// ------------------------------------------------------------------------------------------ NVIDIA
-
-// mma.def. A lane is group = lane / 4 and member = lane % 4; a 32-bit register of an operand holds neighbours
-// along the reduced index.
-#define ACCUMULATOR                                          \
-  {                                                          \
-    {N(0), M(3), END}, { N(1), N(2), M(0), M(1), M(2), END } \
-  }
-// Operands of 16, 32 and 8 bits: how many low bits of the reduced index a register holds decides the rest.
-#define LEFT_16                                                    \
-  {                                                                \
-    {K(0), M(3), K(3), END}, { K(1), K(2), M(0), M(1), M(2), END } \
-  }
-#define RIGHT_16                                             \
-  {                                                          \
-    {K(0), K(3), END}, { K(1), K(2), N(0), N(1), N(2), END } \
-  }
-#define LEFT_16_K8                                           \
-  {                                                          \
-    {K(0), M(3), END}, { K(1), K(2), M(0), M(1), M(2), END } \
-  }
-#define RIGHT_16_K8                                    \
-  {                                                    \
-    {K(0), END}, { K(1), K(2), N(0), N(1), N(2), END } \
-  }
-#define LEFT_32                                              \
-  {                                                          \
-    {M(3), K(2), END}, { K(0), K(1), M(0), M(1), M(2), END } \
-  }
-#define RIGHT_32                                       \
-  {                                                    \
-    {K(2), END}, { K(0), K(1), N(0), N(1), N(2), END } \
-  }
-#define LEFT_8                                                           \
-  {                                                                      \
-    {K(0), K(1), M(3), K(4), END}, { K(2), K(3), M(0), M(1), M(2), END } \
-  }
-#define RIGHT_8                                                    \
-  {                                                                \
-    {K(0), K(1), K(4), END}, { K(2), K(3), N(0), N(1), N(2), END } \
-  }
-
-#define UNITS_FROM(first) ((1u << (KILN_MATRIX_WGMMA + 1)) - (1u << KILN_MATRIX_MMA_##first))
-#define MMA(first, l, r, sum, precision, m, n, k, fragments, emission)                            \
-  {#l,          UNITS_FROM(first),   32, KILN_##l, KILN_##r, KILN_##sum,       KILN_##l,          \
-   KILN_##r,    IR_PREC_##precision, m,  n,        k,        LEFT_##fragments, RIGHT_##fragments, \
-   ACCUMULATOR, KILN_EMIT_##emission},
-
-// --------------------------------------------------------------------------------------------- AMD
 
 #define UNIT(name) (1u << KILN_MATRIX_##name)
 #define MFMA_94 (UNIT(MFMA_942) | UNIT(MFMA_950) | UNIT(MFMA_9_4))
@@ -170,9 +118,7 @@ enum { NO = KILN_NO_BIT, END = KILN_FRAGMENT_END };
       WMMA_1250("f32.16x16x64." t, WMMA_1250_FP8, LIST(PAIR(l, r, F32)), 6, K(4), K(0), K(1), K(2), K(3),    \
                 K(5))
 
-const kiln_matrix_form kiln_matrix_forms[] = {
-#include "compiler/passes/gpu/mma.def"
-
+static const kiln_matrix_form forms[] = {
     MFMA_950_16("f16", F16),
     MFMA_950_16("bf16", BF16),
     MFMA_950("i32.32x32x32.i8", TYPES(I8, I32), MKN(5, 5, 5),
@@ -236,24 +182,59 @@ const kiln_matrix_form kiln_matrix_forms[] = {
     WMMA_1250_F32(IR_PREC_TF32),
     WMMA_1250_F32(IR_PREC_TF32X3),
 };
-const size_t kiln_matrix_form_count = sizeof kiln_matrix_forms / sizeof *kiln_matrix_forms;
 
-const kiln_matrix_form *kiln_matrix_form_of(kiln_matrix matrix, unsigned lanes, const ir_op *dot,
-                                            kiln_report_reason *out_why) {
-  const ir_type a = dot->operands[0]->type, b = dot->operands[1]->type;
-  const unsigned m = a.log2[a.rank - 2], n = b.log2[b.rank - 1], k = a.log2[a.rank - 1];
-  const kiln_matrix_form *found = NULL;
-  kiln_report_reason why = KILN_REASON_TYPES;
-  for (size_t i = 0; i < kiln_matrix_form_count && !found; i++) {
-    const kiln_matrix_form *f = &kiln_matrix_forms[i];
-    const bool has_types = f->units >> matrix & 1 && f->lanes == 1u << lanes && f->from_left == a.scalar &&
-                           f->from_right == b.scalar;
-    const bool is_exact = a.scalar != KILN_F32 || f->precision == dot->attrs.precision;
-    if (!has_types) continue;
-    if (is_exact && f->m <= m && f->n <= n && f->k <= k) found = f;
-    else if (is_exact) why = KILN_REASON_SMALL;
-    else if (why == KILN_REASON_TYPES) why = KILN_REASON_EXACT;
-  }
-  if (out_why) *out_why = found ? KILN_REASON_NONE : why;
-  return found;
+// ----------------------------------------------------------------------------------- matrix units
+
+// Partitions of a device, and an MI300A, have fewer dies.
+static const kiln_matrix_unit units[] = {
+    {KILN_MATRIX_MFMA_908, .has_bf16 = true},
+    {KILN_MATRIX_MFMA_90A, .has_bf16 = true, .has_sum_registers = true},
+    {KILN_MATRIX_MFMA_942, .has_bf16 = true, .has_sum_registers = true, .dies = 8},
+    {KILN_MATRIX_MFMA_950, .has_bf16 = true, .has_fp8 = true, .has_sum_registers = true, .dies = 8, .turns = true},
+    {KILN_MATRIX_MFMA_9_4, .has_bf16 = true, .has_sum_registers = true, .dies = 8},
+    {KILN_MATRIX_WMMA_11, .has_bf16 = true},
+    {KILN_MATRIX_WMMA_12, .has_bf16 = true, .has_fp8 = true},
+    {KILN_MATRIX_WMMA_1250, .has_bf16 = true, .has_fp8 = true},
+};
+
+/// Registers of a SIMD for each lane: on gfx9 512 with a matrix unit, half of them for sums, else 256; on RDNA
+/// twice as many lanes of half a wave each. One thread may have 256 of RDNA's, all of gfx9's. A SIMD belongs to
+/// a unit of four, on gfx9 the compute unit, from gfx10 on two of them, whose shared memory is twice what a
+/// block may have.
+static void set_fetch(kiln_fetch_machine *m, const kiln_processor *p) {
+  enum { ADDRESSABLE = 256, RDNA = 512 };
+  const bool is_rdna = p->major >= 10;
+  bool has_sum_registers = false;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (units[i].matrix == p->matrix) has_sum_registers = units[i].has_sum_registers;
+  m->slot_scalars = p->matrix ? 1u << KILN_F16 | 1u << KILN_BF16 | 1u << KILN_I8 : 0;
+  m->small_file = is_rdna;
+  m->resident_shared = is_rdna ? 2 * p->shared_bytes : p->shared_bytes;
+  m->most_registers = has_sum_registers ? 2 * ADDRESSABLE : ADDRESSABLE;
+  m->register_file = !is_rdna ? m->most_registers : m->lanes == 5 ? 2 * RDNA : RDNA;
 }
+
+// ------------------------------------------------------------------------------- special registers
+
+#define CLOCK_9 "s_memrealtime $0\ns_waitcnt lgkmcnt(0)"
+#define CLOCK_11 "s_sendmsg_rtn_b64 $0, sendmsg(MSG_RTN_GET_REALTIME)\ns_waitcnt lgkmcnt(0)"
+#define CLOCK_12 "s_sendmsg_rtn_b64 $0, sendmsg(MSG_RTN_GET_REALTIME)\ns_wait_kmcnt 0x0"
+
+// Nanoseconds of a clock of 100 MHz, 25 MHz on gfx906, gfx908 and gfx90a; the compute unit within its shader
+// array and engine (HW_ID).
+static const kiln_special_register registers[] = {
+    {PTX_GLOBALTIMER, NULL, 9, 9, KILN_MATRIX_MFMA_942, 64, 10, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, NULL, 9, 9, KILN_MATRIX_MFMA_950, 64, 10, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, NULL, 9, 9, KILN_MATRIX_MFMA_9_4, 64, 10, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, NULL, 9, 9, KILN_MATRIX_NONE, 64, 40, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, NULL, 10, 10, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_9},
+    {PTX_GLOBALTIMER, NULL, 11, 11, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_11},
+    {PTX_GLOBALTIMER, NULL, 12, 12, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_12},
+    {PTX_SMID, NULL, 9, 9, KILN_MATRIX_NONE, 32, 1, "=s",
+     "s_getreg_b32 $0, hwreg(HW_REG_HW_ID, 8, 8)"},
+    {PTX_SMID, NULL, 10, 12, KILN_MATRIX_NONE, 32, 1, "=s",
+     "s_getreg_b32 $0, hwreg(HW_REG_HW_ID1, 10, 11)"},
+};
+
+const kiln_target_info kiln_amdgpu_info = {
+    .units = units, .unit_count = sizeof units / sizeof *units, .forms = forms, .form_count = sizeof forms / sizeof *forms, .registers = registers, .register_count = sizeof registers / sizeof *registers, .set_fetch = set_fetch};

@@ -1,46 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What processors have for products from shared memory, and which products of a kernel they can do.
+// Which products of a kernel a processor can do from shared memory (wgmma), and the shapes of what is copied
+// for them and stored after them.
 #include "compiler/passes/gpu/gpu.h"
-
-// wgmma: 64 rows a warp group, 8 to 256 columns, 32 bytes of the reduced index (PTX ISA, "wgmma.mma_async").
-static const kiln_matrix_machine machines[] = {
-    {.matrix = KILN_MATRIX_WGMMA,
-     .group_warps = 4,
-     .log2_rows = 6,
-     .least_n = 4,
-     .most_n = 8,
-     .part_columns = 16,
-     .step_bytes = 32,
-     .row_bytes = 128,
-     .most_partial = 128,
-     .threads = 1024,
-     .registers = 65536,
-     .block_reserve = 1024,
-     .producer_registers = 24,
-     .most_thread_registers = 240},
-};
-
-const kiln_matrix_machine *kiln_matrix_machine_of(const kiln_target *target) {
-  for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
-    if (machines[i].matrix == target->processor->matrix) return &machines[i];
-  return NULL;
-}
-
-enum { STEP = 8 }; // of setmaxnreg, and of what threads start with
-
-unsigned kiln_start_registers(const kiln_matrix_machine *m, unsigned groups, unsigned blocks) {
-  return m->registers / (blocks * (groups + 1) * m->group_warps * 32u) / STEP * STEP;
-}
-
-unsigned kiln_consumer_registers(const kiln_matrix_machine *m, unsigned groups, unsigned blocks) {
-  unsigned room = kiln_start_registers(m, groups, blocks) * (groups + 1); // setmaxnreg gives no more
-  unsigned left = (room - m->producer_registers) / groups / STEP * STEP;
-  return left < m->most_thread_registers ? left : m->most_thread_registers;
-}
-
-unsigned kiln_blocks_within(const kiln_matrix_machine *m, const kiln_target *target, uint32_t bytes) {
-  return (target->processor->shared_bytes + m->block_reserve) / (bytes + m->block_reserve);
-}
 
 unsigned kiln_memory_row(ir_type tile, unsigned row_bytes) {
   unsigned bytes = kiln_scalars[tile.scalar].bytes << tile.log2[tile.rank - 1];
