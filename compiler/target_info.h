@@ -128,12 +128,12 @@ kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);
 /// A matrix unit.
 typedef struct kiln_matrix_unit {
   kiln_matrix matrix;
-  bool has_bf16, has_fp8;  ///< multiplies them
-  bool has_whole_fp8;      ///< products of fp8 are one size only (m16n8k32): smaller tiles have wider types
-  bool has_fetch;          ///< its processors have kiln_fetch_machine.has_fetch
-  bool turns;              ///< kiln_fetch_machine.turns
-  bool has_sum_registers;  ///< a thread has 256 more registers, which only products and moves reach
-  uint8_t dies;            ///< kiln_fetch_machine.dies of a whole device; 0: 1
+  bool has_bf16, has_fp8; ///< multiplies them
+  bool has_whole_fp8;     ///< products of fp8 are one size only (m16n8k32): smaller tiles have wider types
+  bool has_fetch;         ///< its processors have kiln_fetch_machine.has_fetch
+  bool turns;             ///< kiln_fetch_machine.turns
+  bool has_sum_registers; ///< a thread has 256 more registers, which only products and moves reach
+  uint8_t dies;           ///< kiln_fetch_machine.dies of a whole device; 0: 1
   const kiln_matrix_machine *shared; ///< its products from shared memory; NULL: none
 } kiln_matrix_unit;
 

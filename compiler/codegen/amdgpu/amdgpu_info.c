@@ -190,7 +190,8 @@ static const kiln_matrix_unit units[] = {
     {KILN_MATRIX_MFMA_908, .has_bf16 = true},
     {KILN_MATRIX_MFMA_90A, .has_bf16 = true, .has_sum_registers = true},
     {KILN_MATRIX_MFMA_942, .has_bf16 = true, .has_sum_registers = true, .dies = 8},
-    {KILN_MATRIX_MFMA_950, .has_bf16 = true, .has_fp8 = true, .has_sum_registers = true, .dies = 8, .turns = true},
+    {KILN_MATRIX_MFMA_950, .has_bf16 = true, .has_fp8 = true, .has_sum_registers = true, .dies = 8,
+     .turns = true},
     {KILN_MATRIX_MFMA_9_4, .has_bf16 = true, .has_sum_registers = true, .dies = 8},
     {KILN_MATRIX_WMMA_11, .has_bf16 = true},
     {KILN_MATRIX_WMMA_12, .has_bf16 = true, .has_fp8 = true},
@@ -230,11 +231,14 @@ static const kiln_special_register registers[] = {
     {PTX_GLOBALTIMER, NULL, 10, 10, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_9},
     {PTX_GLOBALTIMER, NULL, 11, 11, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_11},
     {PTX_GLOBALTIMER, NULL, 12, 12, KILN_MATRIX_NONE, 64, 10, "=s", CLOCK_12},
-    {PTX_SMID, NULL, 9, 9, KILN_MATRIX_NONE, 32, 1, "=s",
-     "s_getreg_b32 $0, hwreg(HW_REG_HW_ID, 8, 8)"},
-    {PTX_SMID, NULL, 10, 12, KILN_MATRIX_NONE, 32, 1, "=s",
-     "s_getreg_b32 $0, hwreg(HW_REG_HW_ID1, 10, 11)"},
+    {PTX_SMID, NULL, 9, 9, KILN_MATRIX_NONE, 32, 1, "=s", "s_getreg_b32 $0, hwreg(HW_REG_HW_ID, 8, 8)"},
+    {PTX_SMID, NULL, 10, 12, KILN_MATRIX_NONE, 32, 1, "=s", "s_getreg_b32 $0, hwreg(HW_REG_HW_ID1, 10, 11)"},
 };
 
-const kiln_target_info kiln_amdgpu_info = {
-    .units = units, .unit_count = sizeof units / sizeof *units, .forms = forms, .form_count = sizeof forms / sizeof *forms, .registers = registers, .register_count = sizeof registers / sizeof *registers, .set_fetch = set_fetch};
+const kiln_target_info kiln_amdgpu_info = {.units = units,
+                                           .unit_count = sizeof units / sizeof *units,
+                                           .forms = forms,
+                                           .form_count = sizeof forms / sizeof *forms,
+                                           .registers = registers,
+                                           .register_count = sizeof registers / sizeof *registers,
+                                           .set_fetch = set_fetch};

@@ -5,7 +5,6 @@
 #define CALLS_X86 "~{rcx},~{rdi},~{rsi},~{rdx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"
 #define CALLS_ARM "~{x1},~{x2},~{x8},~{x9},~{x10},~{x11},~{memory}"
 
-
 // clock_gettime in nanoseconds; getcpu.
 static const kiln_special_register registers[] = {
     {PTX_GLOBALTIMER, "x86_64", 0, 0, KILN_MATRIX_NONE, 64, 1, "={rax}," CALLS_X86,
@@ -21,5 +20,5 @@ static const kiln_special_register registers[] = {
      "sub sp, sp, #16\nmov x8, #168\nmov x0, sp\nmov x1, #0\nmov x2, #0\nsvc #0\nldr w0, [sp], #16"},
 };
 
-const kiln_target_info kiln_host_info = {
-    .registers = registers, .register_count = sizeof registers / sizeof *registers};
+const kiln_target_info kiln_host_info = {.registers = registers,
+                                         .register_count = sizeof registers / sizeof *registers};

@@ -82,8 +82,11 @@ static const kiln_matrix_unit units[] = {
     {KILN_MATRIX_MMA_75},
     {KILN_MATRIX_MMA_80, .has_bf16 = true, .has_fetch = true},
     {KILN_MATRIX_MMA_89, .has_bf16 = true, .has_fp8 = true, .has_whole_fp8 = true, .has_fetch = true},
-    {KILN_MATRIX_WGMMA, .has_bf16 = true, .has_fp8 = true, .has_whole_fp8 = true, .has_fetch = true, .shared = &wgmma},
+    {KILN_MATRIX_WGMMA, .has_bf16 = true, .has_fp8 = true, .has_whole_fp8 = true, .has_fetch = true,
+     .shared = &wgmma},
 };
 
-const kiln_target_info kiln_nvptx_info = {
-    .units = units, .unit_count = sizeof units / sizeof *units, .forms = forms, .form_count = sizeof forms / sizeof *forms};
+const kiln_target_info kiln_nvptx_info = {.units = units,
+                                          .unit_count = sizeof units / sizeof *units,
+                                          .forms = forms,
+                                          .form_count = sizeof forms / sizeof *forms};
