@@ -82,7 +82,7 @@ LLVMValueRef amdgpu_atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValu
   if (!what) {
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "atomic of kind %u on %s is not supported on amdgpu", a->kind,
              kiln_scalars[scalar].spelling);
-    return LLVMGetUndef(gpu_scalar_type(g, scalar));
+    return LLVMGetUndef(g->elements.types[scalar]);
   }
   char name[80], text[700];
   snprintf(name, sizeof name, "kl_atomic_%s_%s_%u_%u", what, seen, a->order, a->scope);
@@ -95,7 +95,7 @@ LLVMValueRef amdgpu_atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValu
            type, name, type, type, seen, what, seen, scopes[a->scope], orders[a->order],
            kiln_scalars[scalar].bytes, promises[a->scope], seen, type, type);
   LLVMValueRef arguments[] = {pointer, value};
-  return call_text(g, name, text, gpu_scalar_type(g, scalar), arguments, 2);
+  return call_text(g, name, text, g->elements.types[scalar], arguments, 2);
 }
 
 LLVMValueRef amdgpu_cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
@@ -116,5 +116,5 @@ LLVMValueRef amdgpu_cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRe
            type, name, type, type, type, bits, type, bits, bits, bits, scopes[a->scope], orders[a->order],
            failing_orders[a->order], bits / 8, bits, bits, type, type);
   LLVMValueRef arguments[] = {pointer, expected, desired};
-  return call_text(g, name, text, gpu_scalar_type(g, scalar), arguments, 3);
+  return call_text(g, name, text, g->elements.types[scalar], arguments, 3);
 }

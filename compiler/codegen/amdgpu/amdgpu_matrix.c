@@ -10,7 +10,7 @@
 
 static LLVMValueRef gather(gpu *g, const LLVMValueRef *elements, unsigned count, kiln_scalar scalar) {
   if (count == 1) return elements[0];
-  LLVMValueRef v = LLVMGetUndef(LLVMVectorType(gpu_scalar_type(g, scalar), count));
+  LLVMValueRef v = LLVMGetUndef(LLVMVectorType(g->elements.types[scalar], count));
   for (unsigned i = 0; i < count; i++)
     v = LLVMBuildInsertElement(g->builder, v, elements[i], gpu_i32(g, i), "");
   return v;

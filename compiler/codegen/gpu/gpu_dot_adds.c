@@ -6,7 +6,7 @@
 
 /// The element of an operand widened to the accumulator's type.
 static LLVMValueRef widen(gpu *g, kiln_scalar from, kiln_scalar to, LLVMValueRef value) {
-  return gpu_cast(g, from, to, 0, IR_ROUND_NEAREST, value);
+  return kiln_element_cast(&g->elements, from, to, &(ir_attrs){0}, value);
 }
 
 static LLVMValueRef multiply_add(gpu *g, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
@@ -79,7 +79,7 @@ static LLVMValueRef fetch(gpu *g, stored *s, kiln_scalar to, uint32_t place, LLV
   LLVMValueRef pointer = LLVMBuildGEP2(g->builder, g->i8, gpu_shared_at(g, offset), &more, 1, "");
   LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, 1u << s->log2_bytes), pointer, "");
   LLVMSetAlignment(load, 1u << __builtin_ctz(constant | s->varies | 1u << s->pitch | KILN_MOST_VECTOR_BYTES));
-  gpu_unpack(g, load, gpu_scalar_type(g, s->scalar), &value, 1);
+  gpu_unpack(g, load, g->elements.types[s->scalar], &value, 1);
   s->seen[s->count] = place;
   return s->loaded[s->count++] = widen(g, s->scalar, to, value);
 }

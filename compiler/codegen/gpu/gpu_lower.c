@@ -299,6 +299,12 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
                            .flush = kernel->fp_flush};
   init_types(&g);
   g.builder = LLVMCreateBuilderInContext(l->context);
+  g.elements = (kiln_elements){.machine = &gpu_element_machine,
+                               .owner = &g,
+                               .context = l->context,
+                               .builder = g.builder,
+                               .pointer = g.global_pointer};
+  kiln_elements_set_types(&g.elements, g.half);
   g.has_roles = kernel->body->last && kernel->body->last->code == IR_ROLES;
   const ir_roles *roles = g.has_roles ? &kernel->body->last->attrs.roles : NULL;
   if (roles) g.spread = roles->spread, g.split = roles->cluster;

@@ -14,6 +14,7 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/gpu/prelude.h"
 #include "compiler/codegen/llvm/llvm_build.h"
+#include "compiler/codegen/llvm/llvm_element.h"
 #include "compiler/passes/gpu/layouts/layouts.h"
 
 typedef struct gpu gpu;
@@ -215,6 +216,7 @@ struct gpu {
   LLVMBuilderRef builder;
   LLVMValueRef function;
   kl_prelude prelude;
+  kiln_elements elements;
   LLVMTypeRef i1, i8, i16, i32, i64, half, f32, f64, global_pointer, shared_pointer;
   unsigned lanes, warps; ///< logarithms
   LLVMValueRef thread;   ///< number in the block
@@ -262,7 +264,6 @@ LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigne
 bool gpu_words_fit(gpu *g, const ir_op *op, const char *what, ir_type type, unsigned registers,
                    uint64_t most);
 LLVMTypeRef gpu_type(gpu *g, ir_type element);
-LLVMTypeRef gpu_scalar_type(gpu *g, kiln_scalar scalar);
 LLVMValueRef gpu_i32(gpu *g, uint32_t value);
 LLVMValueRef gpu_i1(gpu *g, bool value);
 /// XOR over the set bits of the thread number of basis[bit]; lanes and warps of a layout or derived from one.
@@ -378,9 +379,7 @@ LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane);
 // gpu_arith.c
 /// One element of an elementwise operation.
 LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands);
-LLVMValueRef gpu_cast(gpu *g, kiln_scalar from, kiln_scalar to, uint32_t flags, unsigned round,
-                      LLVMValueRef value);
-LLVMValueRef gpu_combine(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef a, LLVMValueRef b);
+extern const kiln_element_machine gpu_element_machine;
 LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
 LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
 

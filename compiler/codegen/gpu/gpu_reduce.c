@@ -21,7 +21,7 @@ static ir_type element_type(const group *s, uint32_t i) { return ir_element(s->o
 /// out = combine(a, b), each of `count` values; `out` may be `a` or `b`.
 static void combine(gpu *g, const group *s, const LLVMValueRef *a, const LLVMValueRef *b, LLVMValueRef *out) {
   if (s->op->attrs.kind != IR_COMBINE_REGION) {
-    out[0] = gpu_combine(g, s->op, s->op->operands[0]->type.scalar, a[0], b[0]);
+    out[0] = kiln_element_combine(&g->elements, s->op, s->op->operands[0]->type.scalar, a[0], b[0]);
     return;
   }
   ir_block *body = s->op->regions[0];

@@ -31,26 +31,8 @@ void gpu_fail_at(gpu *g, const ir_op *op, kiln_status status, const char *format
 
 // ------------------------------------------------------------------------------------------- types
 
-LLVMTypeRef gpu_scalar_type(gpu *g, kiln_scalar scalar) {
-  switch (scalar) {
-  case KILN_I1: return g->i1;
-  case KILN_I8:
-  case KILN_E4M3:
-  case KILN_E5M2: return g->i8;
-  case KILN_I16:
-  case KILN_BF16: return g->i16;
-  case KILN_I32: return g->i32;
-  case KILN_I64: return g->i64;
-  case KILN_F16: return g->half;
-  case KILN_F32: return g->f32;
-  case KILN_F64: return g->f64;
-  case KILN_SCALAR_COUNT: break;
-  }
-  return g->i32;
-}
-
 LLVMTypeRef gpu_type(gpu *g, ir_type element) {
-  return element.pointer ? g->global_pointer : gpu_scalar_type(g, element.scalar);
+  return element.pointer ? g->global_pointer : g->elements.types[element.scalar];
 }
 LLVMValueRef gpu_i32(gpu *g, uint32_t value) { return LLVMConstInt(g->i32, value, false); }
 LLVMValueRef gpu_i1(gpu *g, bool value) { return LLVMConstInt(g->i1, value, false); }

@@ -20,6 +20,7 @@
 
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/llvm/llvm_build.h"
+#include "compiler/codegen/llvm/llvm_element.h"
 #include "compiler/ir/ir.h"
 #include "compiler/analysis/facts.h"
 
@@ -180,9 +181,9 @@ typedef struct host {
   LLVMBuilderRef builder;
   LLVMBuilderRef entry; ///< before the end of the entry block: stack slots, buffer addresses
   LLVMValueRef function, args, program_id, grid, scratch;
-  LLVMBasicBlockRef fail;               ///< returns the number in fail_number
-  kiln_buffer asserts;                  ///< owned: what stands in KILN_HOST_ASSERTS of the object
-  LLVMTypeRef types[KILN_SCALAR_COUNT]; ///< element as held
+  LLVMBasicBlockRef fail; ///< returns the number in fail_number
+  kiln_buffer asserts;    ///< owned: what stands in KILN_HOST_ASSERTS of the object
+  kiln_elements elements;
   LLVMTypeRef i1, i8, i16, i32, i64, f16, f32, f64, pointer;
   unsigned vector_bytes, vector_registers;
   bool has_half, has_fma; ///< the processor converts f16, multiplies and adds in one
@@ -209,16 +210,10 @@ void host_fail_at(host *h, const ir_op *op, kiln_status status, const char *form
 
 // ---------------------------------------------------------------------- host_build.c: LLVM helpers
 
-/// The type of `element` in as many lanes as `like` has.
-LLVMTypeRef host_like(LLVMTypeRef element, LLVMValueRef like);
-unsigned host_width(LLVMValueRef v); ///< lanes; 0 for a scalar
-unsigned host_log2(unsigned n);      ///< rounded down
+unsigned host_log2(unsigned n); ///< rounded down
 LLVMTypeRef host_element_type(const host *h, ir_type type);
 LLVMTypeRef host_memory_type(const host *h, ir_type type);
 unsigned host_memory_bytes(ir_type type);
-/// Constants in the lanes of `like`.
-LLVMValueRef host_int(LLVMTypeRef element, LLVMValueRef like, uint64_t value);
-LLVMValueRef host_real(LLVMTypeRef element, LLVMValueRef like, double value);
 LLVMValueRef host_splat(host *h, LLVMValueRef scalar, unsigned lanes);
 /// Calls an overloaded intrinsic.
 LLVMValueRef host_intrinsic(host *h, const char *name, LLVMTypeRef *types, unsigned type_count,
@@ -250,15 +245,9 @@ LLVMValueRef host_narrow(host *h, kiln_scalar scalar, LLVMValueRef value);
 /// Conversions among f16, f32 and f64, but for f64 to f16.
 LLVMValueRef host_float_cast(host *h, kiln_scalar from, kiln_scalar to, ir_round round, LLVMValueRef x);
 
-// ------------------------------------------------------------------- host_element.c: one operation
+// ------------------------------------------- host_element.c: one operation, as the host does it
 
-/// True when each element of the result depends on the operands' elements at the same place only.
-bool host_is_elementwise(ir_opcode code);
-/// The operation on scalars or vectors of equal width.
-LLVMValueRef host_element(host *h, const ir_op *op, LLVMValueRef *x);
-/// Two values by a named combiner.
-LLVMValueRef host_combine(host *h, ir_combine kind, ir_type type, uint32_t flags, LLVMValueRef a,
-                          LLVMValueRef b);
+extern const kiln_element_machine host_element_machine;
 
 // ----------------------------------------------------------------- host_pull.c: elements on demand
 

@@ -30,7 +30,7 @@ static LLVMValueRef to_bits(host *h, ir_type type, LLVMValueRef x) {
 
 static LLVMValueRef from_bits(host *h, ir_type type, LLVMValueRef x) {
   if (type.pointer) return LLVMBuildIntToPtr(B, x, h->pointer, "");
-  return LLVMBuildBitCast(B, x, h->types[type.scalar], "");
+  return LLVMBuildBitCast(B, x, h->elements.types[type.scalar], "");
 }
 
 static LLVMValueRef exchange(host *h, const ir_op *op, LLVMValueRef p, LLVMValueRef expected,
@@ -49,7 +49,7 @@ static LLVMValueRef by_exchange(host *h, const ir_op *op, ir_type type, LLVMValu
   LLVMPositionBuilderAtEnd(B, again);
   LLVMValueRef old = LLVMBuildPhi(B, bits_type(h, type), "");
   LLVMValueRef next =
-      host_combine(h, (ir_combine)op->attrs.kind, type, op->attrs.flags, from_bits(h, type, old), v);
+      kiln_element_combine(&h->elements, op, (kiln_scalar)type.scalar, from_bits(h, type, old), v);
   LLVMValueRef pair = exchange(h, op, p, old, to_bits(h, type, next));
   LLVMValueRef seen = LLVMBuildExtractValue(B, pair, 0, "");
   LLVMBasicBlockRef end = LLVMGetInsertBlock(B);

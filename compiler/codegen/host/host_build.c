@@ -5,24 +5,14 @@
 
 #include <string.h>
 
-unsigned host_width(LLVMValueRef v) {
-  LLVMTypeRef type = LLVMTypeOf(v);
-  return LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetVectorSize(type) : 0;
-}
-
 unsigned host_log2(unsigned n) {
   unsigned log2 = 0;
   while (n >> (log2 + 1)) log2++;
   return log2;
 }
 
-LLVMTypeRef host_like(LLVMTypeRef element, LLVMValueRef like) {
-  unsigned width = host_width(like);
-  return width ? LLVMVectorType(element, width) : element;
-}
-
 LLVMTypeRef host_element_type(const host *h, ir_type type) {
-  return type.pointer ? h->pointer : h->types[type.scalar];
+  return type.pointer ? h->pointer : h->elements.types[type.scalar];
 }
 
 LLVMTypeRef host_memory_type(const host *h, ir_type type) {
@@ -31,27 +21,11 @@ LLVMTypeRef host_memory_type(const host *h, ir_type type) {
 
 unsigned host_memory_bytes(ir_type type) { return type.pointer ? 8 : kiln_scalars[type.scalar].bytes; }
 
-static LLVMValueRef repeat(LLVMValueRef constant, LLVMValueRef like) {
-  LLVMValueRef lanes[1024];
-  unsigned width = host_width(like);
-  if (!width) return constant;
-  for (unsigned i = 0; i < width; i++) lanes[i] = constant;
-  return LLVMConstVector(lanes, width);
-}
-
-LLVMValueRef host_int(LLVMTypeRef element, LLVMValueRef like, uint64_t value) {
-  return repeat(LLVMConstInt(element, value, false), like);
-}
-
-LLVMValueRef host_real(LLVMTypeRef element, LLVMValueRef like, double value) {
-  return repeat(LLVMConstReal(element, value), like);
-}
-
 LLVMValueRef host_i64(const host *h, int64_t value) { return LLVMConstInt(h->i64, (uint64_t)value, true); }
 
 LLVMValueRef host_constant(host *h, ir_type type, uint64_t bits) {
   if (type.pointer) return LLVMConstIntToPtr(LLVMConstInt(h->i64, bits, false), h->pointer);
-  LLVMTypeRef element = h->types[type.scalar];
+  LLVMTypeRef element = h->elements.types[type.scalar];
   if (type.scalar != KILN_F32 && type.scalar != KILN_F64) return LLVMConstInt(element, bits, false);
   return LLVMConstBitCast(LLVMConstInt(type.scalar == KILN_F32 ? h->i32 : h->i64, bits, false), element);
 }

@@ -185,7 +185,7 @@ static product shape_of(const host *h, const ir_op *op) {
                .n = c.log2[r - 1],
                .k = a.log2[r - 1],
                .scalar = (kiln_scalar)c.scalar};
-  p.element = h->types[p.scalar];
+  p.element = h->elements.types[p.scalar];
   p.bytes = kiln_scalars[p.scalar].bytes;
   p.lanes = at_most((uint64_t)1 << p.n, h->vector_bytes / p.bytes);
   p.pairs = host_pack_pairs(h, op);

@@ -184,11 +184,12 @@ static void init_types(host *h) {
   h->f32 = LLVMFloatTypeInContext(c);
   h->f64 = LLVMDoubleTypeInContext(c);
   h->pointer = LLVMPointerTypeInContext(c, 0);
-  LLVMTypeRef types[KILN_SCALAR_COUNT] = {
-      [KILN_I1] = h->i1,   [KILN_I8] = h->i8,   [KILN_I16] = h->i16,  [KILN_I32] = h->i32,
-      [KILN_I64] = h->i64, [KILN_F16] = h->i16, [KILN_BF16] = h->i16, [KILN_F32] = h->f32,
-      [KILN_F64] = h->f64, [KILN_E4M3] = h->i8, [KILN_E5M2] = h->i8};
-  memcpy(h->types, types, sizeof types);
+  h->elements = (kiln_elements){.machine = &host_element_machine,
+                                .owner = h,
+                                .context = c,
+                                .builder = h->builder,
+                                .pointer = h->pointer};
+  kiln_elements_set_types(&h->elements, h->i16);
 }
 
 static bool has_feature(const kiln_target *t, const char *name) {
@@ -228,7 +229,9 @@ static void begin_function(host *h) {
 }
 
 static LLVMValueRef load_param(host *h, ir_type type, uint64_t offset) {
-  LLVMTypeRef memory = type.pointer ? h->pointer : type.scalar == KILN_I1 ? h->i8 : h->types[type.scalar];
+  LLVMTypeRef memory = type.pointer             ? h->pointer
+                       : type.scalar == KILN_I1 ? h->i8
+                                                : h->elements.types[type.scalar];
   LLVMValueRef index = host_i64(h, (int64_t)offset);
   LLVMValueRef x = LLVMBuildLoad2(B, memory, LLVMBuildInBoundsGEP2(B, h->i8, h->args, &index, 1, ""), "");
   LLVMSetAlignment(x, host_memory_bytes(type));

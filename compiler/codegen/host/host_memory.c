@@ -26,11 +26,12 @@ static access access_of(host *h, ir_type element, bool is_volatile) {
 
 static LLVMValueRef from_memory(host *h, const access *a, LLVMValueRef x) {
   if (a->memory == host_element_type(h, a->element)) return x;
-  return LLVMBuildICmp(B, LLVMIntNE, x, host_int(h->i8, x, 0), "");
+  return LLVMBuildICmp(B, LLVMIntNE, x, kiln_int_like(h->i8, x, 0), "");
 }
 
 static LLVMValueRef to_memory(host *h, const access *a, LLVMValueRef x) {
-  return a->memory == host_element_type(h, a->element) ? x : LLVMBuildZExt(B, x, host_like(h->i8, x), "");
+  return a->memory == host_element_type(h, a->element) ? x
+                                                       : LLVMBuildZExt(B, x, kiln_type_like(h->i8, x), "");
 }
 
 static LLVMValueRef plain_load(host *h, const access *a, LLVMTypeRef type, LLVMValueRef pointer) {
@@ -47,7 +48,7 @@ static void plain_store(host *h, const access *a, LLVMValueRef value, LLVMValueR
 }
 
 static LLVMValueRef any_lane(host *h, LLVMValueRef mask) {
-  unsigned width = host_width(mask);
+  unsigned width = kiln_lanes_of(mask);
   if (!width) return mask;
   LLVMTypeRef bits = LLVMIntTypeInContext(h->context, width);
   return LLVMBuildICmp(B, LLVMIntNE, LLVMBuildBitCast(B, mask, bits, ""), LLVMConstNull(bits), "");
@@ -85,7 +86,7 @@ static LLVMValueRef mask_part(host *h, LLVMValueRef v, unsigned first, unsigned 
 
 static LLVMValueRef joined(host *h, LLVMValueRef low, LLVMValueRef high) {
   uint32_t lanes[1024];
-  unsigned count = 2 * host_width(low);
+  unsigned count = 2 * kiln_lanes_of(low);
   for (unsigned i = 0; i < count; i++) lanes[i] = i;
   return host_shuffle(h, low, high, lanes, count);
 }
@@ -149,7 +150,7 @@ static LLVMValueRef conditional_load(host *h, const access *a, LLVMValueRef poin
 static LLVMValueRef gather(host *h, const access *a, LLVMValueRef pointers, LLVMValueRef mask,
                            LLVMValueRef other) {
   LLVMTypeRef type = LLVMVectorType(a->memory, lane_count(h));
-  LLVMValueRef all = LLVMConstAllOnes(host_like(h->i1, pointers));
+  LLVMValueRef all = LLVMConstAllOnes(kiln_type_like(h->i1, pointers));
   LLVMValueRef arguments[3] = {pointers, mask ? mask : all, other ? other : LLVMGetPoison(type)};
   return masked(h, a, "llvm.masked.gather", type, 0, arguments);
 }
@@ -193,7 +194,7 @@ host_lanes host_load(host *h, const ir_op *op, const host_map *map) {
 
 static void masked_store(host *h, const access *a, LLVMValueRef value, LLVMValueRef pointer,
                          LLVMValueRef mask) {
-  unsigned half = host_width(value) / 2;
+  unsigned half = kiln_lanes_of(value) / 2;
   if (2 * half * a->bytes > h->vector_bytes) {
     masked_store(h, a, part(h, value, 0, half), pointer, mask_part(h, mask, 0, half, 0));
     masked_store(h, a, part(h, value, half, half), bytes_after(h, pointer, (uint64_t)half * a->bytes),
@@ -205,7 +206,7 @@ static void masked_store(host *h, const access *a, LLVMValueRef value, LLVMValue
 }
 
 static void scatter(host *h, const access *a, LLVMValueRef value, LLVMValueRef pointers, LLVMValueRef mask) {
-  LLVMValueRef all = LLVMConstAllOnes(host_like(h->i1, pointers));
+  LLVMValueRef all = LLVMConstAllOnes(kiln_type_like(h->i1, pointers));
   LLVMValueRef arguments[3] = {value, pointers, mask ? mask : all};
   masked(h, a, "llvm.masked.scatter", LLVMTypeOf(value), 1, arguments);
 }

@@ -14,7 +14,7 @@
 static int only_lane(LLVMValueRef mask) {
   int found = -1;
   if (!LLVMIsAConstant(mask)) return -1;
-  for (unsigned i = 0, width = host_width(mask); i < width; i++) {
+  for (unsigned i = 0, width = kiln_lanes_of(mask); i < width; i++) {
     LLVMValueRef lane = LLVMGetAggregateElement(mask, i);
     if (!lane || !LLVMIsAConstantInt(lane)) return -1;
     if (!LLVMConstIntGetZExtValue(lane)) continue;

@@ -31,7 +31,7 @@ static extents extents_of(ir_type type, unsigned side) {
 // --------------------------------------------------------------------------------------- in chunks
 
 static LLVMValueRef convert(host *h, kiln_scalar from, kiln_scalar to, LLVMValueRef x) {
-  return from == to ? x : LLVMBuildSExt(B, x, host_like(h->types[to], x), "");
+  return from == to ? x : LLVMBuildSExt(B, x, kiln_type_like(h->elements.types[to], x), "");
 }
 
 /// A row of a square, or elements in the order of the buffer.

@@ -31,9 +31,9 @@ static const struct {
 };
 
 host_role host_role_of(const ir_op *op) {
-  host_role role = rows[op->code].is_given         ? (host_role)rows[op->code].role
-                   : host_is_elementwise(op->code) ? HOST_LAZY
-                                                   : HOST_NOW;
+  host_role role = rows[op->code].is_given      ? (host_role)rows[op->code].role
+                   : kiln_element_has(op->code) ? HOST_LAZY
+                                                : HOST_NOW;
   const ir_type *space = op->result_count ? &op->results[0].type : NULL;
   if (role == HOST_LAZY && (!space || !space->rank)) return HOST_NOW; // a scalar
   if (role == HOST_ROOT && !op->operands[0]->type.rank) return HOST_ALONE;
@@ -132,7 +132,7 @@ static bool is_swapped(const host *h, const ir_op *op) {
     return op->attrs.perm[r - 1] == r - 2 && op->attrs.perm[r - 2] == r - 1 &&
            !host_info(op->operands[0])->swapped;
   bool any = false;
-  for (uint32_t i = 0; host_is_elementwise(op->code) && i < op->operand_count; i++)
+  for (uint32_t i = 0; kiln_element_has(op->code) && i < op->operand_count; i++)
     any |= host_info(op->operands[i])->swapped;
   return any;
 }

@@ -167,7 +167,7 @@ host_lanes host_lanes_of(host *h, const ir_op *op, const host_lanes *x) {
   for (uint32_t i = 0; i < op->operand_count; i++) all_uniform &= x[i].form == HOST_UNIFORM;
   for (uint32_t i = 0; i < op->operand_count; i++)
     values[i] = all_uniform ? x[i].value : host_vector(h, x[i]);
-  LLVMValueRef value = host_element(h, op, values);
+  LLVMValueRef value = kiln_element(&h->elements, op, values);
   return all_uniform || !h->point->lanes_log2 ? uniform(value) : (host_lanes){value, 0, HOST_VECTOR};
 }
 
@@ -237,7 +237,7 @@ static host_lanes memo_add(host *h, host_value *info, const host_map *map, bool 
 
 static host_lanes pull_iota(host *h, const host_map *map, bool wide) {
   host_lanes x = host_index(h, map);
-  if (!wide) x.value = LLVMBuildTrunc(B, x.value, host_like(h->i32, x.value), "");
+  if (!wide) x.value = LLVMBuildTrunc(B, x.value, kiln_type_like(h->i32, x.value), "");
   return x;
 }
 
@@ -260,7 +260,7 @@ static host_lanes pull_induction(host *h, const ir_value *v, const host_inductio
         LLVMBuildGEP2(B, host_memory_type(h, ir_element(ir_pointee(v->type))), first.value, &grown, 1, "");
     return first;
   }
-  grown = LLVMBuildTruncOrBitCast(B, grown, h->types[v->type.scalar], "");
+  grown = LLVMBuildTruncOrBitCast(B, grown, h->elements.types[v->type.scalar], "");
   if (first.form == HOST_VECTOR) grown = host_splat(h, grown, lane_count(h));
   first.value = LLVMBuildAdd(B, first.value, grown, "");
   return first;
@@ -307,7 +307,7 @@ static host_lanes pull_op(host *h, const ir_value *v, const host_map *map) {
   case IR_SPLIT: inner = host_operand_map(op, 0, v->index, map); return host_pull(h, op->operands[0], &inner);
   default: break;
   }
-  if (host_is_elementwise(op->code)) return pull_elementwise(h, op, map);
+  if (kiln_element_has(op->code)) return pull_elementwise(h, op, map);
   host_fail_at(h, op, KILN_STATUS_INTERNAL, "%s (operation %u) has no elements to pull",
                ir_ops[op->code].text, ir_operation(op));
   return uniform(LLVMGetPoison(host_element_type(h, v->type)));
@@ -364,8 +364,8 @@ static bool moves_one(const ir_op *op) { return ir_has(op->code, IR_RENAMES) && 
 static host_lanes extend(host *h, host_lanes x) {
   if (x.form != HOST_VECTOR && LLVMTypeOf(x.value) == h->i64) return x;
   if (x.form == HOST_AFFINE) x = (host_lanes){host_vector(h, x), 0, HOST_VECTOR};
-  if (LLVMTypeOf(x.value) == host_like(h->i64, x.value)) return x;
-  x.value = LLVMBuildSExt(B, x.value, host_like(h->i64, x.value), "");
+  if (LLVMTypeOf(x.value) == kiln_type_like(h->i64, x.value)) return x;
+  x.value = LLVMBuildSExt(B, x.value, kiln_type_like(h->i64, x.value), "");
   return x;
 }
 
@@ -406,7 +406,7 @@ host_lanes host_pull_wide(host *h, ir_value *v, const host_map *map) {
 // --------------------------------------------------------------------------------------- all lanes
 
 static LLVMValueRef reduce_lanes(host *h, LLVMValueRef mask) {
-  unsigned width = host_width(mask);
+  unsigned width = kiln_lanes_of(mask);
   if (!width) return mask;
   LLVMTypeRef bits = LLVMIntTypeInContext(h->context, width);
   return LLVMBuildICmp(B, LLVMIntEQ, LLVMBuildBitCast(B, mask, bits, ""), LLVMConstAllOnes(bits), "");
@@ -427,7 +427,7 @@ static LLVMValueRef compare_ends(host *h, const ir_op *op, const host_lanes *x) 
   }
   bool less = op->attrs.kind == IR_LT || op->attrs.kind == IR_LE;
   LLVMValueRef ends[2] = {less ? high[0] : low[0], less ? low[1] : high[1]};
-  return LLVMBuildAnd(B, ok, host_element(h, op, ends), "");
+  return LLVMBuildAnd(B, ok, kiln_element(&h->elements, op, ends), "");
 }
 
 static bool is_monotone(const ir_op *op, const host_lanes *x) {

@@ -23,8 +23,7 @@ static bool is_region(const ir_op *op) { return op->attrs.kind == IR_COMBINE_REG
 void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const LLVMValueRef *b,
                         LLVMValueRef *out) {
   if (!is_region(op)) {
-    out[0] = host_combine(h, (ir_combine)op->attrs.kind, ir_element(op->operands[0]->type), op->attrs.flags,
-                          a[0], b[0]);
+    out[0] = kiln_element_combine(&h->elements, op, (kiln_scalar)op->operands[0]->type.scalar, a[0], b[0]);
     return;
   }
   const ir_block *block = op->regions[0];
@@ -34,13 +33,13 @@ void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const L
     info->lanes = (host_lanes){i < n ? a[i] : b[i - n], 0, HOST_VECTOR};
     info->has_lanes = true;
   }
-  unsigned width = host_width(a[0]);
+  unsigned width = kiln_lanes_of(a[0]);
   for (ir_op *inner = block->first; inner; inner = inner->next) {
     LLVMValueRef x[3];
     if (inner->code == IR_YIELD) {
       for (uint32_t i = 0; i < n; i++) {
         host_lanes y = host_info(inner->operands[i])->lanes;
-        out[i] = width && !host_width(y.value) ? host_splat(h, y.value, width) : y.value;
+        out[i] = width && !kiln_lanes_of(y.value) ? host_splat(h, y.value, width) : y.value;
       }
       return;
     }
@@ -51,7 +50,7 @@ void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const L
       info->lanes = (host_lanes){width ? host_splat(h, c, width) : c, 0, HOST_VECTOR};
       continue;
     }
-    if (!host_is_elementwise(inner->code)) {
+    if (!kiln_element_has(inner->code)) {
       host_fail(h, KILN_STATUS_UNSUPPORTED, "%s: the host cannot run %s in a combination",
                 ir_ops[op->code].text, ir_ops[inner->code].text);
       for (uint32_t i = 0; i < n; i++) out[i] = a[i];
@@ -59,16 +58,16 @@ void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const L
     }
     for (uint32_t i = 0; i < inner->operand_count; i++) {
       host_lanes y = host_info(inner->operands[i])->lanes;
-      x[i] = width && !host_width(y.value) ? host_splat(h, y.value, width) : y.value;
+      x[i] = width && !kiln_lanes_of(y.value) ? host_splat(h, y.value, width) : y.value;
     }
-    info->lanes = (host_lanes){host_element(h, inner, x), 0, HOST_VECTOR};
+    info->lanes = (host_lanes){kiln_element(&h->elements, inner, x), 0, HOST_VECTOR};
   }
 }
 
 // Splits the lanes of `v` by bit `bit` of their number.
 static LLVMValueRef half(host *h, LLVMValueRef v, unsigned bit, unsigned side) {
   uint32_t lanes[1024];
-  unsigned width = host_width(v), count = 0;
+  unsigned width = kiln_lanes_of(v), count = 0;
   for (unsigned l = 0; l < width; l++)
     if ((l >> bit & 1) == side) lanes[count++] = l;
   if (count == 1) return LLVMBuildExtractElement(B, v, host_i64(h, lanes[0]), "");

@@ -45,7 +45,7 @@ static void step(host *h, const scan *s, unsigned distance, LLVMValueRef *x) {
 static LLVMValueRef last(host *h, const scan *s, LLVMValueRef x) {
   unsigned lanes = 1u << s->lanes_log2;
   uint32_t from[1024];
-  if (!host_width(x) || !s->count) return x;
+  if (!kiln_lanes_of(x) || !s->count) return x;
   for (unsigned l = 0; l < lanes; l++) from[l] = lane_at(s, l, (1u << s->count) - 1);
   return host_shuffle(h, x, NULL, from, lanes);
 }

@@ -337,8 +337,9 @@ static LLVMValueRef combined(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRe
     return LLVMBuildSelect(g->builder, same, desired, old, "");
   }
   if (op->attrs.kind == IR_COMBINE_XCHG) return value;
-  if (kiln_scalars[s].bits != 16) return gpu_combine(g, op, s, old, value);
-  return gpu_from_f32(g, s, gpu_combine(g, op, KILN_F32, gpu_to_f32(g, s, old), gpu_to_f32(g, s, value)));
+  if (kiln_scalars[s].bits != 16) return kiln_element_combine(&g->elements, op, s, old, value);
+  return gpu_from_f32(
+      g, s, kiln_element_combine(&g->elements, op, KILN_F32, gpu_to_f32(g, s, old), gpu_to_f32(g, s, value)));
 }
 
 /// Compare and swap until it holds. Elements of 16 bits live in one half of the word around them. With

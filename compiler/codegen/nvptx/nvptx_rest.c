@@ -125,13 +125,13 @@ static LLVMValueRef place_of(gpu *g, const ir_op *op, const ending *e, LLVMValue
     LLVMValueRef part = LLVMBuildMul(g->builder, index, exact(g, ir_view_strides(view)[i]), "");
     offset = LLVMBuildAdd(g->builder, offset, part, "");
   }
-  LLVMTypeRef type = gpu_scalar_type(g, view->results[0].type.scalar);
+  LLVMTypeRef type = g->elements.types[view->results[0].type.scalar];
   return LLVMBuildGEP2(g->builder, type, gpu_scalar(g, view->operands[0]), &offset, 1, "");
 }
 
 static void write_one(gpu *g, const ir_op *op, const ending *e, LLVMValueRef from, LLVMValueRef to) {
   kiln_scalar scalar = op->operands[0]->type.scalar;
-  LLVMTypeRef type = gpu_scalar_type(g, scalar);
+  LLVMTypeRef type = g->elements.types[scalar];
   LLVMValueRef staged = LLVMBuildIntToPtr(g->builder, from, LLVMPointerTypeInContext(g->context, 3), "");
   LLVMValueRef value = LLVMBuildLoad2(g->builder, type, staged, "");
   LLVMSetAlignment(value, e->bytes);
