@@ -30,6 +30,8 @@ import tarfile
 import tempfile
 import threading
 
+import code_costs
+
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 QUICK_TARGETS = ["sm_80", "sm_90a", "sm_120a", "gfx90a", "gfx942", "gfx1100", "x86-64-v3", "aarch64"]
 QUICK_TEXTS = 60
@@ -273,10 +275,13 @@ class Progress:
 
 
 # ---------------------------------------------------------------------------------------------------------------- comparing
+def llvm_version():
+    return re.search(r"^LLVM_VERSION \?= (\d+)", open(os.path.join(ROOT, "Makefile"), encoding="utf-8").read(), re.M).group(1)
+
+
 def disassembled(content, *words):
     """What LLVM's tools show of an object: lines; none where they are absent."""
-    version = re.search(r"^LLVM_VERSION \?= (\d+)", open(os.path.join(ROOT, "Makefile"), encoding="utf-8").read(), re.M).group(1)
-    tool = shutil.which("%s-%s" % (words[0], version)) or shutil.which(words[0])
+    tool = code_costs.tool(words[0], llvm_version())
     if not tool:
         return []
     with tempfile.NamedTemporaryFile() as f:
@@ -342,6 +347,10 @@ def compare(before, now, options):
         elif options.all or len(shown) < options.most_shown:
             show(before.content(texts[0]), now.content(texts[1]), options.lines)
             shown.add(texts)
+    if options.costs:
+        codes = [(i, before.items[i][1], now.items[i][1]) for i in differ if i.stage in ("ptx", "hsaco")]
+        code_costs.compare([(" ".join(filter(None, i[:4])), i.stage, i.target, before.content(a), now.content(b)) for i, a, b in codes if "-" not in (a, b)],
+                           llvm_version(), options.jobs)
     for source in sorted(set(item.source for item in one_sided)):
         show_one_sided([item for item in one_sided if item.source == source], before, set(item.source for item in both))
     print("%d compared, %d differ, %d missing" % (len(both), len(differ), len(one_sided)))
@@ -412,6 +421,7 @@ def parse_words():
     p.add_argument("--jobs", type=int, default=os.cpu_count())
     p.add_argument("--lines", type=int, default=12, help="lines of a difference that are shown")
     p.add_argument("--most-shown", type=int, default=30, help="differences that are shown with their lines")
+    p.add_argument("--costs", action="store_true", help="registers, spills, shared memory and instructions of GPU code that differs, before and now")
     p.add_argument("--all", action="store_true", help="show the lines of every difference")
     return p.parse_args()
 

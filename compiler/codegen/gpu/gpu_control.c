@@ -40,7 +40,7 @@ static void fill(gpu *g, bundle *b, ir_value *from) {
     b->values[0] = gpu_scalar(g, from);
     return;
   }
-  LLVMValueRef *regs = gpu_tile_in(g, from, &b->layout).regs; // in ir_op.takes of who hands it on
+  LLVMValueRef *regs = gpu_tile_of(g, from).regs; // in ir_op.takes of who hands it on
   if (b->per_word == 1) b->values = regs;
   else
     for (uint32_t i = 0; i < b->count; i++)
@@ -91,22 +91,17 @@ static ir_value **results_of(gpu *g, ir_op *op) {
   return out;
 }
 
-/// Two blocks that end the code so far: the last one before the loop, and its empty successor that enters it.
-static gpu_region *open_loop(gpu *g, const ir_block *block) {
-  gpu_region *r = KILN_NEW(g->arena, gpu_region);
-  *r = (gpu_region){.parent = g->region,
-                    .block = block,
-                    .preheader = LLVMGetInsertBlock(g->builder),
-                    .enter = gpu_block(g, "enter")};
-  LLVMBuildBr(g->builder, r->enter);
-  LLVMPositionBuilderAtEnd(g->builder, r->enter);
-  g->region = r;
+/// The block that enters a loop.
+static LLVMBasicBlockRef open_loop(gpu *g) {
+  LLVMBasicBlockRef enter = gpu_block(g, "enter");
+  LLVMBuildBr(g->builder, enter);
+  LLVMPositionBuilderAtEnd(g->builder, enter);
   g->shared_dirty = true;
-  return r;
+  return enter;
 }
 
-static void close_region(gpu *g, const gpu_region *region) {
-  g->region = region->parent;
+static void close_loop(gpu *g, gpu_nesting outside) {
+  g->nesting = outside;
   g->shared_dirty = true;
 }
 
@@ -164,21 +159,22 @@ void gpu_lower_for(gpu *g, ir_op *op) {
                step = gpu_scalar(g, ir_for_step(op));
   bundle *initial = gather(g, ir_loop_initials(op), args, count);
   if (g->machine->enter_loop) g->machine->enter_loop(g, op);
-  const bool is_full = g->machine->warp && kiln_loop_is_full(g->layouts, op), is_outer = !g->region->parent;
+  const bool is_full = g->machine->warp && kiln_loop_is_full(g->layouts, op), is_outer = !g->nesting.depth;
   // Behind a loop that needs all registers places and addresses are computed again, from a number of the
   // thread that LLVM takes for another one: else those from before the loop stay alive in it, or are spilled.
   LLVMValueRef warp = is_full && is_outer ? g->machine->warp(g) : NULL;
   gpu_park(g, op);
-  gpu_region *region = open_loop(g, body);
-  region->is_full = is_full;
+  LLVMBasicBlockRef enter = open_loop(g);
+  const gpu_nesting outside = gpu_enter_region(g);
+  g->nesting.is_full = is_full;
   LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");
-  LLVMBasicBlockRef around = region->enter;
-  for (uint32_t i = 0; i < count && around == region->enter; i++)
+  LLVMBasicBlockRef around = enter;
+  for (uint32_t i = 0; i < count && around == enter; i++)
     if (starts_anywhere(op, i) && is_only_stored(&op->results[i])) around = without_loop(g, after);
-  LLVMPositionBuilderAtEnd(b, region->enter);
-  LLVMValueRef enters = LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header,
-                                        around == region->enter ? after : around);
-  if (around != region->enter) gpu_expect_first(g, enters);
+  LLVMPositionBuilderAtEnd(b, enter);
+  LLVMValueRef enters =
+      LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header, around == enter ? after : around);
+  if (around != enter) gpu_expect_first(g, enters);
   LLVMPositionBuilderAtEnd(b, header);
   LLVMValueRef iv = LLVMBuildPhi(b, LLVMTypeOf(lo), "");
   gpu_set_scalar(g, ir_for_counter(op), iv);
@@ -192,13 +188,13 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   if (end == header && g->machine->order_body) g->machine->order_body(g, header);
   LLVMValueRef advanced = LLVMBuildAdd(b, iv, step, "");
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntUGT, LLVMBuildSub(b, hi, iv, ""), step, ""), header, after);
-  LLVMAddIncoming(iv, (LLVMValueRef[2]){lo, advanced}, (LLVMBasicBlockRef[2]){region->enter, end}, 2);
-  close_region(g, region);
+  LLVMAddIncoming(iv, (LLVMValueRef[2]){lo, advanced}, (LLVMBasicBlockRef[2]){enter, end}, 2);
+  close_loop(g, outside);
   LLVMPositionBuilderAtEnd(b, after);
   bundle *out = KILN_NEW_ARRAY(g->arena, bundle, count);
   for (uint32_t i = 0; i < count; i++) {
     bundle start = starts_anywhere(op, i) ? undefined(g, &initial[i]) : initial[i];
-    add_incoming(&phis[i], &start, region->enter);
+    add_incoming(&phis[i], &start, enter);
     add_incoming(&phis[i], &next[i], end);
     out[i] = make_phis(g, &op->results[i]);
     add_incoming(&out[i], &initial[i], around);
@@ -213,7 +209,8 @@ void gpu_lower_while(gpu *g, ir_op *op) {
   ir_block *before = op->regions[0], *body = ir_loop_body(op);
   LLVMBuilderRef b = g->builder;
   bundle *initial = gather(g, op->operands, before->args, op->operand_count);
-  gpu_region *region = open_loop(g, before);
+  LLVMBasicBlockRef enter = open_loop(g);
+  const gpu_nesting outside = gpu_enter_region(g);
   LLVMBasicBlockRef header = gpu_block(g, "while"), inside = gpu_block(g, "body"),
                     after = gpu_block(g, "next");
   LLVMBuildBr(b, header);
@@ -228,19 +225,15 @@ void gpu_lower_while(gpu *g, ir_op *op) {
   LLVMBuildCondBr(b, gpu_scalar(g, ir_cond_condition(test)), inside, after);
   LLVMPositionBuilderAtEnd(b, inside);
   for (uint32_t i = 0; i < op->result_count; i++) define(g, body->args[i], &passed[i]);
-  gpu_region inner = {.parent = region, .block = body};
-  gpu_region *nested = KILN_NEW(g->arena, gpu_region);
-  *nested = inner;
-  g->region = nested;
   gpu_lower_block(g, body);
   bundle *next = gather(g, ir_loop_next(op)->operands, before->args, op->operand_count);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
   LLVMBuildBr(b, header);
   for (uint32_t i = 0; i < op->operand_count; i++) {
-    add_incoming(&phis[i], &initial[i], region->enter);
+    add_incoming(&phis[i], &initial[i], enter);
     add_incoming(&phis[i], &next[i], end);
   }
-  close_region(g, region);
+  close_loop(g, outside);
   LLVMPositionBuilderAtEnd(b, after);
   for (uint32_t i = 0; i < op->result_count; i++) define(g, &op->results[i], &passed[i]);
 }
@@ -248,14 +241,12 @@ void gpu_lower_while(gpu *g, ir_op *op) {
 /// Lowers one side of a branch; what it yields.
 static bundle *lower_side(gpu *g, ir_op *op, ir_block *block, ir_value **results, LLVMBasicBlockRef start,
                           LLVMBasicBlockRef *out_end) {
-  gpu_region *region = KILN_NEW(g->arena, gpu_region);
-  *region = (gpu_region){.parent = g->region, .block = block};
-  g->region = region;
+  const gpu_nesting outside = gpu_enter_region(g);
   LLVMPositionBuilderAtEnd(g->builder, start);
   gpu_lower_block(g, block);
   bundle *out = gather(g, ir_terminator(block)->operands, results, op->result_count);
   *out_end = LLVMGetInsertBlock(g->builder);
-  g->region = region->parent;
+  g->nesting = outside;
   return out;
 }
 

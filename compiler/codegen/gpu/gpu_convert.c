@@ -217,3 +217,21 @@ gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_l
   }
   return through_memory_in_parts(g, tile, type, to);
 }
+
+static gpu_tile read_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *layout) {
+  gpu_tile tile = gpu_tile_new(g, layout);
+  gpu_staged *staged = gpu_stage_slot(g, place, element, layout);
+  const uint32_t count = 1u << layout->registers;
+  memcpy(tile.regs, gpu_staged_read(g, staged, 0, count), count * sizeof *tile.regs);
+  return tile;
+}
+
+void gpu_lower_convert(gpu *g, ir_op *op) {
+  ir_value *to = &op->results[0];
+  const gpu_value *from = gpu_value_of(g, op->operands[0]);
+  const ir_type element = ir_element(to->type);
+  if (!gpu_has_room(g, to)) return;
+  gpu_set_home(g, to,
+               from->is_ready ? gpu_convert(g, &from->home_tile, element, to->layout)
+                              : read_slot(g, &from->place, element, to->layout));
+}

@@ -82,9 +82,7 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f) {
   source sources[2] = {open_source(g, op, 0), open_source(g, op, 1)};
   exchange(g, sources, 2);
   if (g->status != KILN_OK) return initial;
-  // What is loaded ahead waits for the product's operands to be gone where a loop needs all registers.
-  const bool is_full = g->region->is_full;
-  if (!is_full) gpu_issue_feeds(g, op->block, op);
+  if (!g->nesting.is_full) gpu_issue_feeds(g, op->block, op);
   const kiln_dot_split *p = &l->split;
   bool is_exchanged = kiln_form_is_symmetric(f);
   unsigned a_bits = length_of(f->left_fragment.registers), b_bits = length_of(f->right_fragment.registers),
@@ -105,7 +103,6 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f) {
         }
   for (uint32_t r = 0; g->machine->finish_product && r < 1u << l->accumulator.registers; r += 1u << c_bits)
     g->machine->finish_product(g, f, out.regs + r);
-  if (is_full) gpu_issue_feeds(g, op->block, op);
   return out;
 }
 

@@ -63,32 +63,6 @@ static void lower_assert(gpu *g, ir_op *op) {
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
 
-/// Scalars are computed where they stand; tiles with a home too; others when someone asks.
-static void lower_elementwise(gpu *g, ir_op *op) {
-  ir_value *result = &op->results[0];
-  gpu_value *v = gpu_value_of(g, result);
-  LLVMValueRef operands[3];
-  if (result->type.rank) {
-    if (result->layout && !v->is_deferred) gpu_set_home(g, result, gpu_compute(g, result, result->layout));
-    return;
-  }
-  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = gpu_scalar(g, op->operands[i]);
-  gpu_set_scalar(g, result, gpu_element(g, op, operands));
-}
-
-/// Shape operations: tiles as those of elementwise operations, or scalars, where a tile of one element
-/// becomes rank 0.
-static void lower_shape(gpu *g, ir_op *op) {
-  for (uint32_t i = 0; i < op->result_count; i++) {
-    ir_value *result = &op->results[i];
-    if (result->layout) gpu_set_home(g, result, gpu_compute(g, result, result->layout));
-    if (result->type.rank) continue;
-    gpu_set_scalar(g, result,
-                   op->operands[0]->type.rank ? gpu_operand(g, op, 0).regs[i]
-                                              : gpu_scalar(g, op->operands[0]));
-  }
-}
-
 static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_PID] = lower_pid,
     [IR_NPID] = lower_pid,
@@ -108,14 +82,14 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_WHILE] = gpu_lower_while,
     [IR_IF] = gpu_lower_if,
     [IR_CONVERT] = gpu_lower_convert,
-    [IR_IOTA] = lower_nothing,
-    [IR_SPLAT] = lower_nothing,
-    [IR_EXPAND] = lower_shape,
-    [IR_BROADCAST] = lower_shape,
-    [IR_RESHAPE] = lower_shape,
-    [IR_TRANS] = lower_shape,
-    [IR_JOIN] = lower_shape,
-    [IR_SPLIT] = lower_shape,
+    [IR_IOTA] = gpu_lower_elements,
+    [IR_SPLAT] = gpu_lower_elements,
+    [IR_EXPAND] = gpu_lower_elements,
+    [IR_BROADCAST] = gpu_lower_elements,
+    [IR_RESHAPE] = gpu_lower_elements,
+    [IR_TRANS] = gpu_lower_elements,
+    [IR_JOIN] = gpu_lower_elements,
+    [IR_SPLIT] = gpu_lower_elements,
     [IR_SORT] = gpu_lower_sort,
     [IR_GATHER] = gpu_lower_gather,
     [IR_FETCH] = gpu_lower_fetch,
@@ -133,7 +107,7 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
   if (op->code == IR_MMA) gpu_note_product(g, op, KILN_ENGINE_MATRIX, "wgmma", KILN_REASON_NONE);
   if (lowerings[op->code]) lowerings[op->code](g, op);
-  else if (ir_has(op->code, IR_EACH)) lower_elementwise(g, op);
+  else if (ir_has(op->code, IR_EACH)) gpu_lower_elements(g, op);
   else if (op->code == IR_VIEW || op->code == IR_ALLOC) (void)0; // their users look at them
   else if (op->code >= IR_TILE_COUNT && g->machine->lower_machine) g->machine->lower_machine(g, op);
   else
@@ -146,14 +120,6 @@ void gpu_lower_op(gpu *g, ir_op *op) {
 void gpu_lower_block(gpu *g, ir_block *block) {
   const ir_op *end = ir_terminator(block);
   for (ir_op *op = block->first; op && op != end; op = op->next) gpu_lower_op(g, op);
-}
-
-LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigned type_count,
-                           const LLVMValueRef *arguments, unsigned count) {
-  LLVMValueRef made = kiln_llvm_intrinsic(g->builder, g->module, name, types, type_count, arguments, count);
-  if (made) return made;
-  gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
-  return LLVMGetUndef(type_count ? types[0] : g->i32);
 }
 
 // --------------------------------------------------------------------------------- kernel function
@@ -239,9 +205,6 @@ static void init_types(gpu *g) {
 }
 
 static void lower_body(gpu *g) {
-  gpu_region *top = KILN_NEW(g->arena, gpu_region);
-  *top = (gpu_region){.block = g->kernel->body};
-  g->region = top;
   make_function(g);
   g->thread = kl_call(&g->prelude, g->builder, KL_kl_thread, NULL, 0);
   g->shared = LLVMAddGlobalInAddressSpace(g->module, LLVMArrayType2(g->i8, 0), "kiln_shared", 3);

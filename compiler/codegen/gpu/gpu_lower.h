@@ -6,8 +6,8 @@
 // layout and one LLVM value a register place. Element types: i1 as i1, integers as themselves, f16 half, bf16
 // as i16, f32, f64, fp8 as i8, pointers ptr addrspace(1).
 //
-// gpu_operand() gives a tile that an operation takes: the pass `conversions` has brought what has a layout
-// into that which the operation wants; the rest, made of constants and indices, is computed where it is used.
+// Every tile has a layout, and the pass `conversions` has brought operands into those that operations take
+// (gpu_operand). Emission is one walk over the operations, in order.
 #ifndef KILN_COMPILER_CODEGEN_GPU_LOWER_H
 #define KILN_COMPILER_CODEGEN_GPU_LOWER_H
 
@@ -139,26 +139,11 @@ typedef struct gpu_tile {
   LLVMValueRef *regs; ///< 1 << layout.registers, arena
 } gpu_tile;
 
-/// A block of the kernel that is open. Regions nest; `entry` of a loop is where what does not depend on it is
-/// put.
-typedef struct gpu_region {
-  struct gpu_region *parent;
-  const ir_block *block;
-  LLVMBasicBlockRef
-      preheader; ///< of a loop: the last block before it, which ends in a branch to `enter`; else NULL
-  LLVMBasicBlockRef
-      enter;    ///< of a loop: empty, branches to its header, so that the header's phis know it for good
-  bool is_full; ///< of a loop: kiln_loop_is_full
-} gpu_region;
-
-/// A version of a value in some layout, usable while `region` is open and until the thread's number is made
-/// anew.
-typedef struct gpu_version {
-  struct gpu_version *next;
-  gpu_region *region;
-  LLVMValueRef thread;
-  gpu_tile tile;
-} gpu_version;
+/// Where the walk is.
+typedef struct gpu_nesting {
+  unsigned depth; ///< regions around it
+  bool is_full;   ///< the innermost is the body of a loop that takes all registers (kiln_loop_is_full)
+} gpu_nesting;
 
 /// How the tiles of an `alloc` lie in its slots.
 typedef struct gpu_slots {
@@ -190,12 +175,12 @@ typedef struct gpu_value {
   bool is_ready;       ///< `home_tile` or `scalar` is set
   gpu_tile home_tile;  ///< in ir_value.layout
   LLVMValueRef scalar; ///< rank 0
-  gpu_version *versions;
-  gpu_place place;   ///< of a tile that is in shared memory; of an `alloc` its slots
-  bool is_issued;    ///< a load that waited is made now (kiln_feed.waits)
-  bool is_deferred;  ///< made by the reduction that it goes to, a part of the registers at a time
-  bool is_parked;    ///< `place` is good until gpu_unpark, not just up to the next barrier
-  uint32_t last_use; ///< gpu_pressure.c: number of an operation of the body
+  gpu_place place;     ///< of a tile that is in shared memory; of an `alloc` its slots
+  bool is_issued;      ///< a load that waited is made now (kiln_feed.waits)
+  bool is_deferred;    ///< made by the reduction that it goes to, a part of the registers at a time
+  bool is_parked;      ///< `place` is good until gpu_unpark, not just up to the next barrier
+  uint32_t last_use;   ///< gpu_pressure.c: number of an operation of the body
+  bool has_index_answer, is_index; ///< gpu_pressure.c: made of indices and scalars alone
 } gpu_value;
 
 struct gpu {
@@ -224,8 +209,7 @@ struct gpu {
   uint32_t shared_bytes; ///< largest use so far
   bool shared_dirty;     ///< threads may still be reading shared memory since the last barrier
   bool has_writes;       ///< the kernel writes memory
-  unsigned depth;        ///< of gpu_tile_in
-  gpu_region *region;
+  gpu_nesting nesting;
   uint32_t scratch_base; ///< slots that are in use lie below
   gpu_parked *parked;    ///< the last one first
   // Kernels in the GPU form (compiler/passes/gpu/gpu.h).
@@ -274,16 +258,18 @@ gpu_value *gpu_value_of(gpu *g, ir_value *value);
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
 /// Operand `i` of the operation, in the layout that it takes.
 gpu_tile gpu_operand(gpu *g, const ir_op *op, uint32_t i);
-/// The value in that layout, which is its own where it has one.
-gpu_tile gpu_tile_in(gpu *g, ir_value *value, const kiln_layout *layout);
+/// Into a region; what it returns is for gpu.nesting behind it.
+gpu_nesting gpu_enter_region(gpu *g);
+/// The tile of a value that is in registers, in its layout.
+gpu_tile gpu_tile_of(gpu *g, ir_value *value);
+/// Whether a thread has room for the value in its layout; else its operation fails.
+bool gpu_has_room(gpu *g, const ir_value *value);
 void gpu_lower_convert(gpu *g, ir_op *op);
 /// The tile of the value, or of what it is by renaming shape operations, or its place in shared memory (then
 /// the tile has no registers), and the layout there that gives `layout` for the value; false where the value
 /// is computed for its users.
 bool gpu_home_of(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, gpu_place *out_place,
                  kiln_layout *out_layout);
-/// Computes a value that has a home, there and then.
-gpu_tile gpu_compute(gpu *g, ir_value *value, const kiln_layout *layout);
 gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
 void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
 void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
@@ -397,6 +383,7 @@ void gpu_lower_store(gpu *g, ir_op *op);
 void gpu_lower_atomic(gpu *g, ir_op *op);
 void gpu_lower_reduce(gpu *g, ir_op *op);
 void gpu_lower_scan(gpu *g, ir_op *op);
+void gpu_lower_elements(gpu *g, ir_op *op);
 void gpu_lower_sort(gpu *g, ir_op *op);
 void gpu_lower_gather(gpu *g, ir_op *op);
 void gpu_lower_dot(gpu *g, ir_op *op);

@@ -164,7 +164,7 @@ static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element) {
   if (param < 0 || !g->kernel->params[param].within || sum->operands[1]->type.scalar != KILN_I32) return near;
   take_ahead(g, base->operands[0], element->bytes, &near);
   near.memory = g->machine->near_memory(g, near.base, (unsigned)param);
-  const LLVMValueRef *offsets = gpu_tile_in(g, sum->operands[1], layout).regs;
+  const LLVMValueRef *offsets = gpu_operand(g, sum, 1).regs;
   near.bytes = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)1 << layout->registers);
   for (uint32_t r = 0; r < 1u << layout->registers; r++)
     near.bytes[r] =
@@ -348,14 +348,27 @@ LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_p
   return out;
 }
 
+/// No load behind it waits for the same product.
+static bool is_last_feed(gpu *g, const ir_op *load) {
+  const ir_op *dot = kiln_notes_of(g->layouts, &load->results[0])->feed.dot;
+  for (const ir_op *op = load->next; op; op = op->next) {
+    const kiln_feed *feed = op->code == IR_LOAD ? &kiln_notes_of(g->layouts, &op->results[0])->feed : NULL;
+    if (feed && feed->waits && feed->dot == dot) return false;
+  }
+  return true;
+}
+
 void gpu_lower_load(gpu *g, ir_op *op) {
   gpu_value *loaded = gpu_value_of(g, &op->results[0]);
   if (loaded->is_deferred) return;
-  if (kiln_notes_of(g->layouts, &op->results[0])->feed.waits && !loaded->is_issued) return;
+  const bool waits = kiln_notes_of(g->layouts, &op->results[0])->feed.waits && !loaded->is_issued;
+  if (waits && !g->nesting.is_full) return; // its product issues it
+  loaded->is_issued = true;
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
   gpu_access access = access_of_load(g, op);
   if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
   else gpu_set_home(g, &op->results[0], tile_load(g, op, type, &access, op->results[0].layout));
+  if (waits && g->machine->hold_loads && is_last_feed(g, op)) g->machine->hold_loads(g);
 }
 
 // ------------------------------------------------------------------------------------------- store

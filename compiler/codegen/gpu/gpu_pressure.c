@@ -2,11 +2,25 @@
 // How many registers a thread needs at least, once homes are chosen.
 #include "compiler/codegen/gpu/gpu_lower.h"
 
-/// 32-bit words of a thread. Pointers and masks do not count: they mostly are computed again.
-static uint64_t words_of(const ir_value *value) {
+/// Made of indices and scalars alone.
+static bool is_index(gpu *g, ir_value *value) {
+  const ir_op *op = value->def;
+  if (!value->type.rank) return true;
+  if (!op || !(op->code == IR_IOTA || ir_has(op->code, IR_EACH) || ir_has(op->code, IR_RENAMES)))
+    return false;
+  gpu_value *v = gpu_value_of(g, value);
+  if (v->has_index_answer) return v->is_index;
+  v->is_index = true;
+  for (uint32_t i = 0; v->is_index && i < op->operand_count; i++) v->is_index = is_index(g, op->operands[i]);
+  v->has_index_answer = true;
+  return v->is_index;
+}
+
+/// 32-bit words of a thread. Pointers, masks and indices do not count: they mostly are computed again.
+static uint64_t words_of(gpu *g, ir_value *value) {
   const gpu_value *v = value->slot;
   if (!value->type.rank || !v || !value->layout || v->is_deferred || value->type.pointer ||
-      value->type.scalar == KILN_I1)
+      value->type.scalar == KILN_I1 || is_index(g, value))
     return 0;
   return ((uint64_t)ir_type_bits(value->type) << value->layout->registers) / 32;
 }
@@ -37,8 +51,8 @@ uint64_t gpu_live_words(gpu *g) {
     for (uint32_t i = 0; i < op->result_count; i++) {
       uint32_t last = gpu_value_of(g, &op->results[i])->last_use;
       if (last <= p.at) continue;
-      live += words_of(&op->results[i]);
-      ends[last] += words_of(&op->results[i]);
+      live += words_of(g, &op->results[i]);
+      ends[last] += words_of(g, &op->results[i]);
     }
     if (live > most) most = live;
   }

@@ -100,16 +100,10 @@ static void set_registers(gpu *g, unsigned count, bool more) {
   nvptx_asm(g, text, (size_t)n, "", LLVMVoidTypeInContext(g->context), NULL, 0);
 }
 
-static void enter_region(gpu *g, ir_block *block) {
-  gpu_region *region = KILN_NEW(g->arena, gpu_region);
-  *region = (gpu_region){.parent = g->region, .block = block};
-  g->region = region;
-}
-
 static void lower_region(gpu *g, ir_block *block) {
-  enter_region(g, block);
+  const gpu_nesting outside = gpu_enter_region(g);
   gpu_lower_block(g, block);
-  g->region = g->region->parent;
+  g->nesting = outside;
 }
 
 static bool is_index(const ir_value *value) {
@@ -162,7 +156,7 @@ void nvptx_enter_loop(gpu *g, ir_op *loop) {
 static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBlockRef idle,
                            LLVMBasicBlockRef end) {
   ir_op *op = block->first;
-  enter_region(g, block);
+  const gpu_nesting outside = gpu_enter_region(g);
   for (; ir_is_pure(op); op = op->next) gpu_lower_op(g, op);
   KILN_ASSERT(op->code == IR_FOR);
   for (uint32_t i = 0; i < op->operand_count; i++) pin(g, op->operands[i]);
@@ -175,7 +169,7 @@ static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBl
   for (; op != block->last; op = op->next) gpu_lower_op(g, op);
   g->is_alone = false;
   LLVMBuildBr(g->builder, end);
-  g->region = g->region->parent;
+  g->nesting = outside;
 }
 
 /// Consumers are the threads whose numbers the kernel's tiles know; the producer's group stands behind them,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The pass `conversions`: every operation finds its operands in the layouts that it takes (ir_op.takes). What
-// lies in another one gets a `convert`; what has no layout and is made of tiles that have one is computed for
-// its user, as a copy. Both stand before their first user, or before the outermost loop that does not change
-// them, and serve all that follows inside of the same block.
+// lies in another one, or in a slot, gets a `convert`; what has no layout is computed for its user, as a copy.
+// Both stand before their first user, or before the outermost loop that does not change them, and serve all
+// that follows inside of the same block. Every tile in registers has a layout then.
 //
-// What is left without a layout rests on constants, indices and slots alone: code generation computes it, or
-// reads it from its slot, where it is used.
+// Products by matrix instructions are an exception: they take what is in a slot, or is computed in their loop,
+// as it lies there, through shape operations that keep no layout.
 #include "compiler/passes/gpu/layouts/layouts.h"
+
+#include <string.h>
 
 enum { MOST_DEPTH = 2000 }; // of operations that are computed for their users, each for the next one
 
@@ -21,7 +23,9 @@ typedef struct version {
 /// In ir_value.slot while the pass runs.
 typedef struct state {
   version *versions;
-  bool is_lazy, is_free; ///< without a layout; and made of nothing that has one
+  bool is_lazy;     ///< without a layout
+  bool is_constant; ///< made of constants and indices alone
+  bool is_in_slot;  ///< in shared memory, or such a tile in another shape that a product reads from there
 } state;
 
 typedef struct conversions {
@@ -40,6 +44,14 @@ static state *state_of(conversions *x, ir_value *value) {
 
 static bool is_tile(const ir_value *value) {
   return value->type.rank && !value->type.is_view && !value->type.slots;
+}
+
+static bool is_slot_load(const ir_value *value) { return value->def && value->def->code == IR_SLOT_LOAD; }
+
+/// In another shape, of which a product knows how it lies (gpu_home_of).
+static bool is_reshaped(const ir_op *op) {
+  return (op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) &&
+         op->operands[0]->type.rank;
 }
 
 // ------------------------------------------------------------------------------------------- places
@@ -99,8 +111,11 @@ static ir_op *copy_for(conversions *x, const ir_op *op, const kiln_layout *layou
   const kiln_layout behind = kiln_layout_behind(op, layout);
   ir_value **operands = KILN_NEW_ARRAY(x->c->arena, ir_value *, op->operand_count);
   const kiln_layout *takes = kiln_arena_copy(x->c->arena, &behind, sizeof behind);
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    operands[i] = is_tile(op->operands[i]) ? in_layout(x, op->operands[i], takes, before) : op->operands[i];
+  memcpy(operands, op->operands, op->operand_count * sizeof *operands);
+  for (unsigned constants = 0; constants < 2; constants++)
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      if (is_tile(op->operands[i]) && state_of(x, op->operands[i])->is_constant == constants)
+        operands[i] = in_layout(x, op->operands[i], takes, before);
   ir_op *copy = emit(x, op, op->code, &op->attrs, operands, op->operand_count, &op->results[0].type, before);
   if (!copy) return NULL;
   copy->takes = KILN_NEW_ARRAY(x->c->arena, const kiln_layout *, op->operand_count);
@@ -128,7 +143,7 @@ static ir_value *make_version(conversions *x, ir_value *value, const kiln_layout
 }
 
 static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *at) {
-  if (state_of(x, value)->is_free || (value->layout && layout_equal(value->layout, layout))) return value;
+  if (value->layout && layout_equal(value->layout, layout) && !is_slot_load(value)) return value;
   const version *found = find_version(x, value, layout, at);
   if (found) return found->value;
   if (x->depth >= MOST_DEPTH)
@@ -144,40 +159,44 @@ static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *l
 
 // ------------------------------------------------------------------------------------------ the walk
 
-/// A tile without a layout of its own, or one in a slot, is free where nothing beneath it lies in registers.
 static void note_results(conversions *x, const ir_op *op) {
-  bool is_free = true;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (is_tile(op->operands[i])) is_free &= state_of(x, op->operands[i])->is_free;
+  bool is_constant = true, is_in_slot = op->code == IR_SLOT_LOAD;
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    if (!is_tile(op->operands[i])) continue;
+    const state *operand = state_of(x, op->operands[i]);
+    is_constant &= operand->is_constant;
+    is_in_slot |= operand->is_in_slot && is_reshaped(op) && !op->results[0].layout;
+  }
   for (uint32_t i = 0; i < op->result_count; i++) {
     state *s = state_of(x, &op->results[i]);
     s->is_lazy = !op->results[i].layout;
-    s->is_free = op->code == IR_SLOT_LOAD || (s->is_lazy && is_free);
+    s->is_constant = s->is_lazy && is_constant && !is_in_slot;
+    s->is_in_slot = is_in_slot;
   }
 }
 
 /// A product by matrix instructions exchanges operands that are computed in its loop through shared memory by
 /// itself, both at a time, and reads slots and what is parked there.
-static bool takes_as_it_lies(const conversions *x, const ir_op *op, uint32_t i) {
+static bool takes_as_it_lies(conversions *x, const ir_op *op, uint32_t i) {
   if (op->code != IR_DOT || i > 1 || !kiln_dot_form(x->c, op)) return false;
   if (!i && kiln_notes_of(x->c, &op->results[0])->product->is_parked) return true;
   const ir_value *v = op->operands[i];
-  for (;;) {
-    if (place_for(v, (ir_op *)op) != op) return false;
+  if (state_of(x, op->operands[i])->is_in_slot) return true;
+  for (; place_for(v, (ir_op *)op) == op; v = v->def->operands[0]) {
     if (v->layout) return true;
-    if (!v->def || !(v->def->code == IR_TRANS || v->def->code == IR_RESHAPE || v->def->code == IR_EXPAND) ||
-        !v->def->operands[0]->type.rank)
-      return false;
-    v = v->def->operands[0];
+    if (!v->def || !is_reshaped(v->def)) return false;
   }
+  return false;
 }
 
 static void convert_block(conversions *x, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) {
     x->user = op;
-    for (uint32_t i = 0; op->takes && i < op->operand_count; i++)
-      if (op->takes[i] && !takes_as_it_lies(x, op, i))
-        op->operands[i] = in_layout(x, op->operands[i], op->takes[i], op);
+    for (unsigned constants = 0; op->takes && constants < 2; constants++)
+      for (uint32_t i = 0; i < op->operand_count; i++)
+        if (op->takes[i] && state_of(x, op->operands[i])->is_constant == constants &&
+            !takes_as_it_lies(x, op, i))
+          op->operands[i] = in_layout(x, op->operands[i], op->takes[i], op);
     for (uint32_t i = 0; i < op->region_count; i++) convert_block(x, op->regions[i]);
     note_results(x, op);
     x->stretch += !block->parent && op->code == IR_FOR && kiln_loop_is_full(x->c, op);
@@ -244,6 +263,7 @@ kiln_status kiln_pass_conversions(ir_kernel *kernel, kiln_pass_context *context,
   const kiln_kept_notes k = kiln_layouts_keep_notes(c);
   conversions x = {.c = c, .builder = {.arena = c->arena, .machine = true}};
   kiln_layouts_find_full_loops(c);
+  kiln_layouts_place_feeds(c);
   convert_block(&x, kernel->body);
   if (x.builder.error.status != KILN_OK) return *err = x.builder.error, err->status;
   ir_count_uses(kernel);

@@ -2,13 +2,12 @@
 // The choice of layouts: which tiles of a kernel have a place of their own in registers, and which layout
 // they have there. A pass (`layouts`); no LLVM here.
 //
-// Values have a home or are lazy. A home (loads, reductions, products, loop-carried values, and elementwise
-// operations on them) is computed once where it stands, in the layout of ir_value.layout. A lazy value (iota,
-// splat, shape operations, elementwise operations on those) has none: it is computed where it is used, in
-// whatever layout its user asks for.
+// Loads, reductions, products, loop-carried values, and elementwise operations on them get a layout here
+// (ir_value.layout). Indices, splats, shape operations, and elementwise operations on those get none: they
+// follow their users.
 //
-// What operations take follows from what is chosen (ir_op.takes). The pass behind it, `conversions`, makes
-// all that lies otherwise into that.
+// What operations take follows from what is chosen (ir_op.takes). The pass after it, `conversions`, makes
+// operands agree with that, and gives the rest its layouts.
 #ifndef KILN_COMPILER_PASSES_GPU_LAYOUTS_H
 #define KILN_COMPILER_PASSES_GPU_LAYOUTS_H
 
@@ -185,6 +184,8 @@ kiln_layout kiln_layout_of_mma_left(const kiln_layouts *c, ir_type left, const k
 
 /// Finds the products of loads with IR_FEEDS, where loads complete in order.
 void kiln_layouts_note_feeds(kiln_layouts *c);
+/// Moves loads that wait (kiln_feed.waits) to their products; behind kiln_layouts_find_full_loops.
+void kiln_layouts_place_feeds(kiln_layouts *c);
 
 kiln_slot_layouts *kiln_slot_layouts_of(const kiln_layouts *c, const ir_value *memory);
 /// What a fetch or a store writes into slots, what a product reads from them.

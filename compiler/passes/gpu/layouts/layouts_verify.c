@@ -49,17 +49,8 @@ static void check_carried(checking *k, const ir_op *op, const ir_value *a, const
 
 static bool is_tile(const ir_value *v) { return v->type.rank && !v->type.is_view && !v->type.slots; }
 
-/// Nothing beneath the value lies in registers; what is in a slot is read as its user wants it.
-static bool is_open(const ir_value *value) {
-  const ir_op *op = value->def;
-  if (value->layout) return op && op->code == IR_SLOT_LOAD;
-  if (!op) return false;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (is_tile(op->operands[i]) && !is_open(op->operands[i])) return false;
-  return true;
-}
-
-/// Products by matrix instructions take what lies in registers as it is there, and exchange it by themselves.
+/// Products by matrix instructions take what is in registers or a slot as it lies there, and exchange it by
+/// themselves.
 static bool is_exchanged(const ir_op *op, uint32_t i) {
   const ir_value *v = op->operands[i];
   if (op->code != IR_DOT || i > 1) return false;
@@ -71,7 +62,7 @@ static void check_taken(ir_op *op, void *context) {
   for (uint32_t i = 0; op->takes && i < op->operand_count; i++) {
     const ir_value *v = op->operands[i];
     if (is_tile(v) != (op->takes[i] != NULL)) fail_operand(context, op, i, "has no layout to be taken in");
-    if (!op->takes[i] || is_exchanged(op, i) || is_open(v)) continue;
+    if (!op->takes[i] || is_exchanged(op, i)) continue;
     if (!v->layout || !layout_equal(v->layout, op->takes[i]))
       fail_operand(context, op, i, "does not lie as it is taken");
   }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tiles that are made register by register: indices, splats, shape operations, elementwise operations. What has
+// no layout is not made: nothing uses it, or a product reads it in another shape (gpu_home_of).
+#include "compiler/codegen/gpu/gpu_lower.h"
+
+static uint32_t count_of(const gpu_tile *tile) { return 1u << tile->layout.registers; }
+
+static void make_iota(gpu *g, gpu_tile *tile) {
+  const kiln_layout *l = &tile->layout;
+  LLVMValueRef base = gpu_thread_bits(g, l->basis + l->registers, layout_thread_bits(l));
+  uint32_t thread_mask = 0;
+  for (unsigned i = 0; i < layout_thread_bits(l); i++) thread_mask |= l->basis[l->registers + i];
+  for (uint32_t r = 0; r < count_of(tile); r++) {
+    uint32_t own = layout_element(l, r);
+    if (own & thread_mask) {
+      tile->regs[r] = LLVMBuildXor(g->builder, base, gpu_i32(g, own), "");
+      continue;
+    }
+    tile->regs[r] = own ? LLVMBuildNUWAdd(g->builder, base, gpu_i32(g, own), "") : base;
+    if (own && LLVMIsAInstruction(tile->regs[r])) LLVMSetNSW(tile->regs[r], true);
+  }
+}
+
+static void make_same(gpu_tile *tile, LLVMValueRef scalar) {
+  for (uint32_t r = 0; r < count_of(tile); r++) tile->regs[r] = scalar;
+}
+
+/// Expand, reshape, trans, broadcast: registers of the operand, renamed.
+static void make_shape(gpu *g, const ir_op *op, gpu_tile *tile) {
+  if (!op->operands[0]->type.rank) {
+    make_same(tile, gpu_scalar(g, op->operands[0]));
+    return;
+  }
+  gpu_tile operand = gpu_operand(g, op, 0);
+  for (uint32_t r = 0; r < count_of(tile); r++) {
+    uint32_t element = layout_element(&tile->layout, r);
+    int from = op->code == IR_BROADCAST
+                   ? layout_register_of(&operand.layout, layout_backward_element(op, element))
+                   : (int)r;
+    tile->regs[r] = operand.regs[from < 0 ? 0 : from];
+  }
+}
+
+/// The last element bit says which operand: known from the register, or chosen by thread bits.
+static void make_join(gpu *g, const ir_op *op, gpu_tile *tile) {
+  const kiln_layout *l = &tile->layout;
+  gpu_tile parts[2] = {gpu_operand(g, op, 0), gpu_operand(g, op, 1)};
+  uint32_t bits[LAYOUT_MAX_PLACES] = {0};
+  bool varies = false;
+  for (unsigned i = 0; i < layout_thread_bits(l); i++)
+    varies |= (bits[i] = l->basis[l->registers + i] & 1) != 0;
+  LLVMValueRef odd =
+      varies ? LLVMBuildTrunc(g->builder, gpu_thread_bits(g, bits, layout_thread_bits(l)), g->i1, "") : NULL;
+  for (uint32_t r = 0; r < count_of(tile); r++) {
+    uint32_t element = layout_element(l, r);
+    int from = layout_register_of(&parts[0].layout, element >> 1);
+    LLVMValueRef same = parts[element & 1].regs[from < 0 ? 0 : from],
+                 other = parts[~element & 1].regs[from < 0 ? 0 : from];
+    tile->regs[r] = odd ? LLVMBuildSelect(g->builder, odd, other, same, "") : same;
+  }
+}
+
+/// The operand has one more register bit, for its last axis.
+static void make_split(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) {
+  gpu_tile operand = gpu_operand(g, op, 0);
+  for (uint32_t r = 0; r < count_of(tile); r++) tile->regs[r] = operand.regs[2 * r + index];
+}
+
+/// f32 to 16 bits two at a time, where the target can: one at a time f16 takes the slow unit of NVIDIA's
+/// GPUs.
+static bool make_pairs(gpu *g, const ir_op *op, gpu_tile *tile) {
+  static const kl_function functions[KILN_SCALAR_COUNT] = {
+      [KILN_BF16] = KL_kl_f32_to_bf16x2, [KILN_F16] = KL_kl_f32_to_f16x2};
+  ir_type from = op->operands[0]->type;
+  kiln_scalar to = op->results[0].type.scalar;
+  bool fits = op->code == IR_CAST && !from.pointer && from.scalar == KILN_F32 && functions[to] &&
+              op->attrs.round == IR_ROUND_NEAREST;
+  if (!fits || count_of(tile) < 2 || !kl_has(&g->prelude, functions[to])) return false;
+  gpu_tile operand = gpu_operand(g, op, 0);
+  for (uint32_t r = 0; r < count_of(tile); r += 2) {
+    LLVMValueRef both = kl_call(&g->prelude, g->builder, functions[to], &operand.regs[r], 2);
+    gpu_unpack(g, both, to == KILN_F16 ? g->half : g->i16, tile->regs + r, 2);
+  }
+  return true;
+}
+
+static void make_elements(gpu *g, const ir_op *op, gpu_tile *tile) {
+  gpu_tile operands[3];
+  LLVMValueRef values[3];
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    bool is_tile = op->operands[i]->type.rank != 0;
+    if (is_tile) operands[i] = gpu_operand(g, op, i);
+    else values[i] = gpu_scalar(g, op->operands[i]);
+  }
+  for (uint32_t r = 0; r < count_of(tile); r++) {
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      if (op->operands[i]->type.rank) values[i] = operands[i].regs[r];
+    tile->regs[r] = gpu_element(g, op, values);
+  }
+}
+
+static void make(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) {
+  switch (op->code) {
+  case IR_IOTA: make_iota(g, tile); break;
+  case IR_SPLAT: make_same(tile, gpu_scalar(g, op->operands[0])); break;
+  case IR_EXPAND:
+  case IR_RESHAPE:
+  case IR_TRANS:
+  case IR_BROADCAST: make_shape(g, op, tile); break;
+  case IR_JOIN: make_join(g, op, tile); break;
+  case IR_SPLIT: make_split(g, op, index, tile); break;
+  default:
+    if (!make_pairs(g, op, tile)) make_elements(g, op, tile);
+    break;
+  }
+}
+
+/// An elementwise operation on scalars, or the one element of a tile.
+static LLVMValueRef scalar_of(gpu *g, const ir_op *op, unsigned index) {
+  LLVMValueRef operands[3];
+  if (ir_has(op->code, IR_RENAMES))
+    return op->operands[0]->type.rank ? gpu_operand(g, op, 0).regs[index] : gpu_scalar(g, op->operands[0]);
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = gpu_scalar(g, op->operands[i]);
+  return gpu_element(g, op, operands);
+}
+
+void gpu_lower_elements(gpu *g, ir_op *op) {
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    ir_value *result = &op->results[i];
+    if (!result->type.rank) gpu_set_scalar(g, result, scalar_of(g, op, i));
+    if (!result->layout || gpu_value_of(g, result)->is_deferred || !gpu_has_room(g, result)) continue;
+    gpu_tile tile = gpu_tile_new(g, result->layout);
+    make(g, op, i, &tile);
+    gpu_set_home(g, result, tile);
+  }
+}
