@@ -63,6 +63,9 @@ BUNDLE   := $(call sources,cache/bundle)
 RUNTIME  := $(call sources,runtime)
 VERIFY   := $(call sources,runtime/verify)
 EXTENSION := $(call sources,python/extension)
+# What the programs link of tools/, by folder. The folders have what is in common first; each may use those before it (tools/lint-folders.sh).
+OF_KILN  := $(call sources,$(addprefix tools/,common kiln cache))
+OF_TOOL  := $(call sources,$(addprefix tools/,common tool))
 PTX      := $(filter-out tools/ptx/main.c,$(call sources,tools/ptx))
 
 objects  = $(patsubst %,$(B)/obj/%.o,$(1))
@@ -178,7 +181,7 @@ PACKAGE_FILES :=
 endif
 LIBRARIES := $(INCLUDE)/kiln/kiln.h $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a $(B)/lib/libkiln-verify.so.0 $(A_VERIFY)
 
-$(B)/bin/kiln: $(call objects,$(call sources,tools/kiln tools/common)) $(A_COMPILER) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+$(B)/bin/kiln: $(call objects,$(OF_KILN)) $(A_COMPILER) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(STATIC) $(LDFLAGS) $^ $(SODIUM) $(ZSTD) -lm -lpthread -o $@.linked
@@ -187,7 +190,7 @@ $(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen) tools/old_li
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -pie $(LDFLAGS) -static-libgcc -Wl,--as-needed $^ $(LLVM_LIBS) $(SODIUM) -o $@
-$(B)/bin/kiln-tool: $(call objects,$(call sources,tools/tool tools/common) tools/old_libc.c) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+$(B)/bin/kiln-tool: $(call objects,$(OF_TOOL) tools/old_libc.c) $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -pie $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a -l:libbz2.a -l:liblzma.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@

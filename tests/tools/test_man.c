@@ -24,7 +24,7 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static const char *const cache_commands[] = {
 #define CACHE_COMMAND(name, function, text) name,
-#include "tools/kiln/cache_commands.def"
+#include "tools/cache/commands.def"
 #undef CACHE_COMMAND
 };
 

@@ -11,7 +11,7 @@
 #include "cache/admin.h"
 #include "compiler/options.h"
 #include "tools/kiln/cache_environment.h"
-#include "tools/kiln/cache_session.h"
+#include "tools/cache/open.h"
 #include "tools/kiln/tuning.h"
 
 void session_init(session *s) {

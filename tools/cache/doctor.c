@@ -14,10 +14,10 @@
 #include "base/env.h"
 #include "base/fs.h"
 #include "cache/usage.h"
-#include "tools/kiln/cache_commands.h"
+#include "tools/cache/commands.h"
 #include "tools/kiln/cache_environment.h"
-#include "tools/kiln/cache_keys.h"
-#include "tools/kiln/cache_session.h"
+#include "tools/cache/trusted_keys.h"
+#include "tools/cache/open.h"
 #include "tools/kiln/identity.h"
 
 /// About how many entries of a large store are read.

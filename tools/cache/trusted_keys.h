@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The list of keys that are trusted, on disk. It has a line a key, "trust NAME 64-hex DOMAINS" or "revoke
 // NAME 64-hex", where DOMAINS is "*" or names with commas between. "#" starts a comment.
-#ifndef KILN_TOOLS_KILN_CACHE_KEYS_H
-#define KILN_TOOLS_KILN_CACHE_KEYS_H
+#ifndef KILN_TOOLS_CACHE_TRUSTED_KEYS_H
+#define KILN_TOOLS_CACHE_TRUSTED_KEYS_H
 
 #include "cache/cache.h"
 #include "tools/common/key_file.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cache/explain.h"
-#include "tools/kiln/cache_commands.h"
+#include "tools/cache/commands.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/ir_difference.h"
 

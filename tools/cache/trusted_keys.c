@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads and writes the list of trusted and revoked public keys.
-#include "tools/kiln/cache_keys.h"
+#include "tools/cache/trusted_keys.h"
 
 #include <errno.h>
 #include <fcntl.h>

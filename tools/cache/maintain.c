@@ -11,9 +11,9 @@
 #include "base/env.h"
 #include "base/fs.h"
 #include "base/output.h"
-#include "tools/kiln/cache_commands.h"
+#include "tools/cache/commands.h"
 #include "tools/kiln/cache_environment.h"
-#include "tools/kiln/cache_session.h"
+#include "tools/cache/open.h"
 
 // ------------------------------------------------------------------------------------------ verify
 

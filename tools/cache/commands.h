@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One function a subcommand of `kiln cache`; argv[0] is its name.
-#ifndef KILN_TOOLS_KILN_CACHE_COMMANDS_H
-#define KILN_TOOLS_KILN_CACHE_COMMANDS_H
+#ifndef KILN_TOOLS_CACHE_COMMANDS_H
+#define KILN_TOOLS_CACHE_COMMANDS_H
 
 #include "cache/admin.h"
 #include "tools/common/cli.h"
 
 #define CACHE_COMMAND(name, function, text) int function(int argc, char **argv);
-#include "tools/kiln/cache_commands.def"
+#include "tools/cache/commands.def"
 #undef CACHE_COMMAND
 
 /// What most of them start with: the options that all have, the words, the opened cache and its store.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Opens the cache as command line and environment say.
-#ifndef KILN_TOOLS_KILN_CACHE_SESSION_H
-#define KILN_TOOLS_KILN_CACHE_SESSION_H
+#ifndef KILN_TOOLS_CACHE_OPEN_H
+#define KILN_TOOLS_CACHE_OPEN_H
 
 #include "cache/cache.h"
 

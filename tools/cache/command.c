@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/nearest.h"
-#include "tools/kiln/cache_commands.h"
-#include "tools/kiln/cache_session.h"
+#include "tools/cache/commands.h"
+#include "tools/cache/open.h"
 #include "tools/kiln/commands.h"
 
 static const struct {
@@ -15,7 +15,7 @@ static const struct {
   const char *text;
 } rows[] = {
 #define CACHE_COMMAND(name, function, text) {name, function, text},
-#include "tools/kiln/cache_commands.def"
+#include "tools/cache/commands.def"
 #undef CACHE_COMMAND
 };
 

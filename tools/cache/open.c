@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Opens the cache that the command line and the environment ask for.
-#include "tools/kiln/cache_session.h"
+#include "tools/cache/open.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "base/url.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/cache_environment.h"
-#include "tools/kiln/cache_keys.h"
+#include "tools/cache/trusted_keys.h"
 
 enum { LIST_TEXT = 8192 };
 

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "tools/kiln/cache_commands.h"
+#include "tools/cache/commands.h"
 #include "tools/kiln/cache_environment.h"
-#include "tools/kiln/cache_keys.h"
-#include "tools/kiln/cache_session.h"
+#include "tools/cache/trusted_keys.h"
+#include "tools/cache/open.h"
 
 int cache_command_sign(int argc, char **argv) {
   cache_tool tool = {0};

@@ -8,7 +8,7 @@
 
 #include "cache/spool.h"
 #include "cache/usage.h"
-#include "tools/kiln/cache_commands.h"
+#include "tools/cache/commands.h"
 
 // ------------------------------------------------------------------------------------------- stats
 
