@@ -125,7 +125,7 @@ def uncalled(sources):
                 names[name].append("%s:%d: %s" % (path, line, name))
     words, pasted = collections.Counter(), set()
     for folder, inner, files in os.walk("."):
-        inner[:] = [d for d in inner if d not in ("build", ".git")]
+        inner[:] = [d for d in inner if os.path.join(folder, d) not in ("./build", "./.git")]
         for f in files:
             if f.endswith((".c", ".h", ".cpp", ".inc", ".def", ".mk", ".map", ".py")):
                 text = open(os.path.join(folder, f), encoding="utf-8").read()

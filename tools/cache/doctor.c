@@ -15,10 +15,10 @@
 #include "base/fs.h"
 #include "cache/usage.h"
 #include "tools/cache/commands.h"
-#include "tools/kiln/cache_environment.h"
+#include "tools/kiln/environment.h"
 #include "tools/cache/trusted_keys.h"
 #include "tools/cache/open.h"
-#include "tools/kiln/identity.h"
+#include "tools/kiln/toolchain.h"
 
 /// About how many entries of a large store are read.
 enum { SAMPLED = 2000 };

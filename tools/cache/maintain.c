@@ -12,7 +12,7 @@
 #include "base/fs.h"
 #include "base/output.h"
 #include "tools/cache/commands.h"
-#include "tools/kiln/cache_environment.h"
+#include "tools/kiln/environment.h"
 #include "tools/cache/open.h"
 
 // ------------------------------------------------------------------------------------------ verify

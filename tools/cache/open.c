@@ -11,7 +11,7 @@
 #include "base/env.h"
 #include "base/url.h"
 #include "tools/common/cli.h"
-#include "tools/kiln/cache_environment.h"
+#include "tools/kiln/environment.h"
 #include "tools/cache/trusted_keys.h"
 
 enum { LIST_TEXT = 8192 };

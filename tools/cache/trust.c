@@ -7,7 +7,7 @@
 
 #include "base/fs.h"
 #include "tools/cache/commands.h"
-#include "tools/kiln/cache_environment.h"
+#include "tools/kiln/environment.h"
 #include "tools/cache/trusted_keys.h"
 #include "tools/cache/open.h"
 

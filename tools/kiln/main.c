@@ -11,7 +11,7 @@
 #include "base/output.h"
 #include "base/program.h"
 #include "tools/common/cli.h"
-#include "tools/kiln/cache_environment.h"
+#include "tools/kiln/environment.h"
 #include "tools/kiln/commands.h"
 
 typedef struct command {

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln build`: compiles many sources for many targets into one bundle.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/kiln/commands.h"
+#include "tools/build/depfile.h"
+#include "tools/build/session.h"
+#include "tools/build/trace.h"
+#include "tools/build/tuning.h"
+
+typedef struct build {
+  session s;
+  session_bundle bundle;
+  trace timeline;
+  const char *depfile, *trace;
+  bool json, keep_going;
+} build;
+
+/// The text of the dependency file. Before anything is built it says whether the names can be written.
+static kiln_status list_dependencies(const build *b, kiln_buffer *text, kiln_error *err) {
+  const cli_list *lists[] = {&b->s.words, &b->s.plan.tuned_files};
+  KILN_TRY(depfile_name(text, b->bundle.output, true, err));
+  kiln_buffer_u8(text, ':');
+  for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+    for (size_t i = 0; i < lists[l]->count; i++) {
+      kiln_buffer_u8(text, ' ');
+      KILN_TRY(depfile_name(text, lists[l]->items[i], false, err));
+    }
+  kiln_buffer_u8(text, '\n');
+  return KILN_OK;
+}
+
+static kiln_status write_depfile(const build *b, kiln_error *err) {
+  kiln_buffer text = {0};
+  kiln_status status = list_dependencies(b, &text, err);
+  if (status == KILN_OK) status = cli_write_file(b->depfile, text.bytes, text.size, err);
+  kiln_buffer_deinit(&text);
+  return status;
+}
+
+static kiln_status check_depfile(const build *b, kiln_error *err) {
+  kiln_buffer text = {0};
+  kiln_status status = b->depfile ? list_dependencies(b, &text, err) : KILN_OK;
+  kiln_buffer_deinit(&text);
+  return status;
+}
+
+static void print_json(const build *b, const work_sums *sums) {
+  const plan *p = &b->s.plan;
+  static const char *const states[] = {"pending", "hit", "compiled", "failed"};
+  kiln_buffer out = {0};
+  char target[KILN_TARGET_NAME], key[KILN_DIGEST_HEX + 1];
+  kiln_buffer_format(
+      &out,
+      "{\"objects\": %zu, \"hits\": %zu, \"compiled\": %zu, \"failed\": %zu, \"front_ns\": %llu, \"jobs\": [",
+      p->job_count, sums->hits, sums->compiled, sums->failed, (unsigned long long)p->front_ns);
+  for (size_t i = 0; i < p->job_count; i++) {
+    const plan_job *job = &p->jobs[i];
+    const kiln_interface *interface = plan_interface(p, job);
+    kiln_digest_hex(&job->key.digest, key);
+    kiln_buffer_format(&out, "%s\n {\"kernel\": ", i ? "," : "");
+    cli_json_text(&out, interface->name);
+    kiln_buffer_format(&out, ", \"config\": ");
+    cli_json_text(&out, interface->configs[job->config].text);
+    kiln_buffer_format(&out, ", \"variant\": ");
+    cli_json_text(&out, interface->variants[job->variant].text);
+    kiln_buffer_format(
+        &out, ", \"target\": \"%s\", \"key\": \"%s\", \"state\": \"%s\", \"bytes\": %zu, \"ns\": %llu",
+        kiln_target_name(&p->targets[job->target], target), key, states[job->state], job->code.size,
+        (unsigned long long)job->ns);
+    for (unsigned t = 0; t < PLAN_STAGES && job->state == JOB_COMPILED; t++)
+      kiln_buffer_format(&out, ", \"%s_ns\": %llu", plan_stage_names[t], (unsigned long long)job->times[t]);
+    if (job->state == JOB_FAILED) {
+      kiln_buffer_format(&out, ", \"error\": ");
+      cli_json_text(&out, job->error.text);
+    }
+    kiln_buffer_u8(&out, '}');
+  }
+  kiln_buffer_format(&out, "\n]}\n");
+  fwrite(out.bytes, 1, out.size, stdout);
+  kiln_buffer_deinit(&out);
+}
+
+static int finish(build *b, const work_sums *sums, uint64_t start, int code, bool is_written) {
+  kiln_error err = {0};
+  if (b->json) print_json(b, sums);
+  if (code != CLI_OK && !b->keep_going) {
+    fprintf(stderr, "kiln: %zu of %zu objects failed; %s was not written\n", sums->failed,
+            b->s.plan.job_count, b->bundle.output);
+    return code;
+  }
+  trace_phase(&b->timeline, "write the bundle");
+  kiln_status status = b->s.tuned_strict && !is_written ? tuning_check_codes(&b->s.plan, &err) : KILN_OK;
+  if (status == KILN_OK && !is_written) status = session_write_bundle(&b->s, &b->bundle, &err);
+  if (status == KILN_OK && b->depfile) status = write_depfile(b, &err);
+  if (status != KILN_OK) return cli_report(status, &err);
+  if (!b->s.quiet && !b->json)
+    printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->bundle.output,
+           is_written ? sums->hits : b->s.plan.job_count, sums->hits, sums->compiled, sums->failed,
+           (double)(cli_now_ns() - start) / 1e9);
+  if (b->s.cache) kiln_cache_step(b->s.cache);
+  return code;
+}
+
+/// Refuses words that contradict each other; -1: none does.
+static int check_options(const cli_page *page, const build *b, bool without) {
+  if (b->s.fleet && (b->s.no_cache || b->s.force))
+    return cli_usage(page, "--fleet needs the cache: neither --no-cache nor --force");
+  if (!b->s.words.count) return cli_usage(page, "no source was named");
+  if (b->s.key && !b->s.for_tuning) return cli_usage(page, "--key is of --tuning");
+  if (without && b->s.tuned) return cli_usage(page, "--no-tuned and --tuned were both given");
+  return -1;
+}
+
+static int make_bundle(build *b, uint64_t start) {
+  work_sums sums = {0};
+  kiln_error err = {0};
+  bool may_reuse = !b->json && !b->trace; // they tell of each object, so each is looked up
+  int code;
+  trace_phase(&b->timeline, "read, check and lower sources");
+  kiln_status status = session_read(&b->s, "host", &err);
+  if (status == KILN_OK) status = check_depfile(b, &err);
+  bool is_there = status == KILN_OK && may_reuse && session_reuse_build(&b->s, &b->bundle, &sums);
+  if (status == KILN_OK && !is_there) status = session_lower(&b->s, &err);
+  trace_phase(&b->timeline, "look up and compile");
+  if (status == KILN_OK && !is_there) is_there = may_reuse && session_reuse_bundle(&b->s, &b->bundle, &sums);
+  if (status != KILN_OK) code = cli_report(status, &err);
+  else code = is_there ? CLI_OK : session_make(&b->s, &sums);
+  if (status == KILN_OK) code = finish(b, &sums, start, code, is_there);
+  trace_phase(&b->timeline, NULL);
+  status = b->trace ? trace_write(b->trace, &b->timeline, &b->s.plan, &err) : KILN_OK;
+  return status == KILN_OK ? code : cli_report(status, &err);
+}
+
+int kiln_command_build(int argc, char **argv) {
+  build b = {.bundle.output = "kernels.kbundle"};
+  uint64_t start = cli_now_ns();
+  bool without = false;
+  session_init(&b.s);
+  const cli_option options[] = {
+      {"output", 'o', CLI_TEXT, &b.bundle.output, "FILE", "the bundle to write (default: kernels.kbundle)"},
+      SESSION_OPTIONS(&b.s),
+      SESSION_BUNDLE_OPTIONS(&b.bundle),
+      {"tuned", 0, CLI_TEXT, &b.s.tuned, "TABLE",
+       "take the choices of a table of `kiln tune`, or of a folder's *.table, into the bundle"},
+      {"no-tuned", 0, CLI_FLAG, &without, NULL,
+       "without --tuned: also ignore the tables of the folder `tuned` next to a source"},
+      {"tuned-strict", 0, CLI_FLAG, &b.s.tuned_strict, NULL,
+       "refuse choices that were measured with different code"},
+      {"tuning", 0, CLI_FLAG, &b.s.for_tuning, NULL,
+       "every config, and what `kiln tune` needs: a bundle to measure, not to ship"},
+      {"key", 0, CLI_TEXT, &b.s.key, "NAMES",
+       "with --tuning, for Triton IR: the integer parameters that a choice depends on, separated by commas "
+       "(all)"},
+      {"fleet", 0, CLI_TEXT, &b.s.fleet, "redis://...",
+       "share the build with every machine that runs this command with this server: each object is compiled "
+       "once"},
+      {"depfile", 0, CLI_TEXT, &b.depfile, "FILE", "write a dependency file for make and ninja"},
+      {"trace", 0, CLI_TEXT, &b.trace, "FILE",
+       "write the build as a timeline for chrome://tracing or Perfetto"},
+      {"keep-going", 0, CLI_FLAG, &b.keep_going, NULL,
+       "write the bundle without the kernels that failed; the exit code stays 1"},
+      {"json", 0, CLI_FLAG, &b.json, NULL, "print every object with its key, state and times as JSON"},
+  };
+  const cli_page page = {
+      "kiln build [options] SOURCE...",
+      "Compiles every kernel of the sources (.kiln, .ttir) for every target and writes one bundle. What the "
+      "cache has is not\n"
+      "compiled again. Exit codes: 0 done, 1 something failed (each kernel is named), 2 wrong command line.",
+      options,
+      sizeof options / sizeof *options,
+      NULL,
+      session_codegen_option,
+      &b.s,
+      session_codegen_name,
+      session_codegen_help};
+  int code = cli_parse(&page, argc, argv, &b.s.words);
+  if (code == -1) code = check_options(&page, &b, without);
+  b.s.beside = !without;
+  b.s.sign = b.bundle.sign;
+  b.s.fleet = cli_keep_address(b.s.fleet);
+  if (code == -1) code = make_bundle(&b, start);
+  session_deinit(&b.s);
+  return code;
+}

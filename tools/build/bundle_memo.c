@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Remembers finished bundles in the cache, so that a build with unchanged inputs skips the front end and
+// the packing.
+#include "tools/build/bundle_memo.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler/options.h"
+#include "tools/common/key_file.h"
+
+// ------------------------------------------------------------------------------------------ their keys
+
+/// Who signs, as the public half of the key; "" for an unsigned bundle.
+static kiln_status signer(const session_bundle *how, char out[2 * KEY_FILE_PUBLIC + 1], kiln_error *err) {
+  uint8_t secret[KEY_FILE_SECRET];
+  *out = 0;
+  if (!how->sign) return KILN_OK;
+  KILN_TRY(key_file_secret(how->sign, secret, err));
+  const uint8_t *public_half = secret + KEY_FILE_SECRET - KEY_FILE_PUBLIC;
+  for (unsigned i = 0; i < KEY_FILE_PUBLIC; i++) snprintf(out + 2 * i, 3, "%02x", public_half[i]);
+  memset(secret, 0, sizeof secret);
+  return KILN_OK;
+}
+
+// What is said of a bundle follows from the history of the choices, too.
+static void add_table(kiln_key_builder *b, const session *s) {
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_buffer text = {0};
+  kiln_buffer_text(&text, s->plan.tuned_path);
+  kiln_buffer_u8(&text, s->tuned_strict);
+  kiln_tuner_table_write(s->plan.tuned, &text);
+  kiln_digest digest = kiln_digest_of(text.bytes, text.size);
+  kiln_digest_hex(&digest, hex);
+  kiln_key_named_text(b, KILN_FIELD_OPTION, "tuned", hex);
+  kiln_buffer_deinit(&text);
+}
+
+/// `format` tells the two keys apart; `made_of` is the digest of what the key is of.
+enum { NUMBER = 24 };
+
+static const char *number_text(int64_t number, const char *absent, char out[NUMBER]) {
+  if (!number) return absent;
+  snprintf(out, NUMBER, "%" PRId64, number);
+  return out;
+}
+
+static kiln_status finish_key(const session *s, const session_bundle *how, const identity_tool *tool,
+                              const char *format, const char *name, const kiln_buffer *made_of, kiln_key *out,
+                              kiln_error *err) {
+  char signed_by[2 * KEY_FILE_PUBLIC + 1], number[NUMBER];
+  kiln_key_builder b;
+  if (made_of->failed) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a key");
+  KILN_TRY(signer(how, signed_by, err));
+  kiln_digest digest = kiln_digest_of(made_of->bytes, made_of->size);
+  kiln_key_begin(&b, KILN_KEY_BUNDLE);
+  kiln_key_bytes(&b, KILN_FIELD_IR, digest.bytes, sizeof digest.bytes);
+  kiln_key_text(&b, KILN_FIELD_SYMBOL, name);
+  kiln_key_text(&b, KILN_FIELD_FORMAT, format);
+  kiln_key_named_text(&b, KILN_FIELD_OPTION, "level", number_text(how->level, "3", number));
+  kiln_key_named_text(&b, KILN_FIELD_OPTION, "dictionary", how->dictionary ? how->dictionary : "auto");
+  kiln_key_named_text(&b, KILN_FIELD_OPTION, "max-size", number_text(how->max_size, "", number));
+  kiln_key_named_text(&b, KILN_FIELD_OPTION, "signer", signed_by);
+  if (s->plan.tuned) add_table(&b, s);
+  kiln_key_bytes(&b, KILN_FIELD_COMPILER, tool->digest.bytes, KILN_DIGEST_SIZE);
+  kiln_status status = kiln_key_finish(&b, out, err);
+  kiln_key_builder_deinit(&b);
+  return status;
+}
+
+static kiln_status bundle_key(const session *s, const session_bundle *how, const identity_tool *tool,
+                              kiln_key *out, kiln_error *err) {
+  char name[64];
+  kiln_buffer made_of = {0};
+  finished_manifest(&s->plan, true, &made_of);
+  snprintf(name, sizeof name, "bundle of %zu objects", s->plan.job_count);
+  kiln_status status = finish_key(s, how, tool, "kbundle", name, &made_of, out, err);
+  kiln_buffer_deinit(&made_of);
+  return status;
+}
+
+static void add_list(kiln_buffer *out, const cli_list *list) {
+  kiln_buffer_varint(out, list->count);
+  for (size_t i = 0; i < list->count; i++) kiln_buffer_text(out, list->items[i]);
+}
+
+/// A digest of a text that need not be copied.
+static void add_digest(kiln_buffer *out, const kiln_buffer *text) {
+  kiln_digest digest = kiln_digest_of(text->bytes, text->size);
+  kiln_buffer_bytes(out, digest.bytes, sizeof digest.bytes);
+}
+
+kiln_status finished_asked(const session *s, kiln_buffer *out, kiln_error *err) {
+  const plan *p = &s->plan;
+  const int64_t numbers[] = {s->warps,       s->stages,          (int64_t)p->max_jobs,
+                             s->all_configs, s->assembler_given, s->for_tuning};
+  char target[KILN_TARGET_NAME];
+  kiln_digest self;
+  KILN_TRY(identity_self(&self, s->cache, err));
+  kiln_buffer_bytes(out, self.bytes, sizeof self.bytes);
+  kiln_buffer_bytes(out, p->who.compiler.digest.bytes, KILN_DIGEST_SIZE);
+  kiln_buffer_text(out, p->who.assembler.text);
+  kiln_codegen_options_encode(&p->options, out);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) kiln_buffer_svarint(out, numbers[i]);
+  kiln_buffer_varint(out, p->target_count);
+  for (size_t i = 0; i < p->target_count; i++)
+    kiln_buffer_text(out, kiln_target_name(&p->targets[i], target));
+  add_list(out, &s->instances);
+  add_list(out, &s->only);
+  kiln_buffer_varint(out, p->source_count);
+  for (size_t i = 0; i < p->source_count; i++) {
+    kiln_buffer_text(out, p->sources[i].path);
+    add_digest(out, &p->sources[i].text);
+    add_digest(out, &p->sources[i].metadata);
+  }
+  return out->failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a key") : KILN_OK;
+}
+
+static kiln_status asked_key(const session *s, const session_bundle *how, const identity_tool *tool,
+                             kiln_key *out, kiln_error *err) {
+  char name[64];
+  kiln_buffer asked = {0};
+  snprintf(name, sizeof name, "build of %zu sources", s->plan.source_count);
+  kiln_status status = finished_asked(s, &asked, err);
+  if (status == KILN_OK) status = finish_key(s, how, tool, "bundle-name", name, &asked, out, err);
+  kiln_buffer_deinit(&asked);
+  return status;
+}
+
+// -------------------------------------------------------------------------------- what came of a command
+
+/// What tuning leaves out is said at each build.
+static bool may_skip_sources(const session *s) { return s->cache && !s->for_tuning; }
+
+/// Whether what is made of the plan's objects may be signed: each was just compiled, or somebody vouches for
+/// it.
+static bool is_vouched(const plan *p) {
+  for (size_t i = 0; i < p->job_count; i++)
+    if (p->jobs[i].state != JOB_COMPILED && !p->jobs[i].is_vouched) return false;
+  return true;
+}
+
+/// The entry: the fields of the bundle's key as a block, the count of objects, the digest of each one's key.
+static void keep_asked(session *s, const session_bundle *how, const identity_tool *tool,
+                       const kiln_key *bundle, bool vouched) {
+  kiln_key key;
+  kiln_buffer found = {0};
+  if (!may_skip_sources(s) || s->plan.has_spoken || asked_key(s, how, tool, &key, NULL) != KILN_OK) return;
+  kiln_buffer_block(&found, bundle->fields, bundle->fields_size);
+  kiln_buffer_varint(&found, s->plan.job_count);
+  for (size_t i = 0; i < s->plan.job_count; i++)
+    kiln_buffer_bytes(&found, s->plan.jobs[i].key.digest.bytes, KILN_DIGEST_SIZE);
+  kiln_cache_content content = {.payload = {found.bytes, found.size},
+                                .cost_ns = s->plan.front_ns,
+                                .here_only = true,
+                                .unvouched = !vouched};
+  if (!found.failed) (void)kiln_cache_put(s->cache, &key, &content, NULL);
+  kiln_buffer_deinit(&found);
+  kiln_key_deinit(&key);
+}
+
+void finished_keep(session *s, const session_bundle *how, identity_tool *tool, const kiln_buffer *bundle,
+                   uint64_t cost) {
+  kiln_key key;
+  kiln_buffer notes = {0};
+  for (size_t i = 0; i < s->plan.job_count; i++) {
+    if (s->plan.jobs[i].state == JOB_FAILED || s->plan.jobs[i].is_foreign) return;
+    cost += s->plan.jobs[i].cost_ns;
+  }
+  if (!identity_tool_holds(tool) || bundle_key(s, how, tool, &key, NULL) != KILN_OK) return;
+  session_notes(s, &notes);
+  kiln_cache_content content = {.diagnostics = {notes.bytes, notes.size},
+                                .payload = {bundle->bytes, bundle->size},
+                                .cost_ns = cost,
+                                .here_only = true, // no other machine asks for it
+                                .unvouched = !is_vouched(&s->plan)};
+  (void)kiln_cache_put(s->cache, &key, &content, NULL);
+  keep_asked(s, how, tool, &key, !content.unvouched);
+  kiln_buffer_deinit(&notes);
+  kiln_key_deinit(&key);
+}
+
+// --------------------------------------------------------------------------------------------- finding
+
+/// True when the cache has the bundle of this key, and it is written. `out_vouched`: somebody vouches for it.
+static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *key, bool *out_vouched) {
+  kiln_cache_entry entry;
+  kiln_error err = {0};
+  if (!kiln_cache_contains(s->cache, &key->digest) || !kiln_cache_get(s->cache, key, &entry)) return false;
+  bool done = finished_deliver(how, entry.content.payload.bytes, entry.content.payload.size, &err) == KILN_OK;
+  *out_vouched = entry.vouched;
+  if (done && !s->quiet && entry.content.diagnostics.size)
+    fwrite(entry.content.diagnostics.bytes, 1, entry.content.diagnostics.size, stderr);
+  kiln_cache_entry_deinit(&entry);
+  return done;
+}
+
+/// The writer, opened, where a finished bundle may be taken at all.
+static bool open_writer(const session *s, identity_tool *tool) {
+  kiln_error err = {0};
+  return s->cache && !s->force && !s->verify &&
+         identity_tool_open(tool, "kiln-tool", s->cache, &err) == KILN_OK;
+}
+
+bool session_reuse_bundle(session *s, const session_bundle *how, work_sums *sums) {
+  identity_tool tool;
+  kiln_key key = {0};
+  kiln_error err = {0};
+  bool vouched;
+  memset(sums, 0, sizeof *sums);
+  if (!open_writer(s, &tool)) return false;
+  bool found = bundle_key(s, how, &tool, &key, &err) == KILN_OK && deliver_kept(s, how, &key, &vouched);
+  for (size_t i = 0; found && i < s->plan.job_count; i++) {
+    s->plan.jobs[i].state = JOB_HIT;
+    kiln_cache_touch(s->cache, &s->plan.jobs[i].key.digest);
+    sums->hits++;
+  }
+  if (found) keep_asked(s, how, &tool, &key, vouched);
+  kiln_key_deinit(&key);
+  close(tool.fd);
+  return found;
+}
+
+/// The bundle's key borrows its fields from the entry.
+static bool read_asked(const kiln_cache_entry *entry, kiln_key *bundle, const uint8_t **digests,
+                       size_t *count) {
+  kiln_reader r = kiln_reader_of(entry->content.payload.bytes, entry->content.payload.size);
+  bundle->fields = (uint8_t *)(uintptr_t)kiln_read_block(&r, &bundle->fields_size);
+  if (!bundle->fields) return false;
+  bundle->digest = kiln_digest_of(bundle->fields, bundle->fields_size);
+  *count = (size_t)kiln_read_count(&r, entry->content.payload.size / KILN_DIGEST_SIZE);
+  *digests = kiln_read_bytes(&r, *count * KILN_DIGEST_SIZE);
+  return kiln_read_done(&r);
+}
+
+/// As session_reuse_bundle does; the objects are known by their keys alone.
+static bool deliver_asked(session *s, const session_bundle *how, const kiln_cache_entry *entry,
+                          work_sums *sums) {
+  kiln_key bundle;
+  kiln_digest object;
+  const uint8_t *digests;
+  size_t count;
+  bool vouched;
+  if (!read_asked(entry, &bundle, &digests, &count) || !deliver_kept(s, how, &bundle, &vouched)) return false;
+  for (sums->hits = 0; sums->hits < count; sums->hits++) {
+    memcpy(object.bytes, digests + sums->hits * KILN_DIGEST_SIZE, sizeof object.bytes);
+    kiln_cache_touch(s->cache, &object);
+  }
+  return true;
+}
+
+bool session_reuse_build(session *s, const session_bundle *how, work_sums *sums) {
+  identity_tool tool;
+  kiln_key key;
+  kiln_cache_entry entry;
+  kiln_error err = {0};
+  memset(sums, 0, sizeof *sums);
+  if (!may_skip_sources(s) || !open_writer(s, &tool)) return false;
+  kiln_status status = asked_key(s, how, &tool, &key, &err);
+  close(tool.fd);
+  if (status != KILN_OK) return false;
+  bool found = kiln_cache_contains(s->cache, &key.digest) && kiln_cache_get(s->cache, &key, &entry);
+  kiln_key_deinit(&key);
+  if (!found) return false;
+  found = deliver_asked(s, how, &entry, sums);
+  kiln_cache_entry_deinit(&entry);
+  return found;
+}

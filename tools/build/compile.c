@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `kiln compile`: compiles one kernel for one target and writes any stage of it.
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/options.h"
+#include "tools/kiln/commands.h"
+#include "tools/build/compile_kir.h"
+#include "tools/build/object_memo.h"
+#include "tools/build/report.h"
+#include "tools/build/session.h"
+
+typedef struct compile_command {
+  session s;
+  const char *output, *report, *until;
+  compiled_choice which;
+  int64_t place;
+  bool times;
+} compile_command;
+
+/// The canonical IR needs no code generator: it is printed here.
+static kiln_status print_ir(compile_command *c, kiln_error *err) {
+  plan_job *job = &c->s.plan.jobs[0];
+  kiln_buffer text = {0};
+  ir_kernel *kernel;
+  kiln_arena *arena = kiln_arena_create();
+  kiln_status status = kiln_canonical_decode(arena, job->canonical.bytes, job->canonical.size,
+                                             plan_interface(&c->s.plan, job)->symbol, &kernel, err);
+  if (status == KILN_OK) {
+    kiln_print_ir(kernel, &text);
+    status = cli_write_file(c->output ? c->output : "-", text.bytes, text.size, err);
+  }
+  kiln_buffer_deinit(&text);
+  kiln_arena_destroy(arena);
+  return status;
+}
+
+/// Keeps only the job of the config and variant asked for.
+static kiln_status choose(compile_command *c, kiln_error *err) {
+  plan *p = &c->s.plan;
+  const kiln_interface *interface = plan_interface(p, &p->jobs[0]);
+  uint32_t config = c->which.config < 0 ? p->jobs[0].config : (uint32_t)c->which.config,
+           variant = c->which.variant < 0 ? 0 : (uint32_t)c->which.variant;
+  size_t chosen = p->job_count;
+  char target[KILN_TARGET_NAME];
+  for (size_t i = 0; i < p->job_count; i++) {
+    if (p->jobs[i].instance != p->jobs[0].instance || p->jobs[i].source != p->jobs[0].source ||
+        p->jobs[i].target != 0)
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                       "expected one kernel and one target, found %s and more; --kernel and --target choose",
+                       interface->name);
+    bool is_last = c->which.variant < 0 && p->jobs[i].variant >= variant;
+    if (p->jobs[i].config != config || (p->jobs[i].variant != variant && !is_last)) continue;
+    chosen = i;
+    variant = p->jobs[i].variant;
+  }
+  bool is_known = config < interface->config_count && variant < interface->variant_count;
+  if (chosen == p->job_count && is_known &&
+      kiln_unit_has_config(c->s.plan.sources[p->jobs[0].source].unit, p->jobs[0].instance, config,
+                           &p->targets[0]))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "%s: no launch of config %u (%s) comes to variant %u: one before it always fits",
+                     interface->name, config, interface->configs[config].text, variant);
+  if (chosen == p->job_count && is_known)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s has no config %u (%s) for %s", interface->name,
+                     config, interface->configs[config].text, kiln_target_name(&p->targets[0], target));
+  if (chosen == p->job_count)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "%s has %u configs and %u variants; config %u, variant %u does not exist",
+                     interface->name, interface->config_count, interface->variant_count, config, variant);
+  plan_job first = p->jobs[0]; // swapped, so that the plan still owns every job
+  p->jobs[0] = p->jobs[chosen];
+  p->jobs[chosen] = first;
+  for (size_t i = 1; i < p->job_count; i++) p->jobs[i].state = JOB_HIT; // not asked for
+  return KILN_OK;
+}
+
+static void print_times(const plan_job *job, uint64_t front_ns) {
+  static const char *const names[6] = {"middle", "lower", "optimise", "emit", "assemble", "link"};
+  fprintf(stderr, "%-10s %9.3f ms\n", "front", (double)front_ns / 1e6);
+  for (unsigned i = 0; i < 6; i++) fprintf(stderr, "%-10s %9.3f ms\n", names[i], (double)job->times[i] / 1e6);
+  fprintf(stderr, "%-10s %9.3f ms\n", job->state == JOB_HIT ? "(hit)" : "whole", (double)job->ns / 1e6);
+}
+
+/// To standard output, or beside it when that gets the code.
+static kiln_status print_report(const compile_command *c, kiln_error *err) {
+  kiln_buffer text = {0};
+  kiln_status status = report_print(&c->s.plan, &c->s.plan.jobs[0], *c->report != 0, &text, err);
+  bool is_taken = c->output && !strcmp(c->output, "-");
+  if (status == KILN_OK) fwrite(text.bytes, 1, text.size, is_taken ? stderr : stdout);
+  kiln_buffer_deinit(&text);
+  return status;
+}
+
+/// Whether nothing but the object is wanted: what else is asked for needs the source.
+static bool is_plain(const compile_command *c) {
+  return !c->times && !c->report && !c->until && c->place < 0 && c->s.plan.options.output != KILN_FORMAT_IR;
+}
+
+static int make(compile_command *c) {
+  kiln_error err = {0};
+  work_sums sums;
+  const plan_job *job = &c->s.plan.jobs[0];
+  if (c->place >= 0) {
+    char text[80];
+    snprintf(text, sizeof text, "operation %lld is here", (long long)c->place);
+    plan_print_place(&c->s.plan, job, c->place > UINT32_MAX ? UINT32_MAX : (uint32_t)c->place, text);
+    return CLI_OK;
+  }
+  if (c->s.plan.options.output == KILN_FORMAT_IR) {
+    kiln_status status = print_ir(c, &err);
+    return status == KILN_OK ? CLI_OK : cli_report(status, &err);
+  }
+  if (c->until) return compile_text_job(&(compile_text){&c->s, c->output, c->until, c->times});
+  int code = session_make(&c->s, &sums);
+  if (code != CLI_OK) return code;
+  if (c->times) print_times(job, c->s.plan.front_ns);
+  kiln_status status = c->report ? print_report(c, &err) : KILN_OK;
+  if (status == KILN_OK && c->output)
+    status = cli_write_file(c->output, job->code.bytes, job->code.size, &err);
+  if (is_plain(c)) compiled_keep(&c->s, &c->which, job);
+  return status == KILN_OK ? CLI_OK : cli_report(status, &err);
+}
+
+/// The same from what the cache knows of these bytes; -1 where it knows nothing.
+static int make_again(compile_command *c) {
+  kiln_error err = {0};
+  kiln_cache_entry entry;
+  if (!is_plain(c) || !compiled_reuse(&c->s, &c->which, &entry)) return -1;
+  const kiln_bytes *code = &entry.content.payload;
+  kiln_status status = c->output ? cli_write_file(c->output, code->bytes, code->size, &err) : KILN_OK;
+  kiln_cache_entry_deinit(&entry);
+  return status == KILN_OK ? CLI_OK : cli_report(status, &err);
+}
+
+/// A text is one kernel for one target: options that choose among several have nothing to choose.
+static int make_text(compile_command *c, const cli_page *page) {
+  const session *s = &c->s;
+  const struct {
+    const char *name;
+    bool is_given;
+  } others[] = {{"config", c->which.config >= 0}, {"variant", c->which.variant >= 0},
+                {"place", c->place >= 0},         {"report", c->report != NULL},
+                {"kernel", s->only.count != 0},   {"instance", s->instances.count != 0},
+                {"configs-all", s->all_configs},  {"warps", s->warps != 0},
+                {"stages", s->stages != 0},       {"must-hit", s->must_hit},
+                {"verify-cache", s->verify != 0}, {"emit=ir", s->plan.options.output == KILN_FORMAT_IR}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (others[i].is_given)
+      return cli_usage(
+          page, "--%s: a .kir file is one kernel on its way, past the cache: it has nothing of that kind",
+          others[i].name);
+  return compile_text_file(&(compile_text){&c->s, c->output, c->until, c->times}, s->words.items[0]);
+}
+
+int kiln_command_compile(int argc, char **argv) {
+  compile_command c = {.which = {-1, -1}, .place = -1};
+  kiln_error err = {0};
+  session_init(&c.s);
+  const cli_option options[] = {
+      {"output", 'o', CLI_TEXT, &c.output, "FILE",
+       "where the result goes; - is standard output (default: nowhere, only check)"},
+      {"config", 0, CLI_NUMBER, &c.which.config, "N",
+       "which config, from 0 in source order (the first of the target)"},
+      {"variant", 0, CLI_NUMBER, &c.which.variant, "N",
+       "which variant, in source order (the last, generic one)"},
+      {"place", 0, CLI_NUMBER, &c.place, "N",
+       "only show the place in the source of operation N, which a message named"},
+      {"until", 0, CLI_TEXT, &c.until, "PASS",
+       "stop after this pass and write the kernel as text (.kir), from which `kiln compile` continues"},
+      {"time", 0, CLI_FLAG, &c.times, NULL, "print the time of each stage"},
+      {"report", 0, CLI_MAYBE, &c.report, "json",
+       "print what the code costs, how it accesses memory, and why not better"},
+      SESSION_OPTIONS(&c.s),
+  };
+  const cli_page page = {
+      "kiln compile [options] SOURCE",
+      "Compiles one kernel for one target. --emit=ir|llvm|asm|ptx|... chooses the stage that is written.\n"
+      "SOURCE may be a kernel at a stage (.kir), as --until and --print-after write it: compiling continues "
+      "from there.",
+      options,
+      sizeof options / sizeof *options,
+      NULL,
+      session_codegen_option,
+      &c.s,
+      session_codegen_name,
+      session_codegen_help};
+  int code = cli_parse_one(&page, argc, argv, "source", &c.s.words);
+  if (code == -1 && c.report && *c.report && strcmp(c.report, "json"))
+    code = cli_usage(&page, "--report: expected json or nothing, found '%s'", c.report);
+  if (code == -1 && c.report && c.s.plan.options.output == KILN_FORMAT_IR)
+    code = cli_usage(&page, "--report: --emit=ir makes no code to report on");
+  if (code == -1 && c.until && (c.report || c.s.plan.options.output == KILN_FORMAT_IR))
+    code = cli_usage(&page, "--until: the kernel is what is written, without --report and --emit=ir");
+  if (code == -1 && compile_text_is(c.s.words.items[0])) code = make_text(&c, &page);
+  if (code == -1) {
+    if (c.until) c.s.no_cache = true;
+    kiln_status status = session_read(&c.s, "host", &err);
+    if (status == KILN_OK) code = make_again(&c);
+    if (status == KILN_OK && code == -1) status = session_lower(&c.s, &err);
+    if (status == KILN_OK && code == -1) status = choose(&c, &err);
+    if (status != KILN_OK) code = cli_report(status, &err);
+    else if (code == -1) code = make(&c);
+  }
+  session_deinit(&c.s);
+  return code;
+}

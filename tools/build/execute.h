@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes the artifacts of a plan: from the cache where it has them, else by worker processes, one a thread.
+#ifndef KILN_TOOLS_BUILD_EXECUTE_H
+#define KILN_TOOLS_BUILD_EXECUTE_H
+
+#include "tools/build/plan.h"
+
+typedef struct work_options {
+  unsigned threads;  ///< workers at the same time
+  bool progress;     ///< a line on the terminal that is rewritten
+  bool fleet;        ///< other machines make the same objects: what one of them makes is left for the end
+  bool must_hit;     ///< a miss is an error that names the differing fields
+  unsigned verify;   ///< compile hits again and compare: percent of them; 0: none
+  kiln_cache *cache; ///< NULL: none
+} work_options;
+
+typedef struct work_sums {
+  size_t hits, compiled, failed, verified;
+  size_t alone; ///< of a fleet, of those compiled: its server could not be asked
+} work_sums;
+
+/// Runs every pending job. Jobs that fail keep their error; the others go on. Thread safe inside.
+void work_run(plan *p, const work_options *options, work_sums *out);
+/// Only looks up; true when every job hit. Cheap: no thread, no worker.
+bool work_look_up(plan *p, kiln_cache *cache, work_sums *sums);
+
+#endif

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes the finished bundle: kiln-tool packs it from what a plan made.
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "base/output.h"
+#include "base/stream.h"
+#include "cache/bundle/manifest.h"
+#include "tools/build/bundle_memo.h"
+#include "tools/build/session.h"
+#include "tools/build/tuning.h"
+
+/// Kernels are numbered in the manifest by source and instance.
+static void add_kernels(const plan *p, kiln_buffer *out, uint32_t *numbers) {
+  uint32_t next = 0;
+  for (size_t i = 0; i < p->job_count; i++) {
+    const plan_job *job = &p->jobs[i];
+    const plan_job *previous = i ? job - 1 : NULL;
+    if (!previous || previous->source != job->source || previous->instance != job->instance) {
+      kiln_buffer record = {0};
+      const kiln_interface *interface = plan_interface(p, job);
+      kiln_interface_encode(interface, &record);
+      kiln_manifest_kernel(out, interface->name, record.bytes, record.size);
+      kiln_buffer_deinit(&record);
+      next++;
+    }
+    numbers[i] = next - 1;
+  }
+}
+
+void finished_manifest(const plan *p, bool by_key, kiln_buffer *out) {
+  uint32_t *numbers = calloc(p->job_count + 1, sizeof *numbers);
+  char target[KILN_TARGET_NAME];
+  if (!numbers) abort();
+  kiln_manifest_begin(out);
+  kiln_manifest_note(out, "kiln", KILN_VERSION);
+  kiln_manifest_note(out, "compiler", p->who.compiler.text);
+  if (p->who.assembler.text[0]) kiln_manifest_note(out, "assembler", p->who.assembler.text);
+  tuning_notes(p, out);
+  add_kernels(p, out, numbers);
+  for (size_t i = 0; i < p->job_count; i++) {
+    const plan_job *job = &p->jobs[i];
+    if (job->state == JOB_FAILED) continue;
+    kiln_target_name(&p->targets[job->target], target);
+    if (by_key)
+      kiln_manifest_code(out, numbers[i], job->config, job->variant, target, "", 0, job->key.digest.bytes,
+                         KILN_DIGEST_SIZE);
+    else
+      kiln_manifest_code(out, numbers[i], job->config, job->variant, target, job->info.bytes, job->info.size,
+                         job->code.bytes, job->code.size);
+  }
+  kiln_manifest_end(out);
+  free(numbers);
+}
+
+// --------------------------------------------------------------------------------------- the writer
+
+enum { MOST_WORDS = 16, NUMBER = 24 };
+
+typedef struct command_line {
+  const char *words[MOST_WORDS];
+  char level[NUMBER], max_size[NUMBER];
+} command_line;
+
+/// The command line of the writer, which writes to its standard output.
+static void writer_words(const session *s, const session_bundle *how, const char *program,
+                         command_line *line) {
+  const char **out = line->words;
+  snprintf(line->level, NUMBER, "%" PRId64, how->level);
+  snprintf(line->max_size, NUMBER, "%" PRId64, how->max_size);
+  const struct {
+    const char *option, *value;
+  } rows[] = {{"--name", how->output},
+              {"--level", how->level ? line->level : NULL},
+              {"--dictionary", how->dictionary},
+              {"--sign", how->sign},
+              {"--max-size", how->max_size ? line->max_size : NULL}};
+  unsigned at = 0;
+  out[at++] = program, out[at++] = "bundle-write", out[at++] = "-o", out[at++] = "-";
+  if (s->quiet) out[at++] = "--quiet";
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].value) out[at++] = rows[i].option, out[at++] = rows[i].value;
+  out[at] = NULL;
+}
+
+static void run_writer(const identity_tool *tool, const char *const *words, const int in[2],
+                       const int out[2]) {
+  char open_file[40], *clean[KILN_ENV_MOST + 1];
+  snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", tool->fd);
+  dup2(in[0], 0);
+  dup2(out[1], 1);
+  kiln_env_for(KILN_ENV_HELPER, environ, clean);
+  execve(open_file, (char **)(uintptr_t)words, clean);
+  execve(tool->path, (char **)(uintptr_t)words, clean); // where there is no /proc
+  _exit(127);
+}
+
+/// Everything up to the end of `fd`. False when memory or reading fails.
+static bool read_all(int fd, kiln_buffer *out) {
+  for (;;) {
+    enum { PIECE = 1 << 16 };
+    if (!kiln_buffer_reserve(out, PIECE)) return false;
+    ssize_t got = read(fd, out->bytes + out->size, PIECE);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got == 0;
+    out->size += (size_t)got;
+  }
+}
+
+/// Has kiln-tool pack the manifest.
+static kiln_status pack(const session *s, const session_bundle *how, const identity_tool *tool,
+                        kiln_buffer *bundle, kiln_error *err) {
+  command_line line;
+  kiln_buffer manifest = {0};
+  int in[2], out[2], code = 0;
+  if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
+  if (pipe2(out, O_CLOEXEC)) {
+    close(in[0]), close(in[1]);
+    return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
+  }
+  writer_words(s, how, tool->path, &line);
+  finished_manifest(&s->plan, false, &manifest);
+  signal(SIGPIPE, SIG_IGN); // a writer that ended says why by its exit code
+  fflush(NULL);
+  pid_t pid = fork();
+  if (!pid) run_writer(tool, line.words, in, out);
+  int e = errno;
+  close(in[0]), close(out[1]);
+  if (pid > 0) kiln_stream_write(in[1], manifest.bytes, manifest.size);
+  close(in[1]);
+  kiln_buffer_deinit(&manifest);
+  bool whole = pid > 0 && read_all(out[0], bundle);
+  close(out[0]);
+  if (pid < 0) return kiln_fail(err, KILN_STATUS_TOOL, "cannot run %s: %s", tool->path, strerror(e));
+  while (waitpid(pid, &code, 0) < 0)
+    if (errno != EINTR)
+      return kiln_fail(err, KILN_STATUS_TOOL, "waiting for %s: %s", tool->path, strerror(errno));
+  if (code || !whole)
+    return kiln_fail(err, KILN_STATUS_TOOL, "writing %s failed (its message is above)", how->output);
+  return KILN_OK;
+}
+
+kiln_status finished_deliver(const session_bundle *how, const void *bytes, size_t size, kiln_error *err) {
+  KILN_TRY(cli_write_file(how->output, bytes, size, err));
+  if (strcmp(how->output, "-")) kiln_output_clean(how->output);
+  return KILN_OK;
+}
+
+kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err) {
+  identity_tool tool;
+  kiln_buffer bundle = {0};
+  uint64_t start = cli_now_ns();
+  KILN_TRY(identity_tool_open(&tool, "kiln-tool", s->cache, err));
+  kiln_status status = pack(s, how, &tool, &bundle, err);
+  if (status == KILN_OK) status = finished_deliver(how, bundle.bytes, bundle.size, err);
+  if (status == KILN_OK && s->cache) finished_keep(s, how, &tool, &bundle, cli_now_ns() - start);
+  kiln_buffer_deinit(&bundle);
+  close(tool.fd);
+  return status;
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a command line asks to be compiled: sources x instances x configs x variants x targets, lowered, with
+// their keys.
+#ifndef KILN_TOOLS_BUILD_PLAN_H
+#define KILN_TOOLS_BUILD_PLAN_H
+
+#include "base/buffer.h"
+#include "cache/cache.h"
+#include "compiler/front.h"
+#include "tools/common/cli.h"
+#include "tools/build/compile_key.h"
+#include "tools/kiln/toolchain.h"
+#include "tuner/table.h"
+
+typedef struct plan_source {
+  const char *path;
+  kiln_buffer text, metadata; ///< owned; metadata is the JSON beside a .ttir file
+  kiln_arena *arena;          ///< owned
+  kiln_unit *unit;
+} plan_source;
+
+enum { PLAN_STAGES = 6 };
+extern const char *const plan_stage_names[PLAN_STAGES];
+
+typedef enum job_state { JOB_PENDING, JOB_HIT, JOB_COMPILED, JOB_FAILED } job_state;
+
+/// One artifact to make.
+typedef struct plan_job {
+  uint32_t source, instance, config, variant, target;
+  kiln_buffer canonical; ///< owned
+  kiln_buffer positions; ///< owned; empty without --debug
+  kiln_key key;          ///< owned
+  kiln_digest interface_digest;
+  job_state state;
+  bool is_late;                ///< of a fleet: another machine made it when it was this one's turn
+  bool is_foreign;             ///< made by tools that changed meanwhile: not what the key says
+  bool is_alone;               ///< of a fleet: no other machine could be asked who makes it
+  bool is_vouched;             ///< of HIT: signed by somebody whom this build trusts
+  kiln_buffer info, code;      ///< owned; set when HIT or COMPILED
+  kiln_buffer report;          ///< owned; with them: compiler/report.h
+  kiln_buffer printed;         ///< owned; what passes printed, also when FAILED
+  uint64_t times[PLAN_STAGES]; ///< of a compile; names: plan_stage_names
+  uint64_t cost_ns;            ///< what making it took, then or now
+  uint64_t start_ns, ns;       ///< of the look-up that hit, or of the compile
+  uint64_t since_ns;           ///< while it is worked on: since when; else 0. Under the crew's lock
+  uint32_t lane;               ///< 0 the command's thread, n worker n
+  kiln_error error;            ///< of FAILED
+} plan_job;
+
+typedef struct plan {
+  const char *const *targets_text;
+  kiln_target *targets; ///< owned
+  size_t target_count;
+  plan_source *sources; ///< owned
+  size_t source_count;
+  plan_job *jobs; ///< owned
+  size_t job_count, job_capacity;
+  kiln_codegen_options options;
+  identity who;
+  bool all_configs;
+  bool for_tuning;         ///< --tuning: the bundle says what `kiln tune` wants to know
+  kiln_tuner_table *tuned; ///< choices to take into the bundle: owned; NULL: none
+  char *tuned_path;        ///< where they are from, for messages: owned
+  uint32_t left_out;       ///< of --tuning: objects of ranges that could not but spill
+  char first_left_out[400];
+  cli_list tuned_files; ///< the tables that were read: texts are owned
+  bool tuned_beside;    ///< nobody named them: they lie beside the sources
+  size_t max_jobs;      ///< --max-objects
+  bool has_spoken;      ///< something was said, or would be without --quiet, that is not kept with a bundle
+  unsigned quiet;       ///< --quiet, how often
+  kiln_buffer said; ///< owned: what was said of the sources, or would be without --quiet; by plan_add_said
+  uint64_t front_ns;
+} plan;
+
+/// Of a plan that is zero.
+void plan_init(plan *p);
+void plan_deinit(plan *p);
+
+/// Reads targets ("sm_90a,gfx942" or several words).
+kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err);
+/// Reads the bytes of one source, and of the metadata beside it.
+kiln_status plan_read_source(plan *p, const char *path, kiln_error *err);
+/// Parses and checks a source that was read; its diagnostics go to stderr. SOURCE when it has errors.
+kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_options *options,
+                             kiln_error *err);
+/// Both.
+kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err);
+/// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes keys. SOURCE
+/// when any did not lower. Instances of one name in two sources are an error.
+kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err);
+
+/// How often --quiet is given that a text is not said.
+typedef enum plan_said {
+  PLAN_SAID_ONCE_QUIET = 1,
+  PLAN_SAID_TWICE_QUIET = 2,
+  PLAN_SAID_ALWAYS = 255
+} plan_said;
+
+/// Adds a text to those that were said.
+void plan_add_said(kiln_buffer *said, plan_said unless, const void *text, size_t size);
+/// Prints such texts to stderr, as --quiet wants it.
+void plan_say(const uint8_t *said, size_t size, unsigned quiet);
+
+const kiln_interface *plan_interface(const plan *p, const plan_job *job);
+/// "softmax[T=bf16] BLOCK=1024,warps=4": instance, config and variant of a job.
+const char *plan_job_name(const plan *p, const plan_job *job, char *out, size_t capacity);
+/// The same " for sm_90a": what messages call a job.
+const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity);
+
+/// The job's kernel in canonical form, lowered once more, with the places of its operations.
+ir_kernel *plan_kernel(const plan *p, const plan_job *job, kiln_arena *arena);
+
+/// Prints where operation `number` of the job's kernel stands in its source, with `text` before it, to
+/// stderr; nothing when it has no place.
+void plan_print_place(const plan *p, const plan_job *job, uint32_t number, const char *text);
+
+#endif

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sets up what all compiling commands share: options, the open cache and the number of workers.
+#include "tools/build/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/url.h"
+#include "cache/admin.h"
+#include "compiler/options.h"
+#include "tools/kiln/environment.h"
+#include "tools/cache/open.h"
+#include "tools/build/tuning.h"
+
+void session_init(session *s) {
+  memset(s, 0, sizeof *s);
+  plan_init(&s->plan);
+  s->plan.options.verify_passes = environment_flag(ENV_KILN_VERIFY_PASSES, false);
+}
+
+void session_deinit(session *s) {
+  kiln_cache_close(s->cache);
+  kiln_cache_close(s->memory);
+  plan_deinit(&s->plan);
+  cli_list_deinit(&s->words);
+  cli_list_deinit(&s->targets);
+  cli_list_deinit(&s->instances);
+  cli_list_deinit(&s->only);
+}
+
+bool session_codegen_option(void *context, const char *text, kiln_error *err) {
+  session *s = context;
+  size_t length = strcspn(text, "=");
+  if (!kiln_option_find(text, length)) return false;
+  if (kiln_codegen_options_set(&s->plan.options, text, err) != KILN_OK) return false;
+  if (length == strlen("ptx-assembler") && !memcmp(text, "ptx-assembler", length)) s->assembler_given = true;
+  return true;
+}
+
+const char *session_codegen_name(size_t index, bool *out_needs_value) {
+  if (index >= kiln_option_count()) return NULL;
+  *out_needs_value = kiln_option_at(index)->kind != KILN_OPTION_FLAG;
+  return kiln_option_at(index)->name;
+}
+
+const char *session_codegen_help(void) {
+  static char text[4096];
+  int at = snprintf(text, sizeof text, "options of code generation:");
+  for (size_t i = 0; i < kiln_option_count() && at < (int)sizeof text - 200; i++) {
+    const kiln_option_info *o = kiln_option_at(i);
+    at += snprintf(text + at, sizeof text - (size_t)at, "\n    --%-26s %s%s%s", o->name, o->help,
+                   *o->choices ? ": " : "", o->choices);
+  }
+  return text;
+}
+
+/// Whether an assembler would make something better for a target.
+static bool wants_assembler(const plan *p) {
+  for (size_t i = 0; i < p->target_count; i++)
+    if (kiln_family_of(p->targets[i].processor->family)->assembled) return true;
+  return false;
+}
+
+static void note_slips(void) {
+  char text[200];
+  for (size_t at = 0; environment_slip(&at, text, sizeof text);) fprintf(stderr, "kiln: note: %s\n", text);
+}
+
+static kiln_status open_cache(session *s, kiln_error *err) {
+  bool without = s->no_cache || s->plan.options.print_after; // a hit would have nothing to print
+  cache_session_options options = {.folder = s->cache_folder,
+                                   .fleet = s->fleet,
+                                   .sign = s->sign,
+                                   .force = s->force,
+                                   .local = without,
+                                   .read_only = without};
+  if (without) {
+    if (cache_session_open(&options, &s->memory, err) != KILN_OK) err->status = KILN_OK;
+    return KILN_OK;
+  }
+  kiln_status status = cache_session_open(&options, &s->cache, err);
+  char why[4096 + 200];
+  if (status == KILN_OK && !s->quiet && kiln_cache_unopened(s->cache, why, sizeof why))
+    fprintf(stderr, "kiln: note: the cache: nothing can be found in %s\n", why);
+  const char *trust = environment_get(ENV_KILN_TRUST);
+  // Who asks for signatures does not mean "or without".
+  if (status == KILN_OK || s->must_hit || s->fleet || s->sign || (trust && !strcmp(trust, "require")))
+    return status;
+  fprintf(stderr, "kiln: note: going on without a cache: %s\n", err->text);
+  err->status = KILN_OK;
+  return KILN_OK;
+}
+
+kiln_status session_open(session *s, const char *fallback_target, kiln_error *err) {
+  plan *p = &s->plan;
+  if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
+  if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
+  KILN_TRY(plan_targets(p, &s->targets, err));
+  p->quiet = s->quiet;
+  if (!s->quiet) note_slips();
+  KILN_TRY(open_cache(s, err));
+  return identity_find(&p->who, &p->options, wants_assembler(p), !s->assembler_given,
+                       s->cache ? s->cache : s->memory, err);
+}
+
+kiln_status session_read(session *s, const char *fallback_target, kiln_error *err) {
+  KILN_TRY(session_open(s, fallback_target, err));
+  plan *p = &s->plan;
+  p->for_tuning = s->for_tuning;
+  if (s->tuned) KILN_TRY(tuning_read_table(p, s->tuned, err));
+  else if (s->beside && !s->for_tuning) KILN_TRY(tuning_read_beside(p, &s->words, err));
+  for (size_t i = 0; i < s->words.count; i++) KILN_TRY(plan_read_source(p, s->words.items[i], err));
+  return KILN_OK;
+}
+
+kiln_status session_lower(session *s, kiln_error *err) {
+  plan *p = &s->plan;
+  kiln_front_options front = {.instances = s->instances.items,
+                              .instance_count = s->instances.count,
+                              .all_configs = s->all_configs || s->for_tuning || p->tuned,
+                              .all_variants = s->all_configs,
+                              .with_ranges = s->for_tuning || p->tuned,
+                              .warps = (uint32_t)s->warps,
+                              .stages = (uint32_t)s->stages,
+                              .tuning_key = s->key};
+  kiln_status worst = KILN_OK;
+  for (size_t i = 0; i < p->source_count; i++) {
+    kiln_status status = plan_open_source(p, &p->sources[i], &front, err);
+    if (status != KILN_OK && status != KILN_STATUS_SOURCE) return status;
+    if (status != KILN_OK) worst = status;
+  }
+  if (worst == KILN_OK) worst = plan_lower(p, &s->only, err);
+  p->has_spoken |= p->left_out != 0;
+  if (p->left_out && !s->quiet)
+    fprintf(stderr, "kiln: note: %u objects of @space are left out, the first: %s\n", p->left_out,
+            p->first_left_out);
+  return worst == KILN_OK && p->tuned ? tuning_check_table(p, s->quiet > 0, err) : worst;
+}
+
+kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err) {
+  KILN_TRY(session_read(s, fallback_target, err));
+  return session_lower(s, err);
+}
+
+// Errors of the code generator carry the number of an operation: the source shows which that is, or at least
+// which kernel.
+static void print_place(const plan *p, const plan_job *job) {
+  char text[80];
+  uint32_t number = job->error.operation ? job->error.operation - 1 : 0;
+  if (job->error.operation) snprintf(text, sizeof text, "operation %u is here", number);
+  plan_print_place(p, job, number, job->error.operation ? text : "the first operation of the kernel is here");
+}
+
+/// What --print-after asked for, job by job whatever order they were made in.
+static void print_passes(const plan *p) {
+  for (size_t i = 0; i < p->job_count; i++)
+    if (p->jobs[i].printed.size) fwrite(p->jobs[i].printed.bytes, 1, p->jobs[i].printed.size, stderr);
+}
+
+static void print_failures(const plan *p) {
+  char title[300];
+  for (size_t i = 0; i < p->job_count; i++) {
+    if (p->jobs[i].state != JOB_FAILED) continue;
+    fprintf(stderr, "kiln: error: %s: %s [KILN-E%04d]\n", plan_job_title(p, &p->jobs[i], title, sizeof title),
+            p->jobs[i].error.text, (int)p->jobs[i].error.status);
+    print_place(p, &p->jobs[i]);
+  }
+}
+
+/// Why a code stayed PTX where a cubin would be better; NULL when it did not. `text` holds the answer.
+static const char *reason_for_ptx(const session *s, const plan_job *job, char *text, size_t capacity) {
+  const plan *p = &s->plan;
+  kiln_code_info info;
+  const kiln_family_info *family = kiln_family_of(p->targets[job->target].processor->family);
+  if (!family->assembled || p->options.output) return NULL;
+  if (job->state == JOB_FAILED || !kiln_code_info_decode(job->info.bytes, job->info.size, &info) ||
+      info.format != family->plain)
+    return NULL;
+  if (p->options.assembler == KILN_ASSEMBLER_NONE)
+    return s->assembler_given ? NULL : "no assembler (libnvJitLink, ptxas) was found";
+  snprintf(text, capacity, "%s", info.why_ptx ? info.why_ptx : "the assembler does not know it");
+  return text;
+}
+
+void session_notes(const session *s, kiln_buffer *out) {
+  char text[200], name[KILN_TARGET_NAME];
+  const plan *p = &s->plan;
+  for (size_t t = 0; t < p->target_count; t++) {
+    size_t count = 0;
+    const char *why = NULL;
+    for (size_t i = 0; i < p->job_count; i++) {
+      const char *found = p->jobs[i].target == t ? reason_for_ptx(s, &p->jobs[i], text, sizeof text) : NULL;
+      if (found) why = found, count++;
+    }
+    if (count)
+      kiln_buffer_format(
+          out, "kiln: note: %zu object%s for %s %s PTX, which the driver compiles when it loads: %s\n", count,
+          count == 1 ? "" : "s", kiln_target_name(&p->targets[t], name), count == 1 ? "is" : "are", why);
+  }
+  tuning_code_notes(p, out);
+}
+
+static void print_notes(const session *s) {
+  kiln_buffer notes = {0};
+  session_notes(s, &notes);
+  if (notes.size) fwrite(notes.bytes, 1, notes.size, stderr);
+  kiln_buffer_deinit(&notes);
+}
+
+// A fault of Kiln counts more than a kernel that does not compile.
+static int worst_code(const plan *p, const work_sums *sums) {
+  for (size_t i = 0; i < p->job_count; i++)
+    if (p->jobs[i].state == JOB_FAILED && p->jobs[i].error.status == KILN_STATUS_INTERNAL)
+      return CLI_INTERNAL;
+  return sums->failed ? CLI_FAILED : CLI_OK;
+}
+
+static void print_reserve_note(kiln_cache *cache) {
+  uint64_t is_free, reserve;
+  kiln_limits limits = kiln_cache_limits(cache);
+  kiln_store *store = kiln_cache_store(cache);
+  if (!kiln_cache_counted(cache, KILN_OUTCOME_STORED) || !store) return;
+  if (kiln_store_short(store, &limits, &is_free, &reserve))
+    fprintf(
+        stderr,
+        "kiln: note: the cache: %llu MiB are free and %llu MiB are to stay free (KILN_CACHE_MIN_FREE): what "
+        "was stored goes again\n",
+        (unsigned long long)is_free >> 20, (unsigned long long)reserve >> 20);
+}
+
+/// One line for all that came of a fleet's server that is not there, or no longer.
+static void print_fleet_note(const session *s, const work_sums *sums) {
+  char shown[KILN_URL_SHOWN];
+  kiln_url_shown(s->fleet, shown, sizeof shown);
+  bool was_there = sums->alone < sums->compiled || kiln_cache_counted(s->cache, KILN_OUTCOME_HIT_REMOTE);
+  const char *what = kiln_cache_counted(s->cache, KILN_OUTCOME_REMOTE_DENIED)
+                         ? "the server refuses the password (KILN_CACHE_REMOTE_TOKEN)"
+                     : was_there ? "server lost"
+                                 : "the server does not answer";
+  fprintf(stderr, "kiln: note: --fleet %s: %s, %zu compiled here\n", shown, what, sums->alone);
+}
+
+void session_print_cache_notes(const session *s, bool but_remote) {
+  static const kiln_outcome troubles[] = {KILN_OUTCOME_MISS_UNREADABLE, KILN_OUTCOME_STORE_NO_SPACE,
+                                          KILN_OUTCOME_STORE_READ_ONLY, KILN_OUTCOME_STORE_DENIED,
+                                          KILN_OUTCOME_STORE_IO,        KILN_OUTCOME_REMOTE_REFUSED,
+                                          KILN_OUTCOME_REMOTE_DENIED,   KILN_OUTCOME_REMOTE_FAILED};
+  enum { ALL = sizeof troubles / sizeof *troubles, BUT_REMOTE = ALL - 2 };
+  for (size_t i = 0; s->cache && i < (but_remote ? BUT_REMOTE : ALL); i++) {
+    uint64_t count = kiln_cache_counted(s->cache, troubles[i]);
+    if (count)
+      fprintf(stderr, "kiln: note: the cache: %llu x %s; `kiln cache doctor` looks closer\n",
+              (unsigned long long)count, kiln_outcome_text(troubles[i]));
+  }
+  if (s->cache) print_reserve_note(s->cache);
+}
+
+int session_make(session *s, work_sums *sums) {
+  memset(sums, 0, sizeof *sums);
+  bool all = work_look_up(&s->plan, s->cache, sums);
+  if (!all || s->verify) {
+    work_options options = {.threads = s->jobs > 0 ? (unsigned)s->jobs : cli_processors(),
+                            .progress = !s->quiet && isatty(2),
+                            .must_hit = s->must_hit,
+                            .fleet = s->fleet != NULL,
+                            .verify = (unsigned)s->verify,
+                            .cache = s->cache};
+    work_run(&s->plan, &options, sums);
+  }
+  print_passes(&s->plan);
+  print_failures(&s->plan);
+  if (!s->quiet) print_notes(s);
+  if (s->fleet && sums->alone && !s->quiet) print_fleet_note(s, sums);
+  if (!s->quiet) session_print_cache_notes(s, s->fleet && sums->alone);
+  return worst_code(&s->plan, sums);
+}

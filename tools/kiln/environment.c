@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads the environment variables of `kiln` that base/env.def lists.
+#include "tools/kiln/environment.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "base/nearest.h"
+#include "tools/common/cli.h"
+#include "tools/kiln/commands.h"
+
+static const struct {
+  const char *name, *role, *reader, *help;
+} rows[] = {
+#define ENV(name, role, reader, help) {#name, #role, reader, help},
+#include "base/env.def"
+#undef ENV
+};
+
+const char *environment_get(environment_name name) {
+  const char *value = secure_getenv(rows[name].name);
+  return value && *value ? value : NULL;
+}
+
+bool environment_flag(environment_name name, bool absent) {
+  const char *value = environment_get(name);
+  return value ? kiln_env_is_yes(value) : absent;
+}
+
+kiln_status environment_parse_size(const char *text, uint64_t *out) {
+  static const char units[] = "KMGT";
+  char *end;
+  if (*text < '0' || *text > '9') return KILN_STATUS_INVALID_ARGUMENT;
+  unsigned long long number = strtoull(text, &end, 10);
+  const char *unit = *end ? strchr(units, *end) : NULL;
+  unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+  if ((*end && !unit) || (unit && end[1]) || number > UINT64_MAX >> shift)
+    return KILN_STATUS_INVALID_ARGUMENT;
+  *out = (uint64_t)number << shift;
+  return KILN_OK;
+}
+
+kiln_status environment_size(environment_name name, uint64_t most, uint64_t *in_out, kiln_error *err) {
+  const char *value = environment_get(name);
+  if (!value) return KILN_OK;
+  bool is_number = !environment_parse_size(value, in_out);
+  if (is_number && *in_out > most)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected at most %" PRIu64 ", found \"%.60s\"",
+                     rows[name].name, most, value);
+  if (is_number) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                   "%s: expected a number with an optional K, M, G or T, found \"%.60s\"", rows[name].name,
+                   value);
+}
+
+static bool is_known(const char *name) {
+  unsigned i = 0;
+  while (i < ENV_COUNT && strcmp(rows[i].name, name)) i++;
+  return i < ENV_COUNT;
+}
+
+bool environment_slip(size_t *at, char *out, size_t capacity) {
+  static const char ours[] = "KILN_";
+  enum { OURS = sizeof ours - 1 };
+  for (; environ && environ[*at]; ++*at) {
+    char name[64];
+    size_t length = strcspn(environ[*at], "=");
+    if (strncmp(environ[*at], ours, OURS) || length >= sizeof name) continue;
+    snprintf(name, sizeof name, "%.*s", (int)length, environ[*at]);
+    if (is_known(name)) continue;
+    kiln_nearest near = kiln_nearest_to(name + OURS);
+    for (unsigned i = 0; i < ENV_COUNT; i++)
+      if (!strncmp(rows[i].name, ours, OURS)) kiln_nearest_consider(&near, rows[i].name + OURS);
+    if (!near.best) continue;
+    ++*at;
+    snprintf(out, capacity, "%s is no setting; did you mean KILN_%s?", name, near.best);
+    return true;
+  }
+  return false;
+}
+
+int kiln_command_env(int argc, char **argv) {
+  bool json = false;
+  cli_list words = {0};
+  const cli_option options[] = {{"json", 0, CLI_FLAG, &json, NULL, "print the table as JSON"}};
+  const cli_page page =
+      CLI_PAGE("kiln env [--json]",
+               "Lists every environment variable that any program of Kiln reads. IN_KEY: its value "
+               "is part of the cache key.\n"
+               "NEUTRAL: it never changes what comes out.",
+               options);
+  int code = cli_parse(&page, argc, argv, &words);
+  if (code != -1) return code;
+  kiln_buffer out = {0};
+  for (unsigned i = 0; i < ENV_COUNT; i++) {
+    if (!json) {
+      kiln_buffer_format(&out, "%-24s %-8s %-12s %s\n", rows[i].name, rows[i].role, rows[i].reader,
+                         rows[i].help);
+      continue;
+    }
+    kiln_buffer_format(&out, "%s\n {\"name\": \"%s\", \"role\": \"%s\", \"reader\": \"%s\", \"text\": ",
+                       i ? "," : "[", rows[i].name, rows[i].role, rows[i].reader);
+    cli_json_text(&out, rows[i].help);
+    kiln_buffer_format(&out, "}");
+  }
+  if (json) kiln_buffer_format(&out, "\n]\n");
+  fwrite(out.bytes, 1, out.size, stdout);
+  kiln_buffer_deinit(&out);
+  cli_list_deinit(&words);
+  return CLI_OK;
+}

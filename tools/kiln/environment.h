@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The one place where `kiln` reads the environment, and only what base/env.def lists.
+#ifndef KILN_TOOLS_KILN_ENVIRONMENT_H
+#define KILN_TOOLS_KILN_ENVIRONMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef enum environment_name {
+#define ENV(name, role, reader, help) ENV_##name,
+#include "base/env.def"
+#undef ENV
+  ENV_COUNT
+} environment_name;
+
+/// The value; NULL when unset, empty, or when the program runs with more rights than its caller.
+const char *environment_get(environment_name name);
+/// "1", "on", "yes", "true": true; unset: `absent`.
+bool environment_flag(environment_name name, bool absent);
+/// A number of at most `most` with an optional K, M, G or T. INVALID_ARGUMENT names variable and value.
+kiln_status environment_size(environment_name name, uint64_t most, uint64_t *in_out, kiln_error *err);
+kiln_status environment_parse_size(const char *text, uint64_t *out);
+/// Looks from the variable `*at` on for one that is no setting of Kiln and is called nearly as one: what to
+/// say of it, in `out`. False when there is no more.
+bool environment_slip(size_t *at, char *out, size_t capacity);
+
+#endif

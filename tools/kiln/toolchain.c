@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens the code generator and the vendor's assembler once, and identifies them by their content.
+#include "tools/kiln/toolchain.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/stream.h"
+#include "tools/common/cli.h"
+
+static kiln_status take_identity(identity_tool *tool, kiln_file_extent extent, kiln_cache *cache,
+                                 kiln_error *err) {
+  char hex[KILN_DIGEST_HEX + 1];
+  tool->extent = extent;
+  kiln_status status = kiln_cache_file_digest(cache, tool->fd, extent, &tool->mark, &tool->digest, err);
+  if (status != KILN_OK) return kiln_context(err, status, "%s", tool->path);
+  tool->settled = kiln_file_mark_settled(&tool->mark);
+  kiln_digest_hex(&tool->digest, hex);
+  snprintf(tool->text, sizeof tool->text, "content %s", hex);
+  return KILN_OK;
+}
+
+kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache *cache, kiln_error *err) {
+  memset(out, 0, sizeof *out);
+  out->fd = cli_open_program(name, out->path, sizeof out->path);
+  if (out->fd < 0)
+    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s is not beside this program nor in ../libexec/kiln",
+                     name);
+  kiln_status status = take_identity(out, KILN_FILE_LOADED, cache, err);
+  if (status != KILN_OK) close(out->fd);
+  return status;
+}
+
+kiln_status identity_self(kiln_digest *out, kiln_cache *cache, kiln_error *err) {
+  kiln_file_mark mark;
+  KILN_TRY(kiln_stream_need_names("the identity of this program", err));
+  int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "/proc/self/exe: %s", strerror(errno));
+  kiln_status status = kiln_cache_file_digest(cache, fd, KILN_FILE_LOADED, &mark, out, err);
+  close(fd);
+  return status;
+}
+
+/// Where the vendor's tools are looked for; nothing else is. The first that exists is taken, of all or of the
+/// kind that was asked for. nvJitLink (13.0) takes PTX for one of several units and ignores setmaxnreg there
+/// (C7504), which matrix kernels want: ptxas first.
+static const struct {
+  kiln_assembler kind;
+  const char *path;
+} places[] = {
+    {KILN_ASSEMBLER_PTXAS, "/usr/local/cuda/bin/ptxas"},
+    {KILN_ASSEMBLER_PTXAS, "/usr/bin/ptxas"},
+    {KILN_ASSEMBLER_NVJITLINK, "/usr/local/cuda/lib64/libnvJitLink.so"},
+    {KILN_ASSEMBLER_NVJITLINK, "/usr/local/cuda/targets/x86_64-linux/lib/libnvJitLink.so"},
+    {KILN_ASSEMBLER_NVJITLINK, "/usr/lib/x86_64-linux-gnu/libnvJitLink.so"},
+};
+
+/// Opens the first place that can be read, of the kind unless any will do, and says its kind; -1 when none
+/// can.
+static int open_place(uint8_t *kind, bool any, const char **out_path) {
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    if (!any && places[i].kind != *kind) continue;
+    int fd = open(*out_path = places[i].path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;
+    *kind = (uint8_t)places[i].kind;
+    return fd;
+  }
+  return -1;
+}
+
+/// What a file is by its name: a library is nvJitLink, a program ptxas.
+static uint8_t kind_of(const char *path) {
+  const char *name = strrchr(path, '/');
+  return strstr(name ? name : path, ".so") ? KILN_ASSEMBLER_NVJITLINK : KILN_ASSEMBLER_PTXAS;
+}
+
+static int open_assembler(kiln_codegen_options *options, bool automatic, const char **out_path) {
+  if (options->assembler_path && *options->assembler_path) {
+    if (automatic) options->assembler = kind_of(options->assembler_path);
+    return open(*out_path = options->assembler_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  }
+  int fd = open_place(&options->assembler, automatic, out_path);
+  if (fd < 0 && automatic) options->assembler = KILN_ASSEMBLER_NONE;
+  return fd;
+}
+
+static kiln_status find_assembler(identity_tool *out, kiln_codegen_options *options, bool automatic,
+                                  kiln_cache *cache, kiln_error *err) {
+  const char *path = NULL;
+  out->fd = open_assembler(options, automatic, &path);
+  if (out->fd < 0 && options->assembler == KILN_ASSEMBLER_NONE) return KILN_OK;
+  if (out->fd < 0 && options->assembler_path && *options->assembler_path)
+    return kiln_fail(err, KILN_STATUS_TOOL, "the PTX assembler cannot be opened: %s: %s", path,
+                     strerror(errno));
+  if (out->fd < 0)
+    return kiln_fail(err, KILN_STATUS_TOOL,
+                     "the PTX assembler asked for is in none of the known places; --assembler-path names it");
+  if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "the path of the assembler is too long: %.100s...", path);
+  options->assembler_path = out->path;
+  return take_identity(out, KILN_FILE_WHOLE, cache, err); // what others wrote may read its own file, too
+}
+
+kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic,
+                          kiln_cache *cache, kiln_error *err) {
+  memset(out, 0, sizeof *out);
+  out->compiler.fd = out->assembler.fd = -1;
+  pthread_mutex_init(&out->mutex, NULL);
+  KILN_TRY(identity_tool_open(&out->compiler, "kiln-codegen", cache, err));
+  if (!wanted || (options->assembler == KILN_ASSEMBLER_NONE && !automatic)) return KILN_OK;
+  return find_assembler(&out->assembler, options, automatic, cache, err);
+}
+
+/// The mark says it, unless the file had been changed so shortly before its content was read that a further
+/// change may not show: then the content is read again, until the mark has come of age.
+static bool holds(identity_tool *tool) {
+  struct stat st;
+  kiln_file_mark now;
+  kiln_digest digest;
+  if (tool->fd < 0) return true;
+  if (fstat(tool->fd, &st)) return false;
+  now = kiln_file_mark_of(&st);
+  if (!kiln_file_mark_same(&now, &tool->mark)) return false;
+  if (tool->settled) return true;
+  tool->settled = kiln_file_mark_settled(&now);
+  return kiln_cache_file_digest(NULL, tool->fd, tool->extent, &now, &digest, NULL) == KILN_OK &&
+         kiln_file_mark_same(&now, &tool->mark) &&
+         !memcmp(digest.bytes, tool->digest.bytes, sizeof digest.bytes);
+}
+
+/// Whether the path leads to the file that is open.
+static bool is_there(const identity_tool *tool) {
+  struct stat st;
+  if (stat(tool->path, &st)) return false;
+  kiln_file_mark there = kiln_file_mark_of(&st);
+  return kiln_file_mark_same(&there, &tool->mark);
+}
+
+bool identity_tool_holds(identity_tool *tool) { return holds(tool) && is_there(tool); }
+
+bool identity_holds(identity *who, bool by_path) {
+  pthread_mutex_lock(&who->mutex);
+  bool good = holds(&who->compiler) && holds(&who->assembler) && (!by_path || is_there(&who->compiler));
+  pthread_mutex_unlock(&who->mutex);
+  return good;
+}
