@@ -16,8 +16,8 @@
 #include "base/bundle_format.h"
 #include "cache/bundle/bundle_writer.h"
 #include "runtime/bundle_reader.h"
-#include "tools/tool/bundle_view.h"
-#include "tools/tool/pack_family.h"
+#include "tools/bundle/view.h"
+#include "tools/bundle/dictionary_family.h"
 
 typedef struct file {
   char *path;

@@ -3,7 +3,7 @@
 $(B)/bench/bench_runtime: $(call objects,bench/bench_runtime.c) $(A_RUNTIME) $(A_BUNDLE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -l:libz.a -lm -lpthread -ldl -o $@
-$(B)/bench/bench_runtime_corpus: $(call objects,bench/bench_runtime_corpus.c tools/tool/bundle_view.c tools/tool/pack_family.c) $(A_RUNTIME) $(A_BUNDLE) $(A_TARGETS) $(A_BASE)
+$(B)/bench/bench_runtime_corpus: $(call objects,bench/bench_runtime_corpus.c tools/bundle/view.c tools/bundle/dictionary_family.c) $(A_RUNTIME) $(A_BUNDLE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $^ -larchive $(SODIUM) $(ZSTD) -l:libz.a -lm -lpthread -ldl -o $@
 .PHONY: bench-runtime

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "tools/tool/bundle_view.h"
-#include "tools/tool/guess.h"
+#include "tools/bundle/view.h"
+#include "tools/bundle/suggest.h"
 #include "tools/tool/run_bounds.h"
 #include "tools/tool/run_values.h"
 #include "tools/tool/tool.h"

@@ -3,7 +3,7 @@
 #ifndef KILN_TOOLS_TOOL_TUNE_JUDGE_H
 #define KILN_TOOLS_TOOL_TUNE_JUDGE_H
 
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 #include "tools/tool/tune_worker.h"
 
 typedef struct tune_judge {

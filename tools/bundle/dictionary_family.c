@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Assigns each code to the family that shares a compression dictionary.
-#include "tools/tool/pack_family.h"
+#include "tools/bundle/dictionary_family.h"
 
 #include <stdio.h>
 

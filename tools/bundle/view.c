@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads a whole bundle into arrays of kernels, codes and notes for the tools.
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/tool/pack_family.h"
+#include "tools/bundle/dictionary_family.h"
 
 static kiln_status read_code(bundle_view *v, const kiln_kernel_entry *kernel, uint32_t index, view_code *out,
                              kiln_error *err) {

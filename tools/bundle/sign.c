@@ -7,7 +7,7 @@
 #include "base/bundle_format.h"
 #include "cache/bundle/bundle_seal.h"
 #include "tools/common/key_file.h"
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 #include "tools/tool/tool.h"
 
 #define AS_IT_IS INT64_MIN

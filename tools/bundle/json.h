@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Bundles as JSON, for programs: what `kiln inspect --json` and its siblings print. Keys are stable; new ones
 // may come.
-#ifndef KILN_TOOLS_TOOL_VIEW_JSON_H
-#define KILN_TOOLS_TOOL_VIEW_JSON_H
+#ifndef KILN_TOOLS_BUNDLE_JSON_H
+#define KILN_TOOLS_BUNDLE_JSON_H
 
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 
 /// `"key": "text"`, after a comma unless it is the first.
 void json_member(kiln_buffer *out, bool first, const char *key, const char *text);

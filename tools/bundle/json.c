@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Prints bundles as JSON, for `kiln inspect --json` and the other commands with --json.
-#include "tools/tool/view_json.h"
+#include "tools/bundle/json.h"
 
 #include <sodium/utils.h>
 #include <stdio.h>

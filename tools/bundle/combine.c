@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/tool/bundle_view.h"
-#include "tools/tool/guess.h"
-#include "tools/tool/pack_family.h"
-#include "tools/tool/resign.h"
+#include "tools/bundle/view.h"
+#include "tools/bundle/suggest.h"
+#include "tools/bundle/dictionary_family.h"
+#include "tools/bundle/resign.h"
 #include "tools/tool/tool.h"
-#include "tools/tool/view_json.h"
+#include "tools/bundle/json.h"
 
 typedef struct combine_settings {
   const char *out, *dictionary;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Whether a bundle is as it was written, byte for byte, and who signed it.
-#ifndef KILN_TOOLS_TOOL_BUNDLE_CHECK_H
-#define KILN_TOOLS_TOOL_BUNDLE_CHECK_H
+#ifndef KILN_TOOLS_BUNDLE_CHECK_H
+#define KILN_TOOLS_BUNDLE_CHECK_H
 
 #include "tools/common/key_file.h"
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 
 /// True when the header says that somebody signed it; nothing is checked.
 bool bundle_is_signed(const uint8_t *header);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Finds kernels and targets of a bundle by name, and suggests a similar name when there is none.
-#include "tools/tool/guess.h"
+#include "tools/bundle/suggest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Checks every code and the signature of a bundle, for `kiln verify` and the commands with --check.
-#include "tools/tool/bundle_check.h"
+#include "tools/bundle/check.h"
 
 #include <sodium/crypto_sign_ed25519.h>
 #include <string.h>

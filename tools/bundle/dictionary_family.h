@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which codes share a dictionary: those of one kind of machine. Sibling processors share most of their bytes,
 // so they are one family.
-#ifndef KILN_TOOLS_TOOL_PACK_FAMILY_H
-#define KILN_TOOLS_TOOL_PACK_FAMILY_H
+#ifndef KILN_TOOLS_BUNDLE_DICTIONARY_FAMILY_H
+#define KILN_TOOLS_BUNDLE_DICTIONARY_FAMILY_H
 
 #include <stdbool.h>
 #include <stdint.h>

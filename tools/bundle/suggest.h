@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The name in a bundle that was probably meant, for messages about one that is not there.
-#ifndef KILN_TOOLS_TOOL_GUESS_H
-#define KILN_TOOLS_TOOL_GUESS_H
+#ifndef KILN_TOOLS_BUNDLE_SUGGEST_H
+#define KILN_TOOLS_BUNDLE_SUGGEST_H
 
 #include "base/nearest.h"
 #include "runtime/kiln.h"
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 
 /// "; did you mean 'x'?", or "".
 typedef struct name_guess {

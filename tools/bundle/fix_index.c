@@ -12,8 +12,8 @@
 
 #include "base/digest.h"
 #include "cache/bundle/bundle_seal.h"
-#include "tools/tool/bundle_view.h"
-#include "tools/tool/resign.h"
+#include "tools/bundle/view.h"
+#include "tools/bundle/resign.h"
 #include "tools/tool/tool.h"
 
 enum { MOST_MEMBERS = 1 << 20 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Handles signatures when a bundle is made from others: signs the new one if all of these were trusted, or
 // says that it is unsigned.
-#include "tools/tool/resign.h"
+#include "tools/bundle/resign.h"
 
 #include <sodium/utils.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // kiln embed: writes an assembler file that puts a bundle into a program, for kiln_open_memory.
 #include <ctype.h>
 
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 #include "tools/tool/tool.h"
 
 static bool is_symbol(const char *text) {

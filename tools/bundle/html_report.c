@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 #include "tools/tool/html_text.h"
 #include "tools/tool/tool.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A bundle as the tools see it: every kernel with its interface and codes, read through the runtime's reader.
-#ifndef KILN_TOOLS_TOOL_BUNDLE_VIEW_H
-#define KILN_TOOLS_TOOL_BUNDLE_VIEW_H
+#ifndef KILN_TOOLS_BUNDLE_VIEW_H
+#define KILN_TOOLS_BUNDLE_VIEW_H
 
 #include "base/arena.h"
 #include "base/record.h"

@@ -12,11 +12,11 @@
 
 #include "base/stream.h"
 #include "base/tuned.h"
-#include "tools/tool/bundle_view.h"
-#include "tools/tool/guess.h"
-#include "tools/tool/pack_family.h"
+#include "tools/bundle/view.h"
+#include "tools/bundle/suggest.h"
+#include "tools/bundle/dictionary_family.h"
 #include "tools/tool/tool.h"
-#include "tools/tool/view_json.h"
+#include "tools/bundle/json.h"
 
 static const char *rank_text(unsigned rank) {
   static const char *const texts[] = {"exact, modes too", "exact",  "generic",

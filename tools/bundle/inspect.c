@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/expr.h"
-#include "tools/tool/bundle_view.h"
-#include "tools/tool/guess.h"
-#include "tools/tool/pack_family.h"
+#include "tools/bundle/view.h"
+#include "tools/bundle/suggest.h"
+#include "tools/bundle/dictionary_family.h"
 #include "tools/tool/tool.h"
-#include "tools/tool/view_json.h"
+#include "tools/bundle/json.h"
 
 typedef unsigned long long ull;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What becomes of signatures where a bundle is made of others: they are not of the new one. That is said, or
 // the new one is signed, if each that it is made of was signed by somebody who is trusted.
-#ifndef KILN_TOOLS_TOOL_RESIGN_H
-#define KILN_TOOLS_TOOL_RESIGN_H
+#ifndef KILN_TOOLS_BUNDLE_RESIGN_H
+#define KILN_TOOLS_BUNDLE_RESIGN_H
 
 #include "tools/common/cli.h"
-#include "tools/tool/bundle_check.h"
+#include "tools/bundle/check.h"
 
 enum { RESIGN_MOST_KEYS = 32 };
 

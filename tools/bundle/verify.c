@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/tool/bundle_check.h"
+#include "tools/bundle/check.h"
 #include "tools/tool/tool.h"
-#include "tools/tool/view_json.h"
+#include "tools/bundle/json.h"
 
 typedef struct verify_settings {
   const char *key_path, *name;

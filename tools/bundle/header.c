@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 #include "tools/tool/tool.h"
 
 // What a parameter is in C: i1 is a byte, halves and fp8 are their bits.

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "tools/tool/bundle_view.h"
+#include "tools/bundle/view.h"
 #include "tools/tool/tool.h"
-#include "tools/tool/view_json.h"
+#include "tools/bundle/json.h"
 
 typedef struct diff_sums {
   uint32_t only_left, only_right, changed, same;

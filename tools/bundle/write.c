@@ -13,7 +13,7 @@
 #include "targets/targets.h"
 #include "tools/common/key_file.h"
 #include "tools/tool/tool.h"
-#include "tools/tool/pack_family.h"
+#include "tools/bundle/dictionary_family.h"
 
 typedef struct settings {
   const char *out, *name, *manifest, *sign, *dictionary; ///< name: of the bundle in messages
