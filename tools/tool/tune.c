@@ -11,7 +11,7 @@
 
 #include "tools/common/code_figures.h"
 #include "tools/common/tuned_file.h"
-#include "tools/tool/case_run.h"
+#include "tools/case/replay.h"
 #include "tools/tool/tool.h"
 #include "tools/tool/tune_html.h"
 

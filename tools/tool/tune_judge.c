@@ -18,7 +18,7 @@
 #include "runtime/launch.h"
 #include "tools/common/cli.h"
 #include "tools/common/key_file.h"
-#include "tools/tool/case_file.h"
+#include "tools/case/recording.h"
 
 enum { MOST_VALUES = 512, MOST_BLOCK = 4096 };
 

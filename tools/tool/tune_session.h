@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "tools/common/cli.h"
-#include "tools/tool/case_file.h"
+#include "tools/case/recording.h"
 #include "tools/tool/tune_contest.h"
 #include "tools/tool/tune_job.h"
 #include "tools/tool/tune_shapes.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/stream.h"
-#include "tools/tool/case_run.h"
+#include "tools/case/replay.h"
 #include "tools/tool/tune_session.h"
 
 // What code for the first device is made for.

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "base/record.h"
-#include "tools/tool/run_values.h"
+#include "tools/run/arguments.h"
 
 enum { TUNE_MOST_TIMES = 32 };
 

@@ -5,14 +5,14 @@
 //   buffer    zeros:COUNT  ones:COUNT  iota:COUNT  fill:COUNT:VALUE  random:COUNT[:SEED]  @FILE  null
 //   view      a buffer followed by [extent,...] or [extent,...;stride,...]; strides are row-major when left
 //             out
-#ifndef KILN_TOOLS_TOOL_RUN_VALUES_H
-#define KILN_TOOLS_TOOL_RUN_VALUES_H
+#ifndef KILN_TOOLS_RUN_ARGUMENTS_H
+#define KILN_TOOLS_RUN_ARGUMENTS_H
 
 #include <stdbool.h>
 
 #include "base/types.h"
 #include "runtime/kiln.h"
-#include "tools/tool/run_memory.h"
+#include "tools/run/guarded_memory.h"
 
 typedef struct run_value {
   kiln_param param;

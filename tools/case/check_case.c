@@ -18,7 +18,7 @@
 #include "base/stream.h"
 #include "compiler/options.h"
 #include "tools/common/cli.h"
-#include "tools/tool/case_run.h"
+#include "tools/case/replay.h"
 #include "tools/tool/tool.h"
 
 enum { MAX_LANES = 64 };

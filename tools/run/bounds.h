@@ -8,10 +8,10 @@
 //   - Where a gap is left (the promised alignment of a buffer whose size is no multiple of it) and around the
 //     buffers of other devices lie bytes of a known content: writes change them. Reads of them are found by
 //     what the kernel stores: it does not depend on that content.
-#ifndef KILN_TOOLS_TOOL_RUN_BOUNDS_H
-#define KILN_TOOLS_TOOL_RUN_BOUNDS_H
+#ifndef KILN_TOOLS_RUN_BOUNDS_H
+#define KILN_TOOLS_RUN_BOUNDS_H
 
-#include "tools/tool/run_values.h"
+#include "tools/run/arguments.h"
 
 typedef struct run_call {
   kiln_device *device; ///< borrowed, as all of it

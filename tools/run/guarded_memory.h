@@ -2,9 +2,9 @@
 // Buffers of `kiln run` whose surroundings are watched: on the host each begins or ends at memory that cannot
 // be touched, and what does touch it is reported with the argument; elsewhere it lies between zones of a
 // known content, which are compared after the launch. Where each lies and how often is launched:
-// run_bounds.h.
-#ifndef KILN_TOOLS_TOOL_RUN_MEMORY_H
-#define KILN_TOOLS_TOOL_RUN_MEMORY_H
+// bounds.h.
+#ifndef KILN_TOOLS_RUN_GUARDED_MEMORY_H
+#define KILN_TOOLS_RUN_GUARDED_MEMORY_H
 
 #include <stdbool.h>
 

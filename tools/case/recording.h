@@ -9,8 +9,8 @@
 //
 // Arguments whose `sig` is constexpr are no parameters of the kernel. A tensor is `offset_bytes` into its
 // `buffer`.
-#ifndef KILN_TOOLS_TOOL_CASE_FILE_H
-#define KILN_TOOLS_TOOL_CASE_FILE_H
+#ifndef KILN_TOOLS_CASE_RECORDING_H
+#define KILN_TOOLS_CASE_RECORDING_H
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs one case, from its text to the verdict. Buffers stand in larger blocks (base/canary.h), so that
 // accesses next to them are seen.
-#include "tools/tool/case_run.h"
+#include "tools/case/replay.h"
 
 #include <stdio.h>
 #include <stdlib.h>

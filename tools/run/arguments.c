@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads the arguments of `kiln run`: scalars, buffers and views, from text, files or generators.
-#include "tools/tool/run_values.h"
+#include "tools/run/arguments.h"
 
 #include <ctype.h>
 #include <errno.h>

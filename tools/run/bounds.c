@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Launches a kernel several times with its buffers at different places, to find reads and writes outside of
 // the buffers.
-#include "tools/tool/run_bounds.h"
+#include "tools/run/bounds.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/suggest.h"
-#include "tools/tool/run_bounds.h"
-#include "tools/tool/run_values.h"
+#include "tools/run/bounds.h"
+#include "tools/run/arguments.h"
 #include "tools/tool/tool.h"
 
 typedef struct run_settings {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Allocates buffers for `kiln run` between guard pages or known bytes, and reports accesses outside of
 // them.
-#include "tools/tool/run_memory.h"
+#include "tools/run/guarded_memory.h"
 
 #include <errno.h>
 #include <signal.h>

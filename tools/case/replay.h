@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs one recorded case on a device, or by the reference interpreter, and says how it went.
-#ifndef KILN_TOOLS_TOOL_CASE_RUN_H
-#define KILN_TOOLS_TOOL_CASE_RUN_H
+#ifndef KILN_TOOLS_CASE_REPLAY_H
+#define KILN_TOOLS_CASE_REPLAY_H
 
 #include "base/status.h"
 #include "compiler/codegen.h"
 #include "runtime/kiln.h"
 #include "tools/common/worker_client.h"
-#include "tools/tool/case_file.h"
+#include "tools/case/recording.h"
 
 typedef enum case_verdict { CASE_PASS, CASE_FAIL, CASE_UNSUPPORTED, CASE_SKIP } case_verdict;
 

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "compiler/ir/ir.h"
 #include "tools/common/in_parts.h"
-#include "tools/tool/case_file.h"
+#include "tools/case/recording.h"
 
 typedef struct tolerance {
   const char *name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads a recorded case and packs its arguments.
-#include "tools/tool/case_file.h"
+#include "tools/case/recording.h"
 
 #include <stdlib.h>
 #include <string.h>
