@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What is to be seen while a contest runs: how far it is, and the best so far.
-#ifndef KILN_TOOLS_TOOL_TUNE_WATCH_H
-#define KILN_TOOLS_TOOL_TUNE_WATCH_H
+#ifndef KILN_TOOLS_TUNE_PROGRESS_H
+#define KILN_TOOLS_TUNE_PROGRESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

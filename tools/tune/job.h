@@ -15,8 +15,8 @@
 //
 // Whoever can write to the board can put anything there: what has no form of ours is left out and counted,
 // and stops nobody.
-#ifndef KILN_TOOLS_TOOL_TUNE_JOB_H
-#define KILN_TOOLS_TOOL_TUNE_JOB_H
+#ifndef KILN_TOOLS_TUNE_JOB_H
+#define KILN_TOOLS_TUNE_JOB_H
 
 #include "tools/common/board_client.h"
 #include "tools/common/key_file.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Launches configs in a child process, so that a crash or a hang costs only that config.
-#include "tools/tool/tune_worker.h"
+#include "tools/tune/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "base/tuned.h"
 #include "cache/bundle/bundle_writer.h"
 #include "tools/common/cli.h"
-#include "tools/tool/tune_clock.h"
+#include "tools/tune/timer.h"
 
 enum { ACCESS_IN = 1, ACCESS_OUT = 2, ACCESS_ACCUM = 4, ALIGNMENT = 256, POISON = 0xff };
 

@@ -13,7 +13,7 @@
 #include "tools/common/tuned_file.h"
 #include "tools/case/replay.h"
 #include "tools/tool/tool.h"
-#include "tools/tool/tune_html.h"
+#include "tools/tune/html_report.h"
 
 enum { LATER_MS = 300, MOST_DEVICES = 64, HELLO_MS = 60000 };
 

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "tools/common/tuned_file.h"
-#include "tools/tool/tune_recorded.h"
-#include "tools/tool/tune_session.h"
+#include "tools/tune/recorded_shapes.h"
+#include "tools/tune/session.h"
 
 enum { MOST_SHAPES_FILE = 16 << 20 };
 

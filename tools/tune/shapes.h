@@ -6,8 +6,8 @@
 //
 // {a,b} stands for each of them, several for all combinations. Where a number stands, a sum of products of
 // numbers and integer arguments may. Empty lines and what follows a # at a line's begin are passed over.
-#ifndef KILN_TOOLS_TOOL_TUNE_SHAPES_H
-#define KILN_TOOLS_TOOL_TUNE_SHAPES_H
+#ifndef KILN_TOOLS_TUNE_SHAPES_H
+#define KILN_TOOLS_TUNE_SHAPES_H
 
 #include "base/arena.h"
 #include "base/status.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Measures how long launches take, with the device's events on NVIDIA GPUs and with the host's clock
 // elsewhere.
-#include "tools/tool/tune_clock.h"
+#include "tools/tune/timer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +21,13 @@ enum {
 
 typedef struct cuda_api {
 #define CLOCK(field, symbol, parameters) int(*field) parameters;
-#include "tools/tool/cuda_clock.def"
+#include "tools/tune/cuda_events.def"
 #undef CLOCK
 } cuda_api;
 
 static const kiln_driver_symbol symbols[] = {
 #define CLOCK(field, symbol, parameters) {#symbol, offsetof(cuda_api, field), true},
-#include "tools/tool/cuda_clock.def"
+#include "tools/tune/cuda_events.def"
 #undef CLOCK
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Parses the text of shapes that `kiln tune` measures kernels with.
-#include "tools/tool/tune_shapes.h"
+#include "tools/tune/shapes.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Turns shapes that an application recorded into shapes to measure.
-#include "tools/tool/tune_recorded.h"
+#include "tools/tune/recorded_shapes.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Decides what the buffers of a kernel must hold after a launch (from the interpreter, a recording or the
 // first config) and compares them.
-#include "tools/tool/tune_judge.h"
+#include "tools/tune/judge.h"
 
 #include <errno.h>
 #include <signal.h>

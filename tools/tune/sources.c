@@ -11,7 +11,7 @@
 
 #include "base/stream.h"
 #include "tools/case/replay.h"
-#include "tools/tool/tune_session.h"
+#include "tools/tune/session.h"
 
 // What code for the first device is made for.
 static kiln_status find_target(const tune_settings *s, char out[100], kiln_error *err) {

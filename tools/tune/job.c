@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Posts signed tuning jobs on a shared board, reads them, and collects their results.
-#include "tools/tool/tune_job.h"
+#include "tools/tune/job.h"
 
 #include <sodium/crypto_sign_ed25519.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // kiln tune --html: one page with the space of each kernel, what every config took beside what the model put
 // first, and the winners by shape. It has its style inside and runs no script.
-#ifndef KILN_TOOLS_TOOL_TUNE_HTML_H
-#define KILN_TOOLS_TOOL_TUNE_HTML_H
+#ifndef KILN_TOOLS_TUNE_HTML_REPORT_H
+#define KILN_TOOLS_TUNE_HTML_REPORT_H
 
-#include "tools/tool/tune_session.h"
+#include "tools/tune/session.h"
 
 /// A file without a name that the processes of all devices add contests to; -1: there is none.
 int tune_html_begin(void);

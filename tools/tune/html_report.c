@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Writes the HTML page of `kiln tune --html`: configs, their times and the winners by shape.
-#include "tools/tool/tune_html.h"
+#include "tools/tune/html_report.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How long launches take on a device: on NVIDIA GPUs by events of the device, elsewhere by the clock of this
 // process around launch and wait.
-#ifndef KILN_TOOLS_TOOL_TUNE_CLOCK_H
-#define KILN_TOOLS_TOOL_TUNE_CLOCK_H
+#ifndef KILN_TOOLS_TUNE_TIMER_H
+#define KILN_TOOLS_TUNE_TIMER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the parts of `kiln tune` share: the command line as it was read, and what one process works on.
-#ifndef KILN_TOOLS_TOOL_TUNE_SESSION_H
-#define KILN_TOOLS_TOOL_TUNE_SESSION_H
+#ifndef KILN_TOOLS_TUNE_SESSION_H
+#define KILN_TOOLS_TUNE_SESSION_H
 
 #include <stdatomic.h>
 
 #include "tools/common/cli.h"
 #include "tools/case/recording.h"
-#include "tools/tool/tune_contest.h"
-#include "tools/tool/tune_job.h"
-#include "tools/tool/tune_shapes.h"
+#include "tools/tune/contest.h"
+#include "tools/tune/job.h"
+#include "tools/tune/shapes.h"
 
 enum { TUNE_MOST_KEYS = 16 };
 

@@ -5,7 +5,7 @@
 
 #include "tools/common/tuned_file.h"
 #include "tools/tool/tool.h"
-#include "tools/tool/tune_session.h"
+#include "tools/tune/session.h"
 
 static bool is_bundle(const char *path) {
   size_t length = strlen(path);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/stream.h"
-#include "tools/tool/tune_session.h"
+#include "tools/tune/session.h"
 
 // How a job is to be measured: numbers in this order.
 static void write_rules(const tune_settings *s, kiln_buffer *out) {

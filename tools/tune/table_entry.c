@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "tools/common/code_figures.h"
-#include "tools/tool/tune_session.h"
+#include "tools/tune/session.h"
 
 enum { ALIGNED = KILN_TUNED_ALIGNMENT };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the buffers of a kernel are to hold after a launch, and whether they do.
-#ifndef KILN_TOOLS_TOOL_TUNE_JUDGE_H
-#define KILN_TOOLS_TOOL_TUNE_JUDGE_H
+#ifndef KILN_TOOLS_TUNE_JUDGE_H
+#define KILN_TOOLS_TUNE_JUDGE_H
 
 #include "tools/bundle/view.h"
-#include "tools/tool/tune_worker.h"
+#include "tools/tune/worker.h"
 
 typedef struct tune_judge {
   const char *by; ///< "case", "interpreter" or "first": what `want` of the subject is from

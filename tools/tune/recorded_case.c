@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/tool/tune_session.h"
+#include "tools/tune/session.h"
 
 // Where buffer `i` lies in the block that shows which argument points where.
 enum { SHIFT = 40 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Shapes that an application recorded (kiln_record_shapes): integers, floats, extents and strides. What
 // buffers hold and how large they are comes from lines of the user's, one a kernel.
-#ifndef KILN_TOOLS_TOOL_TUNE_RECORDED_H
-#define KILN_TOOLS_TOOL_TUNE_RECORDED_H
+#ifndef KILN_TOOLS_TUNE_RECORDED_SHAPES_H
+#define KILN_TOOLS_TUNE_RECORDED_SHAPES_H
 
 #include "base/buffer.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Shows the progress of a contest and the best config so far on the terminal.
-#include "tools/tool/tune_watch.h"
+#include "tools/tune/progress.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One kernel with one set of arguments: its configs are launched, judged, and measured in turn until it is
 // clear which is the fastest.
-#ifndef KILN_TOOLS_TOOL_TUNE_CONTEST_H
-#define KILN_TOOLS_TOOL_TUNE_CONTEST_H
+#ifndef KILN_TOOLS_TUNE_CONTEST_H
+#define KILN_TOOLS_TUNE_CONTEST_H
 
-#include "tools/tool/tune_judge.h"
-#include "tools/tool/tune_watch.h"
+#include "tools/tune/judge.h"
+#include "tools/tune/progress.h"
 #include "tuner/samples.h"
 
 typedef struct tune_rules {

@@ -2,8 +2,8 @@
 // A process of its own that launches configs of kernels: what crashes or hangs there costs that config only.
 // The process that tunes never opens a GPU. A process is kept for all subjects as long as nothing goes wrong,
 // since a context of a GPU takes longer to make than most kernels to measure.
-#ifndef KILN_TOOLS_TOOL_TUNE_WORKER_H
-#define KILN_TOOLS_TOOL_TUNE_WORKER_H
+#ifndef KILN_TOOLS_TUNE_WORKER_H
+#define KILN_TOOLS_TUNE_WORKER_H
 
 #include <sys/types.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Launches, judges and measures the configs of one kernel in turn, until the fastest is certain.
-#include "tools/tool/tune_contest.h"
+#include "tools/tune/contest.h"
 
 #include <math.h>
 #include <stdio.h>
