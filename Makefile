@@ -65,7 +65,7 @@ VERIFY   := $(call sources,runtime/verify)
 EXTENSION := $(call sources,python/extension)
 # What the programs link of tools/, by folder. The folders have what is in common first; each may use those before it (tools/lint-folders.sh).
 OF_KILN  := $(call sources,$(addprefix tools/,common kiln cache build))
-OF_TOOL  := $(call sources,$(addprefix tools/,common tool bundle case run tune))
+OF_TOOL  := $(call sources,$(addprefix tools/,common kiln-tool bundle case run tune))
 PTX      := $(filter-out tools/ptx/main.c,$(call sources,tools/ptx))
 
 objects  = $(patsubst %,$(B)/obj/%.o,$(1))

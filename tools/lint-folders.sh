@@ -1,21 +1,34 @@
 #!/usr/bin/env bash
-# Checks that the folders of the compiler include only what docs/architecture.md allows: a folder may include itself and those
-# above it in this list, except that the two front ends do not know each other.
+# Checks that the folders of the compiler and of the programs include only what docs/architecture.md allows: a folder may include itself
+# and those before it in its list. Pairs that do not follow this are named here.
 set -eu
 cd "$(dirname "$0")/.."
-order="ir layout analysis passes/canonical interpreter unit front ttir passes/lower passes/gpu codegen"
-apart="front/ttir ttir/front"
-allowed="passes" bad=0 # compiler/passes/pass.h is the interface of passes
-for folder in $order; do
-  allowed="$allowed $folder"
-  for include in $(grep -rhoE '#include "compiler/(passes/)?[a-z]+/' "compiler/$folder" | sed -E 's|.*"compiler/||; s|/$||' | sort -u); do
-    case " $allowed " in
-    *" $include "*) case " $apart " in *" $folder/$include "*) ;; *) continue ;; esac ;;
-    esac
-    echo "compiler/$folder includes compiler/$include/, which it must not know:"
-    grep -rn "#include \"compiler/$include/" "compiler/$folder"
-    bad=1
+forbidden="front/ttir ttir/front" # the two front ends do not know each other
+permitted="kiln/kiln-tool"        # `kiln --help` lists the commands of kiln-tool too, from their table
+bad=0
+
+check() { # TOP SHARED FOLDER...: the folders of TOP, in their order; each may include SHARED
+  local top=$1 earlier=$2 folder include
+  shift 2
+  for folder in "$@"; do
+    earlier="$earlier $folder"
+    for include in $(grep -rhoE "#include \"$top/(passes/)?[a-z-]+/" "$top/$folder" | sed -E "s|.*\"$top/||; s|/\$||" | sort -u); do
+      case " $permitted " in *" $folder/$include "*) continue ;; esac
+      case " $forbidden " in *" $folder/$include "*) ;; *) case " $earlier " in *" $include "*) continue ;; esac ;; esac
+      echo "$top/$folder includes $top/$include/, which it must not know:"
+      grep -rn "#include \"$top/$include/" "$top/$folder"
+      bad=1
+    done
   done
+}
+
+# compiler/passes/pass.h is the interface of passes.
+check compiler passes ir layout analysis passes/canonical interpreter unit front ttir passes/lower passes/gpu codegen
+# The folders of each program are listed in the Makefile.
+for program in OF_KILN OF_TOOL; do
+  read -ra folders < <(sed -nE "s/^$program *:= .*addprefix tools\/,([a-z -]+)\).*/\1/p" Makefile) || true
+  [ ${#folders[@]} -gt 1 ] || { echo "Makefile: expected a list of folders, $program"; bad=1; continue; }
+  check tools "" "${folders[@]}"
 done
-[ $bad = 0 ] && echo "folders of the compiler: no cycle"
+[ $bad = 0 ] && echo "folders of the compiler and of the programs: no cycle"
 exit $bad

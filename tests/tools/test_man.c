@@ -17,7 +17,7 @@ typedef struct command {
 static const command commands[] = {
 #define COMMAND(name, function, text) {name, text},
 #include "tools/kiln/commands.def"
-#include "tools/tool/subcommands.def"
+#include "tools/kiln-tool/commands.def"
 #undef COMMAND
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

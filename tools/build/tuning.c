@@ -14,7 +14,7 @@
 #include "base/bundle_format.h"
 #include "base/nearest.h"
 #include "cache/bundle/manifest.h"
-#include "tools/common/code_figures.h"
+#include "tools/common/code_metrics.h"
 #include "tools/common/tuned_file.h"
 
 static int is_table(const struct dirent *file) {

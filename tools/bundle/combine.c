@@ -8,7 +8,7 @@
 #include "tools/bundle/suggest.h"
 #include "tools/bundle/dictionary_family.h"
 #include "tools/bundle/resign.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 #include "tools/bundle/json.h"
 
 typedef struct combine_settings {

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "tools/bundle/view.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 #include "tools/bundle/json.h"
 
 typedef struct diff_sums {

@@ -3,7 +3,7 @@
 #include <ctype.h>
 
 #include "tools/bundle/view.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 
 static bool is_symbol(const char *text) {
   if (!isalpha((unsigned char)*text) && *text != '_') return false;

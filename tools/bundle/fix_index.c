@@ -14,7 +14,7 @@
 #include "cache/bundle/bundle_seal.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/resign.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 
 enum { MOST_MEMBERS = 1 << 20 };
 // What unpacking may make of an archive: codes are compressed already, an index shrinks a few times.

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tools/bundle/view.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 
 // What a parameter is in C: i1 is a byte, halves and fp8 are their bits.
 static const char *const c_types[KILN_SCALAR_COUNT] = {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "tools/bundle/view.h"
-#include "tools/tool/html_text.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/html_text.h"
+#include "tools/kiln-tool/commands.h"
 
 typedef unsigned long long ull;
 

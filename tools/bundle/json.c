@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/expr.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 
 typedef unsigned long long ull;
 

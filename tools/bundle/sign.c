@@ -8,7 +8,7 @@
 #include "cache/bundle/bundle_seal.h"
 #include "tools/common/key_file.h"
 #include "tools/bundle/view.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 
 #define AS_IT_IS INT64_MIN
 

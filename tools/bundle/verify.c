@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tools/bundle/check.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 #include "tools/bundle/json.h"
 
 typedef struct verify_settings {

@@ -12,7 +12,7 @@
 #include "cache/bundle/manifest.h"
 #include "targets/targets.h"
 #include "tools/common/key_file.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 #include "tools/bundle/dictionary_family.h"
 
 typedef struct settings {

@@ -19,7 +19,7 @@
 #include "compiler/options.h"
 #include "tools/common/cli.h"
 #include "tools/case/replay.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 
 enum { MAX_LANES = 64 };
 

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "compiler/ir/ir.h"
-#include "tools/common/in_parts.h"
+#include "tools/common/parallel.h"
 #include "tools/case/recording.h"
 
 typedef struct tolerance {

@@ -39,7 +39,7 @@ static void print_help(void) {
 /// What kiln-tool does: its own table, and the list of it.
 static const char *const tool_commands[] = {
 #define COMMAND(name, function, text) name,
-#include "tools/tool/subcommands.def"
+#include "tools/kiln-tool/commands.def"
 #undef COMMAND
     "tool-help",
 };

@@ -13,7 +13,7 @@
 #include "base/bundle_format.h"
 #include "compiler/ir/ir.h"
 #include "tools/common/cli.h"
-#include "tools/common/in_parts.h"
+#include "tools/common/parallel.h"
 
 enum { MOST_BYTES_LOG2 = 36 };
 

@@ -12,7 +12,7 @@
 #include "tools/bundle/suggest.h"
 #include "tools/run/bounds.h"
 #include "tools/run/arguments.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 
 typedef struct run_settings {
   const char *device, *tolerance_text, *grid_text;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tools/common/tuned_file.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 #include "tools/tune/session.h"
 
 static bool is_bundle(const char *path) {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tools/common/cli.h"
-#include "tools/common/code_figures.h"
+#include "tools/common/code_metrics.h"
 #include "tuner/model.h"
 
 enum { LOAD_MS = 120000, TIMES = 3, LEAST_FIRST = 8, LEADERS = 3, ENOUGH = 4, MOST_ROUNDS = 100 };

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/stream.h"
-#include "tools/tool/html_text.h"
+#include "tools/kiln-tool/html_text.h"
 
 enum { MOST_TEXT = 400, BAR = 300 };
 

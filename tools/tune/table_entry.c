@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tools/common/code_figures.h"
+#include "tools/common/code_metrics.h"
 #include "tools/tune/session.h"
 
 enum { ALIGNED = KILN_TUNED_ALIGNMENT };

@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/common/code_figures.h"
+#include "tools/common/code_metrics.h"
 #include "tools/common/tuned_file.h"
 #include "tools/case/replay.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 #include "tools/tune/html_report.h"
 
 enum { LATER_MS = 300, MOST_DEVICES = 64, HELLO_MS = 60000 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a code is by numbers, so that two of them can be compared without their bytes: what a tuned choice was
 // measured with, and what a build or a later measurement has in its place.
-#ifndef KILN_TOOLS_COMMON_CODE_FIGURES_H
-#define KILN_TOOLS_COMMON_CODE_FIGURES_H
+#ifndef KILN_TOOLS_COMMON_CODE_METRICS_H
+#define KILN_TOOLS_COMMON_CODE_METRICS_H
 
 #include "base/record.h"
 #include "base/tuned.h"

@@ -8,7 +8,7 @@
 #include "base/env.h"
 #include "base/output.h"
 #include "base/program.h"
-#include "tools/tool/tool.h"
+#include "tools/kiln-tool/commands.h"
 
 typedef struct command {
   const char *name;
@@ -18,7 +18,7 @@ typedef struct command {
 
 static const command commands[] = {
 #define COMMAND(name, function, help) {name, kiln_command_##function, help},
-#include "tools/tool/subcommands.def"
+#include "tools/kiln-tool/commands.def"
 #undef COMMAND
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the subcommands of kiln-tool share. A subcommand is `int kiln_command_<function>(int argc, char
 // **argv)`, argv[0] its name; it returns an exit code of tools/common/cli.h.
-#ifndef KILN_TOOLS_TOOL_TOOL_H
-#define KILN_TOOLS_TOOL_TOOL_H
+#ifndef KILN_TOOLS_KILN_TOOL_COMMANDS_H
+#define KILN_TOOLS_KILN_TOOL_COMMANDS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "tools/common/cli.h"
 
 #define COMMAND(name, function, help) int kiln_command_##function(int argc, char **argv);
-#include "tools/tool/subcommands.def"
+#include "tools/kiln-tool/commands.def"
 #undef COMMAND
 
 #endif

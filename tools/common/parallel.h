@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Work on large memory, part by part, by as many threads as there are processors.
-#ifndef KILN_TOOLS_COMMON_IN_PARTS_H
-#define KILN_TOOLS_COMMON_IN_PARTS_H
+#ifndef KILN_TOOLS_COMMON_PARALLEL_H
+#define KILN_TOOLS_COMMON_PARALLEL_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Describes a code by a few numbers, and writes, reads and compares such descriptions.
-#include "tools/common/code_figures.h"
+#include "tools/common/code_metrics.h"
 
 #include <elf.h>
 #include <stdio.h>

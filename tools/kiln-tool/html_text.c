@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Escapes text for HTML pages.
-#include "tools/tool/html_text.h"
+#include "tools/kiln-tool/html_text.h"
 
 #include "tools/common/cli.h"
 

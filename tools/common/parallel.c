@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Splits work on a large memory block among one thread per processor.
-#include "tools/common/in_parts.h"
+#include "tools/common/parallel.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
