@@ -11,7 +11,7 @@
 
 #include "base/expr.h"
 #include "base/record.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 #include "base/bundle_format.h"
 #include "runtime/device.h"
 

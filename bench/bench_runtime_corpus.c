@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/bundle_format.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 #include "runtime/bundle_reader.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/dictionary_family.h"

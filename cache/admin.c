@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "cache/inside.h"
+#include "cache/internal.h"
 
 kiln_store *kiln_cache_store(kiln_cache *cache) {
   if (cache->own) return cache->own;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Combines the levels of the cache: memory, read-only stores, the own store and the remote side.
-#include "cache/inside.h"
+#include "cache/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

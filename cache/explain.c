@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cache/inside.h"
+#include "cache/internal.h"
 
 // ----------------------------------------------------------------------------------------- nearest
 

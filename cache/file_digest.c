@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "cache/inside.h"
+#include "cache/internal.h"
 #include "cache/loaded.h"
 
 enum { RECORD = 88, CHECKED = 80, MOST_RECORDS = 64, MOST_BYTES = RECORD * MOST_RECORDS, CHUNK = 1 << 20 };

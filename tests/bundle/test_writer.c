@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/bundle_format.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 #include "tests/harness.h"
 
 static uint32_t add_kernel(kiln_bundle_writer *w, const char *name) {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cache/admin.h"
-#include "cache/inside.h"
+#include "cache/internal.h"
 #include "cache/usage.h"
 #include "tests/cache/common.h"
 

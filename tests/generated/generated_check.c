@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/bundle_format.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/options.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/digest.h"
-#include "cache/bundle/bundle_seal.h"
+#include "cache/bundle/seal.h"
 
 bool bundle_is_signed(const uint8_t *header) { return kiln_le32(header + KILN_BH_SIZE + KILN_BG_KIND) != 0; }
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 #include "targets/targets.h"
 
 enum { KILN_TOOL_FAMILY = 32 };

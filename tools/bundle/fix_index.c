@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/digest.h"
-#include "cache/bundle/bundle_seal.h"
+#include "cache/bundle/seal.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/resign.h"
 #include "tools/kiln-tool/commands.h"

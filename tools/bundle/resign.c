@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cache/bundle/bundle_seal.h"
+#include "cache/bundle/seal.h"
 
 void resign_deinit(resign *r) {
   sodium_memzero(r->secret, sizeof r->secret);

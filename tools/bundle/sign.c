@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/bundle_format.h"
-#include "cache/bundle/bundle_seal.h"
+#include "cache/bundle/seal.h"
 #include "tools/common/key_file.h"
 #include "tools/bundle/view.h"
 #include "tools/kiln-tool/commands.h"

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/record.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 #include "runtime/bundle_reader.h"
 
 typedef struct view_code {

@@ -8,7 +8,7 @@
 #include "base/bundle_format.h"
 #include "base/output.h"
 #include "base/record.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 #include "cache/bundle/manifest.h"
 #include "targets/targets.h"
 #include "tools/common/key_file.h"

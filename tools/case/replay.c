@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/canary.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/options.h"

@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "base/stream.h"
 #include "base/tuned.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 #include "tools/common/cli.h"
 #include "tools/tune/timer.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Collects what goes into a bundle, stores equal codes once, and drives packing and writing.
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/output.h"
-#include "cache/bundle/bundle_internal.h"
+#include "cache/bundle/internal.h"
 
 kiln_bundle_writer *kiln_bundle_writer_create(void) {
   kiln_bundle_writer *w = calloc(1, sizeof *w);

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/record.h"
-#include "cache/bundle/bundle_internal.h"
+#include "cache/bundle/internal.h"
 
 /// Records met so far, by content: open addressing over {check, offset + 1}.
 typedef struct record_map {

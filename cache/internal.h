@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a kiln_cache is, for the files of this folder only.
-#ifndef KILN_CACHE_INSIDE_H
-#define KILN_CACHE_INSIDE_H
+#ifndef KILN_CACHE_INTERNAL_H
+#define KILN_CACHE_INTERNAL_H
 
 #include "cache/evict.h"
 #include "cache/memory.h"

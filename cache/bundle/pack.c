@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/bundle/bundle_internal.h"
+#include "cache/bundle/internal.h"
 
 static kiln_status no_memory(kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "bundle writer: memory is exhausted");

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/bundle/bundle_internal.h"
-#include "cache/bundle/bundle_seal.h"
+#include "cache/bundle/internal.h"
+#include "cache/bundle/seal.h"
 
 typedef struct sink {
   kiln_buffer *out; // borrowed; NULL only counts

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Fills in the checks, sums and signature of a bundle whose bytes are in place. The sums of ZIP are those
 // of APPNOTE.TXT 4.3.9, 4.3.12, 4.3.14 to 4.3.16.
-#include "cache/bundle/bundle_seal.h"
+#include "cache/bundle/seal.h"
 
 #include <sodium/crypto_generichash_blake2b.h>
 #include <sodium/crypto_sign_ed25519.h>

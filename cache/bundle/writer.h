@@ -2,8 +2,8 @@
 // Writes a bundle (base/bundle_format.h, docs/bundle.md): a stored ZIP archive whose first member is the
 // index. Records and codes are bytes to it. The same set of kernels, codes and notes gives the same bytes,
 // whatever the order of adding and the number of threads.
-#ifndef KILN_CACHE_BUNDLE_BUNDLE_WRITER_H
-#define KILN_CACHE_BUNDLE_BUNDLE_WRITER_H
+#ifndef KILN_CACHE_BUNDLE_WRITER_H
+#define KILN_CACHE_BUNDLE_WRITER_H
 
 #include <stdbool.h>
 #include <stddef.h>

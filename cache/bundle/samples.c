@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/bundle/bundle_internal.h"
+#include "cache/bundle/internal.h"
 
 // Of the shingles those are kept whose hash ends in zeros, as many zeros as bring them below MOST_SHINGLES. A
 // code whose shingles together occur in others less than once in LEAST_USE of them would lengthen the

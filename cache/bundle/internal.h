@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the files of the bundle writer share: the things added, what packing makes of them, and the container.
-#ifndef KILN_CACHE_BUNDLE_BUNDLE_INTERNAL_H
-#define KILN_CACHE_BUNDLE_BUNDLE_INTERNAL_H
+#ifndef KILN_CACHE_BUNDLE_INTERNAL_H
+#define KILN_CACHE_BUNDLE_INTERNAL_H
 
 #include "base/arena.h"
 #include "base/bundle_format.h"
 #include "base/digest.h"
-#include "cache/bundle/bundle_writer.h"
+#include "cache/bundle/writer.h"
 
 typedef struct kiln_pack_kernel {
   const char *name;      // arena
@@ -82,7 +82,7 @@ typedef struct kiln_packed {
   kiln_buffer region; // index region, rebuilt by kiln_pack_index
 } kiln_packed;
 
-/// Sorts, chooses dictionaries by trial and compresses. bundle_pack.c
+/// Sorts, chooses dictionaries by trial and compresses. pack.c
 kiln_status kiln_pack(kiln_bundle_writer *writer, const kiln_bundle_options *options, kiln_packed *out,
                       kiln_error *err);
 void kiln_packed_deinit(kiln_packed *packed);
@@ -94,7 +94,7 @@ typedef struct kiln_pack_family {
   const char *name;
 } kiln_pack_family;
 /// Appends to `out` the codes that help the others most, in order of name, `limit` bytes at most.
-/// bundle_samples.c
+/// samples.c
 kiln_status kiln_pack_samples(const kiln_pack_family *family, size_t limit, kiln_buffer *out,
                               kiln_error *err);
 /// Compresses every blob of the family, with the dictionary that the trial shows to be best. `out_dictionary`
@@ -107,12 +107,12 @@ kiln_status kiln_pack_family_compress(const kiln_pack_family *family, const kiln
 kiln_status kiln_pack_dictionary_compress(kiln_pack_blob *blob, int level, kiln_error *err);
 
 /// Content of KILN-INDEX for a member whose content begins at `begin` of a file of `file_size` bytes; the
-/// size does not depend on the values. bundle_index.c
+/// size does not depend on the values. index.c
 kiln_status kiln_pack_index(kiln_packed *packed, const kiln_bundle_options *options, uint64_t begin,
                             uint64_t file_size, kiln_buffer *out, kiln_error *err);
 
 /// Writes the archive to `out`, which is empty: computes the layout, builds the index, writes, seals.
-/// bundle_zip.c
+/// zip.c
 kiln_status kiln_pack_zip(kiln_packed *packed, const kiln_bundle_options *options, kiln_buffer *out,
                           kiln_error *err);
 

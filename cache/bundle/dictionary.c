@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compresses a family of codes with a dictionary made from some of them (bundle_samples.c), unless they are
+// Compresses a family of codes with a dictionary made from some of them (samples.c), unless they are
 // smaller without one.
 #define ZSTD_STATIC_LINKING_ONLY
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <zdict.h>
 #include <zstd.h>
 
-#include "cache/bundle/bundle_internal.h"
+#include "cache/bundle/internal.h"
 
 enum {
   TRIAL_LEVEL = 3,

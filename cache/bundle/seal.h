@@ -2,8 +2,8 @@
 // What makes a bundle's bytes hold together: the digest of the archive around the index, the checks, the sums
 // of the ZIP archive and the signature (base/bundle_format.h). The writer seals what it wrote; signing
 // changes the statement and seals again; verifying computes the digest once more.
-#ifndef KILN_CACHE_BUNDLE_BUNDLE_SEAL_H
-#define KILN_CACHE_BUNDLE_BUNDLE_SEAL_H
+#ifndef KILN_CACHE_BUNDLE_SEAL_H
+#define KILN_CACHE_BUNDLE_SEAL_H
 
 #include <stddef.h>
 #include <stdint.h>
