@@ -60,7 +60,7 @@ CACHE    := $(call sources,cache)
 TUNER    := $(call sources,tuner)
 REMOTE   := $(call sources,cache/remote)
 BUNDLE   := $(call sources,cache/bundle)
-RUNTIME  := $(call sources,runtime)
+RUNTIME  := $(call sources,runtime runtime/bundle runtime/device)
 VERIFY   := $(call sources,runtime/verify)
 EXTENSION := $(call sources,python/extension)
 # What the programs link of tools/, by folder. The folders have what is in common first; each may use those before it (tools/lint-folders.sh).
@@ -107,7 +107,7 @@ WARM := runtime/launch.c runtime/decision.c runtime/launch_extras.c runtime/prep
 $(call objects,$(WARM)): CFLAGS += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 
 # libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size.
-COLD := $(filter-out $(WARM) runtime/bundle_reader.c runtime/device_null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest_name.c base/plain.c base/output.c base/fs.c
+COLD := $(filter-out $(WARM) runtime/bundle/reader.c runtime/device/null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest_name.c base/plain.c base/output.c base/fs.c
 ifeq ($(CONFIG),release)
 # Without jump threading our part is 400 bytes smaller; clang knows no such flag.
 UNTHREADED := $(shell $(CC) -fno-tree-dominator-opts -E -x c /dev/null >/dev/null 2>&1 && echo -fno-tree-dominator-opts)
@@ -260,6 +260,7 @@ $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
 	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
 $(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
 	@rm -rf $(B)/lib/merge && mkdir -p $(B)/lib/merge
+	@twice=$$(for a in $^; do $(AR) t $$a; done | sort | uniq -d); test -z "$$twice" || { echo "$@: two files are called $$twice"; exit 1; }
 	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest_name.c.o canary.c.o zstd_legacy.c.o && $(AR) rcsD ../libkiln.a *.o
 	@rm -rf $(B)/lib/merge
 

@@ -13,7 +13,7 @@
 #include "base/record.h"
 #include "cache/bundle/writer.h"
 #include "base/bundle_format.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 enum { ROUNDS = 41, LAUNCHES = 5000, MOST_ARGS = 16 };
 

@@ -15,7 +15,7 @@
 
 #include "base/bundle_format.h"
 #include "cache/bundle/writer.h"
-#include "runtime/bundle_reader.h"
+#include "runtime/bundle/reader.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/dictionary_family.h"
 

@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 enum {
   ROUNDS = 101,
@@ -36,7 +36,7 @@ enum {
 typedef struct cuda_api {
 #define REQUIRED(field, symbol, parameters) int(*field) parameters;
 #define OPTIONAL REQUIRED
-#include "runtime/cuda_symbols.def"
+#include "runtime/device/cuda_symbols.def"
 #undef REQUIRED
 #undef OPTIONAL
 } cuda_api;

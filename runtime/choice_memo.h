@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 enum { KILN_MEMO_WORDS = 24, KILN_MEMO_ENTRIES = 16 };
 

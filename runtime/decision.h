@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/launch.h"
 #include "runtime/refusal.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_map.h"
 #include "runtime/tuned_choice.h"

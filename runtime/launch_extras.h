@@ -4,7 +4,7 @@
 #ifndef KILN_RUNTIME_LAUNCH_EXTRAS_H
 #define KILN_RUNTIME_LAUNCH_EXTRAS_H
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/tensor_map.h"
 
 /// Where they begin.

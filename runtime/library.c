@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/shape_record.h"
 
 const char *kiln_version(void) { return KILN_VERSION; }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/launch.h"
 #include "runtime/launch_extras.h"
 #include "runtime/tensor_map.h"

@@ -6,7 +6,7 @@
 
 #include "base/expr.h"
 #include "runtime/choice_memo.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/launch.h"
 
 // ------------------------------------------------------------------------------------- expressions

@@ -3,7 +3,7 @@
 #ifndef KILN_RUNTIME_REFUSAL_H
 #define KILN_RUNTIME_REFUSAL_H
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/launch.h"
 
 /// `what` overflows or divides by zero.

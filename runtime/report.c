@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 struct kiln_report {
   kiln_arena *arena; // owned: all below

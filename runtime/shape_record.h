@@ -4,7 +4,7 @@
 #ifndef KILN_RUNTIME_SHAPE_RECORD_H
 #define KILN_RUNTIME_SHAPE_RECORD_H
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 enum { KILN_RECORDED_SHAPES = 1024 }; ///< of a kernel; what comes later is counted
 

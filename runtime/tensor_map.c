@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/expr.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/launch.h"
 #include "runtime/launch_extras.h"
 

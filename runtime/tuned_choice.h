@@ -6,7 +6,7 @@
 #define KILN_RUNTIME_TUNED_CHOICE_H
 
 #include "base/tuned.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/launch.h"
 #include "runtime/shape_record.h"
 

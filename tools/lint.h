@@ -10,6 +10,6 @@
 
 // So does this one.
 #ifdef KILN_LINT_RUNTIME
-#include "runtime/bundle_parts.h"
+#include "runtime/bundle/internal.h"
 #define kiln_bundle_damaged(...) ((kiln_bundle_damaged)(__VA_ARGS__), KILN_STATUS_CORRUPT)
 #endif

@@ -14,7 +14,7 @@
 typedef struct hip_table {
 #define REQUIRED(field, symbol, parameters) int(*field) parameters;
 #define OPTIONAL REQUIRED
-#include "runtime/hip_symbols.def"
+#include "runtime/device/hip_symbols.def"
 #undef REQUIRED
 #undef OPTIONAL
 } hip_table;
@@ -28,7 +28,7 @@ static inline const hip_table *hip_open(void) {
   } symbols[] = {
 #define REQUIRED(field, symbol, parameters) {#symbol, offsetof(hip_table, field)},
 #define OPTIONAL(field, symbol, parameters)
-#include "runtime/hip_symbols.def"
+#include "runtime/device/hip_symbols.def"
 #undef REQUIRED
 #undef OPTIONAL
   };

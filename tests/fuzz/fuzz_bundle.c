@@ -8,7 +8,7 @@
 
 #include "base/bundle_format.h"
 #include "base/digest.h"
-#include "runtime/host_loader.h"
+#include "runtime/device/host_loader.h"
 #include "runtime/kiln.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
-#include "runtime/bundle_reader.h"
+#include "runtime/bundle/reader.h"
 #include "tests/runtime/fixture.h"
 
 enum { KERNELS = 40, CODE = 3000 };

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "runtime/bundle_reader.h"
+#include "runtime/bundle/reader.h"
 #include "runtime/kiln_verify.h"
 #include "tests/runtime/fixture.h"
 

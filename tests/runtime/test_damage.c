@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tests damaged bundles: every cut and every flipped byte ends in a clean error or in the right result,
 // never in a crash or a wrong one.
-#include "runtime/bundle_reader.h"
+#include "runtime/bundle/reader.h"
 #include "tests/runtime/fixture.h"
 
 typedef struct outcome {

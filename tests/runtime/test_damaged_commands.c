@@ -9,7 +9,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include "runtime/bundle_reader.h"
+#include "runtime/bundle/reader.h"
 #include "tests/runtime/fixture.h"
 
 extern char **environ;

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <zstd.h>
 
-#include "runtime/bundle_reader.h"
+#include "runtime/bundle/reader.h"
 #include "tests/runtime/fixture.h"
 
 /// An index under construction: bytes of each section, and what lies behind the index.

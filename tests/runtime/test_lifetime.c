@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/runtime/fixture.h"
 
 enum { COUNT = 6400 }; // 100 program instances

@@ -2,7 +2,7 @@
 // Tests prepared launches: on every device the same result as a launch; what is decided again when an
 // argument changes; what is refused; tensor maps, which the null device writes out in plain. (issue:
 // "Prepared launches hold encoded tensor maps")
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_map.h"
 #include "tests/runtime/fixture.h"

@@ -7,7 +7,7 @@
 #include <sys/sysmacros.h>
 #include <time.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/runtime/fixture.h"
 
 // (p: *f32, v: view f32/2, n: i32, m: i32, s: f32, h: f16)

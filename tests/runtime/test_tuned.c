@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/tuned.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/runtime/fixture.h"
 
 enum { CONFIGS = 6 };

@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/record.h"
 #include "cache/bundle/writer.h"
-#include "runtime/bundle_reader.h"
+#include "runtime/bundle/reader.h"
 
 typedef struct view_code {
   kiln_code_entry entry;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "runtime/driver_library.h"
+#include "runtime/device/driver_library.h"
 #include "tools/common/cli.h"
 
 // Sizes of what is put into the L2 to empty it, and of what is timed together.

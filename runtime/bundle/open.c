@@ -12,7 +12,7 @@
 
 #include "base/record.h"
 #include "base/stream.h"
-#include "runtime/bundle_parts.h"
+#include "runtime/bundle/internal.h"
 
 typedef unsigned long long ull;
 

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/device.h"
-#include "runtime/driver_library.h"
+#include "runtime/device/device.h"
+#include "runtime/device/driver_library.h"
 #include "runtime/launch.h"
 
 // Every entry point returns a hipError_t, except the one that names them.
 typedef struct hip_api {
 #define REQUIRED(field, symbol, parameters) int(*field) parameters;
 #define OPTIONAL REQUIRED
-#include "runtime/hip_symbols.def"
+#include "runtime/device/hip_symbols.def"
 #undef REQUIRED
 #undef OPTIONAL
 } hip_api;
@@ -21,7 +21,7 @@ typedef struct hip_api {
 static const kiln_driver_symbol symbols[] = {
 #define REQUIRED(field, symbol, parameters) {#symbol, offsetof(hip_api, field), true},
 #define OPTIONAL(field, symbol, parameters) {#symbol, offsetof(hip_api, field), false},
-#include "runtime/hip_symbols.def"
+#include "runtime/device/hip_symbols.def"
 #undef REQUIRED
 #undef OPTIONAL
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Finds kernels, codes and records in an open bundle, and checks every offset and size before it is used.
-#include "runtime/bundle_reader.h"
+#include "runtime/bundle/reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/bundle_parts.h"
+#include "runtime/bundle/internal.h"
 
 #define damaged kiln_bundle_damaged
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Memory and streams of devices whose memory is the host's and whose launches have ended when they return:
 // "host" and "null".
-#ifndef KILN_RUNTIME_HOST_MEMORY_H
-#define KILN_RUNTIME_HOST_MEMORY_H
+#ifndef KILN_RUNTIME_DEVICE_HOST_MEMORY_H
+#define KILN_RUNTIME_DEVICE_HOST_MEMORY_H
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 kiln_status kiln_host_memory_alloc(kiln_device *d, size_t size, void **out, kiln_error *err);
 void kiln_host_memory_release(kiln_device *d, void *memory);

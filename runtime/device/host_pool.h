@@ -2,8 +2,8 @@
 // Threads that run the program instances of host kernels. Instances start in order of their numbers, x
 // fastest, and one that has started makes progress: a thread stays with an instance until it ends. Launches
 // from several threads share the pool.
-#ifndef KILN_RUNTIME_HOST_POOL_H
-#define KILN_RUNTIME_HOST_POOL_H
+#ifndef KILN_RUNTIME_DEVICE_HOST_POOL_H
+#define KILN_RUNTIME_DEVICE_HOST_POOL_H
 
 #include "base/record.h"
 #include "base/status.h"

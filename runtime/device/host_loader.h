@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Maps a host object without dlopen: a shared object with no undefined symbols and only relative relocations
 // (what the host back end makes).
-#ifndef KILN_RUNTIME_HOST_LOADER_H
-#define KILN_RUNTIME_HOST_LOADER_H
+#ifndef KILN_RUNTIME_DEVICE_HOST_LOADER_H
+#define KILN_RUNTIME_DEVICE_HOST_LOADER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A vendor's driver library: found by name, its entry points taken into a table of pointers. Required ones
 // missing is an error that names what was tried; optional ones stay NULL.
-#ifndef KILN_RUNTIME_DRIVER_LIBRARY_H
-#define KILN_RUNTIME_DRIVER_LIBRARY_H
+#ifndef KILN_RUNTIME_DEVICE_DRIVER_LIBRARY_H
+#define KILN_RUNTIME_DEVICE_DRIVER_LIBRARY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Implements memory and streams for devices that run on the host, `host` and `null`.
-#include "runtime/host_memory.h"
+#include "runtime/device/host_memory.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/bundle_parts.h"
+#include "runtime/bundle/internal.h"
 
 #define damaged kiln_bundle_damaged
 typedef unsigned long long ull;

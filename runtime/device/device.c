@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Opens devices by name, ranks targets for them, and passes calls on to the kind of device.
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the files of the runtime share about libraries, devices and kernels.
-#ifndef KILN_RUNTIME_DEVICE_H
-#define KILN_RUNTIME_DEVICE_H
+#ifndef KILN_RUNTIME_DEVICE_DEVICE_H
+#define KILN_RUNTIME_DEVICE_DEVICE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "base/record.h"
-#include "runtime/bundle_reader.h"
+#include "runtime/bundle/reader.h"
 #include "runtime/handles.h"
 #include "base/status.h"
 #include "runtime/kiln.h"
@@ -222,7 +222,7 @@ struct kiln_kernel {
   uint64_t abi;
 };
 
-/// A status where the device was closed, or stays with the parent of a fork. device_closed.c
+/// A status where the device was closed, or stays with the parent of a fork. closed.c
 kiln_status kiln_device_check(const kiln_device *device, kiln_error *err);
 /// Gives up one of `references`.
 void kiln_device_drop(kiln_device *device);

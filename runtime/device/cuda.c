@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/device.h"
-#include "runtime/driver_library.h"
+#include "runtime/device/device.h"
+#include "runtime/device/driver_library.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_map.h"
 
 typedef struct cuda_api {
 #define REQUIRED(field, symbol, parameters) int(*field) parameters;
 #define OPTIONAL REQUIRED
-#include "runtime/cuda_symbols.def"
+#include "runtime/device/cuda_symbols.def"
 #undef REQUIRED
 #undef OPTIONAL
 } cuda_api;
@@ -22,7 +22,7 @@ typedef struct cuda_api {
 static const kiln_driver_symbol symbols[] = {
 #define REQUIRED(field, symbol, parameters) {#symbol, offsetof(cuda_api, field), true},
 #define OPTIONAL(field, symbol, parameters) {#symbol, offsetof(cuda_api, field), false},
-#include "runtime/cuda_symbols.def"
+#include "runtime/device/cuda_symbols.def"
 #undef REQUIRED
 #undef OPTIONAL
 };

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/device.h"
-#include "runtime/host_loader.h"
-#include "runtime/host_memory.h"
-#include "runtime/host_pool.h"
+#include "runtime/device/device.h"
+#include "runtime/device/host_loader.h"
+#include "runtime/device/host_memory.h"
+#include "runtime/device/host_pool.h"
 
 enum { MOST_THREADS = 4096 };
 

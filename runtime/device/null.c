@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/device.h"
-#include "runtime/host_memory.h"
+#include "runtime/device/device.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/tensor_map.h"
 
 // What follows the number, if there is one; NULL where that is neither.

@@ -4,7 +4,7 @@
 // device anyway.
 #include <stdlib.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 static kiln_status refuse(const kiln_device *d, kiln_error *err) {
   if (d->kind == &kiln_device_closed)

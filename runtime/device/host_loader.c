@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Maps the shared objects of the host back end into memory, applies their relative relocations and sets the
 // protection of pages.
-#include "runtime/host_loader.h"
+#include "runtime/device/host_loader.h"
 
 #include <elf.h>
 #include <errno.h>

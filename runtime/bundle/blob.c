@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#include "runtime/bundle_parts.h"
+#include "runtime/bundle/internal.h"
 
 struct kiln_dictionary {
   kiln_dictionary *next; // owned

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Opens a vendor's driver library by name and resolves its required and optional entry points.
-#include "runtime/driver_library.h"
+#include "runtime/device/driver_library.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

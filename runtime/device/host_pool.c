@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs the program instances of host kernels on a pool of threads.
-#include "runtime/host_pool.h"
+#include "runtime/device/host_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
