@@ -212,8 +212,8 @@ def take_away(way):
     if hasattr(optional("torch").Tensor, "__dlpack_c_exchange_api__"):
         del optional("torch").Tensor.__dlpack_c_exchange_api__
     if way == "--by-attributes":
-        import kiln._handles
-        kiln._handles.tensors = None  # so that nothing can be proved
+        import kiln._tensor_probe
+        kiln._tensor_probe.tensors = None  # so that nothing can be proved
 
 
 def main():

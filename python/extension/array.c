@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Finds an array's memory, shape and type by the cheapest protocol that its type supports: our own memory,
-// exact tensors of PyTorch, NumPy by its buffer, then array interfaces (kiln._interfaces), DLPack, and any
+// exact tensors of PyTorch, NumPy by its buffer, then array interfaces (kiln._arrays), DLPack, and any
 // other buffer. For arrays on the host the interface comes before DLPack, since not every DLPack can say
 // read-only.
 #include "python/extension/extension.h"
@@ -275,7 +275,7 @@ static bool copy_integers(PyObject *sequence, int64_t *out, Py_ssize_t count) {
   return true;
 }
 
-// kiln._interfaces reads the dictionaries: (address, kind, bits, shape, strides or None, is on a GPU, is
+// kiln._arrays reads the dictionaries: (address, kind, bits, shape, strides or None, is on a GPU, is
 // read-only, stream to wait for).
 static int from_interface(PyObject *value, const char *name, kiln_stream stream, kiln_device_object *device,
                           kiln_array *out, kiln_hold *hold) {

@@ -43,8 +43,8 @@ typedef struct kiln_api {
 typedef struct kiln_globals {
   PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared, *plan, *variants,
       *with_grid, *operation, *differentiable, *direct;
-  PyObject *strided, *error, *errors; // kiln._words: two classes, {number: class}
-  PyObject *describe, *candidates;    // functions of kiln._interfaces, kiln._loading
+  PyObject *strided, *error, *errors; // kiln._arrays, kiln._errors: two classes, {number: class}
+  PyObject *describe, *candidates;    // functions of kiln._arrays, kiln._paths
   PyObject *stream_name, *grid_name;  // ("stream",), ("grid",)
 } kiln_globals;
 extern kiln_globals kiln_of;

@@ -96,7 +96,7 @@ static bool is_right_of(PyObject *tensor, bool requires_grad) {
 }
 
 static bool is_right(bool is_in_object) {
-  PyObject *module = PyImport_ImportModule("kiln._handles");
+  PyObject *module = PyImport_ImportModule("kiln._tensor_probe");
   PyObject *made = module ? PyObject_CallMethod(module, "tensors", NULL) : NULL;
   PyObject *half, *learned;
   bool is_fine = made && PyArg_ParseTuple(made, "OO", &half, &learned);

@@ -260,10 +260,10 @@ static PyObject *kernel_doc(PyObject *self, void *Py_UNUSED(closure)) {
 }
 
 static PyObject *kernel_signature(PyObject *self, void *Py_UNUSED(closure)) {
-  PyObject *interfaces = PyImport_ImportModule("kiln._words");
-  PyObject *params = interfaces ? params_of((kiln_kernel_object *)self) : NULL;
-  PyObject *signature = params ? PyObject_CallMethod(interfaces, "signature", "(O)", params) : NULL;
-  Py_XDECREF(interfaces);
+  PyObject *results = PyImport_ImportModule("kiln._results");
+  PyObject *params = results ? params_of((kiln_kernel_object *)self) : NULL;
+  PyObject *signature = params ? PyObject_CallMethod(results, "signature", "(O)", params) : NULL;
+  Py_XDECREF(results);
   return signature;
 }
 

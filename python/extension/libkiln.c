@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads libkiln at run time, from the place that the caller or the package names (kiln._loading).
+// Loads libkiln at run time, from the place that the caller or the package names (kiln._paths).
 #include "python/extension/extension.h"
 
 #include <dlfcn.h>

@@ -78,9 +78,9 @@ static int fill_module(PyObject *module) {
   }
   kiln_globals *g = &kiln_of;
   bool is_fine =
-      take("kiln._words", "Strided", &g->strided) && take("kiln._words", "Error", &g->error) &&
-      take("kiln._words", "ERRORS", &g->errors) && take("kiln._interfaces", "describe", &g->describe) &&
-      take("kiln._loading", "candidates", &g->candidates) &&
+      take("kiln._arrays", "Strided", &g->strided) && take("kiln._errors", "Error", &g->error) &&
+      take("kiln._errors", "ERRORS", &g->errors) && take("kiln._arrays", "describe", &g->describe) &&
+      take("kiln._paths", "candidates", &g->candidates) &&
       (g->stream_name = Py_BuildValue("(s)", "stream")) && (g->grid_name = Py_BuildValue("(s)", "grid"));
   is_fine =
       is_fine && add_type(module, &kiln_device_spec, &g->device) &&

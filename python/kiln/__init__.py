@@ -10,7 +10,8 @@ Its native part calls libkiln; it needs no other package. docs/python.md tells w
 """
 from ._compiler import compile
 from ._core import Device, Kernel, Library, Memory, Prepared, Stream, version
-from ._words import Error, LaunchRefused, NoDevice, NotFound, NoVariant, Strided, Untrusted
+from ._arrays import Strided
+from ._errors import Error, LaunchRefused, NoDevice, NotFound, NoVariant, Untrusted
 
 __all__ = ["CHECK_ALL", "EXACT_ONLY", "NO_JIT", "Candidate", "Choice", "Device", "Error", "Kernel", "LaunchRefused", "Library", "Memory", "NoDevice",
            "NotFound", "NoVariant", "Param", "Preflight", "Prepared", "Stream", "Untrusted", "compile", "strided", "version"]

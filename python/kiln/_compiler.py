@@ -5,11 +5,11 @@ import os
 import sys
 
 from ._core import Library
-from ._loading import HERE
-from ._words import Error
+from ._paths import HERE
+from ._errors import Error
 
 
-def _places():
+def _program_paths():
     import importlib.util
     import shutil
     compiler = importlib.util.find_spec("kiln_compiler")
@@ -24,7 +24,7 @@ def _places():
 
 def program():
     """The path of the program kiln; None where the compiler is not installed."""
-    return next((path for path in _places() if os.access(path, os.X_OK)), None)
+    return next((path for path in _program_paths() if os.access(path, os.X_OK)), None)
 
 
 _said = set()

@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 
-from ._loading import HERE
+from ._paths import HERE
 from ._operations import ACCUM, is_array
 
 # By type of the kernel language: the numbers that PyTorch has for what is taken; the first is allocated.

@@ -17,7 +17,7 @@ import numpy as np
 from . import Library
 from ._core import _xla_call, _xla_targets
 from ._operations import ACCUM, Gradients, Interface, backward_of, is_array
-from ._words import NoVariant
+from ._errors import NoVariant
 
 _DTYPES = {"f32": ("float32",), "f16": ("float16",), "bf16": ("bfloat16",), "f64": ("float64",), "i1": ("bool",), "i8": ("int8", "uint8"), "i16": ("int16", "uint16"),
            "i32": ("int32", "uint32"), "i64": ("int64", "uint64"), "e4m3": ("float8_e4m3fn",), "e5m2": ("float8_e5m2",)}

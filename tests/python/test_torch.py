@@ -733,9 +733,9 @@ if __name__ == "__main__":
     if torch is not None and WAY in ("attributes", "identity") and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         del torch.Tensor.__dlpack_c_exchange_api__
     if torch is not None and WAY in ("attributes", "no proof", "another tensor"):
-        import kiln._handles
+        import kiln._tensor_probe
         another = torch.ones(2, 3)
-        kiln._handles.tensors = None if WAY != "another tensor" else lambda: (another, torch.nn.Parameter(another))
+        kiln._tensor_probe.tensors = None if WAY != "another tensor" else lambda: (another, torch.nn.Parameter(another))
     if sys.argv[1:]:  # of these classes and of OtherWays alone
         for name in [name for name, value in globals().items() if isinstance(value, type) and issubclass(value, Cases) and name not in ("OtherWays", *sys.argv[1:])]:
             del globals()[name]

@@ -343,10 +343,10 @@ class Tuned(Cases):
     """@triton.autotune. On the host small blocks are far slower than large ones, which is not so on a GPU."""
 
     def setUp(self):
-        import kiln.triton._host
-        import kiln.triton._tuning
-        kiln.triton._host.activate()
-        self.tuning = kiln.triton._tuning
+        import kiln.triton._host_driver
+        import kiln.triton._autotune
+        kiln.triton._host_driver.activate()
+        self.tuning = kiln.triton._autotune
         self.addCleanup(setattr, self.tuning, "BUDGET_S", self.tuning.BUDGET_S)
         self.addCleanup(kiln.triton.use_table)
         self.tuning.BUDGET_S = 1.0
@@ -401,7 +401,7 @@ class Tuned(Cases):
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one processor compiles one config at a time")
     def test_configs_are_compiled_beside_each_other(self):
-        reading, both, texts = kiln.triton._reading, threading.Barrier(2, timeout=300), []
+        reading, both, texts = kiln.triton._compilation, threading.Barrier(2, timeout=300), []
 
         def compile_ir(text, *others):
             texts.append(text)

@@ -239,7 +239,7 @@ class Guards(Cases):
             self.launch(fn, STEP=1)
         compiled = next(iter(fn.variants.values()))
         identity = compiled.identity
-        kiln.triton._launching.variants.pop((compiled.name, identity, compiled.place.target))
+        kiln.triton._launcher.variants.pop((compiled.name, identity, compiled.place.target))
         gone = [weakref.ref(fn), weakref.ref(fn.run), weakref.ref(compiled)]
         del fn, compiled
         gc.collect()

@@ -238,8 +238,8 @@ class Launches(Cases):
         self.assertEqual((found.metadata.num_warps, jitted.launches, y.list()), (4, 0, [15, 0]))
         if kiln.triton._versions.HERE.descriptor_rounds:
             descriptor = types_of_descriptor(round_f32_to_tf32=True)
-            self.assertRaisesRegex(TypeError, "argument 'x': .* rounds f32 to tf32", kiln.triton._launching._refuse_descriptor, "x", "tensordesc<fp32[2, 2]>", descriptor)
-        self.assertRaisesRegex(TypeError, "argument 'x': .*tensordesc_im2col", kiln.triton._launching._refuse_descriptor, "x", "tensordesc_im2col<fp32[2, 2]>", None)
+            self.assertRaisesRegex(TypeError, "argument 'x': .* rounds f32 to tf32", kiln.triton._launcher._refuse_descriptor, "x", "tensordesc<fp32[2, 2]>", descriptor)
+        self.assertRaisesRegex(TypeError, "argument 'x': .*tensordesc_im2col", kiln.triton._launcher._refuse_descriptor, "x", "tensordesc_im2col<fp32[2, 2]>", None)
 
     def test_hooks(self):
         told, x = [], Array([0] * 16)

@@ -20,13 +20,13 @@ import triton
 from triton.language import str_to_ty
 from triton.runtime import Autotuner, Heuristics, JITFunction
 
-from . import _launching, _reading, _tuning
+from . import _autotune, _compilation, _launcher
 from .._core import Library
-from ._attaching import _replaced, disable, enable  # noqa: F401
-from ._launching import Compiled, Jit, launches
-from ._places import READ_FOR
-from ._reading import NotCompiled
-from ._tuning import use_table
+from ._patch import _replaced, disable, enable  # noqa: F401
+from ._launcher import Compiled, Jit, launches
+from ._devices import READ_FOR
+from ._compilation import NotCompiled
+from ._autotune import use_table
 
 __all__ = ["Compiled", "Jit", "NotCompiled", "READ_FOR", "compiled", "disable", "enable", "export", "jit", "launches", "save", "use_table"]
 
@@ -60,7 +60,7 @@ def export(fn, signature, constexprs=None, targets=("host",), output=None, divis
         raise TypeError("%s: parameter '%s': %r is no type of Triton's, such as '*fp32', '*bf16', 'i32', 'fp32'" % (fn.__name__, *strange))
     whole = {name: "constexpr" if name in constexprs else signature[name] for name in fn.arg_names}
     attributes = {(fn.arg_names.index(name),): [["tt.divisibility", 16]] for name in divisible}
-    return _reading.compile_ir(*_reading.triton_ir(fn, whole, constexprs, attributes, options, read_for), targets, output)
+    return _compilation.compile_ir(*_compilation.triton_ir(fn, whole, constexprs, attributes, options, read_for), targets, output)
 
 
 def jit(fn):
@@ -74,14 +74,14 @@ def jit(fn):
         wrapped.fn = jit(fn.fn)
         if isinstance(fn, Autotuner):
             wrapped.cache = {}
-            wrapped.run = _tuning.run.__get__(wrapped)
+            wrapped.run = _autotune.run.__get__(wrapped)
         return wrapped
     raise TypeError("expected a function of @triton.jit (Triton %s), found %s" % (triton.__version__, type(fn).__name__))
 
 
 def compiled():
     """What was compiled in this process, in order: each has `name`, `identity`, `signature`, `constants`, `facts` of the launch, `launches`, `kernel`."""
-    return list(_launching.variants.values())
+    return list(_launcher.variants.values())
 
 
 def save(output, targets=None) -> Library:
@@ -91,8 +91,8 @@ def save(output, targets=None) -> Library:
     if not found:
         raise ValueError("no kernel of Triton was compiled yet")
     targets = list(dict.fromkeys(one.place.target for one in found)) if targets is None else [targets] if isinstance(targets, str) else list(targets)
-    return _reading.bundle([(one.name, one.text, one.facts) for one in found], targets, output)
+    return _compilation.bundle([(one.name, one.text, one.facts) for one in found], targets, output)
 
 
-if "kiln._behind_triton" in sys.modules:  # KILN_TRITON is set
-    sys.modules["kiln._behind_triton"].attach(enable)
+if "kiln._triton_startup" in sys.modules:  # KILN_TRITON is set
+    sys.modules["kiln._triton_startup"].attach(enable)

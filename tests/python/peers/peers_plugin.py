@@ -79,8 +79,8 @@ def _tune_briefly():
         return theirs(fn, warmup=1, rep=2, **named)
     triton.testing.do_bench = brief
     if IS_OURS:
-        from kiln.triton import _tuning
-        _tuning.BUDGET_S = 0.05
+        from kiln.triton import _autotune
+        _autotune.BUDGET_S = 0.05
 
 
 def _tune_among(most):
@@ -234,25 +234,25 @@ def _end_with_a_broken_device():
 
 def _keep(names):
     """The IR of the kernels of a test that failed."""
-    from kiln.triton import _reading
+    from kiln.triton import _compilation
     os.makedirs(WISH["folder"], exist_ok=True)
     for one in kiln.triton.compiled():
         if "%s[%s]" % (one.name, one.identity) in names:
-            _reading.write(WISH["folder"], "%s-%s" % (one.name, one.identity), one.text, one.facts)
+            _compilation.write(WISH["folder"], "%s-%s" % (one.name, one.identity), one.text, one.facts)
 
 
 def _keep_what_does_not_compile():
-    from kiln.triton import _reading
-    compile_ir = _reading.compile_ir
+    from kiln.triton import _compilation
+    compile_ir = _compilation.compile_ir
 
     def kept(text, facts, targets, *more, **named):
         try:
             return compile_ir(text, facts, targets, *more, **named)
-        except _reading.NotCompiled:
+        except _compilation.NotCompiled:
             os.makedirs(WISH["folder"], exist_ok=True)
-            _reading.write(WISH["folder"], "refused-%s" % _reading.identity(text, facts), text, facts)
+            _compilation.write(WISH["folder"], "refused-%s" % _compilation.identity(text, facts), text, facts)
             raise
-    _reading.compile_ir = kept
+    _compilation.compile_ir = kept
 
 
 if WISH["mode"] == "run":
@@ -272,11 +272,11 @@ def pytest_sessionfinish():
     """In a dry run what was seen is compiled for a GPU as well."""
     if WISH["mode"] != "dry":
         return
-    from kiln.triton import _reading
+    from kiln.triton import _compilation
     for one in kiln.triton.compiled():
         row = {"kernel": "%s[%s]" % (one.name, one.identity), "target": WISH["target"], "error": ""}
         try:
-            _reading.compile_ir(one.text, one.facts, (WISH["target"],)).close()
-        except _reading.NotCompiled as error:
+            _compilation.compile_ir(one.text, one.facts, (WISH["target"],)).close()
+        except _compilation.NotCompiled as error:
             row["error"] = str(error)[-600:]
         _write(row)

@@ -30,9 +30,9 @@ class _OnTheCpu(TorchFunctionMode):
 
 def pretend():
     """There is a GPU, whose memory is the CPU's."""
-    from kiln.triton import _host
+    from kiln.triton import _host_driver
     from triton.runtime import driver
-    driver.set_active(_host.HostDriver())
+    driver.set_active(_host_driver.HostDriver())
     nothing, stream = lambda *_, **__: None, types.SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
     for name, value in {
         "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0, "get_device_properties": lambda *_: H200, "get_device_name": lambda *_: H200.name,
@@ -41,7 +41,7 @@ def pretend():
         "reset_peak_memory_stats": nothing, "max_memory_allocated": lambda *_: 0, "memory_allocated": lambda *_: 0, "mem_get_info": lambda *_: (140 << 30, 140 << 30),
     }.items():
         setattr(torch.cuda, name, value)
-    _host._PROPERTIES["multiprocessor_count"] = H200.multi_processor_count
+    _host_driver._PROPERTIES["multiprocessor_count"] = H200.multi_processor_count
     _OnTheCpu().__enter__()
 
 
@@ -56,28 +56,28 @@ def agree():
 
 def record(folder):
     """Kernels are read and written to `folder` as NAME-IDENTITY.ttir with the facts of their launch."""
-    from kiln.triton import _launching, _reading, _tuning
+    from kiln.triton import _autotune, _compilation, _launcher
     from triton.runtime import Autotuner
     os.makedirs(folder, exist_ok=True)
 
     def read(self, fn, place, bound, signature, options, text, facts, constants, _):
         self.fn, self.place, self.signature, self.constants, self.text, self.facts = fn, place, signature, constants, text, facts
-        self.name, self.identity, self._launches, self.plan, self._options = fn.__name__, _reading.identity(text, facts), 0, None, options
+        self.name, self.identity, self._launches, self.plan, self._options = fn.__name__, _compilation.identity(text, facts), 0, None, options
         self.names = [name for name, kind in signature.items() if kind != "constexpr"]
         self.hash, self.src, self.asm, self.kernel = self.identity, fn, {"ttir": text}, None
         self.choice = types.SimpleNamespace(registers=64, shared_bytes=16384, spill_bytes=0)
-        _reading.write(folder, "%s-%s" % (self.name, self.identity), text, facts)
+        _compilation.write(folder, "%s-%s" % (self.name, self.identity), text, facts)
 
     def first_of_all(tuner, configs, arguments, named, _):
         for config in configs:
-            _tuning._launch(tuner, config, arguments, named, lambda launch: launch())
+            _autotune._launch(tuner, config, arguments, named, lambda launch: launch())
         return configs[0]
 
     def bench(self, *arguments, config, **named):
-        _tuning._launch(self, config, arguments, named, lambda launch: launch())
+        _autotune._launch(self, config, arguments, named, lambda launch: launch())
         return [1.0, 1.0, 1.0]
-    _launching.Compiled.__init__ = read
-    _launching.Compiled.launch = lambda *_: None
-    _launching.Compiled._init_handles = lambda *_: None
-    _tuning._measure = first_of_all
+    _launcher.Compiled.__init__ = read
+    _launcher.Compiled.launch = lambda *_: None
+    _launcher.Compiled._init_handles = lambda *_: None
+    _autotune._measure = first_of_all
     Autotuner._bench = bench

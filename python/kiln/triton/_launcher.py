@@ -13,7 +13,7 @@ from triton import knobs
 from triton.compiler.compiler import LazyDict
 from triton.runtime.jit import KernelInterface, create_function_from_signature
 
-from . import _ahead, _places, _reading, _versions
+from . import _compilation, _devices, _parallel_compile, _versions
 from .._compiler import warn
 from .._core import Plan, Variants
 
@@ -87,7 +87,7 @@ def _leaves(kind, value):
         for one, its in zip(kind, value):
             yield from _leaves(one, its)
     elif kind.startswith("tensordesc"):
-        yield _places.strided(value.base, value.shape, value.strides)
+        yield _devices.strided(value.base, value.shape, value.strides)
         yield from value.shape
         yield from value.strides
     elif kind in _UNSIGNED:
@@ -116,7 +116,7 @@ class Compiled:
         """`library` gives the opened bundle, when it is compiled."""
         self.fn, self.place, self.signature, self.constants, self.text, self.facts = fn, place, signature, constants, text, facts
         self.name = fn.__name__
-        self.identity = _reading.identity(text, facts)
+        self.identity = _compilation.identity(text, facts)
         self.kernel = library().device(place.device).kernel(self.name)
         self.names = [name for name, kind in signature.items() if kind != "constexpr"]
         self.is_plain = all(map(_plain, (signature[name] for name in self.names)))
@@ -135,7 +135,7 @@ class Compiled:
         """The kernel's parameters are those that the arguments make."""
         leaves = [value for name in self.names for value in self._leaves_of(name, bound[name])]
         if len(leaves) != len(self.kernel.params):
-            raise _reading.NotCompiled("%s: expected %d parameters of the kernel for the arguments %s, found %s" % (
+            raise _compilation.NotCompiled("%s: expected %d parameters of the kernel for the arguments %s, found %s" % (
                 self.name, len(leaves), self.names, [param.name for param in self.kernel.params]))
 
     def _leaves_of(self, name, value):
@@ -160,7 +160,7 @@ class Compiled:
 
     @functools.cached_property
     def metadata(self):
-        fields = {name: getattr(self._options, name) for name in _reading.FACTS if hasattr(self._options, name)}
+        fields = {name: getattr(self._options, name) for name in _compilation.FACTS if hasattr(self._options, name)}
         fields.update(name=self.name, hash=self.hash, target=self.place.read_for, shared=self.choice.shared_bytes if self.choice else 0,
                       tensordesc_meta=None, global_scratch_size=0, profile_scratch_size=0, cluster_dims=(1, 1, 1))
         return collections.namedtuple("KernelMetadata", sorted(fields))(**fields)
@@ -262,7 +262,7 @@ class Engine:
 
     def _pack(self, place, bound, specialization, options, named):
         fn = self.fn
-        with _reading.parsing:
+        with _compilation.parsing:
             fn.cache_key  # finds the globals that it uses
         named = dict(named, debug=named.get("debug", fn.debug) or knobs.runtime.debug)
         return fn._pack_args(place.backend, named, bound, specialization, options)
@@ -273,7 +273,7 @@ class Engine:
         if knobs.compilation.instrumentation_mode:
             warn("TRITON_INSTRUMENTATION_MODE=%s is left out: kernels run without it" % knobs.compilation.instrumentation_mode)
         given = {name: value for name, value in vars(options).items() if value is not None}
-        return _reading.triton_ir(self.fn, signature, constants, attributes, given, place.read_for)
+        return _compilation.triton_ir(self.fn, signature, constants, attributes, given, place.read_for)
 
     def _begin(self, ahead, place, key, *kinds):
         ahead.begin((self, key), lambda: self._read(place, *self._pack(place, *kinds)), place.target)
@@ -287,7 +287,7 @@ class Engine:
             return None
         begun = ahead and ahead.take((self, key))
         text, facts = begun[:2] if begun else self._read(place, *packed)
-        library = begun[2] if begun else lambda: _reading.compile_ir(text, facts, (place.target,))
+        library = begun[2] if begun else lambda: _compilation.compile_ir(text, facts, (place.target,))
         compiled = Compiled(fn, place, bound, signature, options, text, facts, constants, library)
         self.variants[key] = variants[fn.__name__, compiled.identity, place.target] = compiled
         _versions.call_hook(fn, knobs.runtime.jit_post_compile_hook, *told)
@@ -297,7 +297,7 @@ class Engine:
         if self.fn._src is not self._source or self.fn.hash is None:
             self.variants.clear()
             self._source = self.fn._src
-            with _reading.parsing:
+            with _compilation.parsing:
                 self.fn.cache_key
 
     def _refuse_changed_globals(self):
@@ -311,8 +311,8 @@ class Engine:
         fn = self.fn
         for hook in fn.pre_run_hooks:
             hook(*arguments, **named)
-        device = _places.device_of(arguments) if not named else _places.device_of((*arguments, *named.values()))
-        place = _places.place_of(device)
+        device = _devices.device_of(arguments) if not named else _devices.device_of((*arguments, *named.values()))
+        place = _devices.place_of(device)
         binder = self._binders.get(device)
         if binder is None:
             binder = self._binders[device] = create_function_from_signature(fn.signature, fn.params, place.backend)
@@ -323,7 +323,7 @@ class Engine:
             self._forget_changed_source()
         compiled = self.variants.get(key)
         if compiled is None:
-            ahead = _ahead.now()
+            ahead = _parallel_compile.now()
             if ahead and ahead.is_reading:
                 return self._begin(ahead, place, key, bound, specialization, options, named)
             compiled = self._compile(ahead, place, key, bound, specialization, options, named, warmup)

@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Arrays by __array_interface__ and __cuda_array_interface__, for types that have nothing quicker."""
+"""Arrays by __array_interface__ and __cuda_array_interface__, for types that provide nothing faster, and arrays with given strides."""
 import sys
+
+
+class Strided:
+    """An array for a pointer parameter, of whatever strides; see kiln.strided."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array):
+        self.array = array
 
 
 def _numpy(name):

@@ -5,8 +5,8 @@ import sys
 from triton.compiler import CompiledKernel
 from triton.runtime import Autotuner, JITFunction
 
-from . import _host, _launching, _tuning
-from .. import _following
+from . import _autotune, _host_driver, _launcher
+from .. import _import_hook
 
 _INDUCTOR = ("torch._inductor.runtime.static_triton_launcher", "torch._inductor.runtime.static_cuda_launcher")
 _replaced = []
@@ -22,7 +22,7 @@ def _run(self, *arguments, grid, warmup=False, **named):
     """In place of JITFunction.run."""
     engine = self.__dict__.get("_kiln_engine")
     if engine is None:
-        engine = self.__dict__["_kiln_engine"] = _launching.Engine(self)
+        engine = self.__dict__["_kiln_engine"] = _launcher.Engine(self)
     return engine.call(*arguments, grid=grid, warmup=warmup, **named)
 
 
@@ -30,7 +30,7 @@ def _count_inductor(module):
     """What torch.compile has Triton compile, PyTorch launches by itself."""
     for owner in list(vars(module).values()):
         if isinstance(owner, type) and owner.__module__ == module.__name__ and "run" in vars(owner):
-            _replace(owner, "run", _launching.counted(owner.run))
+            _replace(owner, "run", _launcher.counted(owner.run))
 
 
 def enable():
@@ -41,21 +41,21 @@ def enable():
     _was_enabled = True
     theirs = CompiledKernel.run
     _replace(JITFunction, "run", _run)
-    _replace(Autotuner, "run", _tuning.run)
-    _replace(CompiledKernel, "run", property(lambda self: _launching.TritonLauncher(theirs.fget(self))))
+    _replace(Autotuner, "run", _autotune.run)
+    _replace(CompiledKernel, "run", property(lambda self: _launcher.TritonLauncher(theirs.fget(self))))
     for name in _INDUCTOR:
-        _following.when_executed(name, _count_inductor)
-    _host.activate()
+        _import_hook.when_executed(name, _count_inductor)
+    _host_driver.activate()
 
 
 def disable():
     """Puts Triton back."""
     for name in _INDUCTOR:
-        _following.forget(name)
+        _import_hook.forget(name)
     while _replaced:
         owner, name, value = _replaced.pop()
         setattr(owner, name, value)
-    _host.deactivate()
+    _host_driver.deactivate()
 
 
 def why_detached():

@@ -6,7 +6,7 @@ import concurrent.futures
 import os
 import threading
 
-from . import _reading
+from . import _compilation
 
 MOST = 16  # processes: each takes up to 150 MB
 _here = threading.local()
@@ -32,7 +32,7 @@ class Ahead:
         self.has_begun = True
         if key not in self._begun:
             text, facts = read()
-            self._begun[key] = text, facts, self._pool.submit(_reading.compile_ir, text, facts, (target,)).result
+            self._begun[key] = text, facts, self._pool.submit(_compilation.compile_ir, text, facts, (target,)).result
 
     def take(self, key):
         """The text, the facts and a function that gives the library, or None."""

@@ -1,14 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the package says things with: errors, and arrays for pointers that are told their strides; kiln._results has the rest."""
-
-
-class Strided:
-    """An array for a pointer parameter, of whatever strides; see kiln.strided."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array):
-        self.array = array
+"""The errors of the package."""
 
 
 class Error(Exception):
@@ -44,11 +35,3 @@ class Untrusted(Error):
 
 
 ERRORS = {3: NotFound, 15: NoDevice, 17: NoVariant, 19: Untrusted, 21: LaunchRefused}
-
-
-def signature(params):
-    """The signature of a kernel, for inspect and help()."""
-    import inspect
-    kinds = inspect.Parameter
-    named = [kinds(p.name, kinds.POSITIONAL_OR_KEYWORD, annotation=p.type) for p in params]
-    return inspect.Signature(named + [kinds(name, kinds.KEYWORD_ONLY, default=None) for name in ("stream", "grid")])

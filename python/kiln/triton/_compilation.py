@@ -12,7 +12,7 @@ from triton.runtime.errors import PTXASError
 
 from .._compiler import build, compile as _compile
 from .._core import Library
-from .._words import Error
+from .._errors import Error
 
 FACTS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", "num_ctas")  # of a launch, beside the IR
 

@@ -9,8 +9,8 @@ from triton.backends import Backend, backends
 from triton.backends.driver import DriverBase
 from triton.runtime import driver
 
-from . import _places
-from ._places import READ_FOR
+from . import _devices
+from ._devices import READ_FOR
 
 _INTERFACE = types.SimpleNamespace(
     Event=None, synchronize=lambda *_: None, current_device=lambda: 0, device_count=lambda: 1, is_available=lambda: True, set_device=lambda _: None,
@@ -55,7 +55,7 @@ class HostDriver(DriverBase):
 
     @classmethod
     def is_active(cls):
-        return not _places.has_gpu()
+        return not _devices.has_gpu()
 
     def map_python_to_cpp_type(self, ty):
         raise NotImplementedError("Kiln needs no types of C++")
@@ -76,7 +76,7 @@ class HostDriver(DriverBase):
         return divmod(READ_FOR.arch, 10)
 
     def get_active_torch_device(self):
-        return _places.cpu()
+        return _devices.cpu()
 
     def get_device_interface(self):
         return _INTERFACE

@@ -13,8 +13,8 @@ from triton.runtime import JITFunction, driver
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from .. import _compiler
-from . import _ahead, _places, _versions
-from ._places import is_capturing as _is_capturing
+from . import _devices, _parallel_compile, _versions
+from ._devices import is_capturing as _is_capturing
 
 BUDGET_S, MOST_ROUNDS, LEAST_ROUNDS, TIMES = 2.0, 100, 3, 3
 REFUSALS = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
@@ -116,7 +116,7 @@ def _product():
     device = driver.active.get_active_torch_device()
     if device.type == "cpu":
         return {"product": "host", "processor": "host", "units": "0"}
-    properties = _places.torch.cuda.get_device_properties(device)
+    properties = _devices.torch.cuda.get_device_properties(device)
     target = driver.active.get_current_target()
     processor = target.arch if isinstance(target.arch, str) else "sm_%d" % target.arch
     return {"product": properties.name, "processor": processor, "units": str(properties.multi_processor_count)}
@@ -181,7 +181,7 @@ class _Clock:
             start = time.perf_counter_ns()
             launch()
             return time.perf_counter_ns() - start
-        start, end = (_places.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, end = (_devices.torch.cuda.Event(enable_timing=True) for _ in range(2))
         driver.active.clear_cache(self.cache)
         start.record()
         launch()
@@ -214,7 +214,7 @@ def _compile_all(tuner, configs, arguments, named):
     to be asked before."""
     able, refused = set(), {}
     turns = (True, False) if knobs.runtime.jit_cache_hook is None else (False,)
-    with _ahead.Ahead() as ahead:
+    with _parallel_compile.Ahead() as ahead:
         for ahead.is_reading in turns:
             for config in configs:
                 if config in able or config in refused:

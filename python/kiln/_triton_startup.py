@@ -5,7 +5,7 @@ import atexit
 import os
 import sys
 
-from . import _following
+from . import _import_hook
 
 
 def _say(text):
@@ -45,16 +45,16 @@ def _why_detached():
         return "Triton was not imported"
     was_there = "kiln.triton" in sys.modules
     try:
-        from kiln.triton import _attaching
+        from kiln.triton import _patch
     except Exception as error:
         return str(error)
-    return _attaching.why_detached() if was_there else "its import was not seen; another finder of sys.meta_path found it"
+    return _patch.why_detached() if was_there else "its import was not seen; another finder of sys.meta_path found it"
 
 
 def _report():
     if _state.reported_by == os.getpid():
         return
-    why, launching = _why_detached(), sys.modules.get("kiln.triton._launching")
+    why, launching = _why_detached(), sys.modules.get("kiln.triton._launcher")
     counts = launching.launches() if launching is not None else {}
     is_any = any(counts.values())
     if _state.is_child and not is_any:
@@ -83,7 +83,7 @@ def start():
         atexit.register(_report)
         os.register_at_fork(after_in_child=_in_child)
     _state.is_wanted = True
-    _following.when_executed("triton", _follow_triton)
+    _import_hook.when_executed("triton", _follow_triton)
 
 
 start()
