@@ -173,11 +173,11 @@ static void take_bundle(kiln_bundle_writer *w, const char *path) {
 }
 
 static void unpack_code(const bundle_view *v, const view_code *c, const char *folder) {
-  char family[KILN_TOOL_FAMILY], path[4096];
+  char family[DICTIONARY_FAMILY], path[4096];
   uint32_t flags;
   kiln_error err;
   kiln_bytes bytes;
-  must(kiln_tool_family(c->target, c->info.format, family, &flags, &err), &err);
+  must(dictionary_family(c->target, c->info.format, family, &flags, &err), &err);
   must(kiln_bundle_load(v->bundle, c->entry.blob, &bytes, &err), &err);
   snprintf(path, sizeof path, "%s/%06u.%s", folder, c->entry.blob, family);
   FILE *out = fopen(path, "wb");

@@ -47,7 +47,7 @@ static kiln_status check_depfile(const build *b, kiln_error *err) {
   return status;
 }
 
-static void print_json(const build *b, const work_sums *sums) {
+static void print_json(const build *b, const execute_counts *sums) {
   const plan *p = &b->s.plan;
   static const char *const states[] = {"pending", "hit", "compiled", "failed"};
   kiln_buffer out = {0};
@@ -83,7 +83,7 @@ static void print_json(const build *b, const work_sums *sums) {
   kiln_buffer_deinit(&out);
 }
 
-static int finish(build *b, const work_sums *sums, uint64_t start, int code, bool is_written) {
+static int finish(build *b, const execute_counts *sums, uint64_t start, int code, bool is_written) {
   kiln_error err = {0};
   if (b->json) print_json(b, sums);
   if (code != CLI_OK && !b->keep_going) {
@@ -115,7 +115,7 @@ static int check_options(const cli_page *page, const build *b, bool without) {
 }
 
 static int make_bundle(build *b, uint64_t start) {
-  work_sums sums = {0};
+  execute_counts sums = {0};
   kiln_error err = {0};
   bool may_reuse = !b->json && !b->trace; // they tell of each object, so each is looked up
   int code;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "compiler/options.h"
+#include "tools/build/pack.h"
 #include "tools/common/key_file.h"
 
 // ------------------------------------------------------------------------------------------ their keys
@@ -48,7 +49,7 @@ static const char *number_text(int64_t number, const char *absent, char out[NUMB
   return out;
 }
 
-static kiln_status finish_key(const session *s, const session_bundle *how, const identity_tool *tool,
+static kiln_status finish_key(const session *s, const session_bundle *how, const toolchain_program *tool,
                               const char *format, const char *name, const kiln_buffer *made_of, kiln_key *out,
                               kiln_error *err) {
   char signed_by[2 * KEY_FILE_PUBLIC + 1], number[NUMBER];
@@ -71,11 +72,11 @@ static kiln_status finish_key(const session *s, const session_bundle *how, const
   return status;
 }
 
-static kiln_status bundle_key(const session *s, const session_bundle *how, const identity_tool *tool,
+static kiln_status bundle_key(const session *s, const session_bundle *how, const toolchain_program *tool,
                               kiln_key *out, kiln_error *err) {
   char name[64];
   kiln_buffer made_of = {0};
-  finished_manifest(&s->plan, true, &made_of);
+  pack_manifest(&s->plan, true, &made_of);
   snprintf(name, sizeof name, "bundle of %zu objects", s->plan.job_count);
   kiln_status status = finish_key(s, how, tool, "kbundle", name, &made_of, out, err);
   kiln_buffer_deinit(&made_of);
@@ -93,13 +94,13 @@ static void add_digest(kiln_buffer *out, const kiln_buffer *text) {
   kiln_buffer_bytes(out, digest.bytes, sizeof digest.bytes);
 }
 
-kiln_status finished_asked(const session *s, kiln_buffer *out, kiln_error *err) {
+kiln_status bundle_memo_inputs(const session *s, kiln_buffer *out, kiln_error *err) {
   const plan *p = &s->plan;
   const int64_t numbers[] = {s->warps,       s->stages,          (int64_t)p->max_jobs,
                              s->all_configs, s->assembler_given, s->for_tuning};
   char target[KILN_TARGET_NAME];
   kiln_digest self;
-  KILN_TRY(identity_self(&self, s->cache, err));
+  KILN_TRY(toolchain_self(&self, s->cache, err));
   kiln_buffer_bytes(out, self.bytes, sizeof self.bytes);
   kiln_buffer_bytes(out, p->who.compiler.digest.bytes, KILN_DIGEST_SIZE);
   kiln_buffer_text(out, p->who.assembler.text);
@@ -119,12 +120,12 @@ kiln_status finished_asked(const session *s, kiln_buffer *out, kiln_error *err) 
   return out->failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a key") : KILN_OK;
 }
 
-static kiln_status asked_key(const session *s, const session_bundle *how, const identity_tool *tool,
+static kiln_status asked_key(const session *s, const session_bundle *how, const toolchain_program *tool,
                              kiln_key *out, kiln_error *err) {
   char name[64];
   kiln_buffer asked = {0};
   snprintf(name, sizeof name, "build of %zu sources", s->plan.source_count);
-  kiln_status status = finished_asked(s, &asked, err);
+  kiln_status status = bundle_memo_inputs(s, &asked, err);
   if (status == KILN_OK) status = finish_key(s, how, tool, "bundle-name", name, &asked, out, err);
   kiln_buffer_deinit(&asked);
   return status;
@@ -144,7 +145,7 @@ static bool is_vouched(const plan *p) {
 }
 
 /// The entry: the fields of the bundle's key as a block, the count of objects, the digest of each one's key.
-static void keep_asked(session *s, const session_bundle *how, const identity_tool *tool,
+static void keep_asked(session *s, const session_bundle *how, const toolchain_program *tool,
                        const kiln_key *bundle, bool vouched) {
   kiln_key key;
   kiln_buffer found = {0};
@@ -162,15 +163,15 @@ static void keep_asked(session *s, const session_bundle *how, const identity_too
   kiln_key_deinit(&key);
 }
 
-void finished_keep(session *s, const session_bundle *how, identity_tool *tool, const kiln_buffer *bundle,
-                   uint64_t cost) {
+void bundle_memo_keep(session *s, const session_bundle *how, toolchain_program *tool,
+                      const kiln_buffer *bundle, uint64_t cost) {
   kiln_key key;
   kiln_buffer notes = {0};
   for (size_t i = 0; i < s->plan.job_count; i++) {
     if (s->plan.jobs[i].state == JOB_FAILED || s->plan.jobs[i].is_foreign) return;
     cost += s->plan.jobs[i].cost_ns;
   }
-  if (!identity_tool_holds(tool) || bundle_key(s, how, tool, &key, NULL) != KILN_OK) return;
+  if (!toolchain_program_is_unchanged(tool) || bundle_key(s, how, tool, &key, NULL) != KILN_OK) return;
   session_notes(s, &notes);
   kiln_cache_content content = {.diagnostics = {notes.bytes, notes.size},
                                 .payload = {bundle->bytes, bundle->size},
@@ -190,7 +191,7 @@ static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *
   kiln_cache_entry entry;
   kiln_error err = {0};
   if (!kiln_cache_contains(s->cache, &key->digest) || !kiln_cache_get(s->cache, key, &entry)) return false;
-  bool done = finished_deliver(how, entry.content.payload.bytes, entry.content.payload.size, &err) == KILN_OK;
+  bool done = pack_write(how, entry.content.payload.bytes, entry.content.payload.size, &err) == KILN_OK;
   *out_vouched = entry.vouched;
   if (done && !s->quiet && entry.content.diagnostics.size)
     fwrite(entry.content.diagnostics.bytes, 1, entry.content.diagnostics.size, stderr);
@@ -199,14 +200,14 @@ static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *
 }
 
 /// The writer, opened, where a finished bundle may be taken at all.
-static bool open_writer(const session *s, identity_tool *tool) {
+static bool open_writer(const session *s, toolchain_program *tool) {
   kiln_error err = {0};
   return s->cache && !s->force && !s->verify &&
-         identity_tool_open(tool, "kiln-tool", s->cache, &err) == KILN_OK;
+         toolchain_program_open(tool, "kiln-tool", s->cache, &err) == KILN_OK;
 }
 
-bool session_reuse_bundle(session *s, const session_bundle *how, work_sums *sums) {
-  identity_tool tool;
+bool session_reuse_bundle(session *s, const session_bundle *how, execute_counts *sums) {
+  toolchain_program tool;
   kiln_key key = {0};
   kiln_error err = {0};
   bool vouched;
@@ -238,7 +239,7 @@ static bool read_asked(const kiln_cache_entry *entry, kiln_key *bundle, const ui
 
 /// As session_reuse_bundle does; the objects are known by their keys alone.
 static bool deliver_asked(session *s, const session_bundle *how, const kiln_cache_entry *entry,
-                          work_sums *sums) {
+                          execute_counts *sums) {
   kiln_key bundle;
   kiln_digest object;
   const uint8_t *digests;
@@ -252,8 +253,8 @@ static bool deliver_asked(session *s, const session_bundle *how, const kiln_cach
   return true;
 }
 
-bool session_reuse_build(session *s, const session_bundle *how, work_sums *sums) {
-  identity_tool tool;
+bool session_reuse_build(session *s, const session_bundle *how, execute_counts *sums) {
+  toolchain_program tool;
   kiln_key key;
   kiln_cache_entry entry;
   kiln_error err = {0};

@@ -13,17 +13,11 @@
 
 /// Everything that reading, checking and lowering what was read depends on, and what is said about it: the
 /// bytes and paths of the sources, options, targets, tools, and this program.
-kiln_status finished_asked(const session *s, kiln_buffer *out, kiln_error *err);
-
-/// What kiln-tool packs. `by_key`: the same with each object's key in place of its bytes.
-void finished_manifest(const plan *p, bool by_key, kiln_buffer *out);
-
-/// Writes the bytes of a bundle to where `how` says.
-kiln_status finished_deliver(const session_bundle *how, const void *bytes, size_t size, kiln_error *err);
+kiln_status bundle_memo_inputs(const session *s, kiln_buffer *out, kiln_error *err);
 
 /// Keeps a bundle whose objects are all in it and are what their keys say. What does not work costs the next
 /// build time, no more. `cost`: nanoseconds of packing.
-void finished_keep(session *s, const session_bundle *how, identity_tool *tool, const kiln_buffer *bundle,
-                   uint64_t cost);
+void bundle_memo_keep(session *s, const session_bundle *how, toolchain_program *tool,
+                      const kiln_buffer *bundle, uint64_t cost);
 
 #endif

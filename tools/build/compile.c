@@ -13,7 +13,7 @@
 typedef struct compile_command {
   session s;
   const char *output, *report, *until;
-  compiled_choice which;
+  object_choice which;
   int64_t place;
   bool times;
 } compile_command;
@@ -99,7 +99,7 @@ static bool is_plain(const compile_command *c) {
 
 static int make(compile_command *c) {
   kiln_error err = {0};
-  work_sums sums;
+  execute_counts sums;
   const plan_job *job = &c->s.plan.jobs[0];
   if (c->place >= 0) {
     char text[80];
@@ -111,14 +111,14 @@ static int make(compile_command *c) {
     kiln_status status = print_ir(c, &err);
     return status == KILN_OK ? CLI_OK : cli_report(status, &err);
   }
-  if (c->until) return compile_text_job(&(compile_text){&c->s, c->output, c->until, c->times});
+  if (c->until) return compile_kir_job(&(compile_kir){&c->s, c->output, c->until, c->times});
   int code = session_make(&c->s, &sums);
   if (code != CLI_OK) return code;
   if (c->times) print_times(job, c->s.plan.front_ns);
   kiln_status status = c->report ? print_report(c, &err) : KILN_OK;
   if (status == KILN_OK && c->output)
     status = cli_write_file(c->output, job->code.bytes, job->code.size, &err);
-  if (is_plain(c)) compiled_keep(&c->s, &c->which, job);
+  if (is_plain(c)) object_memo_keep(&c->s, &c->which, job);
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
 
@@ -126,7 +126,7 @@ static int make(compile_command *c) {
 static int make_again(compile_command *c) {
   kiln_error err = {0};
   kiln_cache_entry entry;
-  if (!is_plain(c) || !compiled_reuse(&c->s, &c->which, &entry)) return -1;
+  if (!is_plain(c) || !object_memo_reuse(&c->s, &c->which, &entry)) return -1;
   const kiln_bytes *code = &entry.content.payload;
   kiln_status status = c->output ? cli_write_file(c->output, code->bytes, code->size, &err) : KILN_OK;
   kiln_cache_entry_deinit(&entry);
@@ -150,7 +150,7 @@ static int make_text(compile_command *c, const cli_page *page) {
       return cli_usage(
           page, "--%s: a .kir file is one kernel on its way, past the cache: it has nothing of that kind",
           others[i].name);
-  return compile_text_file(&(compile_text){&c->s, c->output, c->until, c->times}, s->words.items[0]);
+  return compile_kir_file(&(compile_kir){&c->s, c->output, c->until, c->times}, s->words.items[0]);
 }
 
 int kiln_command_compile(int argc, char **argv) {
@@ -192,7 +192,7 @@ int kiln_command_compile(int argc, char **argv) {
     code = cli_usage(&page, "--report: --emit=ir makes no code to report on");
   if (code == -1 && c.until && (c.report || c.s.plan.options.output == KILN_FORMAT_IR))
     code = cli_usage(&page, "--until: the kernel is what is written, without --report and --emit=ir");
-  if (code == -1 && compile_text_is(c.s.words.items[0])) code = make_text(&c, &page);
+  if (code == -1 && is_kir_path(c.s.words.items[0])) code = make_text(&c, &page);
   if (code == -1) {
     if (c.until) c.s.no_cache = true;
     kiln_status status = session_read(&c.s, "host", &err);

@@ -17,7 +17,7 @@ typedef struct compile_inputs {
   const kiln_interface *interface;
   const kiln_target *target;
   const kiln_codegen_options *options;
-  const identity *who;
+  const toolchain *who;
 } compile_inputs;
 
 kiln_status compile_key(const compile_inputs *in, kiln_key *out, kiln_error *err);

@@ -11,7 +11,7 @@
 
 enum { MOST_TEXT = 64 << 20 };
 
-bool compile_text_is(const char *path) {
+bool is_kir_path(const char *path) {
   size_t length = strlen(path);
   return length > 4 && !strcmp(path + length - 4, ".kir");
 }
@@ -22,7 +22,7 @@ static void print_times(const worker_reply *reply) {
 }
 
 /// `text` has been read once, so that what is wrong with it is said already.
-static int compile(const compile_text *c, const kiln_buffer *text) {
+static int compile(const compile_kir *c, const kiln_buffer *text) {
   kiln_error err = {0};
   worker_client worker;
   worker_reply reply = {0};
@@ -70,7 +70,7 @@ static kiln_status open_session(session *s, const char *path, const char *target
   return session_open(s, target, err);
 }
 
-int compile_text_file(const compile_text *c, const char *path) {
+int compile_kir_file(const compile_kir *c, const char *path) {
   kiln_error err = {0};
   kiln_buffer text = {0};
   kiln_arena *arena = kiln_arena_create();
@@ -92,7 +92,7 @@ int compile_text_file(const compile_text *c, const char *path) {
   return status == KILN_OK ? code : cli_report(status, &err);
 }
 
-int compile_text_job(const compile_text *c) {
+int compile_kir_job(const compile_kir *c) {
   const plan_job *job = &c->s->plan.jobs[0];
   kiln_error err = {0};
   kiln_buffer text = {0};

@@ -6,19 +6,19 @@
 #include "tools/build/session.h"
 
 /// Whether the path names such a text.
-bool compile_text_is(const char *path);
+bool is_kir_path(const char *path);
 
-typedef struct compile_text {
+typedef struct compile_kir {
   session *s;
   const char *output; ///< NULL: nowhere
   const char *until;  ///< --until; NULL: all passes
   bool times;
-} compile_text;
+} compile_kir;
 
 /// Reads the file, whose target must be that of the command line where that names one, and compiles. Returns
 /// the exit code.
-int compile_text_file(const compile_text *c, const char *path);
+int compile_kir_file(const compile_kir *c, const char *path);
 /// The same of the plan's first job, which has no text yet: --until of another source.
-int compile_text_job(const compile_text *c);
+int compile_kir_job(const compile_kir *c);
 
 #endif

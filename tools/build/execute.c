@@ -23,7 +23,7 @@ typedef struct lane {
 
 typedef struct crew {
   plan *p;
-  const work_options *options;
+  const execute_options *options;
   kiln_buffer encoded; // options for the worker
   pthread_mutex_t lock;
   pthread_cond_t changed;     // all is done
@@ -35,7 +35,7 @@ typedef struct crew {
   pthread_cond_t swept;
   uint32_t lane_count; // under lock
   lane *lanes;         // owned, a place for each thread; under lock
-  work_sums sums;      // under lock
+  execute_counts sums; // under lock
   bool is_told;        // under lock: that a tool changed
 } crew;
 
@@ -71,7 +71,7 @@ static void take_found(void *context, size_t index, kiln_cache_entry *entry) {
   l->hits++;
 }
 
-bool work_look_up(plan *p, kiln_cache *cache, work_sums *sums) {
+bool plan_look_up(plan *p, kiln_cache *cache, execute_counts *sums) {
   looked l = {.jobs = calloc(p->job_count + 1, sizeof *l.jobs), .last_ns = cli_now_ns()};
   const kiln_key **keys = calloc(p->job_count + 1, sizeof *keys);
   size_t count = 0;
@@ -100,10 +100,10 @@ static kiln_status compile(crew *c, worker_client *worker, plan_job *job, worker
 /// Whether the reply is the work of the tools that the key names. Said once when it is not.
 static bool is_theirs(crew *c, const worker_client *worker, const worker_reply *reply) {
   static const kiln_file_mark unknown;
-  identity *who = &c->p->who;
+  toolchain *who = &c->p->who;
   bool ours = kiln_file_mark_same(&reply->maker, &who->compiler.mark) ||
               (worker->by_path && kiln_file_mark_same(&reply->maker, &unknown));
-  if (ours && identity_holds(who, worker->by_path)) return true;
+  if (ours && toolchain_is_unchanged(who, worker->by_path)) return true;
   pthread_mutex_lock(&c->lock);
   if (!c->is_told)
     fprintf(stderr,
@@ -394,7 +394,7 @@ static void count_duplicates(const plan *p, kiln_cache *cache) {
   free(all);
 }
 
-void work_run(plan *p, const work_options *options, work_sums *out) {
+void plan_execute(plan *p, const execute_options *options, execute_counts *out) {
   crew c = {.p = p, .options = options, .sums = *out};
   unsigned count = options->threads ? options->threads : 1;
   pthread_t *threads = calloc(count, sizeof *threads);

@@ -5,23 +5,23 @@
 
 #include "tools/build/plan.h"
 
-typedef struct work_options {
+typedef struct execute_options {
   unsigned threads;  ///< workers at the same time
   bool progress;     ///< a line on the terminal that is rewritten
   bool fleet;        ///< other machines make the same objects: what one of them makes is left for the end
   bool must_hit;     ///< a miss is an error that names the differing fields
   unsigned verify;   ///< compile hits again and compare: percent of them; 0: none
   kiln_cache *cache; ///< NULL: none
-} work_options;
+} execute_options;
 
-typedef struct work_sums {
+typedef struct execute_counts {
   size_t hits, compiled, failed, verified;
   size_t alone; ///< of a fleet, of those compiled: its server could not be asked
-} work_sums;
+} execute_counts;
 
 /// Runs every pending job. Jobs that fail keep their error; the others go on. Thread safe inside.
-void work_run(plan *p, const work_options *options, work_sums *out);
+void plan_execute(plan *p, const execute_options *options, execute_counts *out);
 /// Only looks up; true when every job hit. Cheap: no thread, no worker.
-bool work_look_up(plan *p, kiln_cache *cache, work_sums *sums);
+bool plan_look_up(plan *p, kiln_cache *cache, execute_counts *sums);
 
 #endif

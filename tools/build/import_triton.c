@@ -223,7 +223,7 @@ static void release(import *m) {
 
 static int run(import *m) {
   kiln_error err = {0};
-  work_sums sums;
+  execute_counts sums;
   kiln_status status = find_files(m, &err);
   if (status == KILN_OK) status = session_open(&m->s, "host", &err);
   if (status == KILN_OK) status = add_sources(m, &err);

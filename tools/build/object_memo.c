@@ -10,12 +10,12 @@
 /// With --force and --verify-cache a hit is not what is wanted.
 static bool may_reuse(const session *s) { return s->cache && !s->force && !s->verify; }
 
-static kiln_status asked_key(const session *s, const compiled_choice *which, kiln_key *out, kiln_error *err) {
+static kiln_status asked_key(const session *s, const object_choice *which, kiln_key *out, kiln_error *err) {
   kiln_key_builder b;
   kiln_buffer asked = {0};
   kiln_buffer_svarint(&asked, which->config);
   kiln_buffer_svarint(&asked, which->variant);
-  kiln_status status = finished_asked(s, &asked, err);
+  kiln_status status = bundle_memo_inputs(s, &asked, err);
   kiln_digest digest = kiln_digest_of(asked.bytes, asked.size);
   kiln_buffer_deinit(&asked);
   if (status != KILN_OK) return status;
@@ -40,7 +40,7 @@ static bool read_kept(const kiln_cache_entry *entry, kiln_key *object, kiln_read
   return true;
 }
 
-bool compiled_reuse(session *s, const compiled_choice *which, kiln_cache_entry *out) {
+bool object_memo_reuse(session *s, const object_choice *which, kiln_cache_entry *out) {
   kiln_key key, object;
   kiln_cache_entry kept;
   kiln_reader said;
@@ -57,7 +57,7 @@ bool compiled_reuse(session *s, const compiled_choice *which, kiln_cache_entry *
   return found;
 }
 
-void compiled_keep(session *s, const compiled_choice *which, const plan_job *job) {
+void object_memo_keep(session *s, const object_choice *which, const plan_job *job) {
   kiln_key key;
   kiln_buffer kept = {0}, notes = {0};
   // Of no use without the object, nor where another program made it than the key says.

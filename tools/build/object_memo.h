@@ -8,15 +8,15 @@
 #include "tools/build/session.h"
 
 /// Which object of the source; -1: the first config, the last variant.
-typedef struct compiled_choice {
+typedef struct object_choice {
   int64_t config, variant;
-} compiled_choice;
+} object_choice;
 
 /// After session_read. True: `out` is the entry of the object, for the caller to deinit, and what a compile
 /// would have said was said. False: nothing was said, and the source must be read.
-bool compiled_reuse(session *s, const compiled_choice *which, kiln_cache_entry *out);
+bool object_memo_reuse(session *s, const object_choice *which, kiln_cache_entry *out);
 
 /// Keeps what came of the command, after everything was said: `job` is a hit or was just compiled.
-void compiled_keep(session *s, const compiled_choice *which, const plan_job *job);
+void object_memo_keep(session *s, const object_choice *which, const plan_job *job);
 
 #endif

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Makes the finished bundle: kiln-tool packs it from what a plan made.
+#include "tools/build/pack.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,7 +17,6 @@
 #include "base/stream.h"
 #include "cache/bundle/manifest.h"
 #include "tools/build/bundle_memo.h"
-#include "tools/build/session.h"
 #include "tools/build/tuning.h"
 
 /// Kernels are numbered in the manifest by source and instance.
@@ -36,7 +37,7 @@ static void add_kernels(const plan *p, kiln_buffer *out, uint32_t *numbers) {
   }
 }
 
-void finished_manifest(const plan *p, bool by_key, kiln_buffer *out) {
+void pack_manifest(const plan *p, bool by_key, kiln_buffer *out) {
   uint32_t *numbers = calloc(p->job_count + 1, sizeof *numbers);
   char target[KILN_TARGET_NAME];
   if (!numbers) abort();
@@ -91,7 +92,7 @@ static void writer_words(const session *s, const session_bundle *how, const char
   out[at] = NULL;
 }
 
-static void run_writer(const identity_tool *tool, const char *const *words, const int in[2],
+static void run_writer(const toolchain_program *tool, const char *const *words, const int in[2],
                        const int out[2]) {
   char open_file[40], *clean[KILN_ENV_MOST + 1];
   snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", tool->fd);
@@ -116,7 +117,7 @@ static bool read_all(int fd, kiln_buffer *out) {
 }
 
 /// Has kiln-tool pack the manifest.
-static kiln_status pack(const session *s, const session_bundle *how, const identity_tool *tool,
+static kiln_status pack(const session *s, const session_bundle *how, const toolchain_program *tool,
                         kiln_buffer *bundle, kiln_error *err) {
   command_line line;
   kiln_buffer manifest = {0};
@@ -127,7 +128,7 @@ static kiln_status pack(const session *s, const session_bundle *how, const ident
     return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
   }
   writer_words(s, how, tool->path, &line);
-  finished_manifest(&s->plan, false, &manifest);
+  pack_manifest(&s->plan, false, &manifest);
   signal(SIGPIPE, SIG_IGN); // a writer that ended says why by its exit code
   fflush(NULL);
   pid_t pid = fork();
@@ -148,20 +149,20 @@ static kiln_status pack(const session *s, const session_bundle *how, const ident
   return KILN_OK;
 }
 
-kiln_status finished_deliver(const session_bundle *how, const void *bytes, size_t size, kiln_error *err) {
+kiln_status pack_write(const session_bundle *how, const void *bytes, size_t size, kiln_error *err) {
   KILN_TRY(cli_write_file(how->output, bytes, size, err));
   if (strcmp(how->output, "-")) kiln_output_clean(how->output);
   return KILN_OK;
 }
 
 kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err) {
-  identity_tool tool;
+  toolchain_program tool;
   kiln_buffer bundle = {0};
   uint64_t start = cli_now_ns();
-  KILN_TRY(identity_tool_open(&tool, "kiln-tool", s->cache, err));
+  KILN_TRY(toolchain_program_open(&tool, "kiln-tool", s->cache, err));
   kiln_status status = pack(s, how, &tool, &bundle, err);
-  if (status == KILN_OK) status = finished_deliver(how, bundle.bytes, bundle.size, err);
-  if (status == KILN_OK && s->cache) finished_keep(s, how, &tool, &bundle, cli_now_ns() - start);
+  if (status == KILN_OK) status = pack_write(how, bundle.bytes, bundle.size, err);
+  if (status == KILN_OK && s->cache) bundle_memo_keep(s, how, &tool, &bundle, cli_now_ns() - start);
   kiln_buffer_deinit(&bundle);
   close(tool.fd);
   return status;

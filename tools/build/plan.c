@@ -123,7 +123,7 @@ static void read_metadata(plan_source *source) {
 }
 
 kiln_status plan_read_source(plan *p, const char *path, kiln_error *err) {
-  if (compile_text_is(path))
+  if (is_kir_path(path))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "%s is a kernel between passes: only `kiln compile` takes it, past cache and bundles",
                      path);

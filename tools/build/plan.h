@@ -56,7 +56,7 @@ typedef struct plan {
   plan_job *jobs; ///< owned
   size_t job_count, job_capacity;
   kiln_codegen_options options;
-  identity who;
+  toolchain who;
   bool all_configs;
   bool for_tuning;         ///< --tuning: the bundle says what `kiln tune` wants to know
   kiln_tuner_table *tuned; ///< choices to take into the bundle: owned; NULL: none

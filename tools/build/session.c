@@ -65,22 +65,23 @@ static bool wants_assembler(const plan *p) {
 
 static void note_slips(void) {
   char text[200];
-  for (size_t at = 0; environment_slip(&at, text, sizeof text);) fprintf(stderr, "kiln: note: %s\n", text);
+  for (size_t at = 0; environment_next_misspelt(&at, text, sizeof text);)
+    fprintf(stderr, "kiln: note: %s\n", text);
 }
 
 static kiln_status open_cache(session *s, kiln_error *err) {
   bool without = s->no_cache || s->plan.options.print_after; // a hit would have nothing to print
-  cache_session_options options = {.folder = s->cache_folder,
-                                   .fleet = s->fleet,
-                                   .sign = s->sign,
-                                   .force = s->force,
-                                   .local = without,
-                                   .read_only = without};
+  cache_open_options options = {.folder = s->cache_folder,
+                                .fleet = s->fleet,
+                                .sign = s->sign,
+                                .force = s->force,
+                                .local = without,
+                                .read_only = without};
   if (without) {
-    if (cache_session_open(&options, &s->memory, err) != KILN_OK) err->status = KILN_OK;
+    if (cache_open(&options, &s->memory, err) != KILN_OK) err->status = KILN_OK;
     return KILN_OK;
   }
-  kiln_status status = cache_session_open(&options, &s->cache, err);
+  kiln_status status = cache_open(&options, &s->cache, err);
   char why[4096 + 200];
   if (status == KILN_OK && !s->quiet && kiln_cache_unopened(s->cache, why, sizeof why))
     fprintf(stderr, "kiln: note: the cache: nothing can be found in %s\n", why);
@@ -101,8 +102,8 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
   p->quiet = s->quiet;
   if (!s->quiet) note_slips();
   KILN_TRY(open_cache(s, err));
-  return identity_find(&p->who, &p->options, wants_assembler(p), !s->assembler_given,
-                       s->cache ? s->cache : s->memory, err);
+  return toolchain_find(&p->who, &p->options, wants_assembler(p), !s->assembler_given,
+                        s->cache ? s->cache : s->memory, err);
 }
 
 kiln_status session_read(session *s, const char *fallback_target, kiln_error *err) {
@@ -210,7 +211,7 @@ static void print_notes(const session *s) {
 }
 
 // A fault of Kiln counts more than a kernel that does not compile.
-static int worst_code(const plan *p, const work_sums *sums) {
+static int worst_code(const plan *p, const execute_counts *sums) {
   for (size_t i = 0; i < p->job_count; i++)
     if (p->jobs[i].state == JOB_FAILED && p->jobs[i].error.status == KILN_STATUS_INTERNAL)
       return CLI_INTERNAL;
@@ -231,7 +232,7 @@ static void print_reserve_note(kiln_cache *cache) {
 }
 
 /// One line for all that came of a fleet's server that is not there, or no longer.
-static void print_fleet_note(const session *s, const work_sums *sums) {
+static void print_fleet_note(const session *s, const execute_counts *sums) {
   char shown[KILN_URL_SHOWN];
   kiln_url_shown(s->fleet, shown, sizeof shown);
   bool was_there = sums->alone < sums->compiled || kiln_cache_counted(s->cache, KILN_OUTCOME_HIT_REMOTE);
@@ -257,17 +258,17 @@ void session_print_cache_notes(const session *s, bool but_remote) {
   if (s->cache) print_reserve_note(s->cache);
 }
 
-int session_make(session *s, work_sums *sums) {
+int session_make(session *s, execute_counts *sums) {
   memset(sums, 0, sizeof *sums);
-  bool all = work_look_up(&s->plan, s->cache, sums);
+  bool all = plan_look_up(&s->plan, s->cache, sums);
   if (!all || s->verify) {
-    work_options options = {.threads = s->jobs > 0 ? (unsigned)s->jobs : cli_processors(),
-                            .progress = !s->quiet && isatty(2),
-                            .must_hit = s->must_hit,
-                            .fleet = s->fleet != NULL,
-                            .verify = (unsigned)s->verify,
-                            .cache = s->cache};
-    work_run(&s->plan, &options, sums);
+    execute_options options = {.threads = s->jobs > 0 ? (unsigned)s->jobs : cli_processors(),
+                               .progress = !s->quiet && isatty(2),
+                               .must_hit = s->must_hit,
+                               .fleet = s->fleet != NULL,
+                               .verify = (unsigned)s->verify,
+                               .cache = s->cache};
+    plan_execute(&s->plan, &options, sums);
   }
   print_passes(&s->plan);
   print_failures(&s->plan);

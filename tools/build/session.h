@@ -61,7 +61,7 @@ kiln_status session_lower(session *s, kiln_error *err);
 /// Both.
 kiln_status session_prepare(session *s, const char *fallback_target, kiln_error *err);
 /// Looks everything up and compiles what is missing; prints each failure. CLI_OK or CLI_FAILED.
-int session_make(session *s, work_sums *sums);
+int session_make(session *s, execute_counts *sums);
 
 /// How a bundle is written, by `kiln-tool bundle-write`; NULL and 0 for its defaults.
 typedef struct session_bundle {
@@ -87,10 +87,10 @@ typedef struct session_bundle {
 kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err);
 /// Instead of session_make and session_write_bundle, where the cache has the finished bundle: true when it is
 /// written, with its notes printed and every object counted as a hit.
-bool session_reuse_bundle(session *s, const session_bundle *how, work_sums *sums);
+bool session_reuse_bundle(session *s, const session_bundle *how, execute_counts *sums);
 /// The same before session_lower, where the cache knows what bundle this command makes of these bytes: no
 /// source is parsed, and the plan has no jobs. Nothing is kept of sources that have something to say.
-bool session_reuse_build(session *s, const session_bundle *how, work_sums *sums);
+bool session_reuse_build(session *s, const session_bundle *how, execute_counts *sums);
 /// A cache that does not work is no reason to fail, and one to say so: a line on stderr for each thing that
 /// went wrong. `but_remote`: what went wrong with the remote side was said.
 void session_print_cache_notes(const session *s, bool but_remote);

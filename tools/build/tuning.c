@@ -224,25 +224,26 @@ kiln_status tuning_check_table(plan *p, bool quiet, kiln_error *err) {
 // -------------------------------------------------------------------------------------------- codes
 
 // How the code of a job is beside the one that was measured.
-static code_likeness like_job(const plan *p, const plan_job *job, const choice *c, const code_figures *then,
-                              code_figures *out) {
+static code_similarity like_job(const plan *p, const plan_job *job, const choice *c, const code_metrics *then,
+                                code_metrics *out) {
   kiln_code_info info;
   if (job->state == JOB_FAILED || !job->code.size || plan_interface(p, job) != c->interface ||
       strcmp(c->interface->configs[job->config].text, c->entry->texts[KILN_TUNED_CONFIG]) ||
       !tuning_is_for_target(c->entry, &p->targets[job->target]) ||
       !kiln_code_info_decode(job->info.bytes, job->info.size, &info))
     return CODE_UNKNOWN;
-  *out = code_figures_of(&info, job->code.bytes, job->code.size);
-  return code_figures_compare(then, out);
+  *out = code_metrics_of(&info, job->code.bytes, job->code.size);
+  return code_metrics_compare(then, out);
 }
 
 // Of the variants and targets of the config the one that is most like it: which of them was launched the
 // table does not say.
-static code_likeness like_code(const plan *p, const choice *c, const code_figures *then, code_figures *out) {
-  code_likeness best = CODE_UNKNOWN;
+static code_similarity like_code(const plan *p, const choice *c, const code_metrics *then,
+                                 code_metrics *out) {
+  code_similarity best = CODE_UNKNOWN;
   for (size_t i = 0; i < p->job_count; i++) {
-    code_figures now;
-    code_likeness likeness = like_job(p, &p->jobs[i], c, then, &now);
+    code_metrics now;
+    code_similarity likeness = like_job(p, &p->jobs[i], c, then, &now);
     if (likeness >= best) continue;
     best = likeness;
     *out = now;
@@ -262,22 +263,22 @@ static bool is_by_others(const plan *p, const kiln_tuned_entry *e) {
 // that other tools made it; and those of which the codes cannot be compared.
 typedef struct changes {
   uint32_t used, changed, by_others, unknown;
-  char first[CODE_FIGURES_TEXT + 400];
+  char first[CODE_METRICS_TEXT + 400];
 } changes;
 
 static changes find_changes(const plan *p) {
   changes found = {0};
   for (uint32_t i = 0; p->tuned && i < p->tuned->count; i++) {
     choice c;
-    code_figures now;
-    char text[CODE_FIGURES_TEXT];
+    code_metrics now;
+    char text[CODE_METRICS_TEXT];
     if (!is_taken(p, i, &c)) continue;
     found.used++;
-    const code_figures then = code_figures_read(c.entry);
-    code_likeness likeness = like_code(p, &c, &then, &now);
+    const code_metrics then = code_metrics_read(c.entry);
+    code_similarity likeness = like_code(p, &c, &then, &now);
     if (likeness == CODE_CHANGED && !found.changed++)
       snprintf(found.first, sizeof found.first, "%.150s %.150s: %s", c.interface->name,
-               c.entry->texts[KILN_TUNED_CONFIG], code_figures_difference(&then, &now, text));
+               c.entry->texts[KILN_TUNED_CONFIG], code_metrics_difference(&then, &now, text));
     if (likeness != CODE_UNKNOWN || !is_by_others(p, c.entry)) continue;
     if (*then.id) found.unknown++;
     else found.by_others++;

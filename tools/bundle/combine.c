@@ -99,7 +99,7 @@ static kiln_status refuse_listed(const combine_settings *s, const char *kernel, 
                                  kiln_error *err) {
   bundle_view v;
   KILN_TRY(bundle_view_open(s->words.items[0], &v, err));
-  name_guess guess = kernel ? guess_kernel(&v, kernel) : guess_target(&v, target);
+  name_suggestion guess = kernel ? suggest_kernel(&v, kernel) : suggest_target(&v, target);
   bundle_view_close(&v);
   if (kernel)
     return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no code of a kernel '%s'%s", s->words.items[0],
@@ -161,7 +161,7 @@ static kiln_status write_combined(combine_settings *s, bundle_filter *filter, ki
     status = kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s would have no code", s->out);
   if (status == KILN_OK) status = resign_finish(&s->signature, s->out, &bytes, err);
   if (status == KILN_OK) status = cli_write_file(s->out, bytes.bytes, bytes.size, err);
-  if (status == KILN_OK) resign_tell(&s->signature, s->out);
+  if (status == KILN_OK) resign_report(&s->signature, s->out);
   if (status == KILN_OK) print_sums(s, &sums, s->max_size ? context.dropped_targets : s->targets.count);
   kiln_buffer_deinit(&bytes);
   return status;
@@ -175,7 +175,7 @@ static kiln_status prepare(combine_settings *s, kiln_error *err) {
   if (!s->met_targets || !s->met_kernels || !s->names)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   for (size_t i = 0; i < s->targets.count; i++)
-    s->targets.items[i] = kiln_tool_target(s->targets.items[i], s->names[i]);
+    s->targets.items[i] = bundle_target_name(s->targets.items[i], s->names[i]);
   return KILN_OK;
 }
 
@@ -188,7 +188,7 @@ static int finish(const cli_page *page, int exit_code, combine_settings *s, size
                           s->words.count);
   if (exit_code == -1 && (s->level < 1 || s->level > 19))
     exit_code = cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
-  if (exit_code == -1 && s->dictionary && !kiln_tool_dictionary(s->dictionary, &s->which))
+  if (exit_code == -1 && s->dictionary && !dictionary_parse(s->dictionary, &s->which))
     exit_code =
         cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
   if (exit_code == -1) {

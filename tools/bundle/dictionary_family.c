@@ -23,8 +23,8 @@ static const format_row formats[] = {
     [KILN_FORMAT_HOST] = {"host-", SUFFIX_ARCH, KILN_BUNDLE_CODE_HOST},
 };
 
-kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_TOOL_FAMILY],
-                             uint32_t *out_flags, kiln_error *err) {
+kiln_status dictionary_family(const char *target, uint8_t format, char out[DICTIONARY_FAMILY],
+                              uint32_t *out_flags, kiln_error *err) {
   kiln_target parsed;
   *out_flags = 0;
   if (format >= sizeof formats / sizeof *formats || !formats[format].prefix)
@@ -39,23 +39,23 @@ kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_T
                      target);
   *out_flags = row->flags;
   switch (row->suffix) {
-  case SUFFIX_NONE: snprintf(out, KILN_TOOL_FAMILY, "%s", row->prefix); break;
-  case SUFFIX_MAJOR: snprintf(out, KILN_TOOL_FAMILY, "%s%u", row->prefix, (unsigned)p->major); break;
+  case SUFFIX_NONE: snprintf(out, DICTIONARY_FAMILY, "%s", row->prefix); break;
+  case SUFFIX_MAJOR: snprintf(out, DICTIONARY_FAMILY, "%s%u", row->prefix, (unsigned)p->major); break;
   case SUFFIX_ARCH:
-    snprintf(out, KILN_TOOL_FAMILY, "%s%s", row->prefix, p->arch && *p->arch ? p->arch : "native");
+    snprintf(out, DICTIONARY_FAMILY, "%s%s", row->prefix, p->arch && *p->arch ? p->arch : "native");
     break;
   }
   return KILN_OK;
 }
 
-const char *kiln_tool_target(const char *text, char out[KILN_TARGET_NAME]) {
+const char *bundle_target_name(const char *text, char out[KILN_TARGET_NAME]) {
   kiln_target target;
   if (kiln_target_parse(text, &target, NULL) == KILN_OK) return kiln_target_name(&target, out);
   snprintf(out, KILN_TARGET_NAME, "%s", text);
   return out;
 }
 
-bool kiln_tool_dictionary(const char *text, kiln_bundle_dictionary *out) {
+bool dictionary_parse(const char *text, kiln_bundle_dictionary *out) {
   static const char *const names[] = {[KILN_BUNDLE_DICTIONARY_AUTO] = "auto",
                                       [KILN_BUNDLE_DICTIONARY_NONE] = "none",
                                       [KILN_BUNDLE_DICTIONARY_SMALL] = "small",

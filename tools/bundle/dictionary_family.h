@@ -11,17 +11,17 @@
 #include "cache/bundle/writer.h"
 #include "targets/targets.h"
 
-enum { KILN_TOOL_FAMILY = 32 };
+enum { DICTIONARY_FAMILY = 32 };
 /// The family ("ptx", "cubin", "gfx9", "host-x86_64") and the KILN_BUNDLE_CODE_ flags of a code. Errors:
 /// TARGET, UNSUPPORTED (a format that is never in bundles).
-kiln_status kiln_tool_family(const char *target, uint8_t format, char out[KILN_TOOL_FAMILY],
-                             uint32_t *out_flags, kiln_error *err);
+kiln_status dictionary_family(const char *target, uint8_t format, char out[DICTIONARY_FAMILY],
+                              uint32_t *out_flags, kiln_error *err);
 
 /// What bundles call a target that the user names: "x86-64-v3" for "host". A name that is not known here is
 /// left as it is.
-const char *kiln_tool_target(const char *text, char out[KILN_TARGET_NAME]);
+const char *bundle_target_name(const char *text, char out[KILN_TARGET_NAME]);
 
 /// "auto", "none", "small" or "large"; false for other words.
-bool kiln_tool_dictionary(const char *text, kiln_bundle_dictionary *out);
+bool dictionary_parse(const char *text, kiln_bundle_dictionary *out);
 
 #endif

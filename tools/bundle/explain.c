@@ -128,7 +128,7 @@ int kiln_command_explain(int argc, char **argv) {
   if (exit_code == -1) {
     kiln_status status = kiln_open_file(words.items[0], &library, &err);
     if (status == KILN_OK && words.count == 2)
-      status = need_kernel(library, words.items[0], words.items[1], &err);
+      status = require_kernel(library, words.items[0], words.items[1], &err);
     if (status == KILN_OK) status = kiln_device_open(library, device_name, &device, &err);
     if (status == KILN_OK)
       status = words.count < 2 ? explain_preflight(device, json, &err)
@@ -219,7 +219,7 @@ static kiln_status print_kernel(const bundle_view *v, const char *name, const ch
   for (uint32_t i = 0; i < v->kernel_count; i++) is_there |= !strcmp(v->kernels[i].name, name);
   return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s: no code of '%s'%s%s%s", v->bundle->name, name,
                    target ? " for " : "", target ? target : "",
-                   (is_there ? guess_target(v, target) : guess_kernel(v, name)).text);
+                   (is_there ? suggest_target(v, target) : suggest_kernel(v, name)).text);
 }
 
 int kiln_command_disasm(int argc, char **argv) {
@@ -238,7 +238,7 @@ int kiln_command_disasm(int argc, char **argv) {
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {
       char name[KILN_TARGET_NAME];
-      status = print_kernel(&v, words.items[1], target ? kiln_tool_target(target, name) : NULL, &err);
+      status = print_kernel(&v, words.items[1], target ? bundle_target_name(target, name) : NULL, &err);
       bundle_view_close(&v);
     }
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

@@ -229,7 +229,7 @@ static kiln_status fix(const char *path, const char *out, resign *r, kiln_error 
   if (status == KILN_OK) status = kiln_bundle_writer_build(w, &options, &bytes, NULL, err);
   if (status == KILN_OK) status = resign_finish(r, out, &bytes, err);
   if (status == KILN_OK) status = cli_write_file(out, bytes.bytes, bytes.size, err);
-  if (status == KILN_OK) resign_tell(r, out);
+  if (status == KILN_OK) resign_report(r, out);
   if (v.arena) bundle_view_close(&v);
   kiln_bundle_writer_destroy(w);
   kiln_buffer_deinit(&bytes);

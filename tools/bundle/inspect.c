@@ -100,15 +100,15 @@ static bool is_shown(const inspect_settings *s, const view_kernel *k) {
 static int nothing_to_show(const bundle_view *v, const inspect_settings *s) {
   kiln_error err;
   bool named = false;
-  name_guess guess;
+  name_suggestion guess;
   for (uint32_t i = 0; s->kernel && i < v->kernel_count; i++)
     named |= strstr(v->kernels[i].name, s->kernel) != NULL;
   if (s->kernel && !named) {
-    guess = guess_kernel(v, s->kernel);
+    guess = suggest_kernel(v, s->kernel);
     kiln_fail(&err, KILN_STATUS_NOT_FOUND, "%s has no kernel whose name contains '%s'%s", v->bundle->name,
               s->kernel, guess.text);
   } else {
-    guess = guess_target(v, s->target);
+    guess = suggest_target(v, s->target);
     kiln_fail(&err, KILN_STATUS_NOT_FOUND, "%s has no code for %s%s", v->bundle->name, s->target,
               *guess.text ? guess.text : " (`kiln stat` lists its targets)");
   }
@@ -173,7 +173,7 @@ int kiln_command_inspect(int argc, char **argv) {
   const cli_page page = CLI_PAGE("kiln inspect [options] BUNDLE", "Lists what is in a bundle.", options);
   int exit_code = cli_parse_one(&page, argc, argv, "bundle", &s.words);
   char target[KILN_TARGET_NAME];
-  if (s.target) s.target = kiln_tool_target(s.target, target);
+  if (s.target) s.target = bundle_target_name(s.target, target);
   if (exit_code == -1) exit_code = with_view(s.words.items[0], show_inspect, &s);
   cli_list_deinit(&s.words);
   return exit_code;

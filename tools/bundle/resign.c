@@ -52,7 +52,7 @@ kiln_status resign_finish(const resign *r, const char *path, kiln_buffer *bundle
   return kiln_bundle_seal(bundle->bytes, bundle->size, r->key ? r->secret : NULL, err);
 }
 
-void resign_tell(const resign *r, const char *path) {
+void resign_report(const resign *r, const char *path) {
   if (r->key || !r->signed_inputs) return;
   fprintf(stderr, "kiln: note: %s is not signed: the signature of %s", path, r->first);
   if (r->signed_inputs > 1) fprintf(stderr, " and of %zu more", r->signed_inputs - 1);

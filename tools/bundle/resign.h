@@ -38,6 +38,6 @@ void resign_note_input(resign *r, const char *path, const uint8_t *header, const
 /// The new bundle: states what its only input stated, and is signed where that was asked for.
 kiln_status resign_finish(const resign *r, const char *path, kiln_buffer *bundle, kiln_error *err);
 /// Says on standard error which signatures are lost.
-void resign_tell(const resign *r, const char *path);
+void resign_report(const resign *r, const char *path);
 
 #endif

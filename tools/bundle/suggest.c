@@ -7,8 +7,8 @@
 
 #include "base/status.h"
 
-static name_guess say(const char *name) {
-  name_guess g = {""};
+static name_suggestion say(const char *name) {
+  name_suggestion g = {""};
   if (name) snprintf(g.text, sizeof g.text, "; did you mean '%.250s'?", name);
   return g;
 }
@@ -18,7 +18,7 @@ static bool is_instance_of(const char *instance, const char *name) {
   return !strncmp(instance, name, length) && instance[length] == '[';
 }
 
-name_guess guess_kernel(const bundle_view *view, const char *name) {
+name_suggestion suggest_kernel(const bundle_view *view, const char *name) {
   kiln_nearest n = kiln_nearest_to(name);
   for (uint32_t i = 0; i < view->kernel_count; i++) {
     if (is_instance_of(view->kernels[i].name, name)) return say(view->kernels[i].name);
@@ -27,7 +27,7 @@ name_guess guess_kernel(const bundle_view *view, const char *name) {
   return say(n.best);
 }
 
-name_guess guess_target(const bundle_view *view, const char *name) {
+name_suggestion suggest_target(const bundle_view *view, const char *name) {
   kiln_nearest n = kiln_nearest_to(name);
   for (uint32_t i = 0; i < view->kernel_count; i++)
     for (uint32_t c = 0; c < view->kernels[i].code_count; c++)
@@ -36,7 +36,8 @@ name_guess guess_target(const bundle_view *view, const char *name) {
   return say(n.best);
 }
 
-kiln_status need_kernel(const kiln_library *library, const char *bundle, const char *name, kiln_error *err) {
+kiln_status require_kernel(const kiln_library *library, const char *bundle, const char *name,
+                           kiln_error *err) {
   kiln_nearest n = kiln_nearest_to(name);
   const char *instance = NULL;
   kiln_status damage = KILN_OK; // of a name: the kernel may be another

@@ -8,14 +8,15 @@
 #include "tools/bundle/view.h"
 
 /// "; did you mean 'x'?", or "".
-typedef struct name_guess {
+typedef struct name_suggestion {
   char text[300];
-} name_guess;
+} name_suggestion;
 
 /// A kernel; instances too, when the name of their kernel stands without what is in brackets.
-name_guess guess_kernel(const bundle_view *view, const char *name);
-name_guess guess_target(const bundle_view *view, const char *name);
+name_suggestion suggest_kernel(const bundle_view *view, const char *name);
+name_suggestion suggest_target(const bundle_view *view, const char *name);
 /// No kernel of the library is called `name`: an error that says so. KILN_OK where there is one.
-kiln_status need_kernel(const kiln_library *library, const char *bundle, const char *name, kiln_error *err);
+kiln_status require_kernel(const kiln_library *library, const char *bundle, const char *name,
+                           kiln_error *err);
 
 #endif

@@ -113,7 +113,7 @@ typedef struct added_blobs {
 
 static kiln_status copy_code(const bundle_view *v, const view_code *from, uint32_t kernel, added_blobs *added,
                              kiln_bundle_writer *w, kiln_error *err) {
-  char family[KILN_TOOL_FAMILY];
+  char family[DICTIONARY_FAMILY];
   kiln_bytes bytes = {0};
   uint32_t blob = from->entry.blob;
   kiln_bundle_code code = {.kernel = kernel,
@@ -124,7 +124,7 @@ static kiln_status copy_code(const bundle_view *v, const view_code *from, uint32
                            .info = from->info_bytes,
                            .info_size = from->info_size,
                            .digest = added->digests[blob].bytes};
-  KILN_TRY(kiln_tool_family(from->target, from->info.format, family, &code.flags, err));
+  KILN_TRY(dictionary_family(from->target, from->info.format, family, &code.flags, err));
   if (from->entry.maps != KILN_BUNDLE_NONE &&
       !(code.maps = kiln_bundle_info(v->bundle, from->entry.maps, &code.maps_size, err)))
     return KILN_STATUS_CORRUPT;

@@ -51,7 +51,7 @@ static kiln_status take_fields(kiln_bundle_writer *w, kiln_reader *r, bool has_m
                                bool *out_damaged) {
   kiln_bundle_code code = {0};
   kiln_code_info info;
-  char family[KILN_TOOL_FAMILY];
+  char family[DICTIONARY_FAMILY];
   code.kernel = (uint32_t)kiln_read_count(r, UINT32_MAX);
   code.config = (uint32_t)kiln_read_count(r, UINT16_MAX);
   code.variant = (uint32_t)kiln_read_count(r, UINT16_MAX);
@@ -63,7 +63,7 @@ static kiln_status take_fields(kiln_bundle_writer *w, kiln_reader *r, bool has_m
   *out_damaged = !target || !code.info || !code.code || (has_maps && !code.maps) ||
                  !kiln_code_info_decode(code.info, code.info_size, &info);
   kiln_status status =
-      *out_damaged ? KILN_STATUS_CORRUPT : kiln_tool_family(target, info.format, family, &code.flags, err);
+      *out_damaged ? KILN_STATUS_CORRUPT : dictionary_family(target, info.format, family, &code.flags, err);
   code.family = family;
   if (status == KILN_OK) status = kiln_bundle_writer_code(w, &code, err);
   free(target);
@@ -115,7 +115,7 @@ static int check_settings(const cli_page *page, settings *s, const cli_list *wor
     return cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
   if (s->threads < 1 || s->threads > 1024)
     return cli_usage(page, "--jobs: expected 1 to 1024, found %lld", (long long)s->threads);
-  if (!kiln_tool_dictionary(s->dictionary, &s->options.dictionary))
+  if (!dictionary_parse(s->dictionary, &s->options.dictionary))
     return cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
   if (words->count > 1) return cli_usage(page, "expected at most one manifest, found %zu", words->count);
   s->manifest = words->count ? words->items[0] : "-";

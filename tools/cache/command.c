@@ -46,8 +46,8 @@ int cache_tool_begin(cache_tool *tool, const cli_page *page, int argc, char **ar
                ? cli_usage(page, "expected %zu to %zu words, found %zu", least, most, tool->words.count)
                : cli_usage(page, "expected %zu word%s, found %zu", most, most == 1 ? "" : "s",
                            tool->words.count);
-  cache_session_options options = {.folder = tool->folder, .local = true};
-  kiln_status status = cache_session_open(&options, &tool->cache, &err);
+  cache_open_options options = {.folder = tool->folder, .local = true};
+  kiln_status status = cache_open(&options, &tool->cache, &err);
   if (status) return cli_report(status, &err);
   tool->store = kiln_cache_store(tool->cache);
   return -1;

@@ -92,7 +92,7 @@ static void check_sharing(checkup *c, kiln_store *store) {
 }
 
 /// Reads a tool again: a disk may change bytes without a trace in what the digest is remembered under.
-static void check_tool(checkup *c, const char *what, const identity_tool *tool) {
+static void check_tool(checkup *c, const char *what, const toolchain_program *tool) {
   kiln_digest digest;
   kiln_file_mark mark;
   kiln_error err = {0};
@@ -106,11 +106,11 @@ static void check_tool(checkup *c, const char *what, const identity_tool *tool) 
 }
 
 static void check_tools(checkup *c, kiln_cache *cache) {
-  identity who;
+  toolchain who;
   kiln_codegen_options options;
   kiln_error err = {0};
   kiln_codegen_options_init(&options);
-  if (identity_find(&who, &options, true, true, cache, &err) != KILN_OK) note(c, false, "tools", err.text);
+  if (toolchain_find(&who, &options, true, true, cache, &err) != KILN_OK) note(c, false, "tools", err.text);
   check_tool(c, "code generator", &who.compiler);
   check_tool(c, "assembler", &who.assembler);
 }
@@ -120,7 +120,7 @@ static void check_remote(checkup *c, const kiln_store *store) {
   char text[8192], program[4096];
   const char *space = strchr(store->folder, '.') + 1;
   if (!environment_get(ENV_KILN_CACHE_REMOTE)) return;
-  if (cache_session_remote_fault(text, sizeof text)) {
+  if (cache_open_remote_fault(text, sizeof text)) {
     note(c, false, "remote caches", text);
     return;
   }
@@ -191,7 +191,7 @@ int cache_command_doctor(int argc, char **argv) {
   if (tool.store->fd >= 0) check_file_system(&c, tool.store, &limits);
   if (tool.store->fd >= 0) check_sharing(&c, tool.store);
   check_tools(&c, tool.cache);
-  const char *trust = cache_session_trust_file(text, sizeof text);
+  const char *trust = cache_open_trust_file(text, sizeof text);
   cache_trust_list list;
   kiln_error err = {0};
   kiln_status status = trust ? cache_trust_read(trust, &list, &err) : KILN_OK;
@@ -203,7 +203,7 @@ int cache_command_doctor(int argc, char **argv) {
        : !trust ? "no list"
        : lacks  ? "there is no list yet"
                 : trust);
-  for (size_t at = 0; environment_slip(&at, text, sizeof text);) note(&c, false, "settings", text);
+  for (size_t at = 0; environment_next_misspelt(&at, text, sizeof text);) note(&c, false, "settings", text);
   check_entries(&c, tool.store);
   check_remote(&c, tool.store);
   if (tool.json) kiln_buffer_format(&c.out, "\n]\n");

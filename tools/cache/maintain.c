@@ -243,8 +243,8 @@ int cache_command_merge(int argc, char **argv) {
   kiln_error err = {0};
   kiln_cache *from;
   kiln_move_report report = {0};
-  cache_session_options other = {.folder = tool.words.items[0], .local = true};
-  kiln_status status = cache_session_open(&other, &from, &err);
+  cache_open_options other = {.folder = tool.words.items[0], .local = true};
+  kiln_status status = cache_open(&other, &from, &err);
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
   kiln_store *source = kiln_cache_store(from);
   if (!source || source->fd < 0)

@@ -28,7 +28,7 @@ static const char *below(environment_name variable, const char *rest, char *out,
   return value && *value == '/' && snprintf(out, capacity, "%s/%s", value, rest) < (int)capacity ? out : NULL;
 }
 
-const char *cache_session_folder(const char *given, char *out, size_t capacity) {
+const char *cache_open_folder(const char *given, char *out, size_t capacity) {
   if (given) return given;
   const char *value = environment_get(ENV_KILN_CACHE_DIR);
   if (value) return value;
@@ -36,7 +36,7 @@ const char *cache_session_folder(const char *given, char *out, size_t capacity) 
   return value ? value : below(ENV_HOME, ".cache/kiln", out, capacity);
 }
 
-const char *cache_session_trust_file(char *out, size_t capacity) {
+const char *cache_open_trust_file(char *out, size_t capacity) {
   const char *value = environment_get(ENV_KILN_TRUST_FILE);
   if (value) return value;
   value = below(ENV_XDG_CONFIG_HOME, "kiln/trust", out, capacity);
@@ -88,7 +88,7 @@ static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
 }
 
 /// Who signs asks the list of trusted keys, too: whether what he makes is of parts that are trusted.
-static kiln_status read_trust(const cache_session_options *options, kiln_cache_config *config, texts *t,
+static kiln_status read_trust(const cache_open_options *options, kiln_cache_config *config, texts *t,
                               kiln_error *err) {
   static const char *const names[] = {
       [KILN_TRUST_OFF] = "off", [KILN_TRUST_WARN] = "warn", [KILN_TRUST_REQUIRE] = "require"};
@@ -102,7 +102,7 @@ static kiln_status read_trust(const cache_session_options *options, kiln_cache_c
   config->vouched_only = options->sign != NULL;
   if (!key) key = options->sign;
   if (config->policy != KILN_TRUST_OFF || key) {
-    const char *file = cache_session_trust_file(t->trust_file, sizeof t->trust_file);
+    const char *file = cache_open_trust_file(t->trust_file, sizeof t->trust_file);
     kiln_status status = file ? cache_trust_read(file, &t->trust, err) : KILN_OK;
     if (status) return status;
     if (config->policy == KILN_TRUST_REQUIRE && (!file || access(file, F_OK)))
@@ -120,7 +120,7 @@ static kiln_status read_trust(const cache_session_options *options, kiln_cache_c
   return status;
 }
 
-bool cache_session_remote_fault(char *out, size_t capacity) {
+bool cache_open_remote_fault(char *out, size_t capacity) {
   static const char *const schemes[] = {"http://", "https://", "redis://", "rediss://"};
   const char *ca = environment_get(ENV_KILN_CACHE_REMOTE_CA);
   char program[4096];
@@ -154,7 +154,7 @@ static void add_remote(kiln_cache_config *config, texts *t) {
   const char *url = environment_get(ENV_KILN_CACHE_REMOTE);
   config->remote_write = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
   if (!url) return;
-  if (cache_session_remote_fault(t->why, sizeof t->why)) {
+  if (cache_open_remote_fault(t->why, sizeof t->why)) {
     fprintf(stderr, "kiln: note: going on without remote caches: %s\n", t->why);
     return;
   }
@@ -204,7 +204,7 @@ static kiln_status check_flags(kiln_error *err) {
   return KILN_OK;
 }
 
-static kiln_status read_environment(const cache_session_options *options, kiln_cache_config *config, texts *t,
+static kiln_status read_environment(const cache_open_options *options, kiln_cache_config *config, texts *t,
                                     kiln_error *err) {
   kiln_status status = check_flags(err);
   if (!status) status = read_sizes(config, err);
@@ -224,14 +224,14 @@ static kiln_status read_environment(const cache_session_options *options, kiln_c
   return status;
 }
 
-kiln_status cache_session_open(const cache_session_options *options, kiln_cache **out, kiln_error *err) {
+kiln_status cache_open(const cache_open_options *options, kiln_cache **out, kiln_error *err) {
   kiln_cache_config config;
   *out = NULL;
   texts *t = malloc(sizeof *t); // most of it stays as it is, and costs nothing
   if (!t) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory to open the cache");
   memset(t->sign_key, 0, sizeof t->sign_key);
   kiln_cache_config_init(&config);
-  config.folder = cache_session_folder(options->folder, t->folder, sizeof t->folder);
+  config.folder = cache_open_folder(options->folder, t->folder, sizeof t->folder);
   config.no_read = options->force;
   kiln_status status =
       config.folder ? read_environment(options, &config, t, err)

@@ -5,7 +5,7 @@
 
 #include "cache/cache.h"
 
-typedef struct cache_session_options {
+typedef struct cache_open_options {
   const char *folder; ///< --cache-dir; NULL: the environment decides
   bool force;         ///< reads miss, writes replace
   bool read_only;     ///< whatever the environment says
@@ -15,18 +15,18 @@ typedef struct cache_session_options {
                       ///< for are read, and new ones are signed with it where the environment names no key;
                       ///< NULL: nothing will be signed
   bool local; ///< without layers, higher domains and the remote side: for tools that look at one store
-} cache_session_options;
+} cache_open_options;
 
 /// NOT_FOUND, with the reason, when nothing names a folder (no HOME). INVALID_ARGUMENT names the variable
 /// that is wrong.
-kiln_status cache_session_open(const cache_session_options *options, kiln_cache **out, kiln_error *err);
+kiln_status cache_open(const cache_open_options *options, kiln_cache **out, kiln_error *err);
 
 /// The folder that would be used, or NULL; `out` is storage.
-const char *cache_session_folder(const char *given, char *out, size_t capacity);
+const char *cache_open_folder(const char *given, char *out, size_t capacity);
 /// The list of trusted keys that would be used, or NULL.
 /// What is wrong with the settings of remote caches, as far as can be seen without asking them. False:
 /// nothing.
-bool cache_session_remote_fault(char *out, size_t capacity);
-const char *cache_session_trust_file(char *out, size_t capacity);
+bool cache_open_remote_fault(char *out, size_t capacity);
+const char *cache_open_trust_file(char *out, size_t capacity);
 
 #endif

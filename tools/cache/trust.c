@@ -128,7 +128,7 @@ int cache_command_trust(int argc, char **argv) {
   bool show = !strcmp(verb, "list") && words.count <= 1, add = !strcmp(verb, "add") && words.count == 3,
        revoke = !strcmp(verb, "revoke") && words.count == 2;
   if (!show && !add && !revoke) return cli_usage(&page, "expected list, add NAME FILE.pub or revoke NAME");
-  if (!file) file = cache_session_trust_file(storage, sizeof storage);
+  if (!file) file = cache_open_trust_file(storage, sizeof storage);
   if (!file) return cli_usage(&page, "no file for the list: give --file or set KILN_TRUST_FILE");
   kiln_status status = cache_trust_read(file, &list, &err);
   if (!status && show) print_trust(&list, json);

@@ -128,7 +128,7 @@ typedef struct comparison {
 // The mean size of finite values is what an error is held against where a value itself is near zero.
 static void look_at_sizes(void *context, uint64_t from, uint64_t to) {
   const comparison *c = context;
-  part *p = &c->parts[from / CLI_PART];
+  part *p = &c->parts[from / CLI_CHUNK];
   for (uint64_t i = from; i < to; i++) {
     double value = fabs(element_at(c->t, c->want, i));
     if (!isfinite(value)) continue;
@@ -147,7 +147,7 @@ static void look_at_sizes(void *context, uint64_t from, uint64_t to) {
 
 static void look_for_errors(void *context, uint64_t from, uint64_t to) {
   const comparison *c = context;
-  part *p = &c->parts[from / CLI_PART];
+  part *p = &c->parts[from / CLI_CHUNK];
   p->first = to;
   for (uint64_t i = skip_equal(c->t, c->got, c->want, from, to); i < to;
        i = skip_equal(c->t, c->got, c->want, i + 1, to)) {
@@ -203,7 +203,7 @@ kiln_status case_compare(const char *label, case_element element, bool coarse, c
   c.share = coarse && element == CASE_F32 ? coarse_share : t->share;
   if (element == CASE_F64 && is_widened(t, want, c.count)) c.share = widened_share;
   know_small_elements(t);
-  c.part_count = (c.count + CLI_PART - 1) / CLI_PART;
+  c.part_count = (c.count + CLI_CHUNK - 1) / CLI_CHUNK;
   KILN_ASSERT(c.part_count > 0); // there are bytes, and as many as whole elements have
   c.parts = calloc(c.part_count, sizeof *c.parts);
   uint64_t *errors = calloc(c.part_count, BUCKETS * sizeof *errors);
@@ -211,10 +211,10 @@ kiln_status case_compare(const char *label, case_element element, bool coarse, c
   if (c.parts && errors) {
     for (uint64_t i = 0; i < c.part_count; i++) c.parts[i].errors = errors + i * BUCKETS;
     if (t->share > 0) {
-      cli_in_parts(c.count, look_at_sizes, &c);
+      cli_parallel_for(c.count, look_at_sizes, &c);
       c.least = least_allowed(c.share, usual_size(&c), common_error(&c));
     }
-    cli_in_parts(c.count, look_for_errors, &c);
+    cli_parallel_for(c.count, look_for_errors, &c);
     status = tell_errors(&c, label, err);
   } else {
     status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");

@@ -24,13 +24,13 @@ static uint64_t run_bytes(const uint8_t *bytes, size_t size) {
   return sum;
 }
 
-code_figures code_figures_of(const kiln_code_info *info, const uint8_t *code, size_t size) {
+code_metrics code_metrics_of(const kiln_code_info *info, const uint8_t *code, size_t size) {
   static const uint8_t unit[] = {[KILN_FORMAT_CUBIN] = 16, [KILN_FORMAT_HSACO] = 4, [KILN_FORMAT_HOST] = 1};
-  code_figures out = {.is_machine = info->format < sizeof unit && unit[info->format]};
+  code_metrics out = {.is_machine = info->format < sizeof unit && unit[info->format]};
   char hex[KILN_DIGEST_HEX + 1];
   kiln_digest digest = kiln_digest_of(code, size);
   kiln_digest_hex(&digest, hex);
-  memcpy(out.id, hex, CODE_FIGURES_ID);
+  memcpy(out.id, hex, CODE_METRICS_ID);
   if (!out.is_machine) return out;
   out.registers = info->registers;
   out.spills = info->spill_bytes;
@@ -44,20 +44,20 @@ static const struct {
   kiln_tuned_field field;
   size_t offset;
   const char *name;
-} numbers[] = {{KILN_TUNED_REGISTERS, offsetof(code_figures, registers), "registers"},
-               {KILN_TUNED_SPILLS, offsetof(code_figures, spills), "bytes spilled"},
-               {KILN_TUNED_INSTRUCTIONS, offsetof(code_figures, instructions), "instructions"}};
+} numbers[] = {{KILN_TUNED_REGISTERS, offsetof(code_metrics, registers), "registers"},
+               {KILN_TUNED_SPILLS, offsetof(code_metrics, spills), "bytes spilled"},
+               {KILN_TUNED_INSTRUCTIONS, offsetof(code_metrics, instructions), "instructions"}};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
-static uint64_t *number_at(code_figures *figures, unsigned i) {
+static uint64_t *number_at(code_metrics *figures, unsigned i) {
   return (uint64_t *)(void *)((char *)figures + numbers[i].offset);
 }
 
-static uint64_t number_of(const code_figures *figures, unsigned i) {
+static uint64_t number_of(const code_metrics *figures, unsigned i) {
   return *(const uint64_t *)(const void *)((const char *)figures + numbers[i].offset);
 }
 
-void code_figures_write(const code_figures *f, kiln_arena *arena, kiln_tuned_entry *e) {
+void code_metrics_write(const code_metrics *f, kiln_arena *arena, kiln_tuned_entry *e) {
   e->texts[KILN_TUNED_CODE] = *f->id ? kiln_arena_text(arena, f->id, strlen(f->id)) : NULL;
   for (unsigned i = 0; i < NUMBERS && f->is_machine; i++) {
     e->numbers[numbers[i].field] = number_of(f, i);
@@ -66,8 +66,8 @@ void code_figures_write(const code_figures *f, kiln_arena *arena, kiln_tuned_ent
   }
 }
 
-code_figures code_figures_read(const kiln_tuned_entry *e) {
-  code_figures out = {.is_machine = true};
+code_metrics code_metrics_read(const kiln_tuned_entry *e) {
+  code_metrics out = {.is_machine = true};
   const char *id = e->texts[KILN_TUNED_CODE];
   snprintf(out.id, sizeof out.id, "%s", id ? id : "");
   for (unsigned i = 0; i < NUMBERS; i++) {
@@ -77,7 +77,7 @@ code_figures code_figures_read(const kiln_tuned_entry *e) {
   return out;
 }
 
-code_likeness code_figures_compare(const code_figures *a, const code_figures *b) {
+code_similarity code_metrics_compare(const code_metrics *a, const code_metrics *b) {
   if (*a->id && !strcmp(a->id, b->id)) return CODE_SAME;
   if (!a->is_machine || !b->is_machine) return CODE_UNKNOWN;
   for (unsigned i = 0; i < NUMBERS; i++)
@@ -85,13 +85,13 @@ code_likeness code_figures_compare(const code_figures *a, const code_figures *b)
   return CODE_ALIKE;
 }
 
-const char *code_figures_difference(const code_figures *a, const code_figures *b,
-                                    char out[CODE_FIGURES_TEXT]) {
+const char *code_metrics_difference(const code_metrics *a, const code_metrics *b,
+                                    char out[CODE_METRICS_TEXT]) {
   size_t used = 0;
   *out = 0;
-  for (unsigned i = 0; i < NUMBERS && used < CODE_FIGURES_TEXT; i++)
+  for (unsigned i = 0; i < NUMBERS && used < CODE_METRICS_TEXT; i++)
     if (number_of(a, i) != number_of(b, i))
-      used += (size_t)snprintf(out + used, CODE_FIGURES_TEXT - used, "%s%llu -> %llu %s", used ? ", " : "",
+      used += (size_t)snprintf(out + used, CODE_METRICS_TEXT - used, "%s%llu -> %llu %s", used ? ", " : "",
                                (unsigned long long)number_of(a, i), (unsigned long long)number_of(b, i),
                                numbers[i].name);
   return out;

@@ -7,30 +7,30 @@
 #include "base/record.h"
 #include "base/tuned.h"
 
-enum { CODE_FIGURES_ID = 16, CODE_FIGURES_TEXT = 200 };
+enum { CODE_METRICS_ID = 16, CODE_METRICS_TEXT = 200 };
 
-typedef struct code_figures {
-  char id[CODE_FIGURES_ID + 1]; ///< digits of the digest of its bytes; "": there is no code
+typedef struct code_metrics {
+  char id[CODE_METRICS_ID + 1]; ///< digits of the digest of its bytes; "": there is no code
   bool is_machine;              ///< the numbers are known; of PTX they are not
   uint64_t registers, spills;   ///< a thread's registers; bytes that are spilled
   uint64_t instructions;        ///< of NVIDIA GPUs; words of AMD GPUs, bytes of the host
-} code_figures;
+} code_metrics;
 
-code_figures code_figures_of(const kiln_code_info *info, const uint8_t *code, size_t size);
+code_metrics code_metrics_of(const kiln_code_info *info, const uint8_t *code, size_t size);
 
 /// The fields of a line of a table; texts are borrowed from `arena`, or from the line.
-void code_figures_write(const code_figures *figures, kiln_arena *arena, kiln_tuned_entry *entry);
-code_figures code_figures_read(const kiln_tuned_entry *entry);
+void code_metrics_write(const code_metrics *figures, kiln_arena *arena, kiln_tuned_entry *entry);
+code_metrics code_metrics_read(const kiln_tuned_entry *entry);
 
-typedef enum code_likeness {
+typedef enum code_similarity {
   CODE_SAME,    ///< the same bytes
   CODE_ALIKE,   ///< the same numbers
   CODE_CHANGED, ///< other numbers
   CODE_UNKNOWN  ///< one of them has none
-} code_likeness;
-code_likeness code_figures_compare(const code_figures *a, const code_figures *b);
+} code_similarity;
+code_similarity code_metrics_compare(const code_metrics *a, const code_metrics *b);
 /// "38 -> 40 registers, 96 -> 104 instructions": what differs of `b` from `a`.
-const char *code_figures_difference(const code_figures *a, const code_figures *b,
-                                    char out[CODE_FIGURES_TEXT]);
+const char *code_metrics_difference(const code_metrics *a, const code_metrics *b,
+                                    char out[CODE_METRICS_TEXT]);
 
 #endif

@@ -19,15 +19,16 @@ typedef struct work {
 static void *look_at_parts(void *context) {
   work *w = context;
   uint64_t from;
-  while ((from = atomic_fetch_add(&w->next, CLI_PART)) < w->count)
-    w->look(w->context, from, w->count - from < CLI_PART ? w->count : from + CLI_PART);
+  while ((from = atomic_fetch_add(&w->next, CLI_CHUNK)) < w->count)
+    w->look(w->context, from, w->count - from < CLI_CHUNK ? w->count : from + CLI_CHUNK);
   return NULL;
 }
 
-void cli_in_parts(uint64_t count, void (*look)(void *context, uint64_t from, uint64_t to), void *context) {
+void cli_parallel_for(uint64_t count, void (*look)(void *context, uint64_t from, uint64_t to),
+                      void *context) {
   work w = {.count = count, .look = look, .context = context};
   pthread_t threads[MOST_THREADS];
-  uint64_t parts = count / CLI_PART + (count % CLI_PART != 0);
+  uint64_t parts = count / CLI_CHUNK + (count % CLI_CHUNK != 0);
   unsigned processors = cli_processors();
   unsigned started = 0;
   for (; started + 1 < MOST_THREADS && started + 1 < parts && started + 1 < processors; started++)

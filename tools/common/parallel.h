@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 /// Elements of one part.
-enum { CLI_PART = 1 << 20 };
+enum { CLI_CHUNK = 1 << 20 };
 
 /// Calls `look` once for each part of `count` elements, with its first element and the one behind its last;
 /// returns when all are done. What is found must not depend on which part is looked at first.
-void cli_in_parts(uint64_t count, void (*look)(void *context, uint64_t from, uint64_t to), void *context);
+void cli_parallel_for(uint64_t count, void (*look)(void *context, uint64_t from, uint64_t to), void *context);
 
 #endif

@@ -63,7 +63,7 @@ static bool is_known(const char *name) {
   return i < ENV_COUNT;
 }
 
-bool environment_slip(size_t *at, char *out, size_t capacity) {
+bool environment_next_misspelt(size_t *at, char *out, size_t capacity) {
   static const char ours[] = "KILN_";
   enum { OURS = sizeof ours - 1 };
   for (; environ && environ[*at]; ++*at) {

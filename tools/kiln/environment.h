@@ -25,6 +25,6 @@ kiln_status environment_size(environment_name name, uint64_t most, uint64_t *in_
 kiln_status environment_parse_size(const char *text, uint64_t *out);
 /// Looks from the variable `*at` on for one that is no setting of Kiln and is called nearly as one: what to
 /// say of it, in `out`. False when there is no more.
-bool environment_slip(size_t *at, char *out, size_t capacity);
+bool environment_next_misspelt(size_t *at, char *out, size_t capacity);
 
 #endif

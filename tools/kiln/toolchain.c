@@ -12,7 +12,7 @@
 #include "base/stream.h"
 #include "tools/common/cli.h"
 
-static kiln_status take_identity(identity_tool *tool, kiln_file_extent extent, kiln_cache *cache,
+static kiln_status take_identity(toolchain_program *tool, kiln_file_extent extent, kiln_cache *cache,
                                  kiln_error *err) {
   char hex[KILN_DIGEST_HEX + 1];
   tool->extent = extent;
@@ -24,7 +24,8 @@ static kiln_status take_identity(identity_tool *tool, kiln_file_extent extent, k
   return KILN_OK;
 }
 
-kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache *cache, kiln_error *err) {
+kiln_status toolchain_program_open(toolchain_program *out, const char *name, kiln_cache *cache,
+                                   kiln_error *err) {
   memset(out, 0, sizeof *out);
   out->fd = cli_open_program(name, out->path, sizeof out->path);
   if (out->fd < 0)
@@ -35,7 +36,7 @@ kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache 
   return status;
 }
 
-kiln_status identity_self(kiln_digest *out, kiln_cache *cache, kiln_error *err) {
+kiln_status toolchain_self(kiln_digest *out, kiln_cache *cache, kiln_error *err) {
   kiln_file_mark mark;
   KILN_TRY(kiln_stream_need_names("the identity of this program", err));
   int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -88,7 +89,7 @@ static int open_assembler(kiln_codegen_options *options, bool automatic, const c
   return fd;
 }
 
-static kiln_status find_assembler(identity_tool *out, kiln_codegen_options *options, bool automatic,
+static kiln_status find_assembler(toolchain_program *out, kiln_codegen_options *options, bool automatic,
                                   kiln_cache *cache, kiln_error *err) {
   const char *path = NULL;
   out->fd = open_assembler(options, automatic, &path);
@@ -105,19 +106,19 @@ static kiln_status find_assembler(identity_tool *out, kiln_codegen_options *opti
   return take_identity(out, KILN_FILE_WHOLE, cache, err); // what others wrote may read its own file, too
 }
 
-kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic,
-                          kiln_cache *cache, kiln_error *err) {
+kiln_status toolchain_find(toolchain *out, kiln_codegen_options *options, bool wanted, bool automatic,
+                           kiln_cache *cache, kiln_error *err) {
   memset(out, 0, sizeof *out);
   out->compiler.fd = out->assembler.fd = -1;
   pthread_mutex_init(&out->mutex, NULL);
-  KILN_TRY(identity_tool_open(&out->compiler, "kiln-codegen", cache, err));
+  KILN_TRY(toolchain_program_open(&out->compiler, "kiln-codegen", cache, err));
   if (!wanted || (options->assembler == KILN_ASSEMBLER_NONE && !automatic)) return KILN_OK;
   return find_assembler(&out->assembler, options, automatic, cache, err);
 }
 
 /// The mark says it, unless the file had been changed so shortly before its content was read that a further
 /// change may not show: then the content is read again, until the mark has come of age.
-static bool holds(identity_tool *tool) {
+static bool holds(toolchain_program *tool) {
   struct stat st;
   kiln_file_mark now;
   kiln_digest digest;
@@ -133,16 +134,16 @@ static bool holds(identity_tool *tool) {
 }
 
 /// Whether the path leads to the file that is open.
-static bool is_there(const identity_tool *tool) {
+static bool is_there(const toolchain_program *tool) {
   struct stat st;
   if (stat(tool->path, &st)) return false;
   kiln_file_mark there = kiln_file_mark_of(&st);
   return kiln_file_mark_same(&there, &tool->mark);
 }
 
-bool identity_tool_holds(identity_tool *tool) { return holds(tool) && is_there(tool); }
+bool toolchain_program_is_unchanged(toolchain_program *tool) { return holds(tool) && is_there(tool); }
 
-bool identity_holds(identity *who, bool by_path) {
+bool toolchain_is_unchanged(toolchain *who, bool by_path) {
   pthread_mutex_lock(&who->mutex);
   bool good = holds(&who->compiler) && holds(&who->assembler) && (!by_path || is_there(&who->compiler));
   pthread_mutex_unlock(&who->mutex);

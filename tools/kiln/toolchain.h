@@ -14,7 +14,7 @@
 #include "cache/cache.h"
 #include "compiler/codegen.h"
 
-typedef struct identity_tool {
+typedef struct toolchain_program {
   int fd; ///< open as long as the program runs: workers run it; -1: none is used
   char path[4096];
   kiln_file_extent extent; ///< what the digest is of
@@ -22,29 +22,30 @@ typedef struct identity_tool {
   char text[80];       ///< "content 6f3a..."; "" when none is used
   kiln_file_mark mark; ///< when the content was read
   bool settled;        ///< the mark would show every later change
-} identity_tool;
+} toolchain_program;
 
-typedef struct identity {
-  identity_tool compiler, assembler;
-  pthread_mutex_t mutex; ///< guards what identity_holds finds out
-} identity;
+typedef struct toolchain {
+  toolchain_program compiler, assembler;
+  pthread_mutex_t mutex; ///< guards what toolchain_is_unchanged finds out
+} toolchain;
 
 /// Opens the sibling program `name`; the caller closes out->fd. NOT_FOUND when it is not installed.
-kiln_status identity_tool_open(identity_tool *out, const char *name, kiln_cache *cache, kiln_error *err);
+kiln_status toolchain_program_open(toolchain_program *out, const char *name, kiln_cache *cache,
+                                   kiln_error *err);
 /// What is loaded of this very program, whatever its path leads to by now.
-kiln_status identity_self(kiln_digest *out, kiln_cache *cache, kiln_error *err);
+kiln_status toolchain_self(kiln_digest *out, kiln_cache *cache, kiln_error *err);
 /// Whether the open file is as it was, and what its path leads to.
-bool identity_tool_holds(identity_tool *tool);
+bool toolchain_program_is_unchanged(toolchain_program *tool);
 
 /// Fills `out`. `options->assembler` chooses the assembler; its path is options->assembler_path or the first
 /// of an explicit list of places that exists. `wanted`: some target needs an assembler; else none is looked
 /// for. `automatic`: take what options->assembler_path names, else nvJitLink, else ptxas, else none, and set
 /// options->assembler to what was found. `cache` remembers digests of files; may be NULL.
-kiln_status identity_find(identity *out, kiln_codegen_options *options, bool wanted, bool automatic,
-                          kiln_cache *cache, kiln_error *err);
+kiln_status toolchain_find(toolchain *out, kiln_codegen_options *options, bool wanted, bool automatic,
+                           kiln_cache *cache, kiln_error *err);
 
 /// Whether the open files still have the content they had, so that what they made is theirs. `by_path`: the
 /// code generator was started by its path, which must lead to the same file. Thread safe.
-bool identity_holds(identity *who, bool by_path);
+bool toolchain_is_unchanged(toolchain *who, bool by_path);
 
 #endif

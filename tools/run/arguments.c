@@ -173,7 +173,7 @@ static kiln_status generate_buffer(run_value *v, const char *text, kiln_error *e
   if (!v->bytes)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "argument '%s': %zu bytes", v->param.name, v->size);
   generating all = {v, generators[g].make, word};
-  if (all.make != zeros) cli_in_parts(count, generate_part, &all); // they are zeros already
+  if (all.make != zeros) cli_parallel_for(count, generate_part, &all); // they are zeros already
   return KILN_OK;
 }
 

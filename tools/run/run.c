@@ -70,7 +70,7 @@ static kiln_status open_all(run_state *r, const run_settings *s, kiln_error *err
   options.policy =
       (s->exact ? KILN_EXACT_ONLY : 0) | (s->no_jit ? KILN_NO_JIT : 0) | (s->check ? KILN_CHECK_ALL : 0);
   KILN_TRY(kiln_open(&options, &r->library, err));
-  KILN_TRY(need_kernel(r->library, s->words.items[0], s->words.items[1], err));
+  KILN_TRY(require_kernel(r->library, s->words.items[0], s->words.items[1], err));
   KILN_TRY(kiln_device_open(r->library, s->device, &r->device, err));
   return kiln_kernel_get(r->device, s->words.items[1], NULL, &r->kernel, err);
 }

@@ -20,7 +20,7 @@ typedef struct running {
   tune_worker *worker;
   const tune_rules *rules;
   const tune_hints *hints;
-  tune_watch *watch;
+  tune_progress *progress;
   bool is_judge_known, is_search;
 } running;
 
@@ -62,11 +62,11 @@ static void show(const running *r, const char *what, unsigned done, size_t of) {
   size_t best = best_so_far(c, NULL);
   char of_text[32] = "";
   if (of) snprintf(of_text, sizeof of_text, " of %zu", of);
-  if (best == c->count) tune_watch_show(r->watch, "%s %u%s", what, done, of_text);
+  if (best == c->count) tune_progress_show(r->progress, "%s %u%s", what, done, of_text);
   else
-    tune_watch_show(r->watch, "%s %u%s, the best so far %.2f us %s", what, done, of_text,
-                    kiln_samples_estimate(&c->contenders[best].samples).median / 1e3,
-                    r->subject->interface->configs[c->candidates[best].config].text);
+    tune_progress_show(r->progress, "%s %u%s, the best so far %.2f us %s", what, done, of_text,
+                       kiln_samples_estimate(&c->contenders[best].samples).median / 1e3,
+                       r->subject->interface->configs[c->candidates[best].config].text);
 }
 
 // -------------------------------------------------------------------------------------- candidates
@@ -117,7 +117,7 @@ static uint64_t instructions_of(const running *r, const view_code *code) {
   kiln_bytes bytes = {0};
   kiln_error unseen;
   if (!code || kiln_bundle_load(r->view->bundle, code->entry.blob, &bytes, &unseen) != KILN_OK) return 0;
-  code_figures figures = code_figures_of(&code->info, bytes.bytes, bytes.size);
+  code_metrics figures = code_metrics_of(&code->info, bytes.bytes, bytes.size);
   kiln_bytes_deinit(&bytes);
   return figures.is_machine ? figures.instructions : 0;
 }
@@ -213,7 +213,7 @@ static void judge_one(running *r, size_t candidate) {
   show(r, "config", c->tried, c->count);
   if (run_one(r, candidate) != KILN_OK) return;
   uint64_t begin = cli_now_ns();
-  if (!r->is_judge_known) tune_judge_take(&c->judge, r->subject);
+  if (!r->is_judge_known) tune_judge_accept(&c->judge, r->subject);
   r->is_judge_known = true;
   if (tune_judge_compare(&c->judge, r->subject, &why) != KILN_OK)
     drop(r, candidate, "its results are wrong (judged by %s): %s", c->judge.by, why.text);
@@ -345,14 +345,14 @@ static size_t default_of(const tune_contest *c, const tune_subject *subject) {
 
 kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const bundle_view *view,
                              tune_worker *worker, const tune_rules *rules, const tune_hints *hints,
-                             uint32_t usual_config, tune_watch *watch, kiln_error *err) {
+                             uint32_t usual_config, tune_progress *progress, kiln_error *err) {
   running r = {.contest = contest,
                .subject = subject,
                .view = view,
                .worker = worker,
                .rules = rules,
                .hints = hints,
-               .watch = watch};
+               .progress = progress};
   kiln_error why = {0};
   memset(contest, 0, sizeof *contest);
   KILN_TRY(find_candidates(&r, err));

@@ -50,7 +50,7 @@ typedef struct tune_contest {
 /// NO_VARIANT when no config may run, or all were dropped: the text has the reason of each.
 kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const bundle_view *view,
                              tune_worker *worker, const tune_rules *rules, const tune_hints *hints,
-                             uint32_t usual_config, tune_watch *watch, kiln_error *err);
+                             uint32_t usual_config, tune_progress *progress, kiln_error *err);
 void tune_contest_deinit(tune_contest *contest);
 
 #endif

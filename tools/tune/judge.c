@@ -39,7 +39,7 @@ kiln_status tune_judge_compare(const tune_judge *judge, const tune_subject *s, k
   return KILN_OK;
 }
 
-void tune_judge_take(tune_judge *judge, tune_subject *s) {
+void tune_judge_accept(tune_judge *judge, tune_subject *s) {
   judge->by = "first";
   for (size_t i = 0; i < s->count; i++)
     if (tune_subject_is_judged(s, i)) memcpy(s->want + s->at[i], s->got + s->at[i], s->values[i].size);

@@ -26,7 +26,7 @@ kiln_status tune_judge_interpret(tune_judge *judge, tune_subject *subject, const
 /// Fills `want` from the recorded launch that the subject is.
 void tune_judge_recorded(tune_judge *judge, tune_subject *subject, const bundle_view *view);
 /// Takes what is in `got` as right: what the first config computed.
-void tune_judge_take(tune_judge *judge, tune_subject *subject);
+void tune_judge_accept(tune_judge *judge, tune_subject *subject);
 /// Compares `got` with `want`, with the tolerances of recorded cases. MISMATCH names argument and element.
 kiln_status tune_judge_compare(const tune_judge *judge, const tune_subject *subject, kiln_error *err);
 

@@ -10,7 +10,7 @@
 
 enum { PAUSE_NS = 100000000, MOST_COLUMNS = 120 };
 
-void tune_watch_show(tune_watch *w, const char *format, ...) {
+void tune_progress_show(tune_progress *w, const char *format, ...) {
   char text[1000];
   va_list list;
   if (w->step) w->step(w->context);
@@ -25,7 +25,7 @@ void tune_watch_show(tune_watch *w, const char *format, ...) {
   else fprintf(stderr, "%s\n", text);
 }
 
-void tune_watch_end(tune_watch *w) {
+void tune_progress_end(tune_progress *w) {
   if (w->title && w->is_line && w->shown_at_ns) kiln_program_clear_line();
   w->title = NULL;
 }

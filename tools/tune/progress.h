@@ -6,18 +6,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct tune_watch {
+typedef struct tune_progress {
   const char *title;           ///< of the shape; NULL: nothing is shown
   unsigned shape, of;          ///< the how many-th of how many
   bool is_line;                ///< one line of a terminal that is written over; else a line each time
   uint64_t shown_at_ns;        ///< when it was written the last time
   void (*step)(void *context); ///< called with each step, whether or not it is shown; NULL: nobody
   void *context;
-} tune_watch;
+} tune_progress;
 
 /// Shows `format` behind the shape: at most a few times a second on a terminal.
-void tune_watch_show(tune_watch *watch, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tune_progress_show(tune_progress *progress, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /// Takes the line away.
-void tune_watch_end(tune_watch *watch);
+void tune_progress_end(tune_progress *progress);
 
 #endif

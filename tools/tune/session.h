@@ -37,11 +37,11 @@ typedef struct tune_pair {
 } tune_pair;
 
 // What the processes of several devices share.
-typedef struct progress {
+typedef struct tune_shared {
   atomic_uint next, failed, broken, compared, checked, contests, processes;
   _Atomic(int64_t) log_sum; // of gates: logarithms of ratios, in millionths
   _Atomic(uint64_t) values_ns, judge_ns, spent_ns[TUNE_TASKS]; // of all devices together
-} progress;
+} tune_shared;
 
 typedef struct tuner {
   const tune_settings *s;
@@ -56,7 +56,7 @@ typedef struct tuner {
   uint32_t pair_count;
   kiln_tuner_table known, old; // what is at --output; what --gate compares with
   kiln_tuner_table *among;     // of --among, one each: owned
-  progress *progress;
+  tune_shared *shared;
   case_file *recorded;             // of a case: owned
   int html_fd;                     // of --html; -1: none
   board_client board;              // of s->job

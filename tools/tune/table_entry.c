@@ -113,8 +113,8 @@ static void set_code(const tuner *t, kiln_tuned_entry *e, const view_code *code)
   kiln_bytes bytes = {0};
   kiln_error unseen;
   if (!code || kiln_bundle_load(t->view.bundle, code->entry.blob, &bytes, &unseen) != KILN_OK) return;
-  code_figures figures = code_figures_of(&code->info, bytes.bytes, bytes.size);
-  code_figures_write(&figures, t->arena, e);
+  code_metrics figures = code_metrics_of(&code->info, bytes.bytes, bytes.size);
+  code_metrics_write(&figures, t->arena, e);
   kiln_bytes_deinit(&bytes);
 }
 

@@ -31,7 +31,7 @@ static const kiln_driver_symbol symbols[] = {
 #undef CLOCK
 };
 
-struct tune_clock {
+struct tune_timer {
   kiln_device *device;          // borrowed
   const tune_restore *restores; // borrowed
   size_t restore_count;
@@ -44,73 +44,73 @@ struct tune_clock {
 
 #define CUDA_TRY(call)                                                                                   \
   do {                                                                                                   \
-    int cuda_result = clock->cuda.call;                                                                  \
+    int cuda_result = timer->cuda.call;                                                                  \
     if (cuda_result) return kiln_fail(err, KILN_STATUS_DRIVER, "%s: CUDA error %d", #call, cuda_result); \
   } while (0)
 
-static kiln_status open_cuda(tune_clock *clock, const char *name, kiln_error *err) {
+static kiln_status open_cuda(tune_timer *timer, const char *name, kiln_error *err) {
   static const char *const libraries[] = {"libcuda.so.1", "libcuda.so", NULL};
   int device = 0;
   void *context = NULL;
-  KILN_TRY(kiln_driver_library_open(libraries, symbols, sizeof symbols / sizeof *symbols, &clock->cuda, err));
+  KILN_TRY(kiln_driver_library_open(libraries, symbols, sizeof symbols / sizeof *symbols, &timer->cuda, err));
   const char *colon = strchr(name, ':');
   CUDA_TRY(device_get(&device, colon ? (int)strtol(colon + 1, NULL, 10) : 0));
   CUDA_TRY(primary_retain(&context, device)); // the one that libkiln uses; until the process ends
   CUDA_TRY(context_set(context));
-  for (unsigned i = 0; i < MOST_EVENTS; i++) CUDA_TRY(event_create(&clock->events[i], 0));
-  return clock->is_hot ? KILN_OK : kiln_alloc(clock->device, FLUSH_BYTES, &clock->flush, err);
+  for (unsigned i = 0; i < MOST_EVENTS; i++) CUDA_TRY(event_create(&timer->events[i], 0));
+  return timer->is_hot ? KILN_OK : kiln_alloc(timer->device, FLUSH_BYTES, &timer->flush, err);
 }
 
-kiln_status tune_clock_open(kiln_device *device, const char *name, bool is_hot, tune_clock **out,
+kiln_status tune_timer_open(kiln_device *device, const char *name, bool is_hot, tune_timer **out,
                             kiln_error *err) {
   *out = NULL;
-  tune_clock *clock = calloc(1, sizeof *clock);
-  if (!clock) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  clock->device = device;
-  clock->is_hot = is_hot;
-  clock->is_cuda = !strncmp(name, "cuda", 4);
-  kiln_status status = kiln_stream_create(device, &clock->stream, err);
-  if (status == KILN_OK && clock->is_cuda) status = open_cuda(clock, name, err);
-  if (status == KILN_OK) *out = clock;
-  else tune_clock_close(clock);
+  tune_timer *timer = calloc(1, sizeof *timer);
+  if (!timer) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  timer->device = device;
+  timer->is_hot = is_hot;
+  timer->is_cuda = !strncmp(name, "cuda", 4);
+  kiln_status status = kiln_stream_create(device, &timer->stream, err);
+  if (status == KILN_OK && timer->is_cuda) status = open_cuda(timer, name, err);
+  if (status == KILN_OK) *out = timer;
+  else tune_timer_close(timer);
   return status;
 }
 
-void tune_clock_close(tune_clock *clock) {
-  if (!clock) return;
-  if (clock->flush) kiln_free(clock->device, clock->flush);
-  if (clock->stream) kiln_stream_destroy(clock->device, clock->stream);
-  free(clock);
+void tune_timer_close(tune_timer *timer) {
+  if (!timer) return;
+  if (timer->flush) kiln_free(timer->device, timer->flush);
+  if (timer->stream) kiln_stream_destroy(timer->device, timer->stream);
+  free(timer);
 }
 
-void tune_clock_restore(tune_clock *clock, const tune_restore *restores, size_t count) {
-  clock->restores = restores;
-  clock->restore_count = count;
+void tune_timer_restore(tune_timer *timer, const tune_restore *restores, size_t count) {
+  timer->restores = restores;
+  timer->restore_count = count;
 }
 
-bool tune_clock_copies(const tune_clock *clock) { return clock->is_cuda; }
+bool tune_timer_copies(const tune_timer *timer) { return timer->is_cuda; }
 
-kiln_status tune_clock_copy(tune_clock *clock, void *to, const void *from, size_t size, kiln_error *err) {
+kiln_status tune_timer_copy(tune_timer *timer, void *to, const void *from, size_t size, kiln_error *err) {
   CUDA_TRY(copy((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, size, NULL));
   return KILN_OK;
 }
 
 // ---------------------------------------------------------------------------------- by this process
 
-static kiln_status restore_here(tune_clock *clock, kiln_error *err) {
-  for (size_t i = 0; i < clock->restore_count; i++) {
-    const tune_restore *r = &clock->restores[i];
-    KILN_TRY(kiln_copy_in(clock->device, r->to, r->from, r->size, err));
+static kiln_status restore_here(tune_timer *timer, kiln_error *err) {
+  for (size_t i = 0; i < timer->restore_count; i++) {
+    const tune_restore *r = &timer->restores[i];
+    KILN_TRY(kiln_copy_in(timer->device, r->to, r->from, r->size, err));
   }
   return KILN_OK;
 }
 
-static kiln_status time_here(tune_clock *clock, kiln_prepared *prepared, unsigned together, double *out_ns,
+static kiln_status time_here(tune_timer *timer, kiln_prepared *prepared, unsigned together, double *out_ns,
                              kiln_error *err) {
-  KILN_TRY(restore_here(clock, err));
+  KILN_TRY(restore_here(timer, err));
   uint64_t begin = cli_now_ns();
-  for (unsigned i = 0; i < together; i++) KILN_TRY(kiln_prepared_launch(prepared, clock->stream, err));
-  KILN_TRY(kiln_sync(clock->device, clock->stream, err));
+  for (unsigned i = 0; i < together; i++) KILN_TRY(kiln_prepared_launch(prepared, timer->stream, err));
+  KILN_TRY(kiln_sync(timer->device, timer->stream, err));
   *out_ns = (double)(cli_now_ns() - begin) / together;
   return KILN_OK;
 }
@@ -120,94 +120,94 @@ static unsigned together_for(double ns, double least) {
   return count > MOST_TOGETHER ? MOST_TOGETHER : (unsigned)count;
 }
 
-static kiln_status time_on_host(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
+static kiln_status time_on_host(tune_timer *timer, kiln_prepared *prepared, double *out_ns, size_t count,
                                 kiln_error *err) {
   double warm;
-  KILN_TRY(time_here(clock, prepared, 1, &warm, err));
-  unsigned together = clock->restore_count ? 1 : together_for(warm, LEAST_NS);
-  for (size_t i = 0; i < count; i++) KILN_TRY(time_here(clock, prepared, together, &out_ns[i], err));
+  KILN_TRY(time_here(timer, prepared, 1, &warm, err));
+  unsigned together = timer->restore_count ? 1 : together_for(warm, LEAST_NS);
+  for (size_t i = 0; i < count; i++) KILN_TRY(time_here(timer, prepared, together, &out_ns[i], err));
   return KILN_OK;
 }
 
 // --------------------------------------------------------------------------------- by device events
 
-static kiln_status between(tune_clock *clock, unsigned first, double *out_ns, kiln_error *err) {
+static kiln_status between(tune_timer *timer, unsigned first, double *out_ns, kiln_error *err) {
   float ms;
-  CUDA_TRY(event_elapsed(&ms, clock->events[first], clock->events[first + 1]));
+  CUDA_TRY(event_elapsed(&ms, timer->events[first], timer->events[first + 1]));
   *out_ns = (double)ms * 1e6;
   return KILN_OK;
 }
 
 // What comes before a launch is so long that the launch waits in the device's queue, not in this process.
-static kiln_status enqueue_one(tune_clock *clock, kiln_prepared *prepared, unsigned event, kiln_error *err) {
-  for (size_t i = 0; i < clock->restore_count; i++) {
-    const tune_restore *r = &clock->restores[i];
-    CUDA_TRY(copy((uint64_t)(uintptr_t)r->to, (uint64_t)(uintptr_t)r->from, r->size, clock->stream));
+static kiln_status enqueue_one(tune_timer *timer, kiln_prepared *prepared, unsigned event, kiln_error *err) {
+  for (size_t i = 0; i < timer->restore_count; i++) {
+    const tune_restore *r = &timer->restores[i];
+    CUDA_TRY(copy((uint64_t)(uintptr_t)r->to, (uint64_t)(uintptr_t)r->from, r->size, timer->stream));
   }
-  if (clock->flush) CUDA_TRY(memory_set((uint64_t)(uintptr_t)clock->flush, 0, FLUSH_BYTES, clock->stream));
-  CUDA_TRY(event_record(clock->events[event], clock->stream));
-  KILN_TRY(kiln_prepared_launch(prepared, clock->stream, err));
-  CUDA_TRY(event_record(clock->events[event + 1], clock->stream));
+  if (timer->flush) CUDA_TRY(memory_set((uint64_t)(uintptr_t)timer->flush, 0, FLUSH_BYTES, timer->stream));
+  CUDA_TRY(event_record(timer->events[event], timer->stream));
+  KILN_TRY(kiln_prepared_launch(prepared, timer->stream, err));
+  CUDA_TRY(event_record(timer->events[event + 1], timer->stream));
   return KILN_OK;
 }
 
 // A launch that is not timed brings the code to where it lies when a kernel runs again and again: others were
 // measured in between.
-static kiln_status time_cold(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
+static kiln_status time_cold(tune_timer *timer, kiln_prepared *prepared, double *out_ns, size_t count,
                              kiln_error *err) {
-  KILN_TRY(kiln_prepared_launch(prepared, clock->stream, err));
+  KILN_TRY(kiln_prepared_launch(prepared, timer->stream, err));
   for (size_t done = 0; done < count;) {
     size_t now = count - done < MOST_EVENTS / 2 ? count - done : MOST_EVENTS / 2;
-    for (size_t i = 0; i < now; i++) KILN_TRY(enqueue_one(clock, prepared, (unsigned)(2 * i), err));
-    CUDA_TRY(event_sync(clock->events[2 * now - 1]));
-    for (size_t i = 0; i < now; i++) KILN_TRY(between(clock, (unsigned)(2 * i), &out_ns[done + i], err));
+    for (size_t i = 0; i < now; i++) KILN_TRY(enqueue_one(timer, prepared, (unsigned)(2 * i), err));
+    CUDA_TRY(event_sync(timer->events[2 * now - 1]));
+    for (size_t i = 0; i < now; i++) KILN_TRY(between(timer, (unsigned)(2 * i), &out_ns[done + i], err));
     done += now;
   }
   return KILN_OK;
 }
 
 // `together` launches as a graph, so that the processor is not what is measured.
-static kiln_status make_graph(tune_clock *clock, kiln_prepared *prepared, unsigned together, void **out,
+static kiln_status make_graph(tune_timer *timer, kiln_prepared *prepared, unsigned together, void **out,
                               kiln_error *err) {
   void *graph = NULL;
   kiln_status status = KILN_OK;
-  CUDA_TRY(capture_begin(clock->stream, 2 /* relaxed */));
+  CUDA_TRY(capture_begin(timer->stream, 2 /* relaxed */));
   for (unsigned i = 0; i < together && status == KILN_OK; i++)
-    status = kiln_prepared_launch(prepared, clock->stream, err);
-  CUDA_TRY(capture_end(clock->stream, &graph));
+    status = kiln_prepared_launch(prepared, timer->stream, err);
+  CUDA_TRY(capture_end(timer->stream, &graph));
   if (status == KILN_OK) CUDA_TRY(graph_instantiate(out, graph, 0));
   CUDA_TRY(graph_drop(graph));
   return status;
 }
 
-static kiln_status time_graph(tune_clock *clock, void *graph, unsigned together, double *out_ns,
+static kiln_status time_graph(tune_timer *timer, void *graph, unsigned together, double *out_ns,
                               kiln_error *err) {
-  CUDA_TRY(event_record(clock->events[0], clock->stream));
-  CUDA_TRY(graph_launch(graph, clock->stream));
-  CUDA_TRY(event_record(clock->events[1], clock->stream));
-  CUDA_TRY(event_sync(clock->events[1]));
-  KILN_TRY(between(clock, 0, out_ns, err));
+  CUDA_TRY(event_record(timer->events[0], timer->stream));
+  CUDA_TRY(graph_launch(graph, timer->stream));
+  CUDA_TRY(event_record(timer->events[1], timer->stream));
+  CUDA_TRY(event_sync(timer->events[1]));
+  KILN_TRY(between(timer, 0, out_ns, err));
   *out_ns /= together;
   return KILN_OK;
 }
 
-static kiln_status time_hot(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
+static kiln_status time_hot(tune_timer *timer, kiln_prepared *prepared, double *out_ns, size_t count,
                             kiln_error *err) {
   double warm = 0;
   void *graph = NULL;
-  KILN_TRY(time_cold(clock, prepared, &warm, 1, err));
+  KILN_TRY(time_cold(timer, prepared, &warm, 1, err));
   unsigned together = together_for(warm, LEAST_GRAPH_NS);
-  KILN_TRY(make_graph(clock, prepared, together, &graph, err));
-  kiln_status status = time_graph(clock, graph, together, &warm, err); // its upload
+  KILN_TRY(make_graph(timer, prepared, together, &graph, err));
+  kiln_status status = time_graph(timer, graph, together, &warm, err); // its upload
   for (size_t i = 0; i < count && status == KILN_OK; i++)
-    status = time_graph(clock, graph, together, &out_ns[i], err);
+    status = time_graph(timer, graph, together, &out_ns[i], err);
   CUDA_TRY(graph_free(graph));
   return status;
 }
 
-kiln_status tune_clock_time(tune_clock *clock, kiln_prepared *prepared, double *out_ns, size_t count,
+kiln_status tune_timer_time(tune_timer *timer, kiln_prepared *prepared, double *out_ns, size_t count,
                             kiln_error *err) {
-  if (!clock->is_cuda) return time_on_host(clock, prepared, out_ns, count, err);
-  return clock->is_hot && !clock->restore_count ? time_hot(clock, prepared, out_ns, count, err)
-                                                : time_cold(clock, prepared, out_ns, count, err);
+  if (!timer->is_cuda) return time_on_host(timer, prepared, out_ns, count, err);
+  return timer->is_hot && !timer->restore_count ? time_hot(timer, prepared, out_ns, count, err)
+                                                : time_cold(timer, prepared, out_ns, count, err);
 }

@@ -69,20 +69,20 @@ static void tell_check(tuner *t, const char *title, const tune_subject *s, const
   printf("%s %s: %s%s%s\n", holds ? "holds  " : "differs", title, row->entry->texts[KILN_TUNED_CONFIG],
          holds ? "" : "; now ", holds ? "" : config);
   fflush(stdout);
-  atomic_fetch_add(&t->progress->checked, 1);
-  if (!holds) atomic_fetch_add(&t->progress->broken, 1);
+  atomic_fetch_add(&t->shared->checked, 1);
+  if (!holds) atomic_fetch_add(&t->shared->broken, 1);
 }
 
 // What became of the code: another config, the same bytes, or its numbers.
 static void print_code_change(const kiln_tuned_entry *then, const kiln_tuned_entry *now) {
-  char text[CODE_FIGURES_TEXT];
-  const code_figures a = code_figures_read(then), b = code_figures_read(now);
-  code_likeness likeness = code_figures_compare(&a, &b);
+  char text[CODE_METRICS_TEXT];
+  const code_metrics a = code_metrics_read(then), b = code_metrics_read(now);
+  code_similarity likeness = code_metrics_compare(&a, &b);
   if (strcmp(then->texts[KILN_TUNED_CONFIG], now->texts[KILN_TUNED_CONFIG]))
     printf("; %s -> %s", then->texts[KILN_TUNED_CONFIG], now->texts[KILN_TUNED_CONFIG]);
   if (likeness == CODE_SAME) printf("; the same code\n");
   else if (likeness == CODE_ALIKE) printf("; other code of the same size\n");
-  else if (likeness == CODE_CHANGED) printf("; %s\n", code_figures_difference(&a, &b, text));
+  else if (likeness == CODE_CHANGED) printf("; %s\n", code_metrics_difference(&a, &b, text));
   else printf("\n");
 }
 
@@ -107,9 +107,9 @@ static void tell_gate(tuner *t, const char *title, const kiln_tuned_entry *now, 
          title, after / 1e3, before / 1e3, ratio);
   print_code_change(row->entry, now);
   fflush(stdout);
-  atomic_fetch_add(&t->progress->compared, 1);
-  atomic_fetch_add(&t->progress->log_sum, (int64_t)(log(ratio) * 1e6));
-  if (loss) atomic_fetch_add(&t->progress->broken, 1);
+  atomic_fetch_add(&t->shared->compared, 1);
+  atomic_fetch_add(&t->shared->log_sum, (int64_t)(log(ratio) * 1e6));
+  if (loss) atomic_fetch_add(&t->shared->broken, 1);
 }
 
 static kiln_status keep_choice(tuner *t, const kiln_tuned_entry *e, kiln_error *err) {
@@ -185,21 +185,21 @@ static kiln_status end_turn(tuner *t, const char *id, const kiln_tuned_entry *e,
 
 // ------------------------------------------------------------------------------------- one contest
 
-static void count_time(progress *p, const tune_contest *c) {
-  atomic_fetch_add(&p->contests, 1);
-  atomic_fetch_add(&p->judge_ns, c->judge_ns);
-  for (unsigned i = 0; i < TUNE_TASKS; i++) atomic_fetch_add(&p->spent_ns[i], c->spent_ns[i]);
+static void count_time(tune_shared *shared, const tune_contest *c) {
+  atomic_fetch_add(&shared->contests, 1);
+  atomic_fetch_add(&shared->judge_ns, c->judge_ns);
+  for (unsigned i = 0; i < TUNE_TASKS; i++) atomic_fetch_add(&shared->spent_ns[i], c->spent_ns[i]);
 }
 
-static void print_time(const progress *p) {
+static void print_time(const tune_shared *shared) {
   const double s = 1e-9;
   printf(
       "%u shapes, in seconds of devices: arguments %.1f, loading %.1f, a launch of each %.1f, judging %.1f, "
       "measuring %.1f; %u processes\n",
-      atomic_load(&p->contests), s * (double)atomic_load(&p->values_ns),
-      s * (double)atomic_load(&p->spent_ns[TUNE_LOAD]), s * (double)atomic_load(&p->spent_ns[TUNE_RUN]),
-      s * (double)atomic_load(&p->judge_ns), s * (double)atomic_load(&p->spent_ns[TUNE_TIME]),
-      atomic_load(&p->processes));
+      atomic_load(&shared->contests), s * (double)atomic_load(&shared->values_ns),
+      s * (double)atomic_load(&shared->spent_ns[TUNE_LOAD]),
+      s * (double)atomic_load(&shared->spent_ns[TUNE_RUN]), s * (double)atomic_load(&shared->judge_ns),
+      s * (double)atomic_load(&shared->spent_ns[TUNE_TIME]), atomic_load(&shared->processes));
 }
 
 static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tuned_entry *e,
@@ -208,19 +208,19 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
   uint32_t usual = t->s->check ? config_of(s->interface, row->entry->texts[KILN_TUNED_CONFIG]) : UINT32_MAX;
   tune_hints hints;
   tune_entry_hints(t, e, s, &hints);
-  unsigned begun = atomic_load(&t->progress->next);
-  tune_watch watch = {.title = t->s->progress || isatty(2) ? title : NULL,
-                      .shape = begun < t->pair_count ? begun : t->pair_count,
-                      .of = t->pair_count,
-                      .is_line = !t->s->progress,
-                      .step = t->s->job ? beat : NULL,
-                      .context = t};
+  unsigned begun = atomic_load(&t->shared->next);
+  tune_progress progress = {.title = t->s->progress || isatty(2) ? title : NULL,
+                            .shape = begun < t->pair_count ? begun : t->pair_count,
+                            .of = t->pair_count,
+                            .is_line = !t->s->progress,
+                            .step = t->s->job ? beat : NULL,
+                            .context = t};
   kiln_status status =
-      tune_contest_run(&contest, s, &t->view, &t->worker, &t->s->rules, &hints, usual, &watch, err);
-  tune_watch_end(&watch);
+      tune_contest_run(&contest, s, &t->view, &t->worker, &t->s->rules, &hints, usual, &progress, err);
+  tune_progress_end(&progress);
   // On a host a kernel can spoil the process in ways that nobody sees, and another one costs nothing.
   if (s->is_host) tune_worker_end(&t->worker);
-  count_time(t->progress, &contest);
+  count_time(t->shared, &contest);
   if (status == KILN_OK) {
     tune_entry_fill(t, e, s, &contest);
     print_contest(t, title, s, &contest);
@@ -284,11 +284,11 @@ static bool do_pair(tuner *t, uint32_t number) {
   tune_subject s = {0};
   uint64_t begin = cli_now_ns();
   kiln_status status = tune_worker_subject(&t->worker, number, &s, &err);
-  atomic_fetch_add(&t->progress->values_ns, cli_now_ns() - begin);
+  atomic_fetch_add(&t->shared->values_ns, cli_now_ns() - begin);
   if (status == KILN_OK) status = run_contest(t, &t->pairs[number], &s, &how, &err);
   if (status != KILN_OK) {
     cli_report(status, &err);
-    atomic_fetch_add(&t->progress->failed, 1);
+    atomic_fetch_add(&t->shared->failed, 1);
   }
   tune_subject_deinit(&s);
   return how != TURN_BUSY;
@@ -299,7 +299,7 @@ static bool do_pair(tuner *t, uint32_t number) {
 static void work(tuner *t) {
   uint32_t at, later_count = 0, *later = calloc((size_t)t->pair_count + 1, sizeof *later);
   if (!later) abort();
-  while ((at = atomic_fetch_add(&t->progress->next, 1)) < t->pair_count)
+  while ((at = atomic_fetch_add(&t->shared->next, 1)) < t->pair_count)
     if (!do_pair(t, at)) later[later_count++] = at;
   while (later_count) {
     uint32_t left = 0;
@@ -337,10 +337,10 @@ static void use_device(tuner *t, const char *device) {
     work(t);
   } else {
     cli_report(status, &err);
-    atomic_fetch_add(&t->progress->failed, 1);
+    atomic_fetch_add(&t->shared->failed, 1);
   }
   board_close(&t->board);
-  atomic_fetch_add(&t->progress->processes, t->worker.starts);
+  atomic_fetch_add(&t->shared->processes, t->worker.starts);
   tune_worker_close(&t->worker);
 }
 
@@ -368,7 +368,7 @@ static void use_devices(tuner *t) {
   for (unsigned i = 0; i < count; i++) { // there are other children, too
     while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR) {
     }
-    if (pids[i] < 0 || !WIFEXITED(status)) atomic_fetch_add(&t->progress->failed, 1);
+    if (pids[i] < 0 || !WIFEXITED(status)) atomic_fetch_add(&t->shared->failed, 1);
   }
 }
 
@@ -399,19 +399,19 @@ int tune_bundle(const tune_settings *s, const char *path) {
   kiln_status status = open_bundle(&t, &err);
   if (status == KILN_OK) status = read_tables(&t, &err);
   if (status == KILN_OK) status = s->case_folder ? tune_case_read(&t, &err) : tune_pairs_read(&t, &err);
-  t.progress = mmap(NULL, sizeof *t.progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (status == KILN_OK && t.progress == MAP_FAILED)
+  t.shared = mmap(NULL, sizeof *t.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (status == KILN_OK && t.shared == MAP_FAILED)
     status = kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   int code = CLI_FAILED;
   if (status == KILN_OK) {
     use_devices(&t);
-    unsigned failed = atomic_load(&t.progress->failed), broken = atomic_load(&t.progress->broken),
-             compared = atomic_load(&t.progress->compared), checked = atomic_load(&t.progress->checked);
-    if (s->verbose) print_time(t.progress);
+    unsigned failed = atomic_load(&t.shared->failed), broken = atomic_load(&t.shared->broken),
+             compared = atomic_load(&t.shared->compared), checked = atomic_load(&t.shared->checked);
+    if (s->verbose) print_time(t.shared);
     if (checked) printf("%u of %u choices hold\n", checked - broken, checked);
     if (s->gate && compared)
       printf("%u compared, %u lost, geomean %.3f x\n", compared, broken,
-             exp((double)atomic_load(&t.progress->log_sum) / 1e6 / compared));
+             exp((double)atomic_load(&t.shared->log_sum) / 1e6 / compared));
     if (failed) printf("%u of %u shapes failed\n", failed, t.pair_count);
     code = failed || broken ? CLI_FAILED : CLI_OK;
     if (s->html && (status = tune_html_end(t.html_fd, s->html, &err)) != KILN_OK)

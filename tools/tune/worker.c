@@ -85,7 +85,7 @@ typedef struct process {
   const tune_worker *worker;
   kiln_library *library;
   kiln_device *device; // stays open, and with it the context of a GPU
-  tune_clock *clock;
+  tune_timer *timer;
   const kiln_interface *interface; // whose configs are loaded
   opened *configs;
   // Of the subject that the last task was about.
@@ -149,7 +149,7 @@ static bool is_changed(const tune_subject *s, size_t index) {
 // room.
 static kiln_status keep_fresh(process *p, size_t index, kiln_error *err) {
   size_t size = p->subject.values[index].size;
-  if (!tune_clock_copies(p->clock)) return KILN_OK;
+  if (!tune_timer_copies(p->timer)) return KILN_OK;
   kiln_status status = kiln_alloc(p->device, size + 1, &p->fresh[index], err);
   if (status != KILN_OK) return is_changed(&p->subject, index) ? status : KILN_OK;
   return kiln_copy_in(p->device, p->fresh[index], contents_of(&p->subject, index), size, err);
@@ -189,9 +189,9 @@ static void close_subject(process *p) {
     kiln_prepared_free(p->configs[c].prepared);
     p->configs[c].prepared = NULL;
   }
-  if (p->clock) tune_clock_restore(p->clock, NULL, 0);
+  if (p->timer) tune_timer_restore(p->timer, NULL, 0);
   for (size_t i = 0; i < p->restore_count; i++)
-    if (!tune_clock_copies(p->clock)) free((void *)(uintptr_t)p->restores[i].from);
+    if (!tune_timer_copies(p->timer)) free((void *)(uintptr_t)p->restores[i].from);
   for (size_t i = 0; p->fresh && i < p->subject.count; i++)
     if (p->fresh[i]) kiln_free(p->device, p->fresh[i]);
   free(p->fresh);
@@ -207,7 +207,7 @@ static kiln_status open_subject(process *p, uint32_t number, kiln_error *err) {
   tune_subject *s = &p->subject;
   KILN_TRY(p->worker->make(p->worker->context, number, s, err));
   KILN_TRY(map_shared(s, p->worker->memory, err));
-  if (!p->clock) KILN_TRY(tune_clock_open(p->device, p->worker->device, s->is_hot, &p->clock, err));
+  if (!p->timer) KILN_TRY(tune_timer_open(p->device, p->worker->device, s->is_hot, &p->timer, err));
   if (p->interface != s->interface) close_configs(p);
   p->interface = s->interface;
   if (!p->configs) p->configs = calloc(s->interface->config_count + 1, sizeof *p->configs);
@@ -222,7 +222,7 @@ static kiln_status open_subject(process *p, uint32_t number, kiln_error *err) {
     KILN_TRY(keep_fresh(p, i, err));
     if (is_changed(s, i)) KILN_TRY(add_restore(p, i, err));
   }
-  tune_clock_restore(p->clock, p->restores, p->restore_count);
+  tune_timer_restore(p->timer, p->restores, p->restore_count);
   p->has_subject = true;
   return KILN_OK;
 }
@@ -280,7 +280,7 @@ static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error
 // What is only read is set again, too: a config that is wrong may have written it. It is not looked at.
 static kiln_status set_contents(process *p, size_t index, kiln_error *err) {
   const run_value *v = &p->subject.values[index];
-  if (p->fresh[index]) return tune_clock_copy(p->clock, v->memory.at, p->fresh[index], v->size, err);
+  if (p->fresh[index]) return tune_timer_copy(p->timer, v->memory.at, p->fresh[index], v->size, err);
   return kiln_copy_in(p->device, v->memory.at, contents_of(&p->subject, index), v->size, err);
 }
 
@@ -316,7 +316,7 @@ static kiln_status do_task(process *p, const tune_request *request, tune_reply *
   if (request->task == TUNE_RUN) return run(p, request->config, err);
   if (request->task != TUNE_TIME) return KILN_OK;
   uint32_t count = request->count < TUNE_MOST_TIMES ? request->count : TUNE_MOST_TIMES;
-  return tune_clock_time(p->clock, p->configs[request->config].prepared, out->ns, count, err);
+  return tune_timer_time(p->timer, p->configs[request->config].prepared, out->ns, count, err);
 }
 
 // Ends with the pipe, so with whoever asks.
