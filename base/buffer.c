@@ -37,16 +37,16 @@ void kiln_buffer_bytes(kiln_buffer *b, const void *bytes, size_t size) {
   b->size += size;
 }
 
-static void put(kiln_buffer *b, uint64_t v, unsigned size) {
+static void append_number(kiln_buffer *b, uint64_t v, unsigned size) {
   uint8_t bytes[8];
   for (unsigned i = 0; i < size; i++) bytes[i] = (uint8_t)(v >> 8 * i);
   kiln_buffer_bytes(b, bytes, size);
 }
 
-void kiln_buffer_u8(kiln_buffer *b, uint8_t v) { put(b, v, 1); }
-void kiln_buffer_u16(kiln_buffer *b, uint16_t v) { put(b, v, 2); }
-void kiln_buffer_u32(kiln_buffer *b, uint32_t v) { put(b, v, 4); }
-void kiln_buffer_u64(kiln_buffer *b, uint64_t v) { put(b, v, 8); }
+void kiln_buffer_u8(kiln_buffer *b, uint8_t v) { append_number(b, v, 1); }
+void kiln_buffer_u16(kiln_buffer *b, uint16_t v) { append_number(b, v, 2); }
+void kiln_buffer_u32(kiln_buffer *b, uint32_t v) { append_number(b, v, 4); }
+void kiln_buffer_u64(kiln_buffer *b, uint64_t v) { append_number(b, v, 8); }
 
 void kiln_buffer_varint(kiln_buffer *b, uint64_t v) {
   uint8_t bytes[10];
@@ -105,17 +105,17 @@ const uint8_t *kiln_read_bytes(kiln_reader *r, size_t size) {
   return at;
 }
 
-static uint64_t get(kiln_reader *r, unsigned size) {
+static uint64_t read_number(kiln_reader *r, unsigned size) {
   const uint8_t *at = kiln_read_bytes(r, size);
   uint64_t v = 0;
   for (unsigned i = 0; at && i < size; i++) v |= (uint64_t)at[i] << 8 * i;
   return v;
 }
 
-uint8_t kiln_read_u8(kiln_reader *r) { return (uint8_t)get(r, 1); }
-uint16_t kiln_read_u16(kiln_reader *r) { return (uint16_t)get(r, 2); }
-uint32_t kiln_read_u32(kiln_reader *r) { return (uint32_t)get(r, 4); }
-uint64_t kiln_read_u64(kiln_reader *r) { return get(r, 8); }
+uint8_t kiln_read_u8(kiln_reader *r) { return (uint8_t)read_number(r, 1); }
+uint16_t kiln_read_u16(kiln_reader *r) { return (uint16_t)read_number(r, 2); }
+uint32_t kiln_read_u32(kiln_reader *r) { return (uint32_t)read_number(r, 4); }
+uint64_t kiln_read_u64(kiln_reader *r) { return read_number(r, 8); }
 
 // The longest and the padded forms are refused, so that a value has one spelling only.
 uint64_t kiln_read_varint(kiln_reader *r) {

@@ -16,7 +16,7 @@ static const info infos[KILN_EXPR_COUNT] = {
 #undef EXPR
 };
 
-static bool known(uint8_t op) { return op && op < KILN_EXPR_COUNT; }
+static bool is_known_op(uint8_t op) { return op && op < KILN_EXPR_COUNT; }
 
 uint8_t kiln_expr_take(kiln_reader *r, int64_t *operand) {
   uint8_t op = kiln_read_u8(r);
@@ -33,7 +33,7 @@ bool kiln_expr_verify(const uint8_t *code, size_t size, uint32_t param_count) {
   while (r.left) {
     int64_t operand;
     uint8_t op = kiln_expr_take(&r, &operand);
-    if (!known(op) || ++ops > KILN_EXPR_OPS || depth < infos[op].arity) return false;
+    if (!is_known_op(op) || ++ops > KILN_EXPR_OPS || depth < infos[op].arity) return false;
     if (op == KILN_EXPR_PARAM && (uint64_t)operand >= param_count) return false;
     if (op == KILN_EXPR_KEPT && (uint64_t)operand >= kept) return false;
     if (op == KILN_EXPR_KEEP && ++kept > KILN_EXPR_KEEPS) return false;
@@ -53,13 +53,14 @@ bool kiln_expr_keeps(const uint8_t *code, size_t size) {
 
 enum { PIECE = 512 };
 
-static void leaf(uint8_t op, int64_t operand, const char *const *names, uint32_t name_count, char *out) {
+static void format_leaf(uint8_t op, int64_t operand, const char *const *names, uint32_t name_count,
+                        char *out) {
   if (op == KILN_EXPR_CONST) snprintf(out, PIECE, "%lld", (long long)operand);
   else if ((uint64_t)operand < name_count && names[operand]) snprintf(out, PIECE, "%s", names[operand]);
   else snprintf(out, PIECE, "p%llu", (unsigned long long)operand);
 }
 
-static void join(const info *op, const char *a, const char *b, char *out) {
+static void format_operation(const info *op, const char *a, const char *b, char *out) {
   bool call = op->text[0] >= 'a' && op->text[0] <= 'z';
   if (op->arity == 1) snprintf(out, PIECE, "%s(%.200s)", op->text, a);
   else if (call) snprintf(out, PIECE, "%s(%.200s, %.200s)", op->text, a, b);
@@ -74,7 +75,7 @@ const char *kiln_expr_text(const uint8_t *code, size_t size, const char *const *
   while (r.left && depth < KILN_EXPR_DEPTH) {
     int64_t operand;
     uint8_t op = kiln_expr_take(&r, &operand);
-    if (!known(op) || depth < infos[op].arity) break;
+    if (!is_known_op(op) || depth < infos[op].arity) break;
     if (op == KILN_EXPR_KEEP) { // what is kept is written out wherever it is used
       if (kept_count == KILN_EXPR_KEEPS) break;
       memcpy(kept[kept_count++], stack[depth - 1], PIECE);
@@ -86,11 +87,11 @@ const char *kiln_expr_text(const uint8_t *code, size_t size, const char *const *
       continue;
     }
     if (!infos[op].arity) {
-      leaf(op, operand, names, name_count, stack[depth++]);
+      format_leaf(op, operand, names, name_count, stack[depth++]);
       continue;
     }
     depth -= infos[op].arity;
-    join(&infos[op], stack[depth], stack[depth + 1], piece);
+    format_operation(&infos[op], stack[depth], stack[depth + 1], piece);
     memcpy(stack[depth++], piece, PIECE);
   }
   const char *text = stack[0];

@@ -22,7 +22,7 @@ void kiln_fs_install(kiln_fs_hook *new_hook, void *context) {
   hook_context = context;
 }
 
-static int before(kiln_fs_call call, const char *path, size_t *size) {
+static int call_hook(kiln_fs_call call, const char *path, size_t *size) {
   return hook ? -hook(hook_context, call, path, size) : 0;
 }
 
@@ -51,7 +51,7 @@ static int open_beneath(int folder, const char *path, int flags, mode_t mode) {
 
 int kiln_fs_open(int folder, const char *path, int flags, mode_t mode) {
   for (;;) {
-    int e = before(KILN_FS_OPEN, path, NULL);
+    int e = call_hook(KILN_FS_OPEN, path, NULL);
     flags |= O_CLOEXEC | O_NOFOLLOW;
     if (!e)
       e = folder == AT_FDCWD ? result(openat(folder, path, flags, mode))
@@ -62,12 +62,12 @@ int kiln_fs_open(int folder, const char *path, int flags, mode_t mode) {
 }
 
 int kiln_fs_stat(int fd, struct stat *out) {
-  int e = before(KILN_FS_STAT, NULL, NULL);
+  int e = call_hook(KILN_FS_STAT, NULL, NULL);
   return e ? e : result(fstat(fd, out));
 }
 
 int kiln_fs_stat_at(int folder, const char *path, struct stat *out) {
-  int e = before(KILN_FS_STAT, path, NULL);
+  int e = call_hook(KILN_FS_STAT, path, NULL);
   return e ? e : result(fstatat(folder, path, out, AT_SYMLINK_NOFOLLOW));
 }
 
@@ -75,7 +75,7 @@ int kiln_fs_read(int fd, void *bytes, size_t size, size_t *out_got) {
   *out_got = 0;
   while (*out_got < size) {
     size_t want = size - *out_got;
-    int e = before(KILN_FS_READ, NULL, &want);
+    int e = call_hook(KILN_FS_READ, NULL, &want);
     ssize_t got = e ? e : read(fd, (uint8_t *)bytes + *out_got, want);
     if (got < 0) {
       e = e ? e : -errno;
@@ -92,7 +92,7 @@ int kiln_fs_read_some(int fd, void *bytes, size_t size, size_t *out_got) {
   *out_got = 0;
   for (;;) {
     size_t want = size;
-    int e = before(KILN_FS_READ, NULL, &want);
+    int e = call_hook(KILN_FS_READ, NULL, &want);
     ssize_t got = e ? e : result((int)read(fd, bytes, want));
     if (got == -EINTR) continue;
     if (got < 0) return (int)got;
@@ -104,7 +104,7 @@ int kiln_fs_read_some(int fd, void *bytes, size_t size, size_t *out_got) {
 int kiln_fs_write(int fd, const void *bytes, size_t size) {
   for (size_t done = 0; done < size;) {
     size_t want = size - done;
-    int e = before(KILN_FS_WRITE, NULL, &want);
+    int e = call_hook(KILN_FS_WRITE, NULL, &want);
     ssize_t got = e ? e : write(fd, (const uint8_t *)bytes + done, want);
     if (got < 0) {
       e = e ? e : -errno;
@@ -119,7 +119,7 @@ int kiln_fs_write(int fd, const void *bytes, size_t size) {
 
 int kiln_fs_append(int fd, const void *bytes, size_t size) {
   size_t want = size;
-  int e = before(KILN_FS_WRITE, NULL, &want);
+  int e = call_hook(KILN_FS_WRITE, NULL, &want);
   if (e) return e;
   ssize_t got = write(fd, bytes, want);
   if (got < 0) return -errno;
@@ -127,57 +127,57 @@ int kiln_fs_append(int fd, const void *bytes, size_t size) {
 }
 
 int kiln_fs_sync(int fd) {
-  int e = before(KILN_FS_SYNC, NULL, NULL);
+  int e = call_hook(KILN_FS_SYNC, NULL, NULL);
   return e ? e : result(fdatasync(fd));
 }
 
 int kiln_fs_flush(int fd) {
-  int e = before(KILN_FS_SYNC, NULL, NULL);
+  int e = call_hook(KILN_FS_SYNC, NULL, NULL);
   if (!e) e = result(sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE));
   return e == -ENOSYS || e == -EINVAL || e == -ESPIPE ? result(fdatasync(fd)) : e;
 }
 
 int kiln_fs_close(int fd) {
-  int e = before(KILN_FS_CLOSE, NULL, NULL);
+  int e = call_hook(KILN_FS_CLOSE, NULL, NULL);
   int closed = result(close(fd));
   return e ? e : closed;
 }
 
 int kiln_fs_link(int from_folder, const char *from, int to_folder, const char *to) {
-  int e = before(KILN_FS_LINK, to, NULL);
+  int e = call_hook(KILN_FS_LINK, to, NULL);
   return e ? e : result(linkat(from_folder, from, to_folder, to, 0));
 }
 
 int kiln_fs_link_open(int fd, int to_folder, const char *to) {
   char from[40];
-  int e = before(KILN_FS_LINK, to, NULL);
+  int e = call_hook(KILN_FS_LINK, to, NULL);
   if (e) return e;
   snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
   return result(linkat(AT_FDCWD, from, to_folder, to, AT_SYMLINK_FOLLOW));
 }
 
 int kiln_fs_unlink(int folder, const char *path) {
-  int e = before(KILN_FS_UNLINK, path, NULL);
+  int e = call_hook(KILN_FS_UNLINK, path, NULL);
   return e ? e : result(unlinkat(folder, path, 0));
 }
 
 int kiln_fs_chmod(int folder, const char *path, mode_t mode) {
-  int e = before(KILN_FS_TIMES, path, NULL);
+  int e = call_hook(KILN_FS_TIMES, path, NULL);
   return e ? e : result(fchmodat(folder, path, mode, 0));
 }
 
 int kiln_fs_rmdir(int folder, const char *path) {
-  int e = before(KILN_FS_UNLINK, path, NULL);
+  int e = call_hook(KILN_FS_UNLINK, path, NULL);
   return e ? e : result(unlinkat(folder, path, AT_REMOVEDIR));
 }
 
 int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char *to) {
-  int e = before(KILN_FS_RENAME, to, NULL);
+  int e = call_hook(KILN_FS_RENAME, to, NULL);
   return e ? e : result(renameat(from_folder, from, to_folder, to));
 }
 
 int kiln_fs_mkdir(int folder, const char *path, mode_t mode) {
-  int e = before(KILN_FS_MKDIR, path, NULL);
+  int e = call_hook(KILN_FS_MKDIR, path, NULL);
   return e ? e : result(mkdirat(folder, path, mode));
 }
 
@@ -201,13 +201,13 @@ int kiln_fs_mkdir_all(const char *path, mode_t mode) {
 }
 
 int kiln_fs_touch(int fd) {
-  int e = before(KILN_FS_TIMES, NULL, NULL);
+  int e = call_hook(KILN_FS_TIMES, NULL, NULL);
   return e ? e : result(futimens(fd, NULL));
 }
 
 int kiln_fs_lock(int fd, uint64_t offset, uint64_t size) {
   for (;;) {
-    int e = before(KILN_FS_LOCK, NULL, NULL);
+    int e = call_hook(KILN_FS_LOCK, NULL, NULL);
     struct flock lock = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = (off_t)size};
     if (!e) e = result(fcntl(fd, F_OFD_SETLK, &lock));
@@ -217,7 +217,7 @@ int kiln_fs_lock(int fd, uint64_t offset, uint64_t size) {
 }
 
 ssize_t kiln_fs_list(int fd, void *records, size_t size) {
-  int e = before(KILN_FS_LIST, NULL, NULL);
+  int e = call_hook(KILN_FS_LIST, NULL, NULL);
   if (e) return e;
   long got = syscall(SYS_getdents64, fd, records, size);
   return got < 0 ? -errno : got;
@@ -228,7 +228,7 @@ int kiln_fs_seek(int fd, int64_t cookie) { return lseek(fd, (off_t)cookie, SEEK_
 int kiln_fs_space(int fd, uint64_t *out_free_bytes, uint64_t *out_free_files, uint64_t *out_bytes) {
   struct statvfs v;
   *out_free_bytes = *out_free_files = *out_bytes = UINT64_MAX;
-  int e = before(KILN_FS_SPACE, NULL, NULL);
+  int e = call_hook(KILN_FS_SPACE, NULL, NULL);
   if (!e) e = result(fstatvfs(fd, &v));
   if (e) return e;
   *out_free_bytes = (uint64_t)v.f_bavail * v.f_frsize;

@@ -33,7 +33,7 @@ static void skip_space(json_reader *r) {
   }
 }
 
-static bool take(json_reader *r, const char *word) {
+static bool skip_word(json_reader *r, const char *word) {
   size_t length = strlen(word);
   if ((size_t)(r->end - r->at) < length || memcmp(r->at, word, length) != 0) return false;
   r->at += length;
@@ -80,7 +80,7 @@ static bool read_code_point(json_reader *r, uint32_t *out) {
   if (*out >= 0xdc00 && *out < 0xe000) *out = 0xfffd;
   if (*out < 0xd800 || *out >= 0xdc00) return true;
   const char *back = r->at;
-  if (take(r, "\\u") && read_unit(r, &low) && low >= 0xdc00 && low < 0xe000) {
+  if (skip_word(r, "\\u") && read_unit(r, &low) && low >= 0xdc00 && low < 0xe000) {
     *out = 0x10000 + ((*out - 0xd800) << 10) + (low - 0xdc00);
   } else {
     r->at = back;
@@ -109,7 +109,7 @@ static kiln_status read_text(json_reader *r, const char **out, uint32_t *out_len
     if (escape) {
       *to++ = meanings[escape - escapes];
       r->at++;
-    } else if (take(r, "u") && read_code_point(r, &code)) {
+    } else if (skip_word(r, "u") && read_code_point(r, &code)) {
       to = put_utf8(to, code);
     } else return expected(r, "an escape");
   }
@@ -128,14 +128,14 @@ static bool digits(json_reader *r) {
 
 static kiln_status read_number(json_reader *r, kiln_json *value) {
   const char *from = r->at;
-  take(r, "-");
+  skip_word(r, "-");
   bool zero = r->at < r->end && *r->at == '0';
   if (zero) r->at++;
   else if (!digits(r)) return expected(r, "a value");
-  if (take(r, ".") && !digits(r)) return expected(r, "a digit");
+  if (skip_word(r, ".") && !digits(r)) return expected(r, "a digit");
   if (r->at < r->end && (*r->at | 32) == 'e') {
     r->at++;
-    if (!take(r, "+")) take(r, "-");
+    if (!skip_word(r, "+")) skip_word(r, "-");
     if (!digits(r)) return expected(r, "a digit");
   }
   value->kind = KILN_JSON_NUMBER;
@@ -164,9 +164,9 @@ static kiln_status open_value(json_reader *r, kiln_json *value, kiln_json_kind k
 }
 
 static kiln_status read_scalar(json_reader *r, kiln_json *value) {
-  if (take(r, "null")) value->kind = KILN_JSON_NULL;
-  else if (take(r, "true")) value->kind = KILN_JSON_TRUE;
-  else if (take(r, "false")) value->kind = KILN_JSON_FALSE;
+  if (skip_word(r, "null")) value->kind = KILN_JSON_NULL;
+  else if (skip_word(r, "true")) value->kind = KILN_JSON_TRUE;
+  else if (skip_word(r, "false")) value->kind = KILN_JSON_FALSE;
   else if (r->at < r->end && *r->at == '"') {
     value->kind = KILN_JSON_TEXT;
     return read_text(r, &value->text, &value->length);
@@ -183,12 +183,12 @@ static kiln_status read_member(json_reader *r, kiln_json **out) {
   if (r->depth && r->open[r->depth - 1]->kind == KILN_JSON_OBJECT) {
     KILN_TRY(read_text(r, &value->name, &length));
     skip_space(r);
-    if (!take(r, ":")) return expected(r, "':'");
+    if (!skip_word(r, ":")) return expected(r, "':'");
     skip_space(r);
   }
   append(r, value);
-  if (take(r, "{")) return open_value(r, value, KILN_JSON_OBJECT);
-  if (take(r, "[")) return open_value(r, value, KILN_JSON_ARRAY);
+  if (skip_word(r, "{")) return open_value(r, value, KILN_JSON_OBJECT);
+  if (skip_word(r, "[")) return open_value(r, value, KILN_JSON_ARRAY);
   return read_scalar(r, value);
 }
 
@@ -197,11 +197,11 @@ static kiln_status close_values(json_reader *r, bool *out_more) {
   *out_more = false;
   while (r->depth) {
     skip_space(r);
-    if (take(r, ",")) {
+    if (skip_word(r, ",")) {
       *out_more = true;
       return KILN_OK;
     }
-    if (!take(r, r->open[r->depth - 1]->kind == KILN_JSON_OBJECT ? "}" : "]"))
+    if (!skip_word(r, r->open[r->depth - 1]->kind == KILN_JSON_OBJECT ? "}" : "]"))
       return expected(r, "',' or the end of an array or object");
     r->depth--;
   }

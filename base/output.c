@@ -68,7 +68,7 @@ static bool is_left_over(const char *name, const char *mark) {
 }
 
 /// A writer that lives has it locked. Without locks nothing is taken away.
-static void take_away(int folder, const char *name) {
+static void remove_left_over(int folder, const char *name) {
   int fd = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return;
   if (!kiln_fs_lock(fd, 0, 1)) kiln_fs_unlink(folder, name);
@@ -81,7 +81,7 @@ void kiln_output_clean(const char *path) {
   mark_of(path, mark);
   DIR *all = opendir(folder);
   for (struct dirent *e; all && (e = readdir(all));)
-    if (is_left_over(e->d_name, mark)) take_away(dirfd(all), e->d_name);
+    if (is_left_over(e->d_name, mark)) remove_left_over(dirfd(all), e->d_name);
   if (all) closedir(all);
 }
 
@@ -125,7 +125,7 @@ static int own_descriptor(const char *path, const struct stat *there) {
 typedef enum place { PLACE_FREE, PLACE_FILE, PLACE_THROUGH } place;
 
 /// What `path` is. `out_fd`: the own descriptor that it stands for, or -1.
-static place look(const char *path, int *out_fd) {
+static place look_up_place(const char *path, int *out_fd) {
   struct stat link, there;
   *out_fd = -1;
   if (lstat(path, &link)) return PLACE_FREE;
@@ -159,10 +159,10 @@ static int write_quietly(int fd, const void *bytes, size_t size) {
 }
 
 /// A journal may keep the name and lose what it names: the content goes to the disk before the name is made.
-static int settle(int fd) { return is_complete ? kiln_fs_sync(fd) : kiln_fs_flush(fd); }
+static int flush_content(int fd) { return is_complete ? kiln_fs_sync(fd) : kiln_fs_flush(fd); }
 
 /// On request the name is on the disk, too, before we say that it is.
-static int settle_name(const char *path) {
+static int flush_name(const char *path) {
   char folder[PATH_MAX];
   if (!is_complete) return 0;
   folder_of(path, folder);
@@ -201,7 +201,7 @@ kiln_status kiln_output_open(kiln_output *out, const char *path, kiln_error *err
   out->path = path, out->fd = -1, out->temporary[0] = 0;
   if (strlen(path) >= PATH_MAX)
     return kiln_fail(err, KILN_STATUS_LIMIT, "the path %.200s... is too long", path);
-  out->is_through = look(path, &own) == PLACE_THROUGH;
+  out->is_through = look_up_place(path, &own) == PLACE_THROUGH;
   if (own >= 0) out->fd = fcntl(own, F_DUPFD_CLOEXEC, 3);
   else if (out->is_through) out->fd = kiln_stream_aside(open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY));
   else out->fd = create(out);
@@ -214,7 +214,7 @@ kiln_status kiln_output_open(kiln_output *out, const char *path, kiln_error *err
 // ------------------------------------------------------------------------------------------- closing
 
 /// Gives what has no name one of its own, in order to replace what is at `path`.
-static int name_it(kiln_output *out) {
+static int link_temporary(kiln_output *out) {
   int e = -EEXIST;
   (void)kiln_fs_lock(out->fd, 0, 1);
   for (unsigned i = 0; i < ATTEMPTS && e == -EEXIST; i++) {
@@ -234,7 +234,7 @@ static int copy_to_named(kiln_output *out) {
   int fd = bytes ? create_named(out->path, out->temporary) : -ENOMEM;
   int e = fd < 0 ? fd : lseek(out->fd, 0, SEEK_SET) < 0 ? -errno : 0;
   while (!e && !(e = kiln_fs_read(out->fd, bytes, piece, &got)) && got) e = write_quietly(fd, bytes, got);
-  if (!e) e = settle(fd);
+  if (!e) e = flush_content(fd);
   free(bytes);
   if (fd < 0) return fd;
   kiln_fs_close(out->fd);
@@ -243,12 +243,12 @@ static int copy_to_named(kiln_output *out) {
 }
 
 static int publish(kiln_output *out) {
-  int e = settle(out->fd);
+  int e = flush_content(out->fd);
   bool is_named = out->temporary[0];
   if (!e && !is_named) {
     e = kiln_fs_link_open(out->fd, AT_FDCWD, out->path);
     if (!e) return 0;
-    if (e == -EEXIST) e = name_it(out);
+    if (e == -EEXIST) e = link_temporary(out);
     if (e && lacks_nameless(e)) e = copy_to_named(out);
   }
   if (!e) e = kiln_fs_rename(AT_FDCWD, out->temporary, AT_FDCWD, out->path);
@@ -266,14 +266,14 @@ kiln_status kiln_output_close(kiln_output *out, kiln_status status, kiln_error *
   out->fd = -1;
   if (status != KILN_OK) return status;
   if (!e) e = closed;
-  if (!e && !out->is_through) e = settle_name(out->path);
+  if (!e && !out->is_through) e = flush_name(out->path);
   return e ? failed(err, "write", out->path, e) : KILN_OK;
 }
 
 kiln_status kiln_output_write(const char *path, const void *bytes, size_t size, kiln_error *err) {
   kiln_output out;
   int own;
-  if (look(path, &own) == PLACE_FILE && is_same(path, bytes, size)) return KILN_OK;
+  if (look_up_place(path, &own) == PLACE_FILE && is_same(path, bytes, size)) return KILN_OK;
   KILN_TRY(kiln_output_open(&out, path, err));
   int e = write_quietly(out.fd, bytes, size);
   kiln_status status = e ? failed(err, "write", path, e) : KILN_OK;

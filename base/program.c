@@ -70,7 +70,7 @@ static ssize_t write_shown(void *cookie, const char *text, size_t size) {
   return good && put_text(s, rest, left) ? (ssize_t)size : 0;
 }
 
-static FILE *show(int fd, shown *s, int mode) {
+static FILE *open_shown(int fd, shown *s, int mode) {
   s->fd = fd;
   FILE *stream = fopencookie(s, "w", (cookie_io_functions_t){.write = write_shown});
   if (stream) setvbuf(stream, NULL, mode, BUFSIZ);
@@ -81,7 +81,8 @@ void kiln_program_begin(void) {
   static shown out, err;
   hold_standard_descriptors();
   signal(SIGXFSZ, SIG_IGN);
-  FILE *shown_out = show(1, &out, isatty(1) ? _IOLBF : _IOFBF), *shown_err = show(2, &err, _IONBF);
+  FILE *shown_out = open_shown(1, &out, isatty(1) ? _IOLBF : _IOFBF),
+       *shown_err = open_shown(2, &err, _IONBF);
   if (shown_out) stdout = shown_out;
   if (shown_err) stderr = shown_err;
 }

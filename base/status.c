@@ -19,7 +19,7 @@ static const struct row rows[] = {
 #undef STATUS
 };
 
-static const struct row *find(kiln_status status) {
+static const struct row *find_row(kiln_status status) {
   static const struct row unknown = {KILN_STATUS_INTERNAL, "UNKNOWN", "a status this release does not know",
                                      ""};
   for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -94,6 +94,6 @@ kiln_status kiln_status_of_errno(int error_number) {
   }
 }
 
-const char *kiln_status_name(kiln_status status) { return find(status)->name; }
-const char *kiln_status_text(kiln_status status) { return find(status)->text; }
-const char *kiln_status_advice(kiln_status status) { return find(status)->advice; }
+const char *kiln_status_name(kiln_status status) { return find_row(status)->name; }
+const char *kiln_status_text(kiln_status status) { return find_row(status)->text; }
+const char *kiln_status_advice(kiln_status status) { return find_row(status)->advice; }

@@ -113,7 +113,7 @@ out:
   return status;
 }
 
-static bool fits(const uint8_t *want, const uint8_t *bytes, size_t size) {
+static bool has_check(const uint8_t *want, const uint8_t *bytes, size_t size) {
   kiln_check check = kiln_check_of(bytes, size);
   return !memcmp(want, check.bytes, sizeof check.bytes);
 }
@@ -161,7 +161,7 @@ kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_byt
   if (size < KILN_ENTRY_HEADER)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "expected %d bytes of header, found %zu", KILN_ENTRY_HEADER,
                      size);
-  if (!fits(bytes + AT_HEADER_CHECK, bytes, AT_HEADER_CHECK))
+  if (!has_check(bytes + AT_HEADER_CHECK, bytes, AT_HEADER_CHECK))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "the header's check does not fit");
   if (format != KILN_CACHE_FORMAT || schema != KILN_KEY_SCHEMA)
     return kiln_fail(err, KILN_STATUS_VERSION, "expected format %d and key schema %d, found %u and %u",
@@ -176,7 +176,7 @@ kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_byt
   if (labels > rest || trailer > rest - labels || stored != rest - labels - trailer)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "expected %llu bytes after the header, found %llu",
                      (unsigned long long)(stored + labels + trailer), (unsigned long long)rest);
-  if (!fits(bytes + AT_BODY_CHECK, bytes + KILN_ENTRY_HEADER, (size_t)rest))
+  if (!has_check(bytes + AT_BODY_CHECK, bytes + KILN_ENTRY_HEADER, (size_t)rest))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "the body's check does not fit");
   const uint8_t *at = bytes + KILN_ENTRY_HEADER;
   if (!parse_labels(at, labels, out)) return kiln_fail(err, KILN_STATUS_CORRUPT, "the labels are damaged");

@@ -22,7 +22,7 @@ typedef struct search {
   int distance;
 } search;
 
-static void look_closer(void *context, const kiln_key_part *a, const kiln_key_part *b) {
+static void weigh_difference(void *context, const kiln_key_part *a, const kiln_key_part *b) {
   // A different symbol means another program: anything of the same program is nearer.
   if ((a ? a : b)->field == KILN_FIELD_SYMBOL) *(int *)context += KILN_KEY_FIELDS;
 }
@@ -34,7 +34,7 @@ static bool is_of_kind(const uint8_t *fields, size_t size, const kiln_cache_entr
          !kiln_key_walk_begin(&there, entry->fields.bytes, entry->fields.size) && here.kind == there.kind;
 }
 
-static bool visit(void *context, const kiln_scan_item *item) {
+static bool consider_entry(void *context, const kiln_scan_item *item) {
   search *s = context;
   kiln_cache_entry entry;
   if (!memcmp(item->key.bytes, s->key->bytes, KILN_DIGEST_SIZE)) return true;
@@ -43,7 +43,7 @@ static bool visit(void *context, const kiln_scan_item *item) {
   int extra = 0, distance = -1;
   if (is_of_kind(s->fields, s->size, &entry))
     distance =
-        kiln_key_compare(s->fields, s->size, entry.fields.bytes, entry.fields.size, look_closer, &extra);
+        kiln_key_compare(s->fields, s->size, entry.fields.bytes, entry.fields.size, weigh_difference, &extra);
   bool better = distance >= 0 && (distance + extra < s->distance ||
                                   (distance + extra == s->distance &&
                                    memcmp(item->key.bytes, s->best_key->bytes, KILN_DIGEST_SIZE) < 0));
@@ -71,7 +71,7 @@ bool kiln_cache_nearest(kiln_cache *cache, const kiln_digest *key, const uint8_t
     kiln_store view = cache->stores[i];
     view.writable = false;
     s.store = &view;
-    kiln_scan(s.store, &place, limit, visit, &s);
+    kiln_scan(s.store, &place, limit, consider_entry, &s);
   }
   *out_distance = s.distance % KILN_KEY_FIELDS;
   return out->held != NULL;

@@ -31,7 +31,7 @@ typedef struct walk {
 } walk;
 
 /// Hands one name on when it is an entry's. Other names are nobody's business.
-static void visit(walk *w, const char *name) {
+static void visit_name(walk *w, const char *name) {
   static const char digits[] = "0123456789abcdef";
   char hex[KILN_DIGEST_HEX] = {digits[w->shard >> 4 & 15], digits[w->shard & 15]};
   kiln_scan_item item;
@@ -59,7 +59,7 @@ static int walk_folder(walk *w, int64_t *cookie) {
     for (ssize_t at = 0; at < got;) {
       const struct record *r = (const struct record *)(const void *)(chunk + at);
       at += r->size;
-      visit(w, r->name);
+      visit_name(w, r->name);
       *cookie = r->next;
       if (w->stopped || !w->left) return 0;
     }

@@ -206,7 +206,7 @@ static bool grow_table(kiln_device *d) {
 }
 
 // The report becomes the message, and goes whole to the log.
-static kiln_status miss(kiln_device *d, const char *name, kiln_status status, kiln_error *err) {
+static kiln_status report_missing(kiln_device *d, const char *name, kiln_status status, kiln_error *err) {
   kiln_report *report;
   KILN_TRY(kiln_report_make(d, name, &report, err));
   kiln_fail(err, status, "%s", kiln_report_text(report));
@@ -217,7 +217,7 @@ static kiln_status miss(kiln_device *d, const char *name, kiln_status status, ki
 
 // What a device got of a kernel, at its first look-up. Code that a driver has to compile is a warning: the
 // first launch waits for it.
-static void tell(const kiln_kernel *k) {
+static void log_choice(const kiln_kernel *k) {
   char text[600];
   uint32_t count = 0, ptx = 0;
   for (uint32_t i = 0; i < k->interface.config_count * k->interface.variant_count; i++) {
@@ -280,8 +280,9 @@ kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signatu
   pthread_mutex_lock(&d->lock);
   kiln_status status = look_up(d, name, &found, &made, err);
   pthread_mutex_unlock(&d->lock);
-  if (status == KILN_STATUS_NOT_FOUND || status == KILN_STATUS_NO_VARIANT) return miss(d, name, status, err);
-  if (made) tell(found);
+  if (status == KILN_STATUS_NOT_FOUND || status == KILN_STATUS_NO_VARIANT)
+    return report_missing(d, name, status, err);
+  if (made) log_choice(found);
   if (status == KILN_OK) status = check_signature(found, signature, err);
   if (status == KILN_OK) *out = found;
   return status;

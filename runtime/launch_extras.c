@@ -63,7 +63,8 @@ static kiln_status encode_and_launch(kiln_kernel *k, kiln_launch_call *call, kil
   // NOLINTEND(clang-analyzer-core.StackAddressEscape)
 }
 
-static kiln_status recall(kiln_kernel *k, kiln_launch_call *call, struct kiln_memo *m, kiln_error *err) {
+static kiln_status encode_or_reuse(kiln_kernel *k, kiln_launch_call *call, struct kiln_memo *m,
+                                   kiln_error *err) {
   if (m->is_set && !memcmp(m->asked, call->grid, sizeof m->asked) &&
       !memcmp(m->block, call->block, k->used_bytes)) {
     call->block = m->block;
@@ -88,7 +89,7 @@ kiln_status kiln_launch_with_extras(kiln_kernel *k, kiln_launch_call *call, kiln
   struct kiln_memo *m = call->code->memo;
   if (!m || atomic_flag_test_and_set_explicit(&m->is_held, memory_order_acquire))
     return encode_and_launch(k, call, err);
-  kiln_status status = recall(k, call, m, err);
+  kiln_status status = encode_or_reuse(k, call, m, err);
   if (status == KILN_OK) status = k->device->kind->launch(k->device, call, err);
   atomic_flag_clear_explicit(&m->is_held, memory_order_release);
   return status;

@@ -37,7 +37,8 @@ static uint8_t size_of(const kiln_param_record *p) { return is_address(p) ? 8 : 
 
 static bool is_power_of_2(int64_t value) { return value > 0 && !(value & (value - 1)); }
 
-static bool fits(const kiln_interface *interface, const pattern *p, kiln_span code, kiln_prepared_expr *out) {
+static bool match_pattern(const kiln_interface *interface, const pattern *p, kiln_span code,
+                          kiln_prepared_expr *out) {
   kiln_reader r = kiln_reader_of(code.bytes, code.size);
   int64_t constants[2] = {1, 0};
   uint32_t constant_count = 0, number = 0;
@@ -90,7 +91,7 @@ static bool prepare_expr(const kiln_interface *interface, kiln_span code, bool i
   *out = (kiln_prepared_expr){.form = KILN_FORM_GENERAL, .code = code};
   if (!is_valid) return false;
   for (size_t i = 0; i < sizeof patterns / sizeof *patterns && out->form == KILN_FORM_GENERAL; i++)
-    fits(interface, &patterns[i], code, out);
+    match_pattern(interface, &patterns[i], code, out);
   uint8_t how = USE_READ;
   if (!is_condition || !is_mask_test(out)) how |= USE_WHOLE;
   if (out->form == KILN_FORM_GENERAL) how |= USE_VALUE;

@@ -18,7 +18,7 @@ struct kiln_prepared {
 };
 
 // Chooses, loads and encodes for what is in the block. `old`: the parameters for which it was settled before.
-static kiln_status settle(kiln_prepared *p, const uint8_t *old, kiln_error *err) {
+static kiln_status decide_again(kiln_prepared *p, const uint8_t *old, kiln_error *err) {
   kiln_kernel *k = p->kernel;
   const uint32_t *grid = p->has_given_grid ? p->given_grid : NULL;
   kiln_launch_call call = {.block = p->block, .size = k->used_bytes};
@@ -63,7 +63,7 @@ KILN_COLD kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size
   if (grid) memcpy(p->given_grid, grid, sizeof p->given_grid);
   p->has_given_grid = grid != NULL;
   kiln_status status =
-      kiln_pack(k, args, p->block) ? settle(p, NULL, err) : kiln_refuse_count(k, arg_count, err);
+      kiln_pack(k, args, p->block) ? decide_again(p, NULL, err) : kiln_refuse_count(k, arg_count, err);
   if (status != KILN_OK) {
     free(p);
     return status;
@@ -83,7 +83,7 @@ static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, cons
   uint8_t old[KILN_MOST_BLOCK];
   memcpy(old, p->block, p->call.size);
   memcpy(p->block + param->offset, value, param->size);
-  kiln_status status = settle(p, old, err);
+  kiln_status status = decide_again(p, old, err);
   if (status != KILN_OK) memcpy(p->block, old, p->call.size);
   return status;
 }

@@ -63,14 +63,15 @@ static kiln_status add_bundle(kiln_device *d, size_t index, const char *name, ki
 // -------------------------------------------------------------------------------------------- text
 
 // An arena that failed gives NULL: the text is thrown away then.
-static const char *known(const char *text) { return text ? text : ""; }
+static const char *text_or_empty(const char *text) { return text ? text : ""; }
 
 static const char *bundle_names(const kiln_device *d, kiln_arena *arena) {
   const char *text = "";
   size_t count = d->library->bundle_count;
   for (size_t i = 0; i < count && i < 4; i++)
-    text = kiln_arena_format(arena, "%s%s%s", known(text), i ? ", " : "", d->library->bundles[i]->name);
-  return count > 4 ? kiln_arena_format(arena, "%s and %zu more", known(text), count - 4) : text;
+    text =
+        kiln_arena_format(arena, "%s%s%s", text_or_empty(text), i ? ", " : "", d->library->bundles[i]->name);
+  return count > 4 ? kiln_arena_format(arena, "%s and %zu more", text_or_empty(text), count - 4) : text;
 }
 
 // The same target has the same verdict for each config and variant: name it once.
@@ -88,10 +89,11 @@ static const char *verdicts(const kiln_report *r, bool *out_fits) {
     const kiln_candidate *c = &r->items[i];
     *out_fits |= c->rank != KILN_RANK_REFUSED;
     if (is_repeated(r, i)) continue;
-    text = kiln_arena_format(r->arena, "%s%s%s: %s", text, *text ? "; " : "", c->target,
-                             c->rank == KILN_RANK_REFUSED
-                                 ? c->rule
-                                 : known(kiln_arena_format(r->arena, "fits (%s)", rank_texts[c->rank])));
+    text =
+        kiln_arena_format(r->arena, "%s%s%s: %s", text, *text ? "; " : "", c->target,
+                          c->rank == KILN_RANK_REFUSED
+                              ? c->rule
+                              : text_or_empty(kiln_arena_format(r->arena, "fits (%s)", rank_texts[c->rank])));
   }
   return text;
 }
@@ -116,11 +118,11 @@ static const char *absence(const kiln_device *d, const char *name, const char *b
 
 static void write_text(kiln_device *d, const char *name, bool exists, kiln_report *r) {
   bool fits;
-  const char *list = known(verdicts(r, &fits)), *bundles = known(bundle_names(d, r->arena));
+  const char *list = text_or_empty(verdicts(r, &fits)), *bundles = text_or_empty(bundle_names(d, r->arena));
   const char *device =
       *d->description ? kiln_arena_format(r->arena, "%s (%s, %s)", d->name, d->target.name, d->description)
                       : kiln_arena_format(r->arena, "%s (%s)", d->name, d->target.name);
-  device = known(device);
+  device = text_or_empty(device);
   if (!exists) r->text = absence(d, name, bundles, r->arena);
   else if (!r->count)
     r->text =

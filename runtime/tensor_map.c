@@ -51,11 +51,11 @@ enum { ADDRESS = 8 };
 
 static uint32_t bytes_of(const kiln_param_record *p) { return is_address(p) ? ADDRESS : p->size; }
 
-static uint32_t place_of(word w) { return w.param->offset + w.part * ADDRESS; }
+static uint32_t word_offset(word w) { return w.param->offset + w.part * ADDRESS; }
 
 static void add_words(kiln_block_words *to, word w) {
-  uint32_t last = (place_of(w) + bytes_of(w.param) - 1) / KILN_BLOCK_WORD;
-  for (uint32_t i = place_of(w) / KILN_BLOCK_WORD; i <= last; i++) to->in[i / 64] |= UINT64_C(1) << i % 64;
+  uint32_t last = (word_offset(w) + bytes_of(w.param) - 1) / KILN_BLOCK_WORD;
+  for (uint32_t i = word_offset(w) / KILN_BLOCK_WORD; i <= last; i++) to->in[i / 64] |= UINT64_C(1) << i % 64;
 }
 
 // Only integers and addresses may be read.
@@ -99,7 +99,7 @@ static bool take_map(const kiln_interface *in, kiln_reader *r, kiln_tensor_map *
   for (unsigned i = 0; i + 1 < m->rank; i++)
     if (!take_expression(in, r, &m->sizes, &m->strides[i])) return false;
   if (!take_expression(in, r, &m->sizes, &m->offset)) return false;
-  m->base_at = place_of(base);
+  m->base_at = word_offset(base);
   return true;
 }
 
@@ -155,7 +155,7 @@ static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
 static const int64_t MOST_EXTENT = (int64_t)1 << 31;
 
 /// The base offset is 0, divided by what must hold for the code to be right.
-static KILN_COLD kiln_status refuse(const kiln_kernel *k, kiln_span offset, kiln_error *err) {
+static KILN_COLD kiln_status refuse_offset(const kiln_kernel *k, kiln_span offset, kiln_error *err) {
   const char *names[KILN_MOST_PARAMS] = {NULL};
   char text[KILN_ERROR_TEXT / 2];
   uint32_t count = 0;
@@ -180,7 +180,8 @@ static kiln_status measure(const kiln_kernel *k, unsigned number, const int64_t 
   }
   for (unsigned i = 0; i + 1 < m->rank; i++)
     KILN_TRY(evaluate(k, m->strides[i], values, number, "a stride", &v->strides[i], err));
-  if (!kiln_expr_eval(m->offset.bytes, m->offset.size, values, &offset)) return refuse(k, m->offset, err);
+  if (!kiln_expr_eval(m->offset.bytes, m->offset.size, values, &offset))
+    return refuse_offset(k, m->offset, err);
   v->address = (uint64_t)offset;
   return KILN_OK;
 }

@@ -74,7 +74,7 @@ static uint32_t sum_of(const uint8_t *file, const places *p) {
 }
 
 /// Everything but the index and its sums.
-static kiln_digest around(const uint8_t *file, size_t size, const places *p) {
+static kiln_digest digest_of_container(const uint8_t *file, size_t size, const places *p) {
   bool described = p->sums[0] > p->index;
   const uint64_t cuts[][2] = {{described ? p->index : p->sums[0], described ? p->index_end : p->sums[0] + 4},
                               {described ? p->sums[0] : p->index, described ? p->sums[0] + 4 : p->index_end},
@@ -100,7 +100,7 @@ kiln_status kiln_bundle_container(const uint8_t *file, size_t size, kiln_digest 
     if (kiln_le32(file + p.sums[i]) != sum)
       return kiln_fail(err, KILN_STATUS_CORRUPT, "the CRC-32 of %s is %08x, the archive says %08x",
                        KILN_BUNDLE_INDEX_NAME, sum, kiln_le32(file + p.sums[i]));
-  *out = around(file, size, &p);
+  *out = digest_of_container(file, size, &p);
   return KILN_OK;
 }
 
@@ -145,8 +145,8 @@ kiln_status kiln_bundle_seal(uint8_t *file, size_t size, const uint8_t *secret_k
   uint8_t *h = file + p.index;
   uint64_t statement = kiln_le64(h + KILN_BH_STATEMENT);
   if (statement)
-    memcpy(h + kiln_le64(h + KILN_BH_REGION) + statement + KILN_BS_CONTAINER, around(file, size, &p).bytes,
-           KILN_DIGEST_SIZE);
+    memcpy(h + kiln_le64(h + KILN_BH_REGION) + statement + KILN_BS_CONTAINER,
+           digest_of_container(file, size, &p).bytes, KILN_DIGEST_SIZE);
   kiln_bundle_seal_index(h);
   fill_slot(h, secret_key);
   uint32_t sum = sum_of(file, &p);

@@ -17,7 +17,7 @@ typedef struct sink {
   uint64_t size;
 } sink;
 
-static la_ssize_t take(struct archive *archive, void *context, const void *bytes, size_t size) {
+static la_ssize_t write_callback(struct archive *archive, void *context, const void *bytes, size_t size) {
   sink *s = context;
   if (s->out) {
     kiln_buffer_bytes(s->out, bytes, size);
@@ -44,7 +44,7 @@ static struct archive *begin_archive(sink *s, kiln_error *err) {
   if (archive_write_set_format_zip(archive) == ARCHIVE_OK &&
       archive_write_set_options(archive, "zip:compression=store") == ARCHIVE_OK &&
       archive_write_set_bytes_per_block(archive, 0) == ARCHIVE_OK &&
-      archive_write_open(archive, s, NULL, take, NULL) == ARCHIVE_OK)
+      archive_write_open(archive, s, NULL, write_callback, NULL) == ARCHIVE_OK)
     return archive;
   failed(archive, err);
   archive_write_free(archive);
@@ -107,18 +107,18 @@ static kiln_status lay_out(kiln_packed *p, uint64_t *out_file_size, kiln_error *
 
 // ----------------------------------------------------------------------------------------- writing
 
-static kiln_status put(struct archive *archive, const void *bytes, size_t size, kiln_error *err) {
+static kiln_status write_bytes(struct archive *archive, const void *bytes, size_t size, kiln_error *err) {
   return archive_write_data(archive, bytes, size) == (la_ssize_t)size ? KILN_OK : failed(archive, err);
 }
 
-static kiln_status put_blobs(struct archive *archive, const kiln_packed *p, const kiln_pack_member *m,
-                             kiln_error *err) {
+static kiln_status write_blobs(struct archive *archive, const kiln_packed *p, const kiln_pack_member *m,
+                               kiln_error *err) {
   static const uint8_t zeros[KILN_BUNDLE_ALIGN_STORED];
   uint64_t at = 0;
   for (uint32_t i = 0; i < m->blob_count; i++) {
     const kiln_pack_blob *b = &p->blobs[m->blobs[i]];
-    if (b->offset > at) KILN_TRY(put(archive, zeros, (size_t)(b->offset - at), err));
-    KILN_TRY(put(archive, b->stored ? b->stored : b->bytes, b->stored_size, err));
+    if (b->offset > at) KILN_TRY(write_bytes(archive, zeros, (size_t)(b->offset - at), err));
+    KILN_TRY(write_bytes(archive, b->stored ? b->stored : b->bytes, b->stored_size, err));
     at = b->offset + b->stored_size;
   }
   return KILN_OK;
@@ -136,7 +136,7 @@ static kiln_status write_members(kiln_packed *p, const kiln_buffer *index, uint6
       status = kiln_fail(err, KILN_STATUS_INTERNAL, "bundle layout: '%s' begins at %llu, planned %llu",
                          m->name, (unsigned long long)s.size, (unsigned long long)m->begin);
     if (status == KILN_OK)
-      status = i ? put_blobs(archive, p, m, err) : put(archive, index->bytes, index->size, err);
+      status = i ? write_blobs(archive, p, m, err) : write_bytes(archive, index->bytes, index->size, err);
     if (status == KILN_OK && archive_write_finish_entry(archive) != ARCHIVE_OK) status = failed(archive, err);
   }
   if (status == KILN_OK && archive_write_close(archive) != ARCHIVE_OK) status = failed(archive, err);

@@ -139,14 +139,14 @@ static kiln_status load_dictionary(kiln_bundle *b, uint32_t number, kiln_diction
   return status;
 }
 
-static kiln_dictionary *listed(kiln_bundle *b, uint32_t number) {
+static kiln_dictionary *find_dictionary(kiln_bundle *b, uint32_t number) {
   kiln_dictionary *d = b->dictionaries;
   while (d && d->blob != number) d = d->next;
   return d;
 }
 
 // Adds a dictionary to the list, which then owns it; false when the list would be larger than any bundle's.
-static bool keep(kiln_bundle *b, kiln_dictionary *d) {
+static bool add_dictionary(kiln_bundle *b, kiln_dictionary *d) {
   if (d->size > KILN_BUNDLE_MAX_DICTIONARIES - b->dictionary_bytes) return false;
   b->dictionary_bytes += d->size;
   d->next = b->dictionaries;
@@ -157,15 +157,15 @@ static bool keep(kiln_bundle *b, kiln_dictionary *d) {
 // Two threads may decode the same dictionary at once; the second one drops its copy.
 static kiln_status get_dictionary(kiln_bundle *b, uint32_t number, const ZSTD_DDict **out, kiln_error *err) {
   pthread_mutex_lock(&b->lock);
-  kiln_dictionary *found = listed(b, number);
+  kiln_dictionary *found = find_dictionary(b, number);
   pthread_mutex_unlock(&b->lock);
   if (!found) {
     kiln_dictionary *mine = calloc(1, sizeof *mine);
     if (!mine) return no_memory(err, b, number);
     kiln_status status = load_dictionary(b, number, mine, err);
     pthread_mutex_lock(&b->lock);
-    found = listed(b, number);
-    if (!found && status == KILN_OK && keep(b, mine)) found = mine;
+    found = find_dictionary(b, number);
+    if (!found && status == KILN_OK && add_dictionary(b, mine)) found = mine;
     pthread_mutex_unlock(&b->lock);
     if (found != mine) {
       ZSTD_freeDDict(mine->prepared);

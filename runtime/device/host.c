@@ -73,8 +73,8 @@ static kiln_status assert_failed(kiln_device *d, const kiln_launch_call *call, i
 
 // What would hang: as a launch that is too large to be on a GPU at once, when its programs wait for each
 // other.
-static kiln_status stuck(kiln_device *d, const kiln_launch_call *call, const kiln_host_outcome *o,
-                         kiln_error *err) {
+static kiln_status report_deadlock(kiln_device *d, const kiln_launch_call *call, const kiln_host_outcome *o,
+                                   kiln_error *err) {
   const uint32_t *g = call->grid;
   return kiln_fail(err, KILN_STATUS_LAUNCH,
                    "'%s': %llu of the %llu programs of %u x %u x %u have started and wait for others, and no "
@@ -92,7 +92,7 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   KILN_TRY(
       kiln_host_pool_run(d->state, kernel, call->block, call->grid, call->code->info.scratch_bytes, &o, err));
   if (o.failed) return assert_failed(d, call, o.failed, o.instance, err);
-  return o.stuck ? stuck(d, call, &o, err) : KILN_OK;
+  return o.stuck ? report_deadlock(d, call, &o, err) : KILN_OK;
 }
 
 static void in_child(kiln_device *d) { kiln_host_pool_in_child(d->state); }

@@ -155,7 +155,7 @@ static uint64_t now_ns(void) {
 
 // Whether every thread of the pool waits; `out_sign` changes when one has gone on, `out_seen` says that each
 // has looked at what it waits for since this stillness began. Called with the lock held.
-static bool all_wait(kiln_host_pool *p, uint64_t *out_sign, bool *out_seen) {
+static bool all_threads_wait(kiln_host_pool *p, uint64_t *out_sign, bool *out_seen) {
   uint32_t number = atomic_load(&p->still_number);
   *out_sign = p->comings;
   *out_seen = true;
@@ -170,11 +170,11 @@ static bool all_wait(kiln_host_pool *p, uint64_t *out_sign, bool *out_seen) {
 
 // An instance that waits in vain for one that no thread is left to start would do so for ever. Nobody writes
 // what is waited for while all wait, but threads that are no part of a launch, which have QUIET_NS for it.
-static void look(kiln_host_pool *p) {
+static void check_deadlock(kiln_host_pool *p) {
   uint64_t sign, now = now_ns();
   bool seen;
   if (pthread_mutex_trylock(&p->lock)) return;
-  if (!all_wait(p, &sign, &seen)) {
+  if (!all_threads_wait(p, &sign, &seen)) {
     p->still_since = 0;
   } else if (!p->still_since || sign != p->still_sign) {
     atomic_fetch_add(&p->still_number, 1);
@@ -203,7 +203,7 @@ int32_t kiln_host_pool_wait(const uint32_t program_id[3], int32_t is_waiting) {
     m->next_look = now + LOOK_NS;
   }
   if (now >= m->next_look) {
-    look(m->pool);
+    check_deadlock(m->pool);
     m->next_look = now + LOOK_NS;
   }
   // After one failed no further one starts, so others may wait for it in vain.
@@ -252,7 +252,7 @@ static void take_part(kiln_host_pool *p, job *j) {
   p->free_scratch = s;
 }
 
-static void unlist(kiln_host_pool *p, job *j) {
+static void remove_job(kiln_host_pool *p, job *j) {
   for (job **at = &p->jobs; *at; at = &(*at)->next) {
     if (*at != j) continue;
     *at = j->next;
@@ -273,7 +273,7 @@ static void *worker(void *context) {
     p->busy++;
     take_part(p, j);
     p->busy--;
-    unlist(p, j);
+    remove_job(p, j);
     if (!--j->active) pthread_cond_broadcast(&p->done);
   }
   pthread_mutex_unlock(&p->lock);
@@ -314,7 +314,7 @@ kiln_status kiln_host_pool_run(kiln_host_pool *p, kiln_host_kernel *kernel, cons
     else pthread_cond_signal(&p->work);
   }
   take_part(p, &j);
-  unlist(p, &j);
+  remove_job(p, &j);
   while (j.active) pthread_cond_wait(&p->done, &p->lock);
   pthread_mutex_unlock(&p->lock);
   // A worker without scratch only leaves the work to the others; the launching thread cannot.

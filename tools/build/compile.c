@@ -36,7 +36,7 @@ static kiln_status print_ir(compile_command *c, kiln_error *err) {
 }
 
 /// Keeps only the job of the config and variant asked for.
-static kiln_status choose(compile_command *c, kiln_error *err) {
+static kiln_status choose_job(compile_command *c, kiln_error *err) {
   plan *p = &c->s.plan;
   const kiln_interface *interface = plan_interface(p, &p->jobs[0]);
   uint32_t config = c->which.config < 0 ? p->jobs[0].config : (uint32_t)c->which.config,
@@ -97,7 +97,7 @@ static bool is_plain(const compile_command *c) {
   return !c->times && !c->report && !c->until && c->place < 0 && c->s.plan.options.output != KILN_FORMAT_IR;
 }
 
-static int make(compile_command *c) {
+static int compile_and_print(compile_command *c) {
   kiln_error err = {0};
   execute_counts sums;
   const plan_job *job = &c->s.plan.jobs[0];
@@ -123,7 +123,7 @@ static int make(compile_command *c) {
 }
 
 /// The same from what the cache knows of these bytes; -1 where it knows nothing.
-static int make_again(compile_command *c) {
+static int reuse_object(compile_command *c) {
   kiln_error err = {0};
   kiln_cache_entry entry;
   if (!is_plain(c) || !object_memo_reuse(&c->s, &c->which, &entry)) return -1;
@@ -134,7 +134,7 @@ static int make_again(compile_command *c) {
 }
 
 /// A text is one kernel for one target: options that choose among several have nothing to choose.
-static int make_text(compile_command *c, const cli_page *page) {
+static int compile_text(compile_command *c, const cli_page *page) {
   const session *s = &c->s;
   const struct {
     const char *name;
@@ -192,15 +192,15 @@ int kiln_command_compile(int argc, char **argv) {
     code = cli_usage(&page, "--report: --emit=ir makes no code to report on");
   if (code == -1 && c.until && (c.report || c.s.plan.options.output == KILN_FORMAT_IR))
     code = cli_usage(&page, "--until: the kernel is what is written, without --report and --emit=ir");
-  if (code == -1 && is_kir_path(c.s.words.items[0])) code = make_text(&c, &page);
+  if (code == -1 && is_kir_path(c.s.words.items[0])) code = compile_text(&c, &page);
   if (code == -1) {
     if (c.until) c.s.no_cache = true;
     kiln_status status = session_read(&c.s, "host", &err);
-    if (status == KILN_OK) code = make_again(&c);
+    if (status == KILN_OK) code = reuse_object(&c);
     if (status == KILN_OK && code == -1) status = session_lower(&c.s, &err);
-    if (status == KILN_OK && code == -1) status = choose(&c, &err);
+    if (status == KILN_OK && code == -1) status = choose_job(&c, &err);
     if (status != KILN_OK) code = cli_report(status, &err);
-    else if (code == -1) code = make(&c);
+    else if (code == -1) code = compile_and_print(&c);
   }
   session_deinit(&c.s);
   return code;

@@ -45,8 +45,8 @@ static int compile(const compile_kir *c, const kiln_buffer *text) {
 }
 
 /// Says where the text is wrong.
-static int refuse(const char *path, const kiln_buffer *text, ir_place place, const kiln_error *err,
-                  kiln_arena *arena) {
+static int report_fault(const char *path, const kiln_buffer *text, ir_place place, const kiln_error *err,
+                        kiln_arena *arena) {
   kiln_buffer out = {0};
   kiln_diagnostics d = {.arena = arena};
   kiln_diagnose(&d, KILN_ERROR, path, place, "%s", err->text);
@@ -82,7 +82,7 @@ int compile_kir_file(const compile_kir *c, const char *path) {
   kiln_status status = cli_read_file(path, MOST_TEXT, &text, &err);
   if (status == KILN_OK &&
       kiln_stage_read(arena, (const char *)text.bytes, text.size, &stage, &kernel, &place, &err) != KILN_OK) {
-    code = refuse(path, &text, place, &err, arena);
+    code = report_fault(path, &text, place, &err, arena);
   } else if (status == KILN_OK) {
     status = open_session(c->s, path, kiln_target_name(&stage.target, target), &err);
     if (status == KILN_OK) code = compile(c, &text);

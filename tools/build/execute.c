@@ -39,7 +39,7 @@ typedef struct crew {
   bool is_told;        // under lock: that a tool changed
 } crew;
 
-static void keep(kiln_buffer *to, const void *bytes, size_t size) {
+static void copy_bytes(kiln_buffer *to, const void *bytes, size_t size) {
   kiln_buffer_clear(to);
   kiln_buffer_bytes(to, bytes, size);
 }
@@ -48,9 +48,9 @@ static void take_entry(plan_job *job, kiln_cache_entry *entry) {
   const kiln_cache_content *c = &entry->content;
   job->cost_ns = c->cost_ns;
   job->is_vouched = entry->vouched;
-  keep(&job->info, c->metadata.bytes, c->metadata.size);
-  keep(&job->code, c->payload.bytes, c->payload.size);
-  keep(&job->report, c->diagnostics.bytes, c->diagnostics.size);
+  copy_bytes(&job->info, c->metadata.bytes, c->metadata.size);
+  copy_bytes(&job->code, c->payload.bytes, c->payload.size);
+  copy_bytes(&job->report, c->diagnostics.bytes, c->diagnostics.size);
   kiln_cache_entry_deinit(entry);
   job->state = JOB_HIT;
 }
@@ -98,7 +98,7 @@ static kiln_status compile(crew *c, worker_client *worker, plan_job *job, worker
 }
 
 /// Whether the reply is the work of the tools that the key names. Said once when it is not.
-static bool is_theirs(crew *c, const worker_client *worker, const worker_reply *reply) {
+static bool is_by_named_tools(crew *c, const worker_client *worker, const worker_reply *reply) {
   static const kiln_file_mark unknown;
   toolchain *who = &c->p->who;
   bool ours = kiln_file_mark_same(&reply->maker, &who->compiler.mark) ||
@@ -115,7 +115,7 @@ static bool is_theirs(crew *c, const worker_client *worker, const worker_reply *
 }
 
 static void store(crew *c, const worker_client *worker, const worker_reply *reply, plan_job *job) {
-  job->is_foreign = c->options->cache && !is_theirs(c, worker, reply);
+  job->is_foreign = c->options->cache && !is_by_named_tools(c, worker, reply);
   if (!c->options->cache || job->is_foreign) return;
   char name[300];
   plan_job_name(c->p, job, name, sizeof name);
@@ -129,16 +129,16 @@ static void store(crew *c, const worker_client *worker, const worker_reply *repl
   kiln_cache_count(c->options->cache, KILN_OUTCOME_COMPILED, &job->key.digest, job->code.size, job->ns);
 }
 
-static void make(crew *c, worker_client *worker, plan_job *job) {
+static void compile_job(crew *c, worker_client *worker, plan_job *job) {
   worker_reply reply;
   job->start_ns = cli_now_ns();
   kiln_status status = compile(c, worker, job, &reply, &job->error);
   job->cost_ns = job->ns = cli_now_ns() - job->start_ns;
   kiln_buffer_bytes(&job->printed, reply.printed, reply.printed_size);
   if (status == KILN_OK) {
-    keep(&job->info, reply.info, reply.info_size);
-    keep(&job->code, reply.code, reply.code_size);
-    keep(&job->report, reply.report, reply.report_size);
+    copy_bytes(&job->info, reply.info, reply.info_size);
+    copy_bytes(&job->code, reply.code, reply.code_size);
+    copy_bytes(&job->report, reply.report, reply.report_size);
     memcpy(job->times, reply.times, sizeof job->times);
     job->state = JOB_COMPILED;
     store(c, worker, &reply, job);
@@ -150,26 +150,26 @@ static void make(crew *c, worker_client *worker, plan_job *job) {
 }
 
 // False: another machine makes it, and `waits` is not set.
-static bool make_or_wait(crew *c, worker_client *worker, plan_job *job, bool waits) {
+static bool compile_or_wait(crew *c, worker_client *worker, plan_job *job, bool waits) {
   kiln_cache *cache = c->options->cache;
   kiln_cache_claim claim;
   kiln_cache_entry entry;
   bool is_busy = false;
   if (!cache) {
-    make(c, worker, job);
+    compile_job(c, worker, job);
     return true;
   }
   bool is_there = waits ? kiln_cache_claim_key(cache, &job->key, &claim, &entry)
                         : kiln_cache_try_key(cache, &job->key, &claim, &entry, &is_busy);
   if (is_there) take_entry(job, &entry);
-  else if (!is_busy) make(c, worker, job);
+  else if (!is_busy) compile_job(c, worker, job);
   job->is_alone = claim.alone && job->state == JOB_COMPILED;
   if (job->state == JOB_FAILED || job->is_foreign) kiln_cache_give_up(cache, &job->key);
   kiln_cache_release(&claim);
   return !is_busy;
 }
 
-static void verify(crew *c, worker_client *worker, plan_job *job) {
+static void compile_again(crew *c, worker_client *worker, plan_job *job) {
   worker_reply reply;
   kiln_status status = compile(c, worker, job, &reply, &job->error);
   if (status == KILN_OK &&
@@ -202,9 +202,9 @@ static bool sampled(const plan_job *job, unsigned percent) {
 // False: it is to be run once more, later.
 static bool run_job(crew *c, worker_client *worker, plan_job *job, bool waits) {
   if (job->state == JOB_PENDING && c->options->must_hit && c->options->cache) refuse_miss(c, job);
-  else if (job->state == JOB_PENDING && !make_or_wait(c, worker, job, waits)) return false;
+  else if (job->state == JOB_PENDING && !compile_or_wait(c, worker, job, waits)) return false;
   if (job->state == JOB_HIT && c->options->verify && sampled(job, c->options->verify)) {
-    verify(c, worker, job);
+    compile_again(c, worker, job);
     pthread_mutex_lock(&c->lock);
     c->sums.verified++;
     pthread_mutex_unlock(&c->lock);
@@ -216,7 +216,7 @@ enum { STALLED_S = 4 };
 
 /// Whether the claim is worked on, for machines that wait for it: a worker that is stopped, or waits for what
 /// never comes, takes no processor time.
-static bool moves(void *context, const kiln_digest *key) {
+static bool is_making_progress(void *context, const kiln_digest *key) {
   crew *c = context;
   bool is_moving = true;
   pthread_mutex_lock(&c->lock);
@@ -233,7 +233,7 @@ static bool moves(void *context, const kiln_digest *key) {
 }
 
 /// One line of a terminal: how much is done, and what has been compiled for the longest time.
-static void show(crew *c) {
+static void draw_progress(crew *c) {
   char title[200];
   const plan_job *oldest = NULL;
   uint64_t now = cli_now_ns();
@@ -250,12 +250,12 @@ static void show(crew *c) {
 }
 
 /// Draws the line twice a second until the crew is done.
-static void *watch(void *context) {
+static void *draw_until_done(void *context) {
   crew *c = context;
   pthread_mutex_lock(&c->lock);
   while (c->done < c->p->job_count) {
     struct timespec until;
-    show(c);
+    draw_progress(c);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += 500000000;
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
@@ -310,7 +310,7 @@ static bool take_job(crew *c, size_t *out, bool *out_waits) {
   return is_any;
 }
 
-static void *work(void *context) {
+static void *run_worker(void *context) {
   crew *c = context;
   worker_client worker;
   kiln_error err = {0};
@@ -408,13 +408,13 @@ void plan_execute(plan *p, const execute_options *options, execute_counts *out) 
   pthread_mutex_init(&c.lock, NULL);
   pthread_cond_init(&c.changed, NULL);
   pthread_cond_init(&c.swept, NULL);
-  if (options->cache) kiln_cache_watch(options->cache, moves, &c);
+  if (options->cache) kiln_cache_watch(options->cache, is_making_progress, &c);
   pthread_t watcher;
-  bool is_watched = options->progress && !pthread_create(&watcher, NULL, watch, &c);
+  bool is_watched = options->progress && !pthread_create(&watcher, NULL, draw_until_done, &c);
   unsigned started = 0;
   for (; threads && started + 1 < count && started + 1 < p->job_count; started++)
-    if (pthread_create(&threads[started], NULL, work, &c)) break;
-  work(&c); // this thread is one of the crew, and all of it where no thread can be had
+    if (pthread_create(&threads[started], NULL, run_worker, &c)) break;
+  run_worker(&c); // this thread is one of the crew, and all of it where no thread can be had
   for (unsigned i = 0; i < started; i++) pthread_join(threads[i], NULL);
   if (is_watched) pthread_join(watcher, NULL);
   if (options->cache) kiln_cache_watch(options->cache, NULL, NULL);

@@ -81,7 +81,7 @@ static void read_facts(const char *path, kiln_buffer *out) {
 }
 
 // Reads a file once to know its kernel's name, or why it cannot be taken.
-static void probe(const import *m, found *f) {
+static void read_kernel_name(const import *m, found *f) {
   kiln_arena *arena = kiln_arena_create();
   kiln_buffer text = {0}, facts = {0};
   kiln_error err = {0};
@@ -119,7 +119,7 @@ static char *suffix_of(const char *path, size_t letters) {
 static bool same_text(const char *a, const char *b) { return !strcmp(a ? a : "", b ? b : ""); }
 
 // True when another file has the same name, as far as it is known.
-static bool clashes(const import *m, size_t index) {
+static bool has_name_clash(const import *m, size_t index) {
   const found *f = &m->files[index];
   for (size_t k = 0; f->name && k < m->file_count; k++)
     if (k != index && m->files[k].name && !strcmp(m->files[k].name, f->name) &&
@@ -129,11 +129,11 @@ static bool clashes(const import *m, size_t index) {
 }
 
 // A short suffix first (Triton's folders are digests), the whole name of the folder where that is not enough.
-static void tell_apart(import *m) {
+static void make_names_unique(import *m) {
   static const size_t letters[] = {FOLDER_LETTERS, MAX_PATH_TEXT};
   for (size_t round = 0; round < 2; round++) {
     bool *clash = calloc(m->file_count, sizeof *clash);
-    for (size_t i = 0; clash && i < m->file_count; i++) clash[i] = clashes(m, i);
+    for (size_t i = 0; clash && i < m->file_count; i++) clash[i] = has_name_clash(m, i);
     for (size_t i = 0; clash && i < m->file_count; i++) {
       if (!clash[i]) continue;
       free(m->files[i].suffix);
@@ -148,8 +148,8 @@ static kiln_status find_files(import *m, kiln_error *err) {
   if (m->file_count == 0)
     return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no .ttir file in %s or its folders", m->s.words.items[0]);
   qsort(m->files, m->file_count, sizeof *m->files, by_path);
-  for (size_t i = 0; i < m->file_count; i++) probe(m, &m->files[i]);
-  tell_apart(m);
+  for (size_t i = 0; i < m->file_count; i++) read_kernel_name(m, &m->files[i]);
+  make_names_unique(m);
   return KILN_OK;
 }
 
@@ -166,8 +166,8 @@ static kiln_status add_sources(import *m, kiln_error *err) {
 
 // ------------------------------------------------------------------------------------------ report
 
-static void line(const import *m, const char *verdict, const char *what, const char *where,
-                 const char *reason) {
+static void print_verdict(const import *m, const char *verdict, const char *what, const char *where,
+                          const char *reason) {
   kiln_buffer out = {0};
   if (m->json) {
     kiln_buffer_format(&out, "{\"verdict\": \"%s\", \"kernel\": ", verdict);
@@ -192,16 +192,16 @@ static void report(import *m) {
   size_t taken = 0;
   for (size_t i = 0; i < m->file_count; i++) {
     if (m->files[i].name) continue;
-    line(m, "not taken", "", m->files[i].path,
-         m->files[i].reason ? m->files[i].reason : "memory is exhausted");
+    print_verdict(m, "not taken", "", m->files[i].path,
+                  m->files[i].reason ? m->files[i].reason : "memory is exhausted");
     m->refused++;
   }
   for (size_t i = 0; i < p->job_count; i++) {
     const plan_job *job = &p->jobs[i];
     bool failed = job->state == JOB_FAILED;
-    line(m, failed ? "not taken" : "taken", plan_interface(p, job)->name,
-         kiln_target_name(&p->targets[job->target], target),
-         failed ? job->error.text : p->sources[job->source].path);
+    print_verdict(m, failed ? "not taken" : "taken", plan_interface(p, job)->name,
+                  kiln_target_name(&p->targets[job->target], target),
+                  failed ? job->error.text : p->sources[job->source].path);
     if (failed) m->refused++;
     else taken++;
   }
@@ -221,7 +221,7 @@ static void release(import *m) {
   session_deinit(&m->s);
 }
 
-static int run(import *m) {
+static int import_folder(import *m) {
   kiln_error err = {0};
   execute_counts sums;
   kiln_status status = find_files(m, &err);
@@ -260,7 +260,7 @@ import m = {.bundle.output = "triton.kbundle" };
                          session_codegen_help};
   int code = cli_parse(&page, argc, argv, &m.s.words);
   if (code == -1 && m.s.words.count == 0) code = cli_usage(&page, "expected the folder of a Triton cache");
-  if (code == -1) code = run(&m);
+  if (code == -1) code = import_folder(&m);
   release(&m);
   return code;
 }

@@ -51,7 +51,7 @@ static void reason_of(const facts *f, const kiln_report_row *row, char out[REASO
   snprintf(out, REASON_TEXT, "%.*s%s%s", (int)(gap - text), text, name, gap + 2);
 }
 
-static ir_place place_of(const facts *f, const kiln_report_row *row) {
+static ir_place source_place(const facts *f, const kiln_report_row *row) {
   return f->kernel ? kiln_operation_place(f->kernel, row->operation) : (ir_place){0};
 }
 
@@ -91,7 +91,7 @@ static void print_costs(const facts *f, kiln_buffer *out) {
 
 static void print_row(const facts *f, const kiln_report_row *row, kiln_buffer *out) {
   char reason[REASON_TEXT];
-  ir_place place = place_of(f, row);
+  ir_place place = source_place(f, row);
   if (place.line)
     kiln_buffer_format(out, "%s:%u:%u: ", f->p->sources[f->job->source].path, place.line, place.column);
   kiln_buffer_format(out, "%s: %s", kiln_report_kind_text(row->kind), kiln_engine_text(row->engine));
@@ -120,7 +120,7 @@ static void put_member(kiln_buffer *out, const char *name, const char *text) {
 
 static void put_row(const facts *f, const kiln_report_row *row, kiln_buffer *out) {
   char reason[REASON_TEXT];
-  ir_place place = place_of(f, row);
+  ir_place place = source_place(f, row);
   reason_of(f, row, reason);
   kiln_buffer_format(out, "{");
   put_member(out, "kind", kiln_report_kind_text(row->kind));

@@ -57,7 +57,7 @@ static kiln_status print_kernel(const translate *t, plan *p, kiln_buffer *out, k
                    kiln_unit_instance_count(source->unit));
 }
 
-static kiln_status run(const translate *t, plan *p, kiln_error *err) {
+static kiln_status translate_source(const translate *t, plan *p, kiln_error *err) {
   kiln_buffer text = {0};
   cli_list targets = {0};
   kiln_front_options options = {.warps = (uint32_t)t->warps, .stages = (uint32_t)t->stages};
@@ -91,7 +91,7 @@ int kiln_command_translate(int argc, char **argv) {
   plan_init(&p);
   int code = cli_parse_one(&page, argc, argv, "source", &t.words);
   if (code == -1) {
-    kiln_status status = run(&t, &p, &err);
+    kiln_status status = translate_source(&t, &p, &err);
     code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
   }
   plan_deinit(&p);

@@ -144,7 +144,7 @@ static bool is_taken(void *const *taken, const char *name, kiln_arena *arena) {
   return false;
 }
 
-static void take(void **taken, const char *name, kiln_arena *arena) {
+static void reserve_names(void **taken, const char *name, kiln_arena *arena) {
   tsearch(name, taken, by_text);
   tsearch(kiln_arena_format(arena, "%s_get", name), taken, by_text);
   tsearch(kiln_arena_format(arena, "%s_args", name), taken, by_text);
@@ -160,7 +160,7 @@ static const char *function_name(void **taken, const view_kernel *k, const char 
   const char *name = kiln_arena_format(arena, "%s%s", prefix, base);
   for (unsigned n = 2; is_taken(taken, name, arena); n++)
     name = kiln_arena_format(arena, "%s%s_%u", prefix, base, n);
-  take(taken, name, arena);
+  reserve_names(taken, name, arena);
   kiln_buffer_deinit(&own);
   return name;
 }

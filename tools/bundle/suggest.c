@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-static name_suggestion say(const char *name) {
+static name_suggestion suggestion_of(const char *name) {
   name_suggestion g = {""};
   if (name) snprintf(g.text, sizeof g.text, "; did you mean '%.250s'?", name);
   return g;
@@ -21,10 +21,10 @@ static bool is_instance_of(const char *instance, const char *name) {
 name_suggestion suggest_kernel(const bundle_view *view, const char *name) {
   kiln_nearest n = kiln_nearest_to(name);
   for (uint32_t i = 0; i < view->kernel_count; i++) {
-    if (is_instance_of(view->kernels[i].name, name)) return say(view->kernels[i].name);
+    if (is_instance_of(view->kernels[i].name, name)) return suggestion_of(view->kernels[i].name);
     kiln_nearest_consider(&n, view->kernels[i].name);
   }
-  return say(n.best);
+  return suggestion_of(n.best);
 }
 
 name_suggestion suggest_target(const bundle_view *view, const char *name) {
@@ -33,7 +33,7 @@ name_suggestion suggest_target(const bundle_view *view, const char *name) {
     for (uint32_t c = 0; c < view->kernels[i].code_count; c++)
       if (kiln_same_digits(name, view->kernels[i].codes[c].target))
         kiln_nearest_consider(&n, view->kernels[i].codes[c].target);
-  return say(n.best);
+  return suggestion_of(n.best);
 }
 
 kiln_status require_kernel(const kiln_library *library, const char *bundle, const char *name,
@@ -52,6 +52,6 @@ kiln_status require_kernel(const kiln_library *library, const char *bundle, cons
   }
   if (damage != KILN_OK) return damage;
   return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s has no kernel '%.200s'%s", bundle, name,
-                   instance || n.best ? say(instance ? instance : n.best).text
+                   instance || n.best ? suggestion_of(instance ? instance : n.best).text
                                       : " (`kiln inspect` lists its kernels)");
 }

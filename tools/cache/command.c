@@ -65,7 +65,7 @@ struct match {
   kiln_digest key;
 };
 
-static bool visit(void *context, const kiln_scan_item *item) {
+static bool match_key(void *context, const kiln_scan_item *item) {
   struct match *m = context;
   char hex[KILN_DIGEST_HEX + 1];
   kiln_digest_hex(&item->key, hex);
@@ -86,7 +86,7 @@ kiln_status cache_find_key(kiln_store *store, const char *text, kiln_digest *out
   }
   struct match m = {.text = text, .length = length};
   kiln_scan_place place = {.shard = (uint32_t)strtoul((char[]){text[0], text[1], 0}, NULL, 16)};
-  kiln_scan(store, &place, 0, visit, &m);
+  kiln_scan(store, &place, 0, match_key, &m);
   if (m.count == 0) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "no entry's key begins with %s", text);
   if (m.count > 1)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "several keys begin with %s; give more digits", text);

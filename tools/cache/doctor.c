@@ -28,7 +28,7 @@ typedef struct checkup {
   bool json, first, bad;
 } checkup;
 
-static void note(checkup *c, bool good, const char *what, const char *detail) {
+static void report_check(checkup *c, bool good, const char *what, const char *detail) {
   c->bad |= !good;
   if (!c->json) {
     kiln_buffer_format(&c->out, "%-4s %s: %s\n", good ? "ok" : "BAD", what, detail);
@@ -41,8 +41,8 @@ static void note(checkup *c, bool good, const char *what, const char *detail) {
   c->first = false;
 }
 
-static void note_errno(checkup *c, int e, const char *what, const char *good) {
-  note(c, e >= 0, what, e >= 0 ? good : strerror(-e));
+static void report_errno(checkup *c, int e, const char *what, const char *good) {
+  report_check(c, e >= 0, what, e >= 0 ? good : strerror(-e));
 }
 
 /// Nameless files, locks, links: what the fast and careful paths need. None is necessary; what is missing is
@@ -56,13 +56,13 @@ static void check_file_system(checkup *c, kiln_store *store, const kiln_limits *
     snprintf(text, sizeof text, "type 0x%lx, %" PRIu64 " MiB free, %" PRIu64 " MiB are to stay free%s",
              (unsigned long)fs.f_type, is_free >> 20, reserve >> 20,
              is_short ? ": new entries go at once (KILN_CACHE_MIN_FREE)" : "");
-    note(c, !is_short, "file system", text);
+    report_check(c, !is_short, "file system", text);
   }
   int fd = kiln_fs_open(store->fd, ".", O_TMPFILE | O_WRONLY, 0600);
-  note_errno(c, fd, "nameless files", "yes");
+  report_errno(c, fd, "nameless files", "yes");
   if (fd >= 0) {
     int e = kiln_fs_link_open(fd, store->fd, "doctor");
-    note_errno(c, e, "naming them", "yes");
+    report_errno(c, e, "naming them", "yes");
     if (!e) kiln_fs_unlink(store->fd, "doctor");
     kiln_fs_close(fd);
   }
@@ -70,10 +70,10 @@ static void check_file_system(checkup *c, kiln_store *store, const kiln_limits *
       b = kiln_fs_open(store->fd, "lock", O_RDWR, 0);
   int first = a < 0 ? a : kiln_fs_lock(a, INT64_MAX - 8, 1),
       second = b < 0 ? b : kiln_fs_lock(b, INT64_MAX - 8, 1);
-  note(c, !first && second == -EAGAIN, "locks",
-       !first && second == -EAGAIN ? "they exclude"
-       : first                     ? strerror(-first)
-                                   : "two holders at once");
+  report_check(c, !first && second == -EAGAIN, "locks",
+               !first && second == -EAGAIN ? "they exclude"
+               : first                     ? strerror(-first)
+                                           : "two holders at once");
   if (a >= 0) kiln_fs_close(a);
   if (b >= 0) kiln_fs_close(b);
 }
@@ -88,7 +88,7 @@ static void check_sharing(checkup *c, kiln_store *store) {
   snprintf(text, sizeof text, "mode %04o in a folder of mode %04o%s", (unsigned)own.st_mode & 07777,
            (unsigned)root.st_mode & 07777,
            lost ? ": other members of the group only read it (umask 002, chmod -R g+w)" : "");
-  note(c, true, "sharing", text);
+  report_check(c, true, "sharing", text);
 }
 
 /// Reads a tool again: a disk may change bytes without a trace in what the digest is remembered under.
@@ -99,10 +99,10 @@ static void check_tool(checkup *c, const char *what, const toolchain_program *to
   if (tool->fd < 0) return;
   bool read = kiln_cache_file_digest(NULL, tool->fd, tool->extent, &mark, &digest, &err) == KILN_OK;
   bool same = read && !memcmp(digest.bytes, tool->digest.bytes, sizeof digest.bytes);
-  note(c, same, what,
-       same   ? tool->path
-       : read ? "its content is not what it was, under the same times"
-              : err.text);
+  report_check(c, same, what,
+               same   ? tool->path
+               : read ? "its content is not what it was, under the same times"
+                      : err.text);
 }
 
 static void check_tools(checkup *c, kiln_cache *cache) {
@@ -110,7 +110,8 @@ static void check_tools(checkup *c, kiln_cache *cache) {
   kiln_codegen_options options;
   kiln_error err = {0};
   kiln_codegen_options_init(&options);
-  if (toolchain_find(&who, &options, true, true, cache, &err) != KILN_OK) note(c, false, "tools", err.text);
+  if (toolchain_find(&who, &options, true, true, cache, &err) != KILN_OK)
+    report_check(c, false, "tools", err.text);
   check_tool(c, "code generator", &who.compiler);
   check_tool(c, "assembler", &who.assembler);
 }
@@ -121,7 +122,7 @@ static void check_remote(checkup *c, const kiln_store *store) {
   const char *space = strchr(store->folder, '.') + 1;
   if (!environment_get(ENV_KILN_CACHE_REMOTE)) return;
   if (cache_open_remote_fault(text, sizeof text)) {
-    note(c, false, "remote caches", text);
+    report_check(c, false, "remote caches", text);
     return;
   }
   int out[2];
@@ -143,12 +144,12 @@ static void check_remote(checkup *c, const kiln_store *store) {
   while (answers && fgets(text, sizeof text, answers)) { // "ok URL: text"
     text[strcspn(text, "\n")] = 0;
     char *rest = strchr(text, ' ');
-    note(c, !strncmp(text, "ok ", 3), "remote cache", rest ? rest + 1 : text);
+    report_check(c, !strncmp(text, "ok ", 3), "remote cache", rest ? rest + 1 : text);
     count++;
   }
   if (answers) fclose(answers);
   if (pid > 0) waitpid(pid, NULL, 0);
-  if (!count) note(c, false, "remote caches", "kiln-remote says nothing of them");
+  if (!count) report_check(c, false, "remote caches", "kiln-remote says nothing of them");
 }
 
 /// Reads every entry, of a large store some: others each second.
@@ -168,8 +169,8 @@ static void check_entries(checkup *c, kiln_store *store) {
     kiln_scrub(store, 2, false, NULL, NULL, &report);
     snprintf(text, sizeof text, "%" PRIu64 " good, %" PRIu64 " damaged", report.good, report.bad);
   }
-  note(c, !report.bad, "entries", text);
-  note(c, !report.folders, "folders of entries", report.folders ? report.folder : "all can be read");
+  report_check(c, !report.bad, "entries", text);
+  report_check(c, !report.folders, "folders of entries", report.folders ? report.folder : "all can be read");
 }
 
 int cache_command_doctor(int argc, char **argv) {
@@ -185,8 +186,8 @@ int cache_command_doctor(int argc, char **argv) {
   char text[4096 + 200];
   if (tool.json) kiln_buffer_format(&c.out, "[");
   snprintf(text, sizeof text, "%s/%s", tool.store->root, tool.store->folder);
-  note(&c, true, "folder", text);
-  note_errno(&c, kiln_store_make(tool.store), "writable", "yes");
+  report_check(&c, true, "folder", text);
+  report_errno(&c, kiln_store_make(tool.store), "writable", "yes");
   kiln_limits limits = kiln_cache_limits(tool.cache);
   if (tool.store->fd >= 0) check_file_system(&c, tool.store, &limits);
   if (tool.store->fd >= 0) check_sharing(&c, tool.store);
@@ -198,12 +199,13 @@ int cache_command_doctor(int argc, char **argv) {
   bool lacks = !status && trust && access(trust, F_OK);
   const char *policy = environment_get(ENV_KILN_TRUST);
   bool required = policy && strcmp(policy, "off");
-  note(&c, !status && !(required && (lacks || !trust)), "trusted keys",
-       status   ? err.text
-       : !trust ? "no list"
-       : lacks  ? "there is no list yet"
-                : trust);
-  for (size_t at = 0; environment_next_misspelt(&at, text, sizeof text);) note(&c, false, "settings", text);
+  report_check(&c, !status && !(required && (lacks || !trust)), "trusted keys",
+               status   ? err.text
+               : !trust ? "no list"
+               : lacks  ? "there is no list yet"
+                        : trust);
+  for (size_t at = 0; environment_next_misspelt(&at, text, sizeof text);)
+    report_check(&c, false, "settings", text);
   check_entries(&c, tool.store);
   check_remote(&c, tool.store);
   if (tool.json) kiln_buffer_format(&c.out, "\n]\n");

@@ -23,7 +23,7 @@ typedef struct texts {
   cache_trust_list trust;
 } texts;
 
-static const char *below(environment_name variable, const char *rest, char *out, size_t capacity) {
+static const char *path_below(environment_name variable, const char *rest, char *out, size_t capacity) {
   const char *value = environment_get(variable);
   return value && *value == '/' && snprintf(out, capacity, "%s/%s", value, rest) < (int)capacity ? out : NULL;
 }
@@ -32,20 +32,20 @@ const char *cache_open_folder(const char *given, char *out, size_t capacity) {
   if (given) return given;
   const char *value = environment_get(ENV_KILN_CACHE_DIR);
   if (value) return value;
-  value = below(ENV_XDG_CACHE_HOME, "kiln", out, capacity);
-  return value ? value : below(ENV_HOME, ".cache/kiln", out, capacity);
+  value = path_below(ENV_XDG_CACHE_HOME, "kiln", out, capacity);
+  return value ? value : path_below(ENV_HOME, ".cache/kiln", out, capacity);
 }
 
 const char *cache_open_trust_file(char *out, size_t capacity) {
   const char *value = environment_get(ENV_KILN_TRUST_FILE);
   if (value) return value;
-  value = below(ENV_XDG_CONFIG_HOME, "kiln/trust", out, capacity);
-  return value ? value : below(ENV_HOME, ".config/kiln/trust", out, capacity);
+  value = path_below(ENV_XDG_CONFIG_HOME, "kiln/trust", out, capacity);
+  return value ? value : path_below(ENV_HOME, ".config/kiln/trust", out, capacity);
 }
 
 /// Splits a copy of the variable's value into at most KILN_CACHE_LAYERS items.
-static kiln_status split(environment_name variable, const char *separator, char *storage, const char **items,
-                         kiln_error *err) {
+static kiln_status split_variable(environment_name variable, const char *separator, char *storage,
+                                  const char **items, kiln_error *err) {
   const char *value = environment_get(variable);
   char *save;
   unsigned count = 0;
@@ -217,8 +217,9 @@ static kiln_status read_environment(const cache_open_options *options, kiln_cach
   config->no_stats = !environment_flag(ENV_KILN_CACHE_STATS, true);
   if (!status) status = read_trust(options, config, t, err);
   if (options->local) return status;
-  if (!status) status = split(ENV_KILN_CACHE_LAYERS, ":", t->layers, config->layers, err);
-  if (!status) status = split(ENV_KILN_CACHE_READ_DOMAINS, ",", t->domains, config->read_domains, err);
+  if (!status) status = split_variable(ENV_KILN_CACHE_LAYERS, ":", t->layers, config->layers, err);
+  if (!status)
+    status = split_variable(ENV_KILN_CACHE_READ_DOMAINS, ",", t->domains, config->read_domains, err);
   if (!status && options->fleet) status = join_fleet(config, t, options->fleet, err);
   else if (!status) add_remote(config, t);
   return status;

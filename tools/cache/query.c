@@ -175,7 +175,7 @@ static void label(const kiln_bytes *bytes, char *out, size_t capacity) {
   out[size] = 0;
 }
 
-static void list_one(const cache_tool *tool, const kiln_scan_item *item, bool *first, kiln_buffer *out) {
+static void print_item(const cache_tool *tool, const kiln_scan_item *item, bool *first, kiln_buffer *out) {
   char hex[KILN_DIGEST_HEX + 1], target[200] = "", name[300] = "", when[32];
   kiln_entry_view view;
   kiln_blob *file = kiln_store_file(tool->store, &item->key);
@@ -220,7 +220,7 @@ int cache_command_ls(int argc, char **argv) {
   kiln_scan_all(tool.store, add_item, &l);
   keep_newest(&l);
   if (tool.json) kiln_buffer_format(&out, "[");
-  for (size_t i = 0; i < l.count; i++) list_one(&tool, &l.items[i], &first, &out);
+  for (size_t i = 0; i < l.count; i++) print_item(&tool, &l.items[i], &first, &out);
   if (tool.json) kiln_buffer_format(&out, "\n]\n");
   free(l.items);
   cache_print(&out);

@@ -81,8 +81,8 @@ static void print_trust(const cache_trust_list *list, bool json) {
   cache_print(&out);
 }
 
-static kiln_status change(cache_trust_list *list, const char *name, const uint8_t *key, const char *domains,
-                          bool revoke, kiln_error *err) {
+static kiln_status change_list(cache_trust_list *list, const char *name, const uint8_t *key,
+                               const char *domains, bool revoke, kiln_error *err) {
   uint32_t i = 0;
   while (i < list->count && strcmp(list->keys[i].name, name)) i++;
   kiln_trust_key *k = &list->keys[i];
@@ -133,7 +133,7 @@ int cache_command_trust(int argc, char **argv) {
   kiln_status status = cache_trust_read(file, &list, &err);
   if (!status && show) print_trust(&list, json);
   if (!status && add) status = key_file_public(words.items[2], key, &err);
-  if (!status && !show) status = change(&list, words.items[1], key, domains, revoke, &err);
+  if (!status && !show) status = change_list(&list, words.items[1], key, domains, revoke, &err);
   if (!status && !show) status = cache_trust_write(file, &list, &err);
   cli_list_deinit(&words);
   return status ? cli_report(status, &err) : CLI_OK;

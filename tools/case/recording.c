@@ -251,7 +251,7 @@ void case_file_deinit(case_file *c) {
 
 // ----------------------------------------------------------------------------------------- packing
 
-static void put(kiln_buffer *out, uint64_t bits, unsigned bytes) {
+static void append_bits(kiln_buffer *out, uint64_t bits, unsigned bytes) {
   for (unsigned i = 0; i < bytes; i++) kiln_buffer_u8(out, (uint8_t)(bits >> 8 * i));
 }
 
@@ -278,9 +278,9 @@ static kiln_status put_view(const case_file *c, const kiln_param_record *param, 
                             const uint64_t *addresses, kiln_buffer *out, kiln_error *err) {
   if (arg->kind != CASE_TENSOR || arg->rank != param->view_rank)
     return misfit(c, param->name, "a tensor of the view's rank", err);
-  put(out, address_of(arg, addresses), 8);
-  for (uint32_t i = 0; i < arg->rank; i++) put(out, (uint64_t)arg->shape[i], 8);
-  for (uint32_t i = 0; i < arg->rank; i++) put(out, (uint64_t)arg->stride[i], 8);
+  append_bits(out, address_of(arg, addresses), 8);
+  for (uint32_t i = 0; i < arg->rank; i++) append_bits(out, (uint64_t)arg->shape[i], 8);
+  for (uint32_t i = 0; i < arg->rank; i++) append_bits(out, (uint64_t)arg->stride[i], 8);
   return KILN_OK;
 }
 
@@ -298,7 +298,7 @@ kiln_status case_file_pack(const case_file *c, const kiln_interface *interface, 
     const kiln_param_record *param = &interface->params[i];
     pad_to(out, param->offset);
     if (descriptor && following < 2 * descriptor->rank) {
-      put(out, descriptor_number(descriptor, following++), kiln_scalars[param->scalar].bytes);
+      append_bits(out, descriptor_number(descriptor, following++), kiln_scalars[param->scalar].bytes);
       continue;
     }
     descriptor = NULL;
@@ -313,10 +313,10 @@ kiln_status case_file_pack(const case_file *c, const kiln_interface *interface, 
       following = 0;
     } else if (param->pointer) {
       if (arg->kind != CASE_TENSOR && arg->kind != CASE_NULL) return misfit(c, param->name, "a tensor", err);
-      put(out, address_of(arg, addresses), 8);
+      append_bits(out, address_of(arg, addresses), 8);
     } else {
       if (arg->kind == CASE_TENSOR) return misfit(c, param->name, "a number", err);
-      put(out, number_bits(arg, (kiln_scalar)param->scalar), kiln_scalars[param->scalar].bytes);
+      append_bits(out, number_bits(arg, (kiln_scalar)param->scalar), kiln_scalars[param->scalar].bytes);
     }
   }
   pad_to(out, interface->block_bytes);

@@ -324,7 +324,7 @@ static void release(running *c) {
   kiln_arena_destroy(c->arena);
 }
 
-static void judge(const running *c, kiln_status status, const kiln_error *err, case_outcome *out) {
+static void set_verdict(const running *c, kiln_status status, const kiln_error *err, case_outcome *out) {
   if (status == KILN_OK) {
     out->verdict = c->file.golden ? CASE_PASS : CASE_SKIP;
     if (!c->file.golden) snprintf(out->text, sizeof out->text, "no memory was recorded; it compiles");
@@ -355,7 +355,7 @@ void case_run(case_runner *runner, const char *folder, case_outcome *out) {
   c->out = out;
   kiln_status status = case_file_read(arena, folder, &c->file, &err);
   if (status == KILN_OK) status = interprets(runner) ? interpret(c, &err) : run_on_device(c, &err);
-  judge(c, status, &err, out);
+  set_verdict(c, status, &err, out);
   release(c);
   free(c);
 }

@@ -69,7 +69,7 @@ int cli_usage(const cli_page *page, const char *format, ...) {
   return CLI_USAGE;
 }
 
-static const cli_option *find(const cli_page *page, const char *name, size_t length) {
+static const cli_option *find_option(const cli_page *page, const char *name, size_t length) {
   for (size_t i = 0; i < page->option_count; i++)
     if (strlen(page->options[i].name) == length && !memcmp(page->options[i].name, name, length))
       return &page->options[i];
@@ -162,7 +162,7 @@ static int other_option(const cli_page *page, const char *text, size_t length, c
 static int long_option(const cli_page *page, const char *text, cursor *c) {
   const char *equals = strchr(text, '=');
   size_t length = equals ? (size_t)(equals - text) : strlen(text);
-  const cli_option *o = find(page, text, length);
+  const cli_option *o = find_option(page, text, length);
   return o ? set_with_value(page, o, equals ? equals + 1 : NULL, c) : other_option(page, text, length, c);
 }
 

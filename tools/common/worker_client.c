@@ -172,8 +172,8 @@ static kiln_status died(worker_client *client, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_TOOL, "the code generator ended with exit code %d", WEXITSTATUS(how));
 }
 
-static kiln_status ask(worker_client *client, uint8_t kind, const kiln_span blocks[5], worker_reply *out,
-                       kiln_error *err) {
+static kiln_status exchange(worker_client *client, uint8_t kind, const kiln_span blocks[5], worker_reply *out,
+                            kiln_error *err) {
   kiln_buffer request = {0};
   memset(out, 0, sizeof *out);
   if (!client->pid) KILN_TRY(start(client, err));
@@ -197,14 +197,14 @@ kiln_status worker_compile(worker_client *client, const char *target, const char
                                {options->bytes, options->size},
                                {canonical->bytes, canonical->size},
                                {positions ? positions->bytes : NULL, positions ? positions->size : 0}};
-  return ask(client, REQUEST_COMPILE, blocks, out, err);
+  return exchange(client, REQUEST_COMPILE, blocks, out, err);
 }
 
 kiln_status worker_compile_stage(worker_client *client, const char *until, const kiln_buffer *options,
                                  const kiln_buffer *text, worker_reply *out, kiln_error *err) {
   const kiln_span blocks[5] = {
       span_of(until), {NULL, 0}, {options->bytes, options->size}, {text->bytes, text->size}, {NULL, 0}};
-  return ask(client, REQUEST_STAGE, blocks, out, err);
+  return exchange(client, REQUEST_STAGE, blocks, out, err);
 }
 
 void worker_reply_deinit(worker_reply *reply) { kiln_buffer_deinit(&reply->bytes); }

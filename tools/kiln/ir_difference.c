@@ -14,7 +14,7 @@ typedef struct listing {
 
 static size_t line_length(const char *line) { return strcspn(line, "\n"); }
 
-static bool list(kiln_arena *arena, const kiln_key_part *part, listing *out) {
+static bool list_lines(kiln_arena *arena, const kiln_key_part *part, listing *out) {
   ir_kernel *kernel;
   kiln_error err;
   kiln_buffer text = {0};
@@ -38,7 +38,7 @@ static bool same_line(const char *a, const char *b) {
 enum { MOST_LINES = 3 };
 
 /// One side's line of a pair; past `end` it has none.
-static void say(kiln_buffer *out, const char *side, const listing *l, size_t i, size_t end) {
+static void append_line(kiln_buffer *out, const char *side, const listing *l, size_t i, size_t end) {
   const char *line = i < end ? l->lines[i] + strspn(l->lines[i], " ") : "no such line";
   kiln_buffer_format(out, "    %s %.*s\n", side, (int)(line_length(line) > 160 ? 160 : line_length(line)),
                      line);
@@ -59,8 +59,8 @@ static void compare(const listing *a, const listing *b, kiln_buffer *out) {
     }
     said++;
     kiln_buffer_format(out, "    line %zu of the canonical kernel\n", i + 1);
-    say(out, "here: ", a, i, a_end);
-    say(out, "there:", b, i, b_end);
+    append_line(out, "here: ", a, i, a_end);
+    append_line(out, "there:", b, i, b_end);
   }
   if (more) kiln_buffer_format(out, "    and %zu more line%s\n", more, more == 1 ? "" : "s");
 }
@@ -69,6 +69,6 @@ void ir_difference(const kiln_key_part *here, const kiln_key_part *there, kiln_b
   if (here->field != KILN_FIELD_IR) return;
   kiln_arena *arena = kiln_arena_create();
   listing a = {0}, b = {0};
-  if (list(arena, here, &a) && list(arena, there, &b)) compare(&a, &b, out);
+  if (list_lines(arena, here, &a) && list_lines(arena, there, &b)) compare(&a, &b, out);
   kiln_arena_destroy(arena);
 }

@@ -118,7 +118,7 @@ kiln_status toolchain_find(toolchain *out, kiln_codegen_options *options, bool w
 
 /// The mark says it, unless the file had been changed so shortly before its content was read that a further
 /// change may not show: then the content is read again, until the mark has come of age.
-static bool holds(toolchain_program *tool) {
+static bool is_content_unchanged(toolchain_program *tool) {
   struct stat st;
   kiln_file_mark now;
   kiln_digest digest;
@@ -141,11 +141,14 @@ static bool is_there(const toolchain_program *tool) {
   return kiln_file_mark_same(&there, &tool->mark);
 }
 
-bool toolchain_program_is_unchanged(toolchain_program *tool) { return holds(tool) && is_there(tool); }
+bool toolchain_program_is_unchanged(toolchain_program *tool) {
+  return is_content_unchanged(tool) && is_there(tool);
+}
 
 bool toolchain_is_unchanged(toolchain *who, bool by_path) {
   pthread_mutex_lock(&who->mutex);
-  bool good = holds(&who->compiler) && holds(&who->assembler) && (!by_path || is_there(&who->compiler));
+  bool good = is_content_unchanged(&who->compiler) && is_content_unchanged(&who->assembler) &&
+              (!by_path || is_there(&who->compiler));
   pthread_mutex_unlock(&who->mutex);
   return good;
 }

@@ -55,7 +55,7 @@ static kiln_status launch_placed(run_call *c, const run_place *places, kiln_erro
 
 // ------------------------------------------------------------------------- what depends on the zones
 
-static size_t size_of_all(const run_call *c) {
+static size_t total_size(const run_call *c) {
   size_t size = 0;
   for (size_t i = 0; i < c->count; i++) size += c->values[i].size;
   return size;
@@ -75,7 +75,7 @@ static kiln_status results_of(run_call *c, const run_place *places, uint8_t *out
 /// A difference counts where launches that are the same give the same: floats may be summed in any order.
 static kiln_status confirm(run_call *c, run_place *places, size_t index, uint8_t zone,
                            uint8_t *const results[2], uint8_t *scratch, bool *out_depends, kiln_error *err) {
-  size_t size = size_of_all(c);
+  size_t size = total_size(c);
   *out_depends = true;
   for (unsigned i = 0; i < 2 * TIMES && *out_depends; i++) {
     places[index].zone = i % 2 ? zone : USUAL_ZONE;
@@ -110,7 +110,7 @@ static bool has_zones(const run_call *c) {
 }
 
 static kiln_status find_readers(run_call *c, run_place *places, kiln_error *err) {
-  size_t size = size_of_all(c) + 1;
+  size_t size = total_size(c) + 1;
   uint8_t *results[] = {malloc(size), malloc(size)}, *scratch = malloc(size);
   kiln_status status = results[0] && results[1] && scratch
                            ? results_of(c, places, results[0], err)

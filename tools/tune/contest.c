@@ -24,8 +24,8 @@ typedef struct running {
   bool is_judge_known, is_search;
 } running;
 
-static kiln_status ask(running *r, tune_task task, size_t candidate, uint32_t count, tune_reply *out,
-                       kiln_error *err) {
+static kiln_status run_task(running *r, tune_task task, size_t candidate, uint32_t count, tune_reply *out,
+                            kiln_error *err) {
   const tune_request request = {
       .task = task, .config = r->contest->candidates[candidate].config, .count = count};
   uint64_t begin = cli_now_ns();
@@ -57,7 +57,7 @@ static size_t best_so_far(const tune_contest *c, const bool *passed) {
   return best;
 }
 
-static void show(const running *r, const char *what, unsigned done, size_t of) {
+static void show_progress(const running *r, const char *what, unsigned done, size_t of) {
   const tune_contest *c = r->contest;
   size_t best = best_so_far(c, NULL);
   char of_text[32] = "";
@@ -168,7 +168,7 @@ static kiln_status find_candidates(running *r, kiln_error *err) {
     memset(t, 0, sizeof *t);
     t->config = config;
     c->count++;
-    kiln_status status = ask(r, TUNE_LOAD, c->count - 1, 0, &reply, &why);
+    kiln_status status = run_task(r, TUNE_LOAD, c->count - 1, 0, &reply, &why);
     if (status == KILN_STATUS_NO_VARIANT) {
       c->count--;
       continue;
@@ -198,7 +198,7 @@ static kiln_status find_candidates(running *r, kiln_error *err) {
 static kiln_status run_one(running *r, size_t candidate) {
   static tune_reply reply;
   kiln_error why = {0};
-  kiln_status status = ask(r, TUNE_RUN, candidate, 0, &reply, &why);
+  kiln_status status = run_task(r, TUNE_RUN, candidate, 0, &reply, &why);
   if (status != KILN_OK) drop(r, candidate, "%s", why.text);
   return status;
 }
@@ -210,7 +210,7 @@ static void judge_one(running *r, size_t candidate) {
   if (c->contenders[candidate].is_out || c->candidates[candidate].is_tried) return;
   c->candidates[candidate].is_tried = true;
   c->tried++;
-  show(r, "config", c->tried, c->count);
+  show_progress(r, "config", c->tried, c->count);
   if (run_one(r, candidate) != KILN_OK) return;
   uint64_t begin = cli_now_ns();
   if (!r->is_judge_known) tune_judge_accept(&c->judge, r->subject);
@@ -225,7 +225,7 @@ static void judge_one(running *r, size_t candidate) {
 static void time_one(running *r, size_t candidate, uint32_t count) {
   static tune_reply reply;
   kiln_error why = {0};
-  if (ask(r, TUNE_TIME, candidate, count, &reply, &why) != KILN_OK) {
+  if (run_task(r, TUNE_TIME, candidate, count, &reply, &why) != KILN_OK) {
     drop(r, candidate, "%s", why.text);
     return;
   }
@@ -268,7 +268,7 @@ static size_t next_leader(const tune_contest *c) {
 
 // What is one knob away from one of the leaders, as long as there are new ones among these: which of them is
 // the first is often noise.
-static void move(running *r) {
+static void try_neighbours(running *r) {
   tune_contest *c = r->contest;
   const kiln_config_record *configs = r->subject->interface->configs;
   size_t from;
@@ -292,7 +292,7 @@ static void search(running *r) {
       if (c->candidates[i].config == r->hints->configs[h] && !c->contenders[i].is_out) try_one(r, i);
   while (c->tried < first && (next = most_promising(c)) < c->count) try_one(r, next);
   while (best_so_far(c, NULL) == c->count && (next = most_promising(c)) < c->count) try_one(r, next);
-  move(r);
+  try_neighbours(r);
   for (size_t i = 0; i < c->count; i++) {
     c->contenders[i].is_out |= !c->candidates[i].is_tried;
     kiln_samples_clear(&c->contenders[i].samples); // they were not taken in turn
@@ -312,7 +312,7 @@ static void measure(running *r) {
     for (size_t i = 0; i < c->count; i++)
       if (!c->contenders[i].is_out) time_one(r, i, TIMES);
     c->rounds++;
-    show(r, "round", c->rounds, 0);
+    show_progress(r, "round", c->rounds, 0);
     if (r->is_search) kiln_contest_halve(c->contenders, c->count, c->usual, ENOUGH);
     if (c->rounds == 1 && r->rules->keep < 1) kiln_contest_keep(c->contenders, c->count, r->rules->keep);
     size_t in = kiln_contest_narrow(c->contenders, c->count, c->rounds);

@@ -33,7 +33,7 @@ static double slowest_of(const tune_contest *c) {
 }
 
 // Place among the measured ones, from 1, by time or by the model.
-static size_t place_of(const tune_contest *c, size_t at, bool by_model) {
+static size_t rank_of(const tune_contest *c, size_t at, bool by_model) {
   size_t place = 1;
   for (size_t i = 0; i < c->count; i++)
     place += is_measured(c, i) && (by_model ? c->candidates[i].score > c->candidates[at].score
@@ -51,8 +51,8 @@ static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const 
                      k->spill_bytes, k->score);
   if (is_measured(c, i)) {
     kiln_estimate e = kiln_samples_estimate(&c->contenders[i].samples);
-    kiln_buffer_format(out, "<td>%zu<td>%zu<td>%.2f<td><i style=\"width:%dpx\"></i>", place_of(c, i, true),
-                       place_of(c, i, false), e.median / 1e3, (int)(e.median / slowest * BAR));
+    kiln_buffer_format(out, "<td>%zu<td>%zu<td>%.2f<td><i style=\"width:%dpx\"></i>", rank_of(c, i, true),
+                       rank_of(c, i, false), e.median / 1e3, (int)(e.median / slowest * BAR));
   } else {
     kiln_buffer_format(out, "<td><td><td><td>");
   }

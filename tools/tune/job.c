@@ -60,7 +60,7 @@ static bool is_name(const uint8_t *name, size_t size) {
 }
 
 /// Of `count` things that were left out, with why.
-static void tell_left_out(const char *where, size_t count, const char *what, const char *why) {
+static void report_left_out(const char *where, size_t count, const char *what, const char *why) {
   if (count)
     fprintf(stderr, "kiln: warning: %s: %zu %s%s left out: %s\n", where, count, what,
             count == 1 ? " is" : "s are", why);
@@ -79,7 +79,7 @@ kiln_status tune_jobs_list(board_client *b, kiln_buffer *out, kiln_error *err) {
     if (is_name(name, size)) kiln_buffer_bytes(out, name, size);
     else left_out++;
   }
-  tell_left_out(kiln_url_shown(b->url, shown, sizeof shown), left_out, "name", "not that of a job");
+  report_left_out(kiln_url_shown(b->url, shown, sizeof shown), left_out, "name", "not that of a job");
   if (out->size) qsort(out->bytes, out->size / TUNE_JOB_NAME, TUNE_JOB_NAME, by_name);
   kiln_buffer_deinit(&found);
   return status;
@@ -244,8 +244,8 @@ kiln_status tune_job_collect(board_client *b, const char *name, const uint8_t (*
     untrusted += opened == KILN_STATUS_UNTRUSTED;
     if (opened != KILN_OK && opened != KILN_STATUS_UNTRUSTED && !damaged++) first = why;
   }
-  tell_left_out(where, untrusted, "result", "not signed by a key of --trust");
-  tell_left_out(where, damaged, "result", first.text);
+  report_left_out(where, untrusted, "result", "not signed by a key of --trust");
+  report_left_out(where, damaged, "result", first.text);
   kiln_tuner_table_settle(table);
   kiln_buffer_deinit(&ids);
   kiln_buffer_deinit(&value);

@@ -39,7 +39,7 @@ static bool is_same(piece a, piece b) {
   return a.end - a.at == b.end - b.at && !memcmp(a.at, b.at, (size_t)(a.end - a.at));
 }
 
-static void put(kiln_buffer *out, piece p) { kiln_buffer_bytes(out, p.at, (size_t)(p.end - p.at)); }
+static void append_piece(kiln_buffer *out, piece p) { kiln_buffer_bytes(out, p.at, (size_t)(p.end - p.at)); }
 
 // The words behind the kernel's name; the line's begin is left in `out_kernel`.
 static bool begin_line(piece *line, piece *out_kernel) {
@@ -68,7 +68,7 @@ static bool find_argument(piece line, piece word, piece *out_value) {
 }
 
 // Elements up to the last one of "[4,8;8,1]"; 0 where that makes no sense.
-static int64_t reach_of(piece shape) {
+static int64_t extent_in_memory(piece shape) {
   int64_t numbers[32], last = 0;
   unsigned count = 0;
   for (const char *at = shape.at + 1; at < shape.end && count < 32; count++) {
@@ -88,22 +88,22 @@ static int64_t reach_of(piece shape) {
 // A view's contents are the template's, its shape the recorded one.
 static void put_value(kiln_buffer *out, piece recorded, const piece *given) {
   bool is_view = recorded.at < recorded.end && *recorded.at == '[';
-  if (is_view && given) put(out, until(*given, '['));
-  else if (is_view) kiln_buffer_format(out, "random:%lld", (long long)reach_of(recorded));
-  put(out, recorded);
+  if (is_view && given) append_piece(out, until(*given, '['));
+  else if (is_view) kiln_buffer_format(out, "random:%lld", (long long)extent_in_memory(recorded));
+  append_piece(out, recorded);
 }
 
 static void join_line(piece line, piece kernel, piece given, kiln_buffer *out) {
   piece word, value, words = given;
-  put(out, kernel);
+  append_piece(out, kernel);
   while (next_word(&words, &word)) {
     kiln_buffer_u8(out, ' ');
     if (!find_argument(line, word, &value)) {
-      put(out, word);
+      append_piece(out, word);
       continue;
     }
     piece name = until(word, '='), own = {name.end + (name.end < word.end), word.end};
-    put(out, name);
+    append_piece(out, name);
     kiln_buffer_u8(out, '=');
     put_value(out, value, &own);
   }
@@ -112,7 +112,7 @@ static void join_line(piece line, piece kernel, piece given, kiln_buffer *out) {
     if (find_argument(given, word, &value)) continue;
     piece name = until(word, '=');
     kiln_buffer_u8(out, ' ');
-    put(out, (piece){name.at, name.end + (name.end < word.end)});
+    append_piece(out, (piece){name.at, name.end + (name.end < word.end)});
     put_value(out, (piece){name.end + (name.end < word.end), word.end}, NULL);
   }
 }

@@ -91,7 +91,7 @@ static bool is_expression(const char *part, size_t length) {
 }
 
 // The value with what is to be computed as numbers. A buffer: behind its first colon or bracket.
-static kiln_status settle(source *s, const argument *a, kiln_buffer *out) {
+static kiln_status compute_argument(source *s, const argument *a, kiln_buffer *out) {
   const char *value = a->choices[a->chosen], *at = value;
   bool is_buffer = strpbrk(value, ":[") || *value == '@' || !strcmp(value, "null");
   if (*value == '@') at = value + strlen(value); // a file
@@ -164,7 +164,7 @@ static kiln_status add_shape(source *s, const char *kernel) {
   for (uint32_t i = 0; i < s->count; i++) {
     kiln_buffer text = {0};
     kiln_buffer_format(&text, "%s=", s->arguments[i].name);
-    kiln_status status = settle(s, &s->arguments[i], &text);
+    kiln_status status = compute_argument(s, &s->arguments[i], &text);
     shape->arguments[i] = kiln_arena_text(s->arena, (const char *)text.bytes, text.size);
     kiln_buffer_deinit(&text);
     if (status != KILN_OK) return status;

@@ -72,7 +72,7 @@ static const char *number_text(const tuner *t, uint64_t number) {
 }
 
 // A name of the driver on one line.
-static const char *clean(const tuner *t, const char *text) {
+static const char *single_line(const tuner *t, const char *text) {
   char *copy = kiln_arena_text(t->arena, text, strlen(text));
   for (char *c = copy; *c; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
@@ -85,8 +85,8 @@ kiln_tuned_entry *tune_entry_make(const tuner *t, const tune_subject *s) {
   kiln_interface_types(s->interface, &types);
   e->texts[KILN_TUNED_KERNEL] = s->interface->name;
   e->texts[KILN_TUNED_TYPES] = kiln_arena_text(t->arena, (const char *)types.bytes, types.size);
-  e->texts[KILN_TUNED_PRODUCT] = clean(t, t->where.product);
-  e->texts[KILN_TUNED_PROCESSOR] = clean(t, t->where.processor);
+  e->texts[KILN_TUNED_PRODUCT] = single_line(t, t->where.product);
+  e->texts[KILN_TUNED_PROCESSOR] = single_line(t, t->where.processor);
   e->texts[KILN_TUNED_UNITS] = number_text(t, t->where.units);
   e->numbers[KILN_TUNED_UNITS] = t->where.units;
   e->texts[KILN_TUNED_TOOLCHAIN] = t->toolchain;

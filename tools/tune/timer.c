@@ -131,7 +131,7 @@ static kiln_status time_on_host(tune_timer *timer, kiln_prepared *prepared, doub
 
 // --------------------------------------------------------------------------------- by device events
 
-static kiln_status between(tune_timer *timer, unsigned first, double *out_ns, kiln_error *err) {
+static kiln_status elapsed_ns(tune_timer *timer, unsigned first, double *out_ns, kiln_error *err) {
   float ms;
   CUDA_TRY(event_elapsed(&ms, timer->events[first], timer->events[first + 1]));
   *out_ns = (double)ms * 1e6;
@@ -160,7 +160,7 @@ static kiln_status time_cold(tune_timer *timer, kiln_prepared *prepared, double 
     size_t now = count - done < MOST_EVENTS / 2 ? count - done : MOST_EVENTS / 2;
     for (size_t i = 0; i < now; i++) KILN_TRY(enqueue_one(timer, prepared, (unsigned)(2 * i), err));
     CUDA_TRY(event_sync(timer->events[2 * now - 1]));
-    for (size_t i = 0; i < now; i++) KILN_TRY(between(timer, (unsigned)(2 * i), &out_ns[done + i], err));
+    for (size_t i = 0; i < now; i++) KILN_TRY(elapsed_ns(timer, (unsigned)(2 * i), &out_ns[done + i], err));
     done += now;
   }
   return KILN_OK;
@@ -186,7 +186,7 @@ static kiln_status time_graph(tune_timer *timer, void *graph, unsigned together,
   CUDA_TRY(graph_launch(graph, timer->stream));
   CUDA_TRY(event_record(timer->events[1], timer->stream));
   CUDA_TRY(event_sync(timer->events[1]));
-  KILN_TRY(between(timer, 0, out_ns, err));
+  KILN_TRY(elapsed_ns(timer, 0, out_ns, err));
   *out_ns /= together;
   return KILN_OK;
 }

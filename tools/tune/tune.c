@@ -20,7 +20,7 @@ enum { LATER_MS = 300, MOST_DEVICES = 64, HELLO_MS = 60000 };
 // ------------------------------------------------------------------------------------------ report
 
 // Candidates that nothing was wrong with.
-static unsigned in_the_end(const tune_contest *c) {
+static unsigned count_valid(const tune_contest *c) {
   unsigned count = 0;
   for (size_t i = 0; i < c->count; i++) count += !*c->candidates[i].why_out;
   return count;
@@ -38,7 +38,7 @@ static void print_contest(const tuner *t, const char *title, const tune_subject 
     kiln_buffer_format(&out, ", %.3f x the default %s", usual / best,
                        configs[c->candidates[c->usual].config].text);
   kiln_buffer_format(&out, " (%zu configs, ", c->count);
-  if (c->tried < in_the_end(c)) kiln_buffer_format(&out, "%u tried, ", c->tried);
+  if (c->tried < count_valid(c)) kiln_buffer_format(&out, "%u tried, ", c->tried);
   kiln_buffer_format(&out, "%u rounds, judged by %s)\n", c->rounds, c->judge.by);
   for (size_t i = 0; i < c->count; i++) {
     const tune_candidate *k = &c->candidates[i];
@@ -62,8 +62,8 @@ static uint32_t config_of(const kiln_interface *in, const char *text) {
 }
 
 // --check: what the table says keeps a tie; it holds when it wins.
-static void tell_check(tuner *t, const char *title, const tune_subject *s, const tune_contest *c,
-                       const kiln_tuner_row *row) {
+static void print_check(tuner *t, const char *title, const tune_subject *s, const tune_contest *c,
+                        const kiln_tuner_row *row) {
   const char *config = s->interface->configs[c->candidates[c->winner].config].text;
   bool holds = !strcmp(config, row->entry->texts[KILN_TUNED_CONFIG]);
   printf("%s %s: %s%s%s\n", holds ? "holds  " : "differs", title, row->entry->texts[KILN_TUNED_CONFIG],
@@ -94,7 +94,7 @@ static bool is_apart(const kiln_tuned_entry *fast, const kiln_tuned_entry *slow)
 }
 
 // --gate: the best now against the best then.
-static void tell_gate(tuner *t, const char *title, const kiln_tuned_entry *now, const kiln_tuner_row *row) {
+static void print_gate(tuner *t, const char *title, const kiln_tuned_entry *now, const kiln_tuner_row *row) {
   double before = (double)row->entry->numbers[KILN_TUNED_NS], after = (double)now->numbers[KILN_TUNED_NS];
   if (!(before > 0) || !(after > 0)) return;
   double ratio = before / after, least = 1 + t->s->gate_band;
@@ -141,7 +141,7 @@ static uint32_t lease_ms(const tune_rules *rules) {
 }
 
 // Tells the others once a second that the work goes on.
-static void beat(void *context) {
+static void renew_lease(void *context) {
   tuner *t = context;
   kiln_error unseen;
   if (!*t->turn_id || cli_now_ns() - t->beaten_ns < 1000000000) return;
@@ -213,7 +213,7 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
                             .shape = begun < t->pair_count ? begun : t->pair_count,
                             .of = t->pair_count,
                             .is_line = !t->s->progress,
-                            .step = t->s->job ? beat : NULL,
+                            .step = t->s->job ? renew_lease : NULL,
                             .context = t};
   kiln_status status =
       tune_contest_run(&contest, s, &t->view, &t->worker, &t->s->rules, &hints, usual, &progress, err);
@@ -225,8 +225,8 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
     tune_entry_fill(t, e, s, &contest);
     print_contest(t, title, s, &contest);
     if (t->html_fd >= 0) tune_html_add(t->html_fd, title, t->device, s, &contest);
-    if (t->s->check) tell_check(t, title, s, &contest, row);
-    if (t->s->gate) tell_gate(t, title, e, old);
+    if (t->s->check) print_check(t, title, s, &contest, row);
+    if (t->s->gate) print_gate(t, title, e, old);
     if (t->s->output && !t->s->check) status = keep_choice(t, e, err);
   }
   if (status != KILN_OK) status = kiln_context(err, status, "%s", title);
@@ -296,7 +296,7 @@ static bool do_pair(tuner *t, uint32_t number) {
 
 // Contests until there are none left; at last those that another machine had begun, until it ends them or
 // gives them back.
-static void work(tuner *t) {
+static void run_contests(tuner *t) {
   uint32_t at, later_count = 0, *later = calloc((size_t)t->pair_count + 1, sizeof *later);
   if (!later) abort();
   while ((at = atomic_fetch_add(&t->shared->next, 1)) < t->pair_count)
@@ -334,7 +334,7 @@ static void use_device(tuner *t, const char *device) {
                        tune_note_of(&t->view, "assembler", ""), t->toolchain);
   if (status == KILN_OK && t->s->job) status = board_open(&t->board, t->s->worker, &err);
   if (status == KILN_OK) {
-    work(t);
+    run_contests(t);
   } else {
     cli_report(status, &err);
     atomic_fetch_add(&t->shared->failed, 1);

@@ -147,7 +147,7 @@ static bool is_changed(const tune_subject *s, size_t index) {
 
 // A copy of that where the device copies by itself; what is to be restored needs it, the rest where there is
 // room.
-static kiln_status keep_fresh(process *p, size_t index, kiln_error *err) {
+static kiln_status keep_initial_copy(process *p, size_t index, kiln_error *err) {
   size_t size = p->subject.values[index].size;
   if (!tune_timer_copies(p->timer)) return KILN_OK;
   kiln_status status = kiln_alloc(p->device, size + 1, &p->fresh[index], err);
@@ -219,7 +219,7 @@ static kiln_status open_subject(process *p, uint32_t number, kiln_error *err) {
     KILN_TRY(run_value_place(&s->values[i], p->device, s->is_host,
                              (run_place){.alignment = ALIGNMENT, .zone = 0xa5}, err));
     if (!s->values[i].bytes) continue;
-    KILN_TRY(keep_fresh(p, i, err));
+    KILN_TRY(keep_initial_copy(p, i, err));
     if (is_changed(s, i)) KILN_TRY(add_restore(p, i, err));
   }
   tune_timer_restore(p->timer, p->restores, p->restore_count);
@@ -284,7 +284,7 @@ static kiln_status set_contents(process *p, size_t index, kiln_error *err) {
   return kiln_copy_in(p->device, v->memory.at, contents_of(&p->subject, index), v->size, err);
 }
 
-static kiln_status run(process *p, uint32_t config, kiln_error *err) {
+static kiln_status run_once(process *p, uint32_t config, kiln_error *err) {
   const tune_subject *s = &p->subject;
   opened *o = &p->configs[config];
   for (size_t i = 0; i < s->count; i++)
@@ -313,7 +313,7 @@ static kiln_status do_task(process *p, const tune_request *request, tune_reply *
   if (!p->has_subject || p->subject.number != request->subject) close_subject(p);
   if (!p->has_subject) KILN_TRY(open_subject(p, request->subject, err));
   KILN_TRY(load(p, request->config, out, err));
-  if (request->task == TUNE_RUN) return run(p, request->config, err);
+  if (request->task == TUNE_RUN) return run_once(p, request->config, err);
   if (request->task != TUNE_TIME) return KILN_OK;
   uint32_t count = request->count < TUNE_MOST_TIMES ? request->count : TUNE_MOST_TIMES;
   return tune_timer_time(p->timer, p->configs[request->config].prepared, out->ns, count, err);
