@@ -107,7 +107,7 @@ WARM := runtime/launch.c runtime/decision.c runtime/launch_extras.c runtime/prep
 $(call objects,$(WARM)): CFLAGS += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 
 # libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size.
-COLD := $(filter-out $(WARM) runtime/bundle/reader.c runtime/device/null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest_name.c base/plain.c base/output.c base/fs.c
+COLD := $(filter-out $(WARM) runtime/bundle/reader.c runtime/device/null.c,$(RUNTIME)) $(TARGETS) base/record.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest.c base/control_characters.c base/output.c base/fs.c
 ifeq ($(CONFIG),release)
 # Without jump threading our part is 400 bytes smaller; clang knows no such flag.
 UNTHREADED := $(shell $(CC) -fno-tree-dominator-opts -E -x c /dev/null >/dev/null 2>&1 && echo -fno-tree-dominator-opts)
@@ -261,7 +261,7 @@ $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
 $(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
 	@rm -rf $(B)/lib/merge && mkdir -p $(B)/lib/merge
 	@twice=$$(for a in $^; do $(AR) t $$a; done | sort | uniq -d); test -z "$$twice" || { echo "$@: two files are called $$twice"; exit 1; }
-	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest_name.c.o canary.c.o zstd_legacy.c.o && $(AR) rcsD ../libkiln.a *.o
+	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest.c.o canary.c.o zstd_legacy.c.o && $(AR) rcsD ../libkiln.a *.o
 	@rm -rf $(B)/lib/merge
 
 # Uses libsodium and nothing of ours; the callback is all that libkiln knows of it.

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "base/plain.h"
+#include "base/control_characters.h"
 #include "base/stream.h"
 
 // O_PATH opens on every system, and gives EBADF to read and write.

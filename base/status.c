@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/plain.h"
+#include "base/control_characters.h"
 
 struct row {
   kiln_status status;

@@ -9,7 +9,7 @@
 
 #include "base/float_state.h"
 #include "base/output.h"
-#include "base/plain.h"
+#include "base/control_characters.h"
 #include "runtime/launch.h"
 
 enum { PROBES = 64 };

@@ -18,7 +18,7 @@
 
 #include "base/nearest.h"
 #include "base/output.h"
-#include "base/plain.h"
+#include "base/control_characters.h"
 #include "base/stream.h"
 
 void cli_list_add(cli_list *list, const char *text) {

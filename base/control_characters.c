@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Finds control characters in text from outside and shows them in escaped form.
-#include "base/plain.h"
+#include "base/control_characters.h"
 
 #include <stdint.h>
 #include <string.h>

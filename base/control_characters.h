@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Control characters in texts from outside: in messages and on a terminal they are shown as \x1b. They are
 // those of C0, DEL, and those of C1 as UTF-8 has them.
-#ifndef KILN_BASE_PLAIN_H
-#define KILN_BASE_PLAIN_H
+#ifndef KILN_BASE_CONTROL_CHARACTERS_H
+#define KILN_BASE_CONTROL_CHARACTERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
