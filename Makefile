@@ -259,7 +259,7 @@ $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
 	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 -Wl,--version-script=runtime/kiln.map $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_BASE) $(ZSTD) -lpthread -ldl -o $@
 	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
 $(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
-	@rm -rf $(B)/lib/merge && mkdir -p $(B)/lib/merge
+	@rm -rf $@ $(B)/lib/merge && mkdir -p $(B)/lib/merge
 	@twice=$$(for a in $^; do $(AR) t $$a; done | sort | uniq -d); test -z "$$twice" || { echo "$@: two files are called $$twice"; exit 1; }
 	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest.c.o canary.c.o zstd_legacy.c.o && $(AR) rcsD ../libkiln.a *.o
 	@rm -rf $(B)/lib/merge
