@@ -18,7 +18,8 @@ typedef struct build {
   bool json, keep_going;
 } build;
 
-/// The text of the dependency file. Before anything is built it says whether the names can be written.
+/// Makes the text of the dependency file. Called before anything is built, to find out whether the names can
+/// be written.
 static kiln_status list_dependencies(const build *b, kiln_buffer *text, kiln_error *err) {
   const cli_list *lists[] = {&b->s.words, &b->s.plan.tuned_files};
   KILN_TRY(depfile_name(text, b->bundle.output, true, err));
@@ -104,7 +105,7 @@ static int finish(build *b, const execute_counts *sums, uint64_t start, int code
   return code;
 }
 
-/// Refuses words that contradict each other; -1: none does.
+/// Refuses options that contradict each other; -1: none do.
 static int check_options(const cli_page *page, const build *b, bool without) {
   if (b->s.fleet && (b->s.no_cache || b->s.force))
     return cli_usage(page, "--fleet needs the cache: neither --no-cache nor --force");

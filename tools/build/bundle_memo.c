@@ -15,7 +15,7 @@
 
 // ------------------------------------------------------------------------------------------ their keys
 
-/// Who signs, as the public half of the key; "" for an unsigned bundle.
+/// The signer, as the public half of the key; "" for an unsigned bundle.
 static kiln_status signer(const session_bundle *how, char out[2 * KEY_FILE_PUBLIC + 1], kiln_error *err) {
   uint8_t secret[KEY_FILE_SECRET];
   *out = 0;
@@ -27,7 +27,7 @@ static kiln_status signer(const session_bundle *how, char out[2 * KEY_FILE_PUBLI
   return KILN_OK;
 }
 
-// What is said of a bundle follows from the history of the choices, too.
+// Messages about a bundle also depend on the history of the choices.
 static void add_table(kiln_key_builder *b, const session *s) {
   char hex[KILN_DIGEST_HEX + 1];
   kiln_buffer text = {0};
@@ -40,7 +40,7 @@ static void add_table(kiln_key_builder *b, const session *s) {
   kiln_buffer_deinit(&text);
 }
 
-/// `format` tells the two keys apart; `made_of` is the digest of what the key is of.
+/// `format` distinguishes the two keys; `made_of` is the digest of the inputs.
 enum { NUMBER = 24 };
 
 static const char *number_text(int64_t number, const char *absent, char out[NUMBER]) {
@@ -133,11 +133,10 @@ static kiln_status asked_key(const session *s, const session_bundle *how, const 
 
 // -------------------------------------------------------------------------------- what came of a command
 
-/// What tuning leaves out is said at each build.
+/// What tuning leaves out is reported at each build.
 static bool may_skip_sources(const session *s) { return s->cache && !s->for_tuning; }
 
-/// Whether what is made of the plan's objects may be signed: each was just compiled, or somebody vouches for
-/// it.
+/// Whether a bundle of the plan's objects may be signed: each was just compiled, or has a trusted signature.
 static bool is_vouched(const plan *p) {
   for (size_t i = 0; i < p->job_count; i++)
     if (p->jobs[i].state != JOB_COMPILED && !p->jobs[i].is_vouched) return false;
@@ -186,7 +185,8 @@ void bundle_memo_keep(session *s, const session_bundle *how, toolchain_program *
 
 // --------------------------------------------------------------------------------------------- finding
 
-/// True when the cache has the bundle of this key, and it is written. `out_vouched`: somebody vouches for it.
+/// True when the cache has the bundle of this key, and it was written. `out_vouched`: it has a trusted
+/// signature.
 static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *key, bool *out_vouched) {
   kiln_cache_entry entry;
   kiln_error err = {0};
@@ -199,7 +199,7 @@ static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *
   return done;
 }
 
-/// The writer, opened, where a finished bundle may be taken at all.
+/// Opens the writer, if a finished bundle may be reused at all.
 static bool open_writer(const session *s, toolchain_program *tool) {
   kiln_error err = {0};
   return s->cache && !s->force && !s->verify &&
@@ -237,7 +237,7 @@ static bool read_asked(const kiln_cache_entry *entry, kiln_key *bundle, const ui
   return kiln_read_done(&r);
 }
 
-/// As session_reuse_bundle does; the objects are known by their keys alone.
+/// Does what session_reuse_bundle does, with only the keys of the objects.
 static bool deliver_asked(session *s, const session_bundle *how, const kiln_cache_entry *entry,
                           execute_counts *sums) {
   kiln_key bundle;

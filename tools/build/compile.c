@@ -82,7 +82,7 @@ static void print_times(const plan_job *job, uint64_t front_ns) {
   fprintf(stderr, "%-10s %9.3f ms\n", job->state == JOB_HIT ? "(hit)" : "whole", (double)job->ns / 1e6);
 }
 
-/// To standard output, or beside it when that gets the code.
+/// Prints to standard output, or to standard error if standard output gets the code.
 static kiln_status print_report(const compile_command *c, kiln_error *err) {
   kiln_buffer text = {0};
   kiln_status status = report_print(&c->s.plan, &c->s.plan.jobs[0], *c->report != 0, &text, err);
@@ -92,7 +92,7 @@ static kiln_status print_report(const compile_command *c, kiln_error *err) {
   return status;
 }
 
-/// Whether nothing but the object is wanted: what else is asked for needs the source.
+/// Whether only the object is wanted: everything else needs the source.
 static bool is_plain(const compile_command *c) {
   return !c->times && !c->report && !c->until && c->place < 0 && c->s.plan.options.output != KILN_FORMAT_IR;
 }
@@ -122,7 +122,7 @@ static int compile_and_print(compile_command *c) {
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
 
-/// The same from what the cache knows of these bytes; -1 where it knows nothing.
+/// The same from the cache, without parsing the source; -1 if the cache does not know it.
 static int reuse_object(compile_command *c) {
   kiln_error err = {0};
   kiln_cache_entry entry;
@@ -133,7 +133,7 @@ static int reuse_object(compile_command *c) {
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
 
-/// A text is one kernel for one target: options that choose among several have nothing to choose.
+/// A .kir file has one kernel for one target, so options that choose among several are refused.
 static int compile_text(compile_command *c, const cli_page *page) {
   const session *s = &c->s;
   const struct {

@@ -40,7 +40,7 @@ static void add_target(kiln_key_builder *b, const kiln_target *t) {
 }
 
 // An option that cannot act on a family stays out of that family's keys: the PTX assembler does not split
-// AMDGPU and host entries. The form asked for is in FORMAT, resolved.
+// AMDGPU and host entries. The requested form is in FORMAT, resolved.
 static bool acts_on(const kiln_option_info *option, kiln_family family) {
   return strcmp(option->name, "emit") &&
          (kiln_family_of(family)->assembled || strcmp(option->name, "ptx-assembler"));
@@ -58,7 +58,7 @@ static void add_options(kiln_key_builder *b, const kiln_codegen_options *options
   kiln_buffer_deinit(&value);
 }
 
-/// The form asked for, resolved. An assembler may not know the processor: then it is the other form.
+/// The requested form, resolved. If the assembler does not know the processor, it is the other form.
 static const char *format_text(const kiln_codegen_options *options, kiln_family family, char out[32]) {
   const kiln_family_info *f = kiln_family_of(family);
   if (options->output) return kiln_format_name(options->output);

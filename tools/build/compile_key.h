@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one place where compiler and cache meet: what a compile depends on, as a key.
+// The one place where compiler and cache meet: the key of a compile, made of everything that it depends on.
 #ifndef KILN_TOOLS_BUILD_COMPILE_KEY_H
 #define KILN_TOOLS_BUILD_COMPILE_KEY_H
 

@@ -21,7 +21,7 @@ static void print_times(const worker_reply *reply) {
     fprintf(stderr, "%-10s %9.3f ms\n", plan_stage_names[i], (double)reply->times[i] / 1e6);
 }
 
-/// `text` has been read once, so that what is wrong with it is said already.
+/// `text` has been read once, so its errors were reported already.
 static int compile(const compile_kir *c, const kiln_buffer *text) {
   kiln_error err = {0};
   worker_client worker;
@@ -44,7 +44,7 @@ static int compile(const compile_kir *c, const kiln_buffer *text) {
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
 
-/// Says where the text is wrong.
+/// Reports where the text is wrong.
 static int report_fault(const char *path, const kiln_buffer *text, ir_place place, const kiln_error *err,
                         kiln_arena *arena) {
   kiln_buffer out = {0};

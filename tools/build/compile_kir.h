@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `kiln compile` of a kernel at a stage, a text (.kir). It goes past the cache, and into no bundle.
+// `kiln compile` of a kernel in the text form of a stage (.kir). It bypasses the cache, and the result goes
+// into no bundle.
 #ifndef KILN_TOOLS_BUILD_COMPILE_KIR_H
 #define KILN_TOOLS_BUILD_COMPILE_KIR_H
 
 #include "tools/build/session.h"
 
-/// Whether the path names such a text.
+/// Whether the path names a .kir file.
 bool is_kir_path(const char *path);
 
 typedef struct compile_kir {
@@ -15,10 +16,10 @@ typedef struct compile_kir {
   bool times;
 } compile_kir;
 
-/// Reads the file, whose target must be that of the command line where that names one, and compiles. Returns
-/// the exit code.
+/// Reads the file and compiles it. If the command line names a target, it must be the file's. Returns the
+/// exit code.
 int compile_kir_file(const compile_kir *c, const char *path);
-/// The same of the plan's first job, which has no text yet: --until of another source.
+/// The same for the plan's first job: --until of a source that is not in text form.
 int compile_kir_job(const compile_kir *c);
 
 #endif

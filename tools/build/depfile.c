@@ -7,9 +7,9 @@
 
 #include "tools/common/cli.h"
 
-// What one of the two takes for something else, however it is written: ninja (1.11) ends a name at most of
-// these, make reads recipes, order-only prerequisites and assignments in the others. Line ends can be in no
-// name, and a tab in none of ninja's.
+// Characters to which one of the two gives another meaning, however they are escaped: ninja (1.11) ends a
+// name at most of these, and make reads recipes, order-only prerequisites and assignments in the others. No
+// name can have line ends, and no name for ninja a tab.
 static const char refused[] = "\"&'*;<>?^`|=";
 
 // The character for which `name` cannot be written, or NULL.

@@ -9,8 +9,7 @@
 #include "base/status.h"
 
 /// Appends the name of a file so that make and ninja read the same name, the one that was given.
-/// INVALID_ARGUMENT where no way of writing it means the same to both; `is_target`: it stands before the
-/// colon.
+/// INVALID_ARGUMENT if no spelling means the same to both. `is_target`: the name stands before the colon.
 kiln_status depfile_name(kiln_buffer *out, const char *name, bool is_target, kiln_error *err);
 
 #endif

@@ -14,7 +14,7 @@
 #include "tools/common/worker_client.h"
 #include "tools/kiln/ir_difference.h"
 
-/// What a thread is at.
+/// The work of one thread.
 typedef struct lane {
   const worker_client *worker;
   const plan_job *job;     // NULL: nothing
@@ -97,7 +97,7 @@ static kiln_status compile(crew *c, worker_client *worker, plan_job *job, worker
                         reply, err);
 }
 
-/// Whether the reply is the work of the tools that the key names. Said once when it is not.
+/// Whether the tools that the key names made the reply. Reported once when they did not.
 static bool is_by_named_tools(crew *c, const worker_client *worker, const worker_reply *reply) {
   static const kiln_file_mark unknown;
   toolchain *who = &c->p->who;
@@ -193,13 +193,13 @@ static void refuse_miss(crew *c, plan_job *job) {
   kiln_buffer_deinit(&why);
 }
 
-// Which hits are compiled again is decided by the key, so a sample is the same for everyone and another one
+// The key decides which hits are compiled again, so the sample is the same on every machine and another one
 // after any change.
 static bool sampled(const plan_job *job, unsigned percent) {
   return job->key.digest.bytes[0] * 100u / 256u < percent;
 }
 
-// False: it is to be run once more, later.
+// False: it has to be run again later.
 static bool run_job(crew *c, worker_client *worker, plan_job *job, bool waits) {
   if (job->state == JOB_PENDING && c->options->must_hit && c->options->cache) refuse_miss(c, job);
   else if (job->state == JOB_PENDING && !compile_or_wait(c, worker, job, waits)) return false;
@@ -214,8 +214,8 @@ static bool run_job(crew *c, worker_client *worker, plan_job *job, bool waits) {
 
 enum { STALLED_S = 4 };
 
-/// Whether the claim is worked on, for machines that wait for it: a worker that is stopped, or waits for what
-/// never comes, takes no processor time.
+/// Whether work on the claim goes on, for machines that wait for it: a worker that is stopped, or waits in
+/// vain, uses no processor time.
 static bool is_making_progress(void *context, const kiln_digest *key) {
   crew *c = context;
   bool is_moving = true;
@@ -232,7 +232,8 @@ static bool is_making_progress(void *context, const kiln_digest *key) {
   return is_moving;
 }
 
-/// One line of a terminal: how much is done, and what has been compiled for the longest time.
+/// Draws one line on the terminal: how much is done, and the job that has been compiling for the longest
+/// time.
 static void draw_progress(crew *c) {
   char title[200];
   const plan_job *oldest = NULL;
@@ -276,8 +277,8 @@ static void take_swept(void *context, size_t index, kiln_cache_entry *entry) {
   take_entry(&s->crew->p->jobs[s->jobs[index]], entry);
 }
 
-// What other machines made meanwhile: one question for all instead of one each. Called and left with the
-// lock.
+// Takes what other machines have made meanwhile, with one request for all jobs. Called with the lock held,
+// and returns with it held.
 static void sweep_later(crew *c) {
   size_t count = c->later_count;
   sweep s = {c, calloc(count + 1, sizeof *s.jobs)};
@@ -296,7 +297,7 @@ static void sweep_later(crew *c) {
   free(s.jobs);
 }
 
-// The next job in turn, then those that were left for later, which are waited for. False: there is none left.
+// The next job in order, then the postponed ones, for which it waits. False: none is left.
 static bool take_job(crew *c, size_t *out, bool *out_waits) {
   size_t count = c->p->job_count;
   pthread_mutex_lock(&c->lock);
@@ -366,7 +367,7 @@ typedef struct output {
   const plan_job *job;
 } output;
 
-/// By content, and what was not compiled now before what was.
+/// Orders by content, jobs that were not compiled now first.
 static int by_content(const void *a, const void *b) {
   const output *x = a, *y = b;
   int order = memcmp(x->digest.bytes, y->digest.bytes, sizeof x->digest.bytes);
@@ -375,7 +376,7 @@ static int by_content(const void *a, const void *b) {
   return order ? order : x->job < y->job ? -1 : x->job > y->job;
 }
 
-/// Counts compiles whose code another key had already: many of them say that keys hold something that does
+/// Counts compiles with the same code as another key. Many of them mean that keys contain something that does
 /// not matter.
 static void count_duplicates(const plan *p, kiln_cache *cache) {
   output *all = cache ? calloc(p->job_count, sizeof *all) : NULL;
@@ -401,7 +402,7 @@ void plan_execute(plan *p, const execute_options *options, execute_counts *out) 
   c.later = calloc(p->job_count + 1, sizeof *c.later);
   c.lanes = calloc(count, sizeof *c.lanes);
   if (!c.later || !c.lanes) abort();
-  // Machines of a fleet begin at different places, so that they seldom ask for the same object.
+  // Machines of a fleet begin at different jobs, so that they seldom ask for the same object.
   if (options->fleet)
     c.first = (size_t)(cli_now_ns() / 1000u ^ (uint64_t)getpid() * 2654435761u) % (p->job_count + 1);
   kiln_codegen_options_encode(&p->options, &c.encoded);

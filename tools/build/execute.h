@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Makes the artifacts of a plan: from the cache where it has them, else by worker processes, one a thread.
+// Makes the artifacts of a plan: takes them from the cache, and compiles the others in worker processes, one
+// per thread.
 #ifndef KILN_TOOLS_BUILD_EXECUTE_H
 #define KILN_TOOLS_BUILD_EXECUTE_H
 
@@ -19,9 +20,9 @@ typedef struct execute_counts {
   size_t alone; ///< of a fleet, of those compiled: its server could not be asked
 } execute_counts;
 
-/// Runs every pending job. Jobs that fail keep their error; the others go on. Thread safe inside.
+/// Runs every pending job. A job that fails keeps its error, and the others go on.
 void plan_execute(plan *p, const execute_options *options, execute_counts *out);
-/// Only looks up; true when every job hit. Cheap: no thread, no worker.
+/// Only looks jobs up; true when every job hit. Cheap: it starts no thread and no worker.
 bool plan_look_up(plan *p, kiln_cache *cache, execute_counts *sums);
 
 #endif

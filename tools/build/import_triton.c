@@ -14,7 +14,7 @@
 
 enum { MAX_PATH_TEXT = 4096, MAX_LEVELS = 8, FOLDER_LETTERS = 12 };
 
-// A .ttir file found.
+// A .ttir file that was found.
 typedef struct found {
   char *path;   // owned
   char *name;   // owned: of its first kernel; NULL when it does not read
@@ -72,7 +72,7 @@ static int by_path(const void *a, const void *b) {
   return strcmp(((const found *)a)->path, ((const found *)b)->path);
 }
 
-// The launch facts beside `path`; empty when there are none.
+// Reads the launch facts next to `path`; empty when there are none.
 static void read_facts(const char *path, kiln_buffer *out) {
   char beside[MAX_PATH_TEXT];
   int stem = (int)(strlen(path) - strlen(".ttir"));
@@ -118,7 +118,7 @@ static char *suffix_of(const char *path, size_t letters) {
 
 static bool same_text(const char *a, const char *b) { return !strcmp(a ? a : "", b ? b : ""); }
 
-// True when another file has the same name, as far as it is known.
+// True when another file has the same kernel name, as far as names are known.
 static bool has_name_clash(const import *m, size_t index) {
   const found *f = &m->files[index];
   for (size_t k = 0; f->name && k < m->file_count; k++)
@@ -128,7 +128,8 @@ static bool has_name_clash(const import *m, size_t index) {
   return false;
 }
 
-// A short suffix first (Triton's folders are digests), the whole name of the folder where that is not enough.
+// Appends a short suffix first (Triton's folders are digests), or the whole name of the folder if that is not
+// enough.
 static void make_names_unique(import *m) {
   static const size_t letters[] = {FOLDER_LETTERS, MAX_PATH_TEXT};
   for (size_t round = 0; round < 2; round++) {
@@ -185,7 +186,7 @@ static void print_verdict(const import *m, const char *verdict, const char *what
   kiln_buffer_deinit(&out);
 }
 
-// Files that do not read, then each kernel for each target.
+// Reports files that could not be read, then each kernel for each target.
 static void report(import *m) {
   const plan *p = &m->s.plan;
   char target[KILN_TARGET_NAME];

@@ -7,7 +7,7 @@
 
 #include "tools/build/bundle_memo.h"
 
-/// With --force and --verify-cache a hit is not what is wanted.
+/// --force and --verify-cache want no hit.
 static bool may_reuse(const session *s) { return s->cache && !s->force && !s->verify; }
 
 static kiln_status asked_key(const session *s, const object_choice *which, kiln_key *out, kiln_error *err) {
@@ -29,7 +29,7 @@ static kiln_status asked_key(const session *s, const object_choice *which, kiln_
   return status;
 }
 
-/// The entry of a command: the object's key, as its digest and a block of its fields, then what was said
+/// The entry of a command: the object's key, as its digest and a block of its fields, then the messages
 /// (plan.said).
 static bool read_kept(const kiln_cache_entry *entry, kiln_key *object, kiln_reader *said) {
   *said = kiln_reader_of(entry->content.payload.bytes, entry->content.payload.size);
@@ -60,7 +60,7 @@ bool object_memo_reuse(session *s, const object_choice *which, kiln_cache_entry 
 void object_memo_keep(session *s, const object_choice *which, const plan_job *job) {
   kiln_key key;
   kiln_buffer kept = {0}, notes = {0};
-  // Of no use without the object, nor where another program made it than the key says.
+  // Useless without the object, or if another program made it than the key says.
   if (!s->cache || job->is_foreign || !kiln_cache_contains(s->cache, &job->key.digest)) return;
   session_notes(s, &notes);
   kiln_buffer_bytes(&kept, job->key.digest.bytes, KILN_DIGEST_SIZE);

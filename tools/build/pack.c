@@ -104,7 +104,7 @@ static void run_writer(const toolchain_program *tool, const char *const *words, 
   _exit(127);
 }
 
-/// Everything up to the end of `fd`. False when memory or reading fails.
+/// Reads `fd` to its end. False when memory or reading fails.
 static bool read_all(int fd, kiln_buffer *out) {
   for (;;) {
     enum { PIECE = 1 << 16 };
@@ -116,7 +116,7 @@ static bool read_all(int fd, kiln_buffer *out) {
   }
 }
 
-/// Has kiln-tool pack the manifest.
+/// Runs kiln-tool to pack the manifest.
 static kiln_status pack(const session *s, const session_bundle *how, const toolchain_program *tool,
                         kiln_buffer *bundle, kiln_error *err) {
   command_line line;

@@ -94,7 +94,7 @@ void plan_say(const uint8_t *said, size_t size, unsigned quiet) {
   }
 }
 
-/// False when there was nothing to say. A warning is said once.
+/// False when there was no message. A warning is printed once.
 static bool print_diagnostics(plan *p, const kiln_diagnostics *d, const plan_source *source) {
   for (uint32_t i = 0; i < d->count; i++) {
     kiln_buffer out = {0};
@@ -112,7 +112,7 @@ static bool print_diagnostics(plan *p, const kiln_diagnostics *d, const plan_sou
   return d->count;
 }
 
-/// Triton writes launch facts to NAME.json beside NAME.ttir; its absence is fine.
+/// Triton writes launch facts to NAME.json next to NAME.ttir; the file may be missing.
 static void read_metadata(plan_source *source) {
   char path[4096];
   size_t length = strlen(source->path);
@@ -193,8 +193,8 @@ const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t
   return out;
 }
 
-/// Whether the tiles that a config of a range keeps are more than the registers of its threads, so that no
-/// code of it could but spill: then it is no candidate, and not compiled.
+/// Whether the tiles that a config of a range keeps need more registers than its threads have, so that its
+/// code is certain to spill. Such a config is no candidate and is not compiled.
 static bool must_spill(plan *p, const plan_job *job, ir_kernel *kernel, kiln_arena *arena) {
   char name[300];
   const kiln_target *target = &p->targets[job->target];
@@ -212,7 +212,7 @@ static bool must_spill(plan *p, const plan_job *job, ir_kernel *kernel, kiln_are
   return true;
 }
 
-/// `out_left_out`: it is no candidate for tuning.
+/// `out_left_out`: whether it is no candidate for tuning.
 static kiln_status lower_job(plan *p, plan_job *job, bool *out_left_out, kiln_error *err) {
   plan_source *source = &p->sources[job->source];
   kiln_arena *arena = kiln_arena_create();
@@ -292,7 +292,7 @@ static kiln_status refuse_target(const plan *p, uint32_t source, uint32_t instan
                    text);
 }
 
-/// Lowers one job; a fault of the source makes it FAILED.
+/// Lowers one job; an error in the source makes it FAILED.
 static kiln_status lower_one(plan *p, const plan_job *wanted, kiln_error *err) {
   if (p->job_count >= p->max_jobs)
     return kiln_fail(err, KILN_STATUS_LIMIT,
@@ -308,7 +308,7 @@ static kiln_status lower_one(plan *p, const plan_job *wanted, kiln_error *err) {
   return status;
 }
 
-/// Some choice of the table is this config, on a device that runs code for the target.
+/// Whether some choice of the table is this config, for a device that runs code for the target.
 static bool is_tuned(const plan *p, const kiln_interface *interface, uint32_t config,
                      const kiln_target *target) {
   for (uint32_t i = 0; p->tuned && i < p->tuned->count; i++) {
@@ -321,8 +321,8 @@ static bool is_tuned(const plan *p, const kiln_interface *interface, uint32_t co
   return false;
 }
 
-/// Stops at the first fault: the same text would fail alike for the other targets. For tuning a config that
-/// fails is one that cannot win.
+/// Stops at the first error: the source would fail for the other targets, too. For tuning, a config that
+/// fails cannot win.
 static kiln_status lower_instance(plan *p, uint32_t source, uint32_t instance, kiln_error *err) {
   kiln_unit *unit = p->sources[source].unit;
   const kiln_interface *interface = kiln_unit_interface(unit, instance);
@@ -396,7 +396,7 @@ static kiln_status refuse_selection(const plan *p, const char *text, kiln_error 
   return status;
 }
 
-/// Every name of --kernel chose something.
+/// Checks that every name of --kernel selected a kernel.
 static kiln_status check_selection(const plan *p, const cli_list *only, kiln_error *err) {
   for (size_t i = 0; i < only->count; i++) {
     const cli_list one = {.items = only->items + i, .count = 1};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a command line asks to be compiled: sources x instances x configs x variants x targets, lowered, with
-// their keys.
+// What a command line asks to compile: sources x instances x configs x variants x targets, each lowered and
+// with its key.
 #ifndef KILN_TOOLS_BUILD_PLAN_H
 #define KILN_TOOLS_BUILD_PLAN_H
 
@@ -32,17 +32,17 @@ typedef struct plan_job {
   kiln_key key;          ///< owned
   kiln_digest interface_digest;
   job_state state;
-  bool is_late;                ///< of a fleet: another machine made it when it was this one's turn
-  bool is_foreign;             ///< made by tools that changed meanwhile: not what the key says
-  bool is_alone;               ///< of a fleet: no other machine could be asked who makes it
-  bool is_vouched;             ///< of HIT: signed by somebody whom this build trusts
-  kiln_buffer info, code;      ///< owned; set when HIT or COMPILED
-  kiln_buffer report;          ///< owned; with them: compiler/report.h
-  kiln_buffer printed;         ///< owned; what passes printed, also when FAILED
+  bool is_late;           ///< in a fleet: another machine made it before this one began
+  bool is_foreign;        ///< made by tools that changed during the build, so the key does not describe it
+  bool is_alone;          ///< in a fleet: the server could not be asked whether another machine makes it
+  bool is_vouched;        ///< HIT: signed by a key that this build trusts
+  kiln_buffer info, code; ///< owned; set when HIT or COMPILED
+  kiln_buffer report;     ///< owned; with them: compiler/report.h
+  kiln_buffer printed;    ///< owned; what passes printed, also when FAILED
   uint64_t times[PLAN_STAGES]; ///< of a compile; names: plan_stage_names
-  uint64_t cost_ns;            ///< what making it took, then or now
+  uint64_t cost_ns;            ///< what making it took, when it was stored or now
   uint64_t start_ns, ns;       ///< of the look-up that hit, or of the compile
-  uint64_t since_ns;           ///< while it is worked on: since when; else 0. Under the crew's lock
+  uint64_t since_ns;           ///< when work on it began; 0: nothing works on it. Guarded by the crew's lock
   uint32_t lane;               ///< 0 the command's thread, n worker n
   kiln_error error;            ///< of FAILED
 } plan_job;
@@ -60,19 +60,19 @@ typedef struct plan {
   bool all_configs;
   bool for_tuning;         ///< --tuning: the bundle says what `kiln tune` wants to know
   kiln_tuner_table *tuned; ///< choices to take into the bundle: owned; NULL: none
-  char *tuned_path;        ///< where they are from, for messages: owned
+  char *tuned_path;        ///< path of the table, for messages: owned
   uint32_t left_out;       ///< of --tuning: objects of ranges that could not but spill
   char first_left_out[400];
   cli_list tuned_files; ///< the tables that were read: texts are owned
-  bool tuned_beside;    ///< nobody named them: they lie beside the sources
+  bool tuned_beside;    ///< they were not named, but found next to the sources
   size_t max_jobs;      ///< --max-objects
-  bool has_spoken;      ///< something was said, or would be without --quiet, that is not kept with a bundle
+  bool has_spoken;      ///< something was printed (or suppressed by --quiet) that is not stored with a bundle
   unsigned quiet;       ///< --quiet, how often
-  kiln_buffer said; ///< owned: what was said of the sources, or would be without --quiet; by plan_add_said
+  kiln_buffer said;     ///< owned: messages about the sources, also suppressed ones; by plan_add_said
   uint64_t front_ns;
 } plan;
 
-/// Of a plan that is zero.
+/// `p` must be zero.
 void plan_init(plan *p);
 void plan_deinit(plan *p);
 
@@ -85,26 +85,26 @@ kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_opti
                              kiln_error *err);
 /// Both.
 kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err);
-/// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes keys. SOURCE
-/// when any did not lower. Instances of one name in two sources are an error.
+/// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes the keys.
+/// SOURCE when a kernel cannot be lowered. Two sources with instances of the same name are an error.
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err);
 
-/// How often --quiet is given that a text is not said.
+/// How many --quiet suppress a message.
 typedef enum plan_said {
   PLAN_SAID_ONCE_QUIET = 1,
   PLAN_SAID_TWICE_QUIET = 2,
   PLAN_SAID_ALWAYS = 255
 } plan_said;
 
-/// Adds a text to those that were said.
+/// Appends a message to those that were printed.
 void plan_add_said(kiln_buffer *said, plan_said unless, const void *text, size_t size);
-/// Prints such texts to stderr, as --quiet wants it.
+/// Prints these messages to stderr, except those that --quiet suppresses.
 void plan_say(const uint8_t *said, size_t size, unsigned quiet);
 
 const kiln_interface *plan_interface(const plan *p, const plan_job *job);
 /// "softmax[T=bf16] BLOCK=1024,warps=4": instance, config and variant of a job.
 const char *plan_job_name(const plan *p, const plan_job *job, char *out, size_t capacity);
-/// The same " for sm_90a": what messages call a job.
+/// The same with " for sm_90a": the name of a job in messages.
 const char *plan_job_title(const plan *p, const plan_job *job, char *out, size_t capacity);
 
 /// The job's kernel in canonical form, lowered once more, with the places of its operations.

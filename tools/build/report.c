@@ -8,7 +8,7 @@
 #include "compiler/report.h"
 #include "targets/occupancy.h"
 
-/// What a report is made of.
+/// The inputs of a report.
 typedef struct facts {
   const plan *p;
   const plan_job *job;

@@ -56,7 +56,7 @@ const char *session_codegen_help(void) {
   return text;
 }
 
-/// Whether an assembler would make something better for a target.
+/// Whether some target would get better code with an assembler.
 static bool wants_assembler(const plan *p) {
   for (size_t i = 0; i < p->target_count; i++)
     if (kiln_family_of(p->targets[i].processor->family)->assembled) return true;
@@ -86,7 +86,7 @@ static kiln_status open_cache(session *s, kiln_error *err) {
   if (status == KILN_OK && !s->quiet && kiln_cache_unopened(s->cache, why, sizeof why))
     fprintf(stderr, "kiln: note: the cache: nothing can be found in %s\n", why);
   const char *trust = environment_get(ENV_KILN_TRUST);
-  // Who asks for signatures does not mean "or without".
+  // A request for signatures does not mean "or without".
   if (status == KILN_OK || s->must_hit || s->fleet || s->sign || (trust && !strcmp(trust, "require")))
     return status;
   fprintf(stderr, "kiln: note: going on without a cache: %s\n", err->text);
@@ -154,7 +154,8 @@ static void print_place(const plan *p, const plan_job *job) {
   plan_print_place(p, job, number, job->error.operation ? text : "the first operation of the kernel is here");
 }
 
-/// What --print-after asked for, job by job whatever order they were made in.
+/// The output of --print-after, in the order of the jobs, independent of the order in which they were
+/// compiled.
 static void print_passes(const plan *p) {
   for (size_t i = 0; i < p->job_count; i++)
     if (p->jobs[i].printed.size) fwrite(p->jobs[i].printed.bytes, 1, p->jobs[i].printed.size, stderr);
@@ -210,7 +211,7 @@ static void print_notes(const session *s) {
   kiln_buffer_deinit(&notes);
 }
 
-// A fault of Kiln counts more than a kernel that does not compile.
+// An internal error outranks a kernel that does not compile.
 static int worst_code(const plan *p, const execute_counts *sums) {
   for (size_t i = 0; i < p->job_count; i++)
     if (p->jobs[i].state == JOB_FAILED && p->jobs[i].error.status == KILN_STATUS_INTERNAL)
@@ -231,7 +232,7 @@ static void print_reserve_note(kiln_cache *cache) {
         (unsigned long long)is_free >> 20, (unsigned long long)reserve >> 20);
 }
 
-/// One line for all that came of a fleet's server that is not there, or no longer.
+/// One line for all consequences of a fleet's server that does not answer, or stopped answering.
 static void print_fleet_note(const session *s, const execute_counts *sums) {
   char shown[KILN_URL_SHOWN];
   kiln_url_shown(s->fleet, shown, sizeof shown);

@@ -83,18 +83,19 @@ typedef struct session_bundle {
         "fail when the bundle would be larger; nothing is written"                                           \
   }
 
-/// Writes what did not fail as a bundle, through kiln-tool; a whole one goes into the cache, too.
+/// Writes the objects that did not fail as a bundle, with kiln-tool. A complete bundle is also stored in the
+/// cache.
 kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err);
-/// Instead of session_make and session_write_bundle, where the cache has the finished bundle: true when it is
-/// written, with its notes printed and every object counted as a hit.
+/// In place of session_make and session_write_bundle, if the cache has the finished bundle: true when it was
+/// written, its notes were printed and every object was counted as a hit.
 bool session_reuse_bundle(session *s, const session_bundle *how, execute_counts *sums);
-/// The same before session_lower, where the cache knows what bundle this command makes of these bytes: no
-/// source is parsed, and the plan has no jobs. Nothing is kept of sources that have something to say.
+/// The same before session_lower, if the cache knows which bundle this command makes of these sources: no
+/// source is parsed, and the plan has no jobs. Sources with messages are not remembered.
 bool session_reuse_build(session *s, const session_bundle *how, execute_counts *sums);
-/// A cache that does not work is no reason to fail, and one to say so: a line on stderr for each thing that
-/// went wrong. `but_remote`: what went wrong with the remote side was said.
+/// A cache that does not work does not fail the build; each problem gets a line on stderr. `but_remote`:
+/// problems of the remote side were reported already.
 void session_print_cache_notes(const session *s, bool but_remote);
-/// What a user should know of the objects that were made, line by line.
+/// Notes for the user about the objects that were made, one per line.
 void session_notes(const session *s, kiln_buffer *out);
 
 #endif

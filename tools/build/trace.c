@@ -30,8 +30,8 @@ static void put_lane(kiln_buffer *out, unsigned lane, const char *name, unsigned
   kiln_buffer_format(out, "\"}}");
 }
 
-/// The stages that the worker reported, laid end to end; what is left before them is the way to the worker
-/// and back.
+/// The stages that the worker reported, one after another; the time left before them is the transfer to the
+/// worker and back.
 static void put_stages(kiln_buffer *out, const plan_job *job, uint64_t start) {
   for (unsigned i = 0; i < PLAN_STAGES; i++) {
     if (!job->times[i]) continue;

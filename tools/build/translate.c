@@ -28,7 +28,7 @@ static void print_names(const kiln_interface *interface, kiln_buffer *out) {
   kiln_buffer_format(out, "\n");
 }
 
-// The kernel of the unit that is wanted, under its own name: one text holds one kernel.
+// Prints the requested kernel of the unit under its own name: one file holds one kernel.
 static kiln_status print_kernel(const translate *t, plan *p, kiln_buffer *out, kiln_error *err) {
   plan_source *source = &p->sources[0];
   kiln_diagnostics d = {.arena = source->arena};

@@ -171,8 +171,8 @@ typedef struct choice {
   const kiln_interface *interface;
 } choice;
 
-// Whether a choice says no more than costs do: what they chose where it was measured won. In the rest of its
-// bin they know better.
+// Whether a choice adds nothing to @cost: where it was measured, the config with the least cost won. For the
+// rest of the bin the costs are more precise.
 static bool is_left_to_costs(const kiln_interface *interface, const kiln_tuned_entry *e) {
   const char *config = e->texts[KILN_TUNED_CONFIG], *usual = e->texts[KILN_TUNED_DEFAULT];
   bool has_costs = false;
@@ -180,8 +180,8 @@ static bool is_left_to_costs(const kiln_interface *interface, const kiln_tuned_e
   return has_costs && usual && !strcmp(config, usual);
 }
 
-// Whether row `index` goes into the bundle: its kernel is there, with these parameters, for one of the
-// targets. What else it names is there, or tuning_check_table said so.
+// Whether row `index` goes into the bundle: the plan has its kernel, with these parameters, for one of the
+// targets. tuning_check_table reports everything else that does not exist.
 static bool is_taken(const plan *p, uint32_t index, choice *out) {
   kiln_error unseen;
   *out = (choice){p->tuned->rows[index].entry, NULL};
@@ -223,7 +223,7 @@ kiln_status tuning_check_table(plan *p, bool quiet, kiln_error *err) {
 
 // -------------------------------------------------------------------------------------------- codes
 
-// How the code of a job is beside the one that was measured.
+// How the code of a job compares with the code that was measured.
 static code_similarity like_job(const plan *p, const plan_job *job, const choice *c, const code_metrics *then,
                                 code_metrics *out) {
   kiln_code_info info;
@@ -236,8 +236,8 @@ static code_similarity like_job(const plan *p, const plan_job *job, const choice
   return code_metrics_compare(then, out);
 }
 
-// Of the variants and targets of the config the one that is most like it: which of them was launched the
-// table does not say.
+// The most similar code among the variants and targets of the config: the table does not say which of them
+// was launched.
 static code_similarity like_code(const plan *p, const choice *c, const code_metrics *then,
                                  code_metrics *out) {
   code_similarity best = CODE_UNKNOWN;
@@ -259,8 +259,8 @@ static bool is_by_others(const plan *p, const kiln_tuned_entry *e) {
   return theirs && strcmp(theirs, ours);
 }
 
-// Choices whose code is another one, with what differs of the first; those of which nothing is known but
-// that other tools made it; and those of which the codes cannot be compared.
+// Counts choices whose code has changed, with the differences of the first; those whose code was made by
+// other tools, with nothing else known; and those whose codes cannot be compared.
 typedef struct changes {
   uint32_t used, changed, by_others, unknown;
   char first[CODE_METRICS_TEXT + 400];
@@ -331,7 +331,7 @@ static void add_choices(const plan *p, const kiln_interface *interface, kiln_buf
   kiln_buffer_deinit(&text);
 }
 
-// The canonical kernels by config, one a line: what the reference interpreter runs.
+// The canonical kernels by config, one per line, for the reference interpreter.
 static void add_reference(const plan *p, size_t first, const kiln_interface *interface,
                           kiln_buffer *manifest) {
   kiln_buffer text = {0}, key = {0};

@@ -49,8 +49,8 @@ static bool all_zero(const uint8_t *from, const uint8_t *to) {
   return from >= to;
 }
 
-// Every byte of the file is in the header, the slot, the checks, the region, the zeros around it, or what the
-// statement has the digest of.
+// Every byte of the file belongs to the header, the slot, the checks, the region, the zeros around it, or the
+// container, of which the statement has the digest.
 static kiln_status check_container(const bundle_view *v, const kiln_buffer *file, kiln_error *err) {
   const kiln_bundle *b = v->bundle;
   kiln_digest digest;

@@ -31,14 +31,14 @@ typedef struct combine_settings {
     "json", 0, CLI_FLAG, &(s)->json, NULL, "print the sums as JSON"                                \
   }
 
-/// Whether `text` is among the first `count` listed; notes that it was met.
+/// Whether `text` is among the first `count` listed names; notes that it was found.
 static bool is_listed(const cli_list *list, bool *met, size_t count, const char *text) {
   for (size_t i = 0; i < list->count; i++)
     if (!strcmp(list->items[i], text)) return met[i] = true, i < count;
   return false;
 }
 
-/// What a filter knows: the settings, and how many of the listed targets are dropped (prune).
+/// The context of a filter: the settings, and how many of the listed targets are dropped (prune).
 typedef struct filter_context {
   const combine_settings *settings;
   size_t dropped_targets;
@@ -58,7 +58,7 @@ static bool drop_listed(void *context, const view_kernel *k, const view_code *c)
   return !drop_kernel && !drop_target;
 }
 
-// Adds one bundle. What is signed anew is checked whole before, and by who signed it.
+// Adds one bundle. If the result will be signed, the whole bundle and its signature are checked first.
 static kiln_status add_bundle(combine_settings *s, const char *path, kiln_bundle_writer *w,
                               bundle_filter *filter, filter_context *context, kiln_error *err) {
   bundle_view v;
@@ -80,7 +80,7 @@ static kiln_status add_bundle(combine_settings *s, const char *path, kiln_bundle
   return status;
 }
 
-// Builds one bundle of all the words; `*out` is the caller's.
+// Builds one bundle from all bundles of the command line; the caller owns `*out`.
 static kiln_status combine(combine_settings *s, bundle_filter *filter, filter_context *context,
                            kiln_buffer *out, kiln_bundle_sums *sums, kiln_error *err) {
   kiln_bundle_writer *w = kiln_bundle_writer_create();
@@ -94,7 +94,7 @@ static kiln_status combine(combine_settings *s, bundle_filter *filter, filter_co
   return status;
 }
 
-// What was listed and is nowhere is a slip of the pen.
+// A listed name that no bundle has is an error.
 static kiln_status refuse_listed(const combine_settings *s, const char *kernel, const char *target,
                                  kiln_error *err) {
   bundle_view v;
@@ -143,7 +143,7 @@ static void print_sums(const combine_settings *s, const kiln_bundle_sums *sums, 
 static kiln_status write_combined(combine_settings *s, bundle_filter *filter, kiln_error *err) {
   kiln_buffer bytes = {0};
   kiln_bundle_sums sums;
-  // Without a size every listed target goes; with one, no more than needed.
+  // Without a size every listed target is dropped; with one, no more than needed.
   filter_context context = {s, s->max_size ? 0 : s->targets.count};
   kiln_status status = combine(s, filter, &context, &bytes, &sums, err);
   if (status == KILN_OK) status = need_listed(s, err);
@@ -167,7 +167,7 @@ static kiln_status write_combined(combine_settings *s, bundle_filter *filter, ki
   return status;
 }
 
-// Room for what is noted of the listed, and targets by the names that bundles have.
+// Allocates the notes about listed names, and translates targets to the names that bundles use.
 static kiln_status prepare(combine_settings *s, kiln_error *err) {
   s->met_targets = calloc(s->targets.count + 1, 1);
   s->met_kernels = calloc(s->kernels.count + 1, 1);

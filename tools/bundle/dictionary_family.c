@@ -7,7 +7,7 @@
 #include "base/bundle_format.h"
 #include "base/record.h"
 
-/// What of a processor is in the name of its dictionary, besides the prefix.
+/// The part of a processor's name that is in the name of its dictionary, after the prefix.
 typedef enum suffix { SUFFIX_NONE, SUFFIX_MAJOR, SUFFIX_ARCH } suffix;
 
 typedef struct format_row {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which codes share a dictionary: those of one kind of machine. Sibling processors share most of their bytes,
-// so they are one family.
+// Which codes share a compression dictionary: those for one kind of machine. Codes for similar processors
+// have most of their bytes in common, so they are one family.
 #ifndef KILN_TOOLS_BUNDLE_DICTIONARY_FAMILY_H
 #define KILN_TOOLS_BUNDLE_DICTIONARY_FAMILY_H
 
@@ -17,8 +17,8 @@ enum { DICTIONARY_FAMILY = 32 };
 kiln_status dictionary_family(const char *target, uint8_t format, char out[DICTIONARY_FAMILY],
                               uint32_t *out_flags, kiln_error *err);
 
-/// What bundles call a target that the user names: "x86-64-v3" for "host". A name that is not known here is
-/// left as it is.
+/// The name that bundles use for a target that the user names: "x86-64-v3" for "host". Unknown names are
+/// copied unchanged.
 const char *bundle_target_name(const char *text, char out[KILN_TARGET_NAME]);
 
 /// "auto", "none", "small" or "large"; false for other words.

@@ -36,7 +36,7 @@ static kiln_status explain_kernel(kiln_device *d, const char *name, bool all, ki
   return KILN_OK;
 }
 
-// How many choices were tuned for the kernel, for whatever device; all of them on request.
+// Prints how many choices were tuned for the kernel, for any device; all of them on request.
 static kiln_status explain_tuned(const char *path, const char *name, bool all, kiln_error *err) {
   bundle_view v;
   char key[KILN_TUNED_NOTE];

@@ -17,7 +17,8 @@
 #include "tools/kiln-tool/commands.h"
 
 enum { MOST_MEMBERS = 1 << 20 };
-// What unpacking may make of an archive: codes are compressed already, an index shrinks a few times.
+// Limit of the unpacked size of an archive: codes are already compressed, and an index compresses a few
+// times.
 enum { MOST_SMALL = 16 << 20, MOST_GROWTH = 64 };
 
 typedef struct member {
@@ -106,7 +107,7 @@ typedef struct index_parts {
   uint32_t page_count, top_count;
 } index_parts;
 
-// Checks the old index against its own header: what is damaged is not made to look whole.
+// Checks the old index against its own header, so that a damaged one is not made to look intact.
 static kiln_status open_index(archive_image *im, index_parts *p, const char *path, kiln_error *err) {
   const member *m = &im->members[0];
   uint8_t *h = p->header = im->bytes.bytes + m->offset;
@@ -175,9 +176,9 @@ static kiln_status place_members(const archive_image *im, const member **sorted,
   return KILN_OK;
 }
 
-// The image becomes a bundle in memory that the ordinary reader takes. The digest that its statement has of
-// the archive is of the archive as it was: who writes the bundle anew makes another.
-// `out_header` gets the header as it was signed, with its signature.
+// The image becomes a bundle in memory that the ordinary reader takes. The digest in its statement is that of
+// the archive as it was; writing the bundle makes a new one. `out_header` gets the header as it was signed,
+// with its signature.
 static kiln_status rebuild(const char *path, archive_image *im, const resign *r,
                            uint8_t out_header[KILN_BH_SIZE + KILN_BG_SIZE], kiln_error *err) {
   uint8_t local[KILN_ZIP_LOCAL_SIZE] = {0};

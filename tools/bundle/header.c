@@ -10,15 +10,15 @@
 #include "tools/bundle/view.h"
 #include "tools/kiln-tool/commands.h"
 
-// What a parameter is in C: i1 is a byte, halves and fp8 are their bits.
+// The type of a parameter in C: i1 is a byte, halves and fp8 are their bits.
 static const char *const c_types[KILN_SCALAR_COUNT] = {
     [KILN_I1] = "uint8_t",  [KILN_I8] = "int8_t",    [KILN_I16] = "int16_t",   [KILN_I32] = "int32_t",
     [KILN_I64] = "int64_t", [KILN_F16] = "uint16_t", [KILN_BF16] = "uint16_t", [KILN_F32] = "float",
     [KILN_F64] = "double",  [KILN_E4M3] = "uint8_t", [KILN_E5M2] = "uint8_t",
 };
 
-// What a parameter is called ends in an underscore, which keeps it clear of keywords; what belongs to one
-// does not, which keeps it clear of other parameters.
+// Names of parameters end in an underscore, so that they cannot be keywords; names that belong to a parameter
+// do not, so that they cannot be other parameters.
 static void put_identifier(kiln_buffer *out, const char *text) {
   for (; *text; text++) kiln_buffer_u8(out, (uint8_t)(isalnum((unsigned char)*text) ? *text : '_'));
 }
@@ -136,7 +136,7 @@ static void keep_text(void *text) { (void)text; } // the arena's
 
 static int by_text(const void *a, const void *b) { return strcmp(a, b); }
 
-// A kernel `add_get` beside a kernel `add` would define the same function.
+// A kernel `add_get` next to a kernel `add` would define the same function.
 static bool is_taken(void *const *taken, const char *name, kiln_arena *arena) {
   static const char *const suffixes[] = {"", "_get", "_args"};
   for (unsigned i = 0; i < 3; i++)
@@ -150,7 +150,7 @@ static void reserve_names(void **taken, const char *name, kiln_arena *arena) {
   tsearch(kiln_arena_format(arena, "%s_args", name), taken, by_text);
 }
 
-// The prefix and what is the kernel's own in its symbol; a number where that is taken.
+// The prefix and the kernel's own part of its symbol, with a number if that name is taken.
 static const char *function_name(void **taken, const view_kernel *k, const char *prefix, kiln_arena *arena) {
   const char *symbol = k->interface.symbol;
   kiln_buffer own = {0};
@@ -171,7 +171,7 @@ static bool is_prefix(const char *text) {
   return isalpha((unsigned char)*text) && strncmp(text, "kiln_", 5);
 }
 
-// "app_" for path/to/app.kbundle: headers of two bundles go together.
+// "app_" for path/to/app.kbundle, so that headers of two bundles can be included together.
 static const char *default_prefix(const char *path, kiln_arena *arena) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   char *prefix = (char *)kiln_arena_format(arena, "%.*s_", (int)strcspn(name, "."), name);

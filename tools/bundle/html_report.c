@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kiln report: one HTML page about a bundle. It has its style and its charts inside, asks for nothing from
-// outside and runs no script. The same bundle gives the same bytes.
+// kiln report: one HTML page about a bundle. It contains its style and charts, loads nothing and runs no
+// script. The same bundle gives the same bytes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@ enum {
   CHART_TOP = 8
 };
 
-/// Codes of one kernel for one target, of one kernel, or of one target. Bytes are sums, the others the
-/// greatest.
+/// Codes of one kernel for one target, of one kernel, or of one target. Bytes are sums, other fields are
+/// maxima.
 typedef struct report_row {
   const char *kernel, *target; // borrowed
   uint64_t codes, raw, stored;
@@ -71,7 +71,7 @@ static int by_kernel(const void *a, const void *b) {
   return strcmp(((const report_row *)a)->kernel, ((const report_row *)b)->kernel);
 }
 
-/// Sorts the rows and sums those that `compare` finds equal, into the front; the count that is left.
+/// Sorts the rows and sums those that `compare` finds equal; returns how many are left, at the front.
 static size_t sum_rows(report_row *rows, size_t count, int (*compare)(const void *, const void *)) {
   size_t kept = 0;
   qsort(rows, count, sizeof *rows, compare);
@@ -82,8 +82,8 @@ static size_t sum_rows(report_row *rows, size_t count, int (*compare)(const void
   return kept;
 }
 
-/// One row a kernel and target, in that order. A code that several entries share is counted in each by its
-/// part.
+/// One row per kernel and target, in that order. A code that several entries share counts in each of them
+/// with its share.
 static report_row *read_rows(const bundle_view *v, size_t *out_count) {
   size_t count = 0, capacity = 0;
   for (uint32_t i = 0; i < v->kernel_count; i++) capacity += v->kernels[i].code_count;
@@ -125,7 +125,7 @@ static void put_bar(kiln_buffer *out, const bar *b, unsigned series, uint64_t gr
   kiln_buffer_format(out, "</text>\n");
 }
 
-/// Horizontal bars, the greatest first. `legends` names the series; `empty` is said when there is no bar.
+/// Horizontal bars, the greatest first. `legends` names the series; `empty` is the text if there is no bar.
 static void put_chart(kiln_buffer *out, const char *title, const char *const *legends, unsigned series,
                       bar *bars, size_t count, const char *empty) {
   uint64_t greatest = 1;

@@ -96,7 +96,7 @@ static bool is_shown(const inspect_settings *s, const view_kernel *k) {
   return !s->target;
 }
 
-// What is asked for is nowhere in the bundle.
+// Reports that the bundle does not have what was asked for.
 static int nothing_to_show(const bundle_view *v, const inspect_settings *s) {
   kiln_error err;
   bool named = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bundles as JSON, for programs: what `kiln inspect --json` and its siblings print. Keys are stable; new ones
-// may come.
+// Bundles as JSON, for programs: what `kiln inspect --json` and other commands with --json print. Keys are
+// stable; new ones may be added.
 #ifndef KILN_TOOLS_BUNDLE_JSON_H
 #define KILN_TOOLS_BUNDLE_JSON_H
 
@@ -13,10 +13,10 @@ void json_code(kiln_buffer *out, const view_code *code);
 /// Parameters, configs and variants of a kernel, and those of its codes that are for `target` (NULL: all), as
 /// an object.
 void json_kernel(kiln_buffer *out, const view_kernel *kernel, const char *target);
-/// What there is to know of a bundle but its kernels: name, size, format, key of the signature, notes,
-/// targets; as members of an object.
+/// Everything about a bundle except its kernels: name, size, format, key of the signature, notes, targets; as
+/// members of an object.
 kiln_status json_bundle(kiln_buffer *out, const bundle_view *view, kiln_error *err);
-/// Prints what was written, ended by a newline; CLI_FAILED when memory did not suffice.
+/// Prints the buffer and a newline; CLI_FAILED when memory was exhausted.
 int json_print(kiln_buffer *out);
 
 #endif

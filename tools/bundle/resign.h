@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What becomes of signatures where a bundle is made of others: they are not of the new one. That is said, or
-// the new one is signed, if each that it is made of was signed by somebody who is trusted.
+// Signatures of a bundle that is made from others: those of the inputs do not apply to it. Either a message
+// says so, or the new bundle is signed, if all inputs were signed by trusted keys.
 #ifndef KILN_TOOLS_BUNDLE_RESIGN_H
 #define KILN_TOOLS_BUNDLE_RESIGN_H
 
@@ -13,7 +13,7 @@ typedef struct resign {
   const char *key; ///< --sign; NULL: the new bundle is not signed
   cli_list trust;  ///< --trust
   uint8_t secret[KEY_FILE_SECRET], keys[RESIGN_MOST_KEYS][KEY_FILE_PUBLIC];
-  size_t key_count, inputs, signed_inputs; ///< of the last time of making it
+  size_t key_count, inputs, signed_inputs; ///< of the last run
   char first[256];                         ///< of those signed
   uint64_t version;                        ///< what the only input states
   char name[KILN_BS_NAME_SIZE];
@@ -31,13 +31,13 @@ typedef struct resign {
 void resign_deinit(resign *r);
 /// Reads the keys.
 kiln_status resign_open(resign *r, kiln_error *err);
-/// Before the inputs are read, once more or for the first time.
+/// Called before the inputs are read, each time that they are.
 void resign_begin(resign *r);
-/// An input is signed or not, and states a name and a version, by its header as it was signed.
+/// Notes whether an input is signed, and the name and version that it states. `header`: as it was signed.
 void resign_note_input(resign *r, const char *path, const uint8_t *header, const kiln_statement *statement);
-/// The new bundle: states what its only input stated, and is signed where that was asked for.
+/// Completes the new bundle: it states what its only input stated, and is signed if that was requested.
 kiln_status resign_finish(const resign *r, const char *path, kiln_buffer *bundle, kiln_error *err);
-/// Says on standard error which signatures are lost.
+/// Reports on standard error which signatures are lost.
 void resign_report(const resign *r, const char *path);
 
 #endif

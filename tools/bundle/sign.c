@@ -19,8 +19,8 @@ typedef struct sign_settings {
   cli_list words;
 } sign_settings;
 
-/// What is signed is checked whole first: a signature on damage would call it good. `out_statement` is where
-/// the statement lies in the file.
+/// Checks the whole bundle before it is signed: a signature must not vouch for damage. `out_statement` is the
+/// offset of the statement in the file.
 static kiln_status check(const char *path, const kiln_buffer *file, uint64_t *out_statement,
                          kiln_error *err) {
   bundle_view v;

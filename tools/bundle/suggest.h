@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The name in a bundle that was probably meant, for messages about one that is not there.
+// Suggests the name in a bundle that was probably meant, for messages about a name that does not exist.
 #ifndef KILN_TOOLS_BUNDLE_SUGGEST_H
 #define KILN_TOOLS_BUNDLE_SUGGEST_H
 
@@ -12,10 +12,11 @@ typedef struct name_suggestion {
   char text[300];
 } name_suggestion;
 
-/// A kernel; instances too, when the name of their kernel stands without what is in brackets.
+/// Suggests a kernel. If `name` is a kernel's name without the brackets of an instance, an instance is
+/// suggested.
 name_suggestion suggest_kernel(const bundle_view *view, const char *name);
 name_suggestion suggest_target(const bundle_view *view, const char *name);
-/// No kernel of the library is called `name`: an error that says so. KILN_OK where there is one.
+/// An error if the library has no kernel `name`; KILN_OK if it has one.
 kiln_status require_kernel(const kiln_library *library, const char *bundle, const char *name,
                            kiln_error *err);
 

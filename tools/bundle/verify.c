@@ -68,7 +68,7 @@ static kiln_status verify_one(const verify_settings *s, const char *path, kiln_b
   return status;
 }
 
-// Every bundle is looked at, also after one that is bad.
+// Every bundle is checked, also after a damaged one.
 static int verify_all(const verify_settings *s) {
   kiln_buffer out = {0};
   int code = CLI_OK;

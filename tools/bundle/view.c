@@ -19,7 +19,8 @@ static kiln_status read_code(bundle_view *v, const kiln_kernel_entry *kernel, ui
                             "%s: the info of code %u of kernel %u", v->bundle->name, index, kernel->number);
 }
 
-// The interface of a kernel has the kernel's name, so a file cannot have one decoded for many.
+// The interface of a kernel has the kernel's name, so a file cannot make one interface be decoded for many
+// kernels.
 static kiln_status read_kernel(bundle_view *v, const kiln_kernel_entry *entry, view_kernel *out,
                                kiln_error *err) {
   out->name = kiln_bundle_text(v->bundle, entry->name, err);
@@ -105,7 +106,7 @@ void bundle_view_close(bundle_view *v) {
 
 // ----------------------------------------------------------------------------------------- copying
 
-/// The digests of the blobs that were added: a blob that many codes share is decoded once.
+/// The digests of the blobs that were added, so that a blob that many codes share is decoded once.
 typedef struct added_blobs {
   kiln_digest *digests; // owned; by number
   bool *known;          // owned
@@ -149,7 +150,7 @@ static kiln_status copy_kernel(const bundle_view *v, const view_kernel *k, kiln_
     kiln_status status = number == KILN_BUNDLE_NONE
                              ? kiln_bundle_writer_kernel(w, k->name, k->record, k->record_size, &number, err)
                              : KILN_OK;
-    // Another interface of the same name: the codes of the two cannot stand together.
+    // Another interface of the same name: the codes of the two cannot be in one bundle.
     if (status == KILN_STATUS_EXISTS && first_wins) return KILN_OK;
     if (status == KILN_OK) status = copy_code(v, &k->codes[i], number, added, w, err);
     if (status != KILN_OK && !(status == KILN_STATUS_EXISTS && first_wins)) return status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A bundle as the tools see it: every kernel with its interface and codes, read through the runtime's reader.
+// A bundle for tools: every kernel with its interface and codes, read with the runtime's reader.
 #ifndef KILN_TOOLS_BUNDLE_VIEW_H
 #define KILN_TOOLS_BUNDLE_VIEW_H
 
@@ -41,7 +41,7 @@ typedef struct bundle_view {
 } bundle_view;
 
 kiln_status bundle_view_open(const char *path, bundle_view *out, kiln_error *err);
-/// The bytes must outlive the view; messages say `name`.
+/// The bytes must outlive the view; messages call the bundle `name`.
 kiln_status bundle_view_open_bytes(const char *name, const void *bytes, size_t size, bundle_view *out,
                                    kiln_error *err);
 void bundle_view_close(bundle_view *view);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One function a subcommand of `kiln cache`; argv[0] is its name.
+// One function per subcommand of `kiln cache`; argv[0] is its name.
 #ifndef KILN_TOOLS_CACHE_COMMANDS_H
 #define KILN_TOOLS_CACHE_COMMANDS_H
 
@@ -10,7 +10,7 @@
 #include "tools/cache/commands.def"
 #undef CACHE_COMMAND
 
-/// What most of them start with: the options that all have, the words, the opened cache and its store.
+/// What most subcommands start with: common options, positional words, the open cache and its store.
 typedef struct cache_tool {
   const char *folder;
   bool json;
@@ -24,13 +24,14 @@ typedef struct cache_tool {
     "json", 0, CLI_FLAG, &(tool)->json, NULL, "print JSON"                                               \
   }
 
-/// Parses and opens; -1 to go on, else the exit code. `least` and `most` bound the count of words.
+/// Parses the options and opens the cache; -1 to go on, else the exit code. `least` and `most` bound the
+/// count of words.
 int cache_tool_begin(cache_tool *tool, const cli_page *page, int argc, char **argv, size_t least,
                      size_t most);
 int cache_tool_end(cache_tool *tool, int code);
 
-/// The entry whose hexadecimal key begins with `text` (at least 4 digits). NOT_FOUND, or INVALID_ARGUMENT
-/// when it is no such text or fits several.
+/// The entry whose hexadecimal key begins with `text` (at least 4 digits). NOT_FOUND, or INVALID_ARGUMENT if
+/// the text is not such a prefix or several keys begin with it.
 kiln_status cache_find_key(kiln_store *store, const char *text, kiln_digest *out, kiln_error *err);
 void cache_print(kiln_buffer *out);
 

@@ -20,7 +20,7 @@
 #include "tools/cache/open.h"
 #include "tools/kiln/toolchain.h"
 
-/// About how many entries of a large store are read.
+/// About how many entries are read in a large store.
 enum { SAMPLED = 2000 };
 
 typedef struct checkup {
@@ -45,8 +45,8 @@ static void report_errno(checkup *c, int e, const char *what, const char *good) 
   report_check(c, e >= 0, what, e >= 0 ? good : strerror(-e));
 }
 
-/// Nameless files, locks, links: what the fast and careful paths need. None is necessary; what is missing is
-/// said.
+/// Checks nameless files, locks and links, which the fast paths need. None is required; missing ones are
+/// reported.
 static void check_file_system(checkup *c, kiln_store *store, const kiln_limits *limits) {
   struct statfs fs;
   uint64_t is_free, reserve;
@@ -78,8 +78,8 @@ static void check_file_system(checkup *c, kiln_store *store, const kiln_limits *
   if (b >= 0) kiln_fs_close(b);
 }
 
-/// A group's folder in which the umask of a member took the group's right to write away is one that the
-/// others only read.
+/// If the umask of a member removed the group's write permission from a folder, the other members can only
+/// read it.
 static void check_sharing(checkup *c, kiln_store *store) {
   struct stat root, own;
   if (!store->shared || stat(store->root, &root) || kiln_fs_stat(store->fd, &own)) return;
@@ -91,7 +91,8 @@ static void check_sharing(checkup *c, kiln_store *store) {
   report_check(c, true, "sharing", text);
 }
 
-/// Reads a tool again: a disk may change bytes without a trace in what the digest is remembered under.
+/// Reads a program again: a disk may corrupt bytes without a change of the file's mark, under which the
+/// digest is remembered.
 static void check_tool(checkup *c, const char *what, const toolchain_program *tool) {
   kiln_digest digest;
   kiln_file_mark mark;
@@ -116,7 +117,7 @@ static void check_tools(checkup *c, kiln_cache *cache) {
   check_tool(c, "assembler", &who.assembler);
 }
 
-/// What can be seen of the remote settings from here, then what each server says.
+/// Checks the remote settings locally, then prints what each server answers.
 static void check_remote(checkup *c, const kiln_store *store) {
   char text[8192], program[4096];
   const char *space = strchr(store->folder, '.') + 1;
@@ -152,7 +153,7 @@ static void check_remote(checkup *c, const kiln_store *store) {
   if (!count) report_check(c, false, "remote caches", "kiln-remote says nothing of them");
 }
 
-/// Reads every entry, of a large store some: others each second.
+/// Reads every entry; in a large store only some, which change from second to second.
 static void check_entries(checkup *c, kiln_store *store) {
   kiln_usage usage;
   kiln_scrub_report report;

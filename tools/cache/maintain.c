@@ -67,7 +67,7 @@ int cache_command_verify(int argc, char **argv) {
 
 // --------------------------------------------------------------------------------------- gc, clear
 
-/// How long the folders of other formats of the store may lie unused.
+/// How long folders of other store formats may be unused before they are removed.
 enum { OTHER_FORMATS_S = 30 * 86400 };
 
 struct removal {
@@ -258,7 +258,7 @@ int cache_command_merge(int argc, char **argv) {
 
 // -------------------------------------------------------------------------------------------- push
 
-/// Becomes `kiln-remote push`, which prints what came of it; returns only where that cannot be run.
+/// Executes `kiln-remote push`, which prints the result; returns only if that cannot be run.
 static kiln_status become_push(const kiln_store *store, const char *wait_ms, kiln_error *err) {
   char program[4096];
   if (!environment_get(ENV_KILN_CACHE_REMOTE))

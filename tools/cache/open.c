@@ -87,7 +87,7 @@ static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
   return KILN_OK;
 }
 
-/// Who signs asks the list of trusted keys, too: whether what he makes is of parts that are trusted.
+/// Signing also needs the list of trusted keys, to check that the parts are trusted.
 static kiln_status read_trust(const cache_open_options *options, kiln_cache_config *config, texts *t,
                               kiln_error *err) {
   static const char *const names[] = {
@@ -149,7 +149,7 @@ bool cache_open_remote_fault(char *out, size_t capacity) {
   return true;
 }
 
-/// What cannot be a remote cache is said and left out; a build goes on without it.
+/// Anything that cannot be a remote cache is reported and left out; the build goes on without it.
 static void add_remote(kiln_cache_config *config, texts *t) {
   const char *url = environment_get(ENV_KILN_CACHE_REMOTE);
   config->remote_write = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
@@ -181,7 +181,7 @@ static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *u
   return KILN_OK;
 }
 
-/// A word that is neither yes nor no is a mistake, not a no.
+/// A word that is neither yes nor no is an error, not a no.
 static kiln_status check_flags(kiln_error *err) {
   static const struct {
     environment_name name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens the cache as command line and environment say.
+// Opens the cache that the command line and the environment name.
 #ifndef KILN_TOOLS_CACHE_OPEN_H
 #define KILN_TOOLS_CACHE_OPEN_H
 
@@ -23,10 +23,10 @@ kiln_status cache_open(const cache_open_options *options, kiln_cache **out, kiln
 
 /// The folder that would be used, or NULL; `out` is storage.
 const char *cache_open_folder(const char *given, char *out, size_t capacity);
-/// The list of trusted keys that would be used, or NULL.
-/// What is wrong with the settings of remote caches, as far as can be seen without asking them. False:
-/// nothing.
-bool cache_open_remote_fault(char *out, size_t capacity);
+/// The list of trusted keys that would be used, or NULL; `out` is storage.
 const char *cache_open_trust_file(char *out, size_t capacity);
+/// Writes what is wrong with the settings of remote caches, as far as can be seen without asking the servers.
+/// False: nothing is wrong.
+bool cache_open_remote_fault(char *out, size_t capacity);
 
 #endif

@@ -143,7 +143,7 @@ static int newest_first(const void *x, const void *y) {
   return memcmp(a->key.bytes, b->key.bytes, KILN_DIGEST_SIZE);
 }
 
-/// Sorts what was collected and drops what is not wanted.
+/// Sorts the collected entries and drops those that were not requested.
 static void keep_newest(listing *l) {
   if (l->count) qsort(l->items, l->count, sizeof *l->items, newest_first);
   if (!l->most || l->count < l->most) return;
@@ -229,7 +229,7 @@ int cache_command_ls(int argc, char **argv) {
 
 // -------------------------------------------------------------------------------- show and extract
 
-/// The one entry that the command line names.
+/// Finds the one entry that the command line names.
 typedef struct named_entry {
   kiln_digest key;
   kiln_cache_entry entry; ///< owned

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The list of keys that are trusted, on disk. It has a line a key, "trust NAME 64-hex DOMAINS" or "revoke
-// NAME 64-hex", where DOMAINS is "*" or names with commas between. "#" starts a comment.
+// The list of trusted keys, on disk. It has one line per key, "trust NAME 64-hex DOMAINS" or "revoke NAME
+// 64-hex", where DOMAINS is "*" or a comma-separated list of names. "#" starts a comment.
 #ifndef KILN_TOOLS_CACHE_TRUSTED_KEYS_H
 #define KILN_TOOLS_CACHE_TRUSTED_KEYS_H
 

@@ -3,7 +3,7 @@
 //
 // Cases run in child processes, so that a kernel that crashes fails its own case only. On the host and in the
 // interpreter each case has a child of its own. On a GPU a child runs one case after another, because setting
-// up a context is dear; when it dies, the case it was at has failed and the next child goes on behind it.
+// up a context is expensive; when it dies, its current case has failed and the next child continues after it.
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -128,7 +128,7 @@ static void reap(lane *l, int *out_how) {
   l->pid = 0;
 }
 
-// The child ended before it said how its case went.
+// The child ended before it reported the result of its case.
 static void died(const check_case *c, int how, case_outcome *out) {
   *out = (case_outcome){.verdict = CASE_FAIL};
   if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compares memory with a recording. Integers and unknown elements must be equal; floats may differ by a
-// share of their own size, because sums are made in another order. Where a value is near zero the share is
-// of the buffer's usual size, as far as other elements differ as much: a single large difference is an
-// error. NaN equals only NaN, and infinity only itself.
+// Compares memory with a recording. Integers and unknown elements must be equal; floats may differ by a share
+// of their own size, because sums are made in another order. Near zero, the share is of the mean size in the
+// buffer, as far as other elements differ as much: a single large difference is an error. NaN equals only
+// NaN, and infinity only itself.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static const tolerance tolerances[CASE_ELEMENTS] = {
 // f32 results of products in tf32, f16 or bf16: the operands were rounded to 8 to 11 bits before.
 static const double coarse_share = 1e-2;
 
-// f64 results that all are numbers of f32: that is how they were computed.
+// f64 results that are all representable in f32 were computed in f32.
 static const double widened_share = 1e-5;
 
 const char *case_tolerances(void) {
@@ -52,7 +52,7 @@ static void know_small_elements(const tolerance *t) {
       table[bits] = ir_bits_to_float((kiln_scalar)t->scalar, bits);
 }
 
-// Of the bytes as they lie there: every machine that this runs on is little-endian.
+// Reads the bytes in memory order: every machine that this runs on is little-endian.
 static uint64_t bits_at(const uint8_t *at, unsigned bytes) {
   uint32_t word;
   uint16_t half;
@@ -70,7 +70,7 @@ static double element_at(const tolerance *t, const uint8_t *bytes, uint64_t inde
                        : ir_bits_to_float((kiln_scalar)t->scalar, bits);
 }
 
-// True when every element is a number of f32 and some are no integers, which f64 would hold too.
+// True when every element is representable in f32 and some are not integers, which f64 results would be, too.
 static bool is_widened(const tolerance *t, const uint8_t *bytes, uint64_t count) {
   bool fractions = false;
   for (uint64_t i = 0; i < count; i++) {
@@ -82,7 +82,7 @@ static bool is_widened(const tolerance *t, const uint8_t *bytes, uint64_t count)
   return fractions;
 }
 
-// The next element that is not in a run of equal bytes; most of what is compared is the same.
+// The next element that is not in a run of equal bytes; most elements are equal.
 static uint64_t skip_equal(const tolerance *t, const uint8_t *got, const uint8_t *want, uint64_t i,
                            uint64_t count) {
   enum { RUN = 64 };
@@ -92,8 +92,8 @@ static uint64_t skip_equal(const tolerance *t, const uint8_t *got, const uint8_t
   return i;
 }
 
-// Near zero an element may be away by as much as the common error allows, but by no more than the share of
-// the usual size and no less than a thirty-second of that.
+// Near zero an element may differ by the common error, but by at most the share of the usual size and at
+// least a thirty-second of that.
 static double least_allowed(double share, double usual, double common) {
   return fmin(share * usual, fmax(share * usual / 32, 16 * common));
 }
@@ -108,7 +108,7 @@ static bool close_enough(double share, double got, double want, double least) {
 
 enum { LEAST = -1100, BUCKETS = 2200 };
 
-// What is found in one part; the parts are put together in order, however many threads looked at them.
+// The result of one part. The parts are combined in order, however many threads computed them.
 typedef struct part {
   double sum;               // of the sizes of finite values
   uint64_t finite, *errors; // errors: by exponent; owned
@@ -125,7 +125,7 @@ typedef struct comparison {
   uint64_t part_count;
 } comparison;
 
-// The mean size of finite values is what an error is held against where a value itself is near zero.
+// The mean size of finite values, with which an error is compared if the value itself is near zero.
 static void look_at_sizes(void *context, uint64_t from, uint64_t to) {
   const comparison *c = context;
   part *p = &c->parts[from / CLI_CHUNK];
@@ -166,7 +166,8 @@ static double usual_size(const comparison *c) {
   return finite ? sum / (double)finite : 0;
 }
 
-// What all but a hundredth of the elements, and at least one, stay within, rounded up to a power of two.
+// The error that all but a hundredth of the elements (at least one) stay within, rounded up to a power of
+// two.
 static double common_error(const comparison *c) {
   uint64_t left = c->count / 100 ? c->count / 100 : 1;
   for (int b = BUCKETS; b-- > 0;) {
@@ -228,7 +229,7 @@ kiln_status case_file_compare(const case_file *c, uint32_t index, bool coarse, c
                               kiln_error *err) {
   const case_buffer *b = &c->buffers[index];
   char label[300];
-  // floats that a kernel computed again may differ a little even where the recording saw no change
+  // recomputed floats may differ slightly even where the recording saw no change
   snprintf(label, sizeof label, "buffer %u (%.200s)%s", index, b->name,
            b->changed ? "" : " was not to change:");
   return case_compare(label, b->element, coarse, b->changed ? b->after.bytes : b->before.bytes, got, b->size,

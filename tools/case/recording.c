@@ -18,7 +18,8 @@ typedef struct dtype {
   case_element element;
 } dtype;
 
-// Names as PyTorch and Triton signatures spell them; what is not listed is compared byte by byte.
+// Type names in the spelling of PyTorch and of Triton signatures; types that are not listed are compared byte
+// by byte.
 static const dtype dtypes[] = {
     {"torch.float64", CASE_F64},
     {"torch.float32", CASE_F32},
@@ -284,7 +285,7 @@ static kiln_status put_view(const case_file *c, const kiln_param_record *param, 
   return KILN_OK;
 }
 
-// Extents and strides that follow a host descriptor: parameter `at` counts from the first behind it.
+// Extents and strides that follow a host descriptor: parameter `at` counts from the first one after it.
 static uint64_t descriptor_number(const case_arg *arg, uint32_t at) {
   return (uint64_t)(at < arg->rank ? arg->shape[at] : arg->stride[at - arg->rank]);
 }

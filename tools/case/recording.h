@@ -78,19 +78,19 @@ void case_file_deinit(case_file *c);
 kiln_status case_file_pack(const case_file *c, const kiln_interface *interface, const uint64_t *addresses,
                            kiln_buffer *out, kiln_error *err);
 
-/// Addresses stored in recorded memory, where a kernel follows them. What they pointed to was not recorded.
+/// Addresses in recorded memory, which a kernel follows. The memory that they pointed to was not recorded.
 typedef struct case_span {
   uint64_t begin, size; ///< size 0: none
 } case_span;
-/// The span of the recorded machine's memory that 64-bit integers of the buffers point into, with room behind
-/// the highest.
+/// The span of the recorded machine's memory that 64-bit integers in the buffers point into, with some room
+/// after the highest address.
 case_span case_file_addresses(const case_file *c);
-/// Moves every such address by as much as `span.begin` is moved to `to`.
+/// Moves every such address by the distance from `span.begin` to `to`.
 void case_file_relocate(case_file *c, case_span span, uint64_t to);
 
-/// Memory after a launch and what it should be. Floats may differ by case_tolerances. `coarse`: the kernel
-/// multiplies matrices in less than f32. `label` begins the message, "buffer 2 (out)". MISMATCH with the
-/// first differing element, its values and the largest error.
+/// Compares memory after a launch with the expected contents. Floats may differ by case_tolerances. `coarse`:
+/// the kernel multiplies matrices in less than f32. `label` begins the message, "buffer 2 (out)". MISMATCH
+/// with the first differing element, its values and the largest error.
 kiln_status case_compare(const char *label, case_element element, bool coarse, const uint8_t *want,
                          const uint8_t *got, uint64_t size, kiln_error *err);
 
@@ -98,7 +98,7 @@ kiln_status case_compare(const char *label, case_element element, bool coarse, c
 /// f32. MISMATCH with the first differing element, its values and the largest error.
 kiln_status case_file_compare(const case_file *c, uint32_t buffer, bool coarse, const uint8_t *got,
                               kiln_error *err);
-/// One line on what differs how much at most, for --help.
+/// One line with the tolerances of each type, for --help.
 const char *case_tolerances(void);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs one case, from its text to the verdict. Buffers stand in larger blocks (base/canary.h), so that
-// accesses next to them are seen.
+// Runs one case, from its text to the verdict. Buffers lie in larger blocks (base/canary.h), so that accesses
+// next to them are detected.
 #include "tools/case/replay.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ enum { AROUND = 4096, ALIGNMENT = 256, PROMISED = 16 };
 
 enum { MOST_WAITING = 256 }; // program instances that get a thread each
 
-// Everything one case owns while it runs.
+// Everything that a case owns while it runs.
 typedef struct running {
   case_runner *runner;
   case_file file;
@@ -98,7 +98,8 @@ static kiln_status lower(running *c, const kiln_target *target, kiln_error *err)
 
 // ------------------------------------------------------------------------------------------ memory
 
-// Zeros where the recorded addresses point to, in this process; the buffers then hold addresses of ours.
+// Maps zeros in this process for the memory that recorded addresses point to; the buffers then hold addresses
+// of this process.
 static kiln_status map_pointed(running *c, kiln_error *err) {
   if (!c->pointed.size) return KILN_OK;
   void *memory =
@@ -241,8 +242,8 @@ static kiln_status write_bundle(running *c, const kiln_target *target, kiln_bund
   return status;
 }
 
-// The host promises progress to started instances only; a barrier across the grid needs all of them started,
-// so a thread each.
+// The host guarantees progress of started instances only; a barrier across the grid needs all instances
+// started, so each gets a thread.
 static const char *device_name(const running *c, char out[32]) {
   const uint32_t *g = c->file.grid;
   uint64_t programs = (uint64_t)g[0] * g[1] * g[2];
@@ -263,7 +264,7 @@ static kiln_status open_bundle(running *c, const kiln_target *target, kiln_error
   return kiln_device_open(c->library, device_name(c, name), &c->device, err);
 }
 
-// What is around them travels too: each buffer's device memory is laid out as on the host.
+// The surroundings are copied, too: each buffer's device memory is laid out as on the host.
 static kiln_status copy_in(running *c, kiln_error *err) {
   for (uint32_t i = 0; i < c->file.buffer_count; i++) {
     uint64_t whole = kiln_canary_bytes(&c->around[i]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs one recorded case on a device, or by the reference interpreter, and says how it went.
+// Runs one recorded case on a device or in the reference interpreter, and reports the result.
 #ifndef KILN_TOOLS_CASE_REPLAY_H
 #define KILN_TOOLS_CASE_REPLAY_H
 
@@ -13,9 +13,9 @@ typedef enum case_verdict { CASE_PASS, CASE_FAIL, CASE_UNSUPPORTED, CASE_SKIP } 
 
 typedef struct case_outcome {
   case_verdict verdict;
-  bool spoiled; ///< the driver reported an error: what this process does next on the device means nothing
+  bool spoiled; ///< the driver reported an error: later results of this process on the device mean nothing
   uint64_t front_ns, compile_ns, run_ns;
-  char text[KILN_ERROR_TEXT]; ///< why not; for SKIP what was done
+  char text[KILN_ERROR_TEXT]; ///< the reason; for SKIP what was done
 } case_outcome;
 
 /// What all cases of a run share.
@@ -23,17 +23,17 @@ typedef struct case_runner {
   const char *device; ///< "interpreter", "host", "cuda:0", ...
   const char *target; ///< target name; NULL: the device's own
   uint64_t max_steps; ///< interpreter: 0 is no limit
-  bool exact; ///< no guards around buffers, so that memory checkers of drivers see every access beside them
+  bool exact;         ///< no guards around buffers: the driver's memory checker sees accesses outside
   kiln_codegen_options options;
   worker_client worker; ///< started by the first compile
-  // An empty library with the device open: says the target, and keeps the driver's context alive between
+  // An empty library with the device open: it gives the target, and keeps the driver's context alive between
   // cases.
   kiln_library *probe_library;
   kiln_device *probe;
 } case_runner;
 
-/// The name code is made for on a device of that target: sm_90 has instructions that only sm_90a code may
-/// use.
+/// The target to compile for on a device of that target: some instructions of sm_90 may be used by sm_90a
+/// code only.
 const char *case_code_target(const char *device_target);
 
 kiln_status case_runner_init(case_runner *runner, kiln_error *err);

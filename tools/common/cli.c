@@ -134,7 +134,7 @@ static int unknown_option(const cli_page *page, const char *text, size_t length)
   return cli_usage(page, "unknown option --%s (--help lists them)", name);
 }
 
-/// Whether `other` takes an option of that name which a value has to follow.
+/// Whether `other` takes an option of that name that requires a value.
 static bool other_needs_value(const cli_page *page, const char *text, size_t length) {
   bool needs_value = false;
   const char *name;
@@ -176,8 +176,8 @@ static int short_options(const cli_page *page, const char *text, cursor *c) {
   return -1;
 }
 
-/// The words of a response file, parted by white space; "..." and '...' keep it. Words live as long as the
-/// process.
+/// The words of a response file, separated by white space, except inside "..." and '...'. Words live as long
+/// as the process.
 static int response_words(const cli_page *page, const char *path, cli_list *out) {
   kiln_buffer text = {0};
   kiln_error err = {0};
@@ -233,7 +233,7 @@ int cli_report(kiln_status status, const kiln_error *err) {
   const char *advice = kiln_status_advice(status);
   const char *text = err && err->text[0] ? err->text : kiln_status_text(status);
   fprintf(stderr, "kiln: error: ");
-  // What follows a line end is indented: a text that is quoted cannot begin a line of its own.
+  // Lines after the first are indented, so that quoted text cannot look like a message of its own.
   for (size_t length; text[length = strcspn(text, "\n")]; text += length + 1)
     fprintf(stderr, "%.*s\n    ", (int)length, text);
   fprintf(stderr, "%s [KILN-E%04d]\n", text, (int)status);
@@ -284,7 +284,7 @@ kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kil
   return kiln_fail(err, kiln_status_of_errno(errno), "cannot write standard output: %s", strerror(errno));
 }
 
-/// Where siblings are, relative to this program's folder, in order.
+/// Where the other programs are, relative to this program's folder, in order.
 static const char *const places[] = {"", "../libexec/kiln/"};
 
 static bool cut_name(char *path) {
@@ -293,8 +293,8 @@ static bool cut_name(char *path) {
   return slash;
 }
 
-/// The folder of the name this program was started by, which the kernel hands over; not for programs with
-/// more rights than their caller.
+/// The folder of the name by which this program was started, which the kernel passes on; not for programs
+/// with more rights than their caller.
 static bool started_folder(char *out) {
   const char *name = getauxval(AT_SECURE) ? NULL : (const char *)getauxval(AT_EXECFN);
   return name && snprintf(out, PATH_MAX, "%s", name) < PATH_MAX && cut_name(out);

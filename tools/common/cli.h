@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What every program of Kiln does the same way: reading a command line from a table, printing errors, reading
-// files, finding its siblings.
+// What all programs of Kiln do in the same way: reading a command line from a table, printing errors, reading
+// files, finding the other programs.
 #ifndef KILN_TOOLS_COMMON_CLI_H
 #define KILN_TOOLS_COMMON_CLI_H
 
@@ -39,8 +39,8 @@ typedef struct cli_option {
   int64_t most; ///< of numbers; 0: any
 } cli_option;
 
-/// An address as the command line has it, kept elsewhere; there its user and password are overwritten, since
-/// everybody can see the arguments of a process. NULL stays NULL. One address a program.
+/// Copies an address from the command line and overwrites its user and password there, since everybody can
+/// see the arguments of a process. NULL stays NULL. One address per program.
 const char *cli_keep_address(const char *argument);
 
 /// A subcommand's page: what --help prints, and what its options are.
@@ -50,14 +50,14 @@ typedef struct cli_page {
   const cli_option *options;
   size_t option_count;
   const char *more; ///< printed after the options; may be NULL
-  /// Takes options that the table lacks ("name=value" or "name"); returns false when it does not know it. May
-  /// be NULL.
+  /// Takes options that the table lacks ("name=value" or "name"); returns false for an unknown one. May be
+  /// NULL.
   bool (*other)(void *context, const char *text, kiln_error *err);
   void *context;
   /// The options that `other` takes, by index, NULL past the last; whether a value has to follow. May be
   /// NULL.
   const char *(*other_name)(size_t index, bool *out_needs_value);
-  const char *(*other_help)(void); ///< makes what is printed of them; may be NULL
+  const char *(*other_help)(void); ///< makes their help text; may be NULL
 } cli_page;
 
 /// A page whose options are the array `table` and nothing else.
@@ -67,7 +67,7 @@ typedef struct cli_page {
 /// Reads argv[1..]. `@file` stands for the words in that file. Positional words go to `words`. Returns -1 to
 /// go on, else the exit code (help was printed, or an error).
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words);
-/// The same where one positional word is wanted: `what` says of what.
+/// The same for exactly one positional word; `what` names it in messages.
 int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what, cli_list *words);
 void cli_list_add(cli_list *list, const char *text);
 void cli_list_deinit(cli_list *list);
@@ -85,23 +85,24 @@ kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_
 /// standard output).
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err);
 
-/// The path of a sibling program: beside this one, then in ../libexec/kiln. `out` gets the path even when
-/// nothing is there.
+/// The path of another program: next to this one, then in ../libexec/kiln. `out` gets a path even if nothing
+/// is there.
 bool cli_find_program(const char *name, char *out, size_t capacity);
 
 /// Opens it for reading; -1 when it is in neither place. One system call fewer than finding it first.
 int cli_open_program(const char *name, char *out, size_t capacity);
 
-/// A name from a file as it can stand in a line of a terminal: control characters, line ends too, as \x1b.
-/// `name` itself where it has none, else good until seven others were asked for. Not for several threads.
+/// A name from a file, fit for a terminal: control characters and line ends are shown as \x1b. Returns `name`
+/// itself if it has none, otherwise a text that is valid for the next seven calls. Not thread safe.
 const char *cli_name(const char *name);
 
-/// Bytes of the UTF-8 character at `s` and its number; 0 bytes when it is none. `s` ends in a NUL.
+/// The size in bytes of the UTF-8 character at `s`, and its code point; 0 if it is invalid. `s` ends in a
+/// NUL.
 unsigned cli_utf8(const char *s, uint32_t *out_code);
 /// Appends `text` as a JSON string with quotes; what is not UTF-8 becomes U+FFFD.
 void cli_json_text(kiln_buffer *out, const char *text);
 
-/// Those that this process may run on, 1 to 256.
+/// The number of processors that this process may run on, 1 to 256.
 unsigned cli_processors(void);
 
 uint64_t cli_now_ns(void);

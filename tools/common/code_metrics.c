@@ -8,7 +8,7 @@
 
 #include "base/digest.h"
 
-// Bytes of all sections that are run; 0 where it is no whole ELF file.
+// The size of all executable sections; 0 if it is not a complete ELF file.
 static uint64_t run_bytes(const uint8_t *bytes, size_t size) {
   Elf64_Ehdr header;
   Elf64_Shdr section;

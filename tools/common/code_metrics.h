@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a code is by numbers, so that two of them can be compared without their bytes: what a tuned choice was
-// measured with, and what a build or a later measurement has in its place.
+// A few numbers that describe a code, so that two codes can be compared without their bytes: the one that a
+// tuned choice was measured with, and the one that a build or a later measurement has in its place.
 #ifndef KILN_TOOLS_COMMON_CODE_METRICS_H
 #define KILN_TOOLS_COMMON_CODE_METRICS_H
 
@@ -11,9 +11,9 @@ enum { CODE_METRICS_ID = 16, CODE_METRICS_TEXT = 200 };
 
 typedef struct code_metrics {
   char id[CODE_METRICS_ID + 1]; ///< digits of the digest of its bytes; "": there is no code
-  bool is_machine;              ///< the numbers are known; of PTX they are not
-  uint64_t registers, spills;   ///< a thread's registers; bytes that are spilled
-  uint64_t instructions;        ///< of NVIDIA GPUs; words of AMD GPUs, bytes of the host
+  bool is_machine;              ///< the numbers are known; for PTX they are not
+  uint64_t registers, spills;   ///< registers per thread; spilled bytes
+  uint64_t instructions;        ///< for NVIDIA GPUs; words for AMD GPUs, bytes for the host
 } code_metrics;
 
 code_metrics code_metrics_of(const kiln_code_info *info, const uint8_t *code, size_t size);
@@ -29,7 +29,7 @@ typedef enum code_similarity {
   CODE_UNKNOWN  ///< one of them has none
 } code_similarity;
 code_similarity code_metrics_compare(const code_metrics *a, const code_metrics *b);
-/// "38 -> 40 registers, 96 -> 104 instructions": what differs of `b` from `a`.
+/// "38 -> 40 registers, 96 -> 104 instructions": the differences from `a` to `b`.
 const char *code_metrics_difference(const code_metrics *a, const code_metrics *b,
                                     char out[CODE_METRICS_TEXT]);
 

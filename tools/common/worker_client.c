@@ -46,10 +46,10 @@ void worker_client_deinit(worker_client *client) {
   stop(client, &how);
 }
 
-/// A copy whose number no dup2 of the child hits; -1 for -1.
+/// A copy whose number is above those that the child's dup2 uses; -1 for -1.
 static int above_ours(int fd) { return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, CHILD_ASSEMBLER + 1); }
 
-/// Runs the open file; its path where that does not work (no /proc).
+/// Runs the open file, or its path if that does not work (no /proc).
 static int spawn(worker_client *client, const posix_spawn_file_actions_t *actions, int program,
                  bool has_assembler) {
   char option[32], open_file[32];
@@ -94,7 +94,8 @@ static kiln_status start(worker_client *client, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_TOOL, "cannot start %s: %s", client->program, strerror(failed));
 }
 
-/// Of the process `pid` alone, with those of its children that ended; 0 when there is none.
+/// The ticks of process `pid` alone, with those of its children that have ended; 0 when there is no such
+/// process.
 static uint64_t ticks_of(long pid) {
   char path[64], text[1024];
   unsigned long own[2];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The caller's side of the worker protocol (docs/architecture.md): one kiln-codegen process, one request at a
-// time. A worker that dies costs the kernel it was at; the next request starts another. One client a thread.
+// time. When a worker dies, only the kernel that it compiled fails; the next request starts another worker.
+// One client per thread.
 #ifndef KILN_TOOLS_COMMON_WORKER_CLIENT_H
 #define KILN_TOOLS_COMMON_WORKER_CLIENT_H
 
@@ -13,18 +14,17 @@
 
 typedef struct worker_client {
   char program[4096]; ///< path of kiln-codegen
-  int program_fd;     ///< that file, opened: it is what runs, whatever is at the path now; -1: by its path
+  int program_fd;     ///< that file, opened: this is what runs, whatever is at the path now; -1: run the path
   int assembler_fd;   ///< the same of the PTX assembler; -1: by the path in the options. Both borrowed
-  bool by_path;       ///< there is no way here to run an open file: the path was run
+  bool by_path;       ///< this system cannot run an open file: the path was run
   pid_t pid;          ///< 0: not running; read by other threads
   int to, from;
 } worker_client;
 
-/// What a compile gave. Spans are borrowed from `bytes`.
+/// The result of a compile. Spans are borrowed from `bytes`.
 typedef struct worker_reply {
-  kiln_buffer bytes; ///< owned
-  const char
-      *printed; ///< what passes printed (--print-after, or a kernel that does not verify), also of errors
+  kiln_buffer bytes;   ///< owned
+  const char *printed; ///< what passes printed (--print-after, or an unverified kernel), also of errors
   size_t printed_size;
   const uint8_t *info; ///< encoded code info
   size_t info_size;
@@ -32,17 +32,17 @@ typedef struct worker_reply {
   size_t code_size;
   const uint8_t *report; ///< compiler/report.h
   size_t report_size;
-  kiln_file_mark maker; ///< of the file of the program that replied; all zero: it does not know
+  kiln_file_mark maker; ///< of the file of the program that replied; all zero: unknown
   uint64_t times[6];    ///< ns: middle, lower, optimise, emit, assemble, link
 } worker_reply;
 
-/// NOT_FOUND when the program is not beside this one. The caller may set the descriptors afterwards.
+/// NOT_FOUND when the program is not installed. The caller may set the descriptors afterwards.
 kiln_status worker_client_init(worker_client *client, kiln_error *err);
 /// Ends the process, if one runs.
 void worker_client_deinit(worker_client *client);
 
-/// The processor time, in ticks, that the process and those that it runs have taken: it moves as long as they
-/// work, and stands still when they are stopped. Any thread may ask.
+/// The processor time, in ticks, that the process and its children have used: it grows as long as they work,
+/// and stays the same when they are stopped. Any thread may call it.
 uint64_t worker_client_work(const worker_client *client);
 
 /// Compiles. `options` is the encoding of kiln_codegen_options_encode, `positions` that of
@@ -50,8 +50,8 @@ uint64_t worker_client_work(const worker_client *client);
 kiln_status worker_compile(worker_client *client, const char *target, const char *symbol,
                            const kiln_buffer *options, const kiln_buffer *canonical,
                            const kiln_buffer *positions, worker_reply *out, kiln_error *err);
-/// Compiles a kernel at a stage, a text as kiln_stage_print makes it. `until`: the last pass to run, behind
-/// which the kernel is the reply's code, as text; NULL: all.
+/// Compiles a kernel in the text form of a stage, as kiln_stage_print makes it. `until`: the last pass to
+/// run; the kernel after it is the reply's code, as text. NULL: all passes.
 kiln_status worker_compile_stage(worker_client *client, const char *until, const kiln_buffer *options,
                                  const kiln_buffer *text, worker_reply *out, kiln_error *err);
 void worker_reply_deinit(worker_reply *reply);

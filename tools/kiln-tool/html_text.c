@@ -4,7 +4,7 @@
 
 #include "tools/common/cli.h"
 
-// Bytes of the UTF-8 character at `s`; 0 when it is none or a control character, which HTML does not allow.
+// The size of the UTF-8 character at `s`; 0 if it is invalid or a control character that HTML does not allow.
 static unsigned character_size(const char *s) {
   uint32_t code;
   unsigned size = cli_utf8(s, &code);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Any text as text of an HTML page.
+// Escapes any text for an HTML page.
 #ifndef KILN_TOOLS_KILN_TOOL_HTML_TEXT_H
 #define KILN_TOOLS_KILN_TOOL_HTML_TEXT_H
 

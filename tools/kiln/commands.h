@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One function a subcommand; argv[0] is its name. Returns the exit code.
+// One function per subcommand; argv[0] is its name. It returns the exit code.
 #ifndef KILN_TOOLS_KILN_COMMANDS_H
 #define KILN_TOOLS_KILN_COMMANDS_H
 

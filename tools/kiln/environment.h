@@ -23,8 +23,8 @@ bool environment_flag(environment_name name, bool absent);
 /// A number of at most `most` with an optional K, M, G or T. INVALID_ARGUMENT names variable and value.
 kiln_status environment_size(environment_name name, uint64_t most, uint64_t *in_out, kiln_error *err);
 kiln_status environment_parse_size(const char *text, uint64_t *out);
-/// Looks from the variable `*at` on for one that is no setting of Kiln and is called nearly as one: what to
-/// say of it, in `out`. False when there is no more.
+/// Searches the environment, from index `*at` on, for a variable that looks like a misspelt setting of Kiln,
+/// and writes the warning to `out`. False when there are no more.
 bool environment_next_misspelt(size_t *at, char *out, size_t capacity);
 
 #endif

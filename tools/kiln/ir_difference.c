@@ -37,7 +37,7 @@ static bool same_line(const char *a, const char *b) {
 
 enum { MOST_LINES = 3 };
 
-/// One side's line of a pair; past `end` it has none.
+/// Appends one side's line of a pair; past `end` there is none.
 static void append_line(kiln_buffer *out, const char *side, const listing *l, size_t i, size_t end) {
   const char *line = i < end ? l->lines[i] + strspn(l->lines[i], " ") : "no such line";
   kiln_buffer_format(out, "    %s %.*s\n", side, (int)(line_length(line) > 160 ? 160 : line_length(line)),

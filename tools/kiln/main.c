@@ -36,7 +36,7 @@ static void print_help(void) {
          "3 internal error.\n");
 }
 
-/// What kiln-tool does: its own table, and the list of it.
+/// The commands of kiln-tool, from its own table.
 static const char *const tool_commands[] = {
 #define COMMAND(name, function, text) name,
 #include "tools/kiln-tool/commands.def"

@@ -46,9 +46,9 @@ kiln_status toolchain_self(kiln_digest *out, kiln_cache *cache, kiln_error *err)
   return status;
 }
 
-/// Where the vendor's tools are looked for; nothing else is. The first that exists is taken, of all or of the
-/// kind that was asked for. nvJitLink (13.0) takes PTX for one of several units and ignores setmaxnreg there
-/// (C7504), which matrix kernels want: ptxas first.
+/// The only places where the vendor's tools are looked for. The first that exists is used, of any kind or of
+/// the kind that was requested. nvJitLink (13.0) treats PTX as one of several units and ignores setmaxnreg
+/// there (C7504), which matrix kernels need, so ptxas comes first.
 static const struct {
   kiln_assembler kind;
   const char *path;
@@ -60,8 +60,8 @@ static const struct {
     {KILN_ASSEMBLER_NVJITLINK, "/usr/lib/x86_64-linux-gnu/libnvJitLink.so"},
 };
 
-/// Opens the first place that can be read, of the kind unless any will do, and says its kind; -1 when none
-/// can.
+/// Opens the first readable place, of the requested kind if there is one, and reports its kind; -1 when there
+/// is none.
 static int open_place(uint8_t *kind, bool any, const char **out_path) {
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
     if (!any && places[i].kind != *kind) continue;
@@ -73,7 +73,7 @@ static int open_place(uint8_t *kind, bool any, const char **out_path) {
   return -1;
 }
 
-/// What a file is by its name: a library is nvJitLink, a program ptxas.
+/// The kind of a file by its name: a library is nvJitLink, a program ptxas.
 static uint8_t kind_of(const char *path) {
   const char *name = strrchr(path, '/');
   return strstr(name ? name : path, ".so") ? KILN_ASSEMBLER_NVJITLINK : KILN_ASSEMBLER_PTXAS;
@@ -116,8 +116,8 @@ kiln_status toolchain_find(toolchain *out, kiln_codegen_options *options, bool w
   return find_assembler(&out->assembler, options, automatic, cache, err);
 }
 
-/// The mark says it, unless the file had been changed so shortly before its content was read that a further
-/// change may not show: then the content is read again, until the mark has come of age.
+/// The file's mark decides, unless the file was changed so shortly before its content was read that a further
+/// change might not show. In that case the content is read again until the mark is old enough.
 static bool is_content_unchanged(toolchain_program *tool) {
   struct stat st;
   kiln_file_mark now;

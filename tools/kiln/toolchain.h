@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who makes the bytes: the code generator and the vendor's assembler, each opened once, known by its content,
-// and run as what was opened. Of our own programs what is loaded counts, so that the build tree, an
-// installation and a wheel are one; an assembler is known by its whole file, of which it may read any part. A
-// file that is exchanged, or changed in place, during a build changes nothing that is stored.
+// The programs that make code: the code generator and the vendor's assembler. Each is opened once, identified
+// by its content, and run from the file that was opened. Our own programs are identified by what is loaded of
+// them, so that the build tree, an installation and a wheel count as the same program; an assembler is
+// identified by its whole file, since it may read any part of it. Replacing or changing a file during a build
+// changes nothing that is stored.
 #ifndef KILN_TOOLS_KILN_TOOLCHAIN_H
 #define KILN_TOOLS_KILN_TOOLCHAIN_H
 
@@ -26,15 +27,15 @@ typedef struct toolchain_program {
 
 typedef struct toolchain {
   toolchain_program compiler, assembler;
-  pthread_mutex_t mutex; ///< guards what toolchain_is_unchanged finds out
+  pthread_mutex_t mutex; ///< guards what toolchain_is_unchanged writes
 } toolchain;
 
 /// Opens the sibling program `name`; the caller closes out->fd. NOT_FOUND when it is not installed.
 kiln_status toolchain_program_open(toolchain_program *out, const char *name, kiln_cache *cache,
                                    kiln_error *err);
-/// What is loaded of this very program, whatever its path leads to by now.
+/// The digest of what is loaded of this program, even if its path now leads to another file.
 kiln_status toolchain_self(kiln_digest *out, kiln_cache *cache, kiln_error *err);
-/// Whether the open file is as it was, and what its path leads to.
+/// Whether the open file is unchanged and its path still leads to it.
 bool toolchain_program_is_unchanged(toolchain_program *tool);
 
 /// Fills `out`. `options->assembler` chooses the assembler; its path is options->assembler_path or the first
@@ -44,8 +45,9 @@ bool toolchain_program_is_unchanged(toolchain_program *tool);
 kiln_status toolchain_find(toolchain *out, kiln_codegen_options *options, bool wanted, bool automatic,
                            kiln_cache *cache, kiln_error *err);
 
-/// Whether the open files still have the content they had, so that what they made is theirs. `by_path`: the
-/// code generator was started by its path, which must lead to the same file. Thread safe.
+/// Whether the open files still have the content of which the digests are, so that what they made belongs to
+/// the key. `by_path`: the code generator was started by its path, which must lead to the same file. Thread
+/// safe.
 bool toolchain_is_unchanged(toolchain *who, bool by_path);
 
 #endif

@@ -29,7 +29,7 @@ static uint64_t load_bits(const uint8_t *at, unsigned bytes) {
   return bits;
 }
 
-// Elements that are made: what an integer type cannot hold wraps around.
+// Generators of elements: values that an integer type cannot hold wrap around.
 static uint64_t bits_of(kiln_scalar scalar, double value) {
   if (scalar == KILN_I1) return value != 0;
   return is_float(scalar) ? ir_float_to_bits(scalar, value, true) : (uint64_t)(int64_t)value;
@@ -62,8 +62,7 @@ static uint64_t random_word(uint64_t seed, uint64_t index) {
   return z ^ z >> 31;
 }
 
-/// What a generator is given: the element's number, what stands behind the count. It gives the element's
-/// bits.
+/// A generator gets the element's number and the value after the count, and returns the element's bits.
 typedef uint64_t generate(size_t index, uint64_t word, kiln_scalar scalar);
 static uint64_t zeros(size_t i, uint64_t w, kiln_scalar t) { return (void)i, (void)w, (void)t, 0; }
 static uint64_t ones(size_t i, uint64_t w, kiln_scalar t) { return (void)i, (void)w, bits_of(t, 1); }
@@ -102,7 +101,7 @@ static void generate_part(void *context, uint64_t from, uint64_t to) {
 
 // ----------------------------------------------------------------------------------------- numbers
 
-// A number without a sign in C's notation; false also where it has more than 64 bits.
+// A number without a sign in C's notation; false also if it has more than 64 bits.
 static bool read_word(const char *text, uint64_t *out) {
   char *end = NULL;
   if (!isdigit((unsigned char)*text)) return false;
@@ -201,7 +200,7 @@ static bool read_list(const char **at, int64_t *out, unsigned count) {
   return true;
 }
 
-// "[4,8]" or "[4,8;8,1]" behind the buffer.
+// "[4,8]" or "[4,8;8,1]" after the buffer.
 static kiln_status read_shape(run_value *v, const char *text, kiln_error *err) {
   int64_t extents[12], strides[12];
   unsigned rank = v->param.rank;

@@ -18,7 +18,7 @@ typedef struct run_value {
   kiln_param param;
   kiln_scalar scalar; ///< element
   bool is_set;
-  uint8_t *bytes; ///< owned: contents of a buffer before the launch, after it what came back
+  uint8_t *bytes; ///< owned: contents of a buffer before the launch, and what was copied back after it
   size_t size;
   run_memory memory;           ///< owned: the buffer on the device
   uint8_t packed[8 + 16 * 12]; ///< what goes into the block
@@ -28,7 +28,7 @@ typedef struct run_value {
 kiln_status run_value_begin(run_value *value, const kiln_param *param, kiln_error *err);
 /// Reads `text`: the value, or the contents of a buffer.
 kiln_status run_value_set(run_value *value, const char *text, kiln_error *err);
-/// Makes the buffer on the device, anew where there is one. Nothing for scalars.
+/// Makes the buffer on the device, in place of an earlier one. Does nothing for scalars.
 kiln_status run_value_place(run_value *value, kiln_device *device, bool is_host, run_place place,
                             kiln_error *err);
 /// Copies the buffer back.

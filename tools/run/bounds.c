@@ -61,7 +61,7 @@ static size_t total_size(const run_call *c) {
   return size;
 }
 
-/// What all buffers hold after a launch, one behind another.
+/// The contents of all buffers after a launch, one after another.
 static kiln_status results_of(run_call *c, const run_place *places, uint8_t *out, kiln_error *err) {
   KILN_TRY(launch_placed(c, places, err));
   for (size_t i = 0; i < c->count; i++) {
@@ -72,7 +72,7 @@ static kiln_status results_of(run_call *c, const run_place *places, uint8_t *out
   return KILN_OK;
 }
 
-/// A difference counts where launches that are the same give the same: floats may be summed in any order.
+/// A difference counts only if identical launches give identical results: floats may be summed in any order.
 static kiln_status confirm(run_call *c, run_place *places, size_t index, uint8_t zone,
                            uint8_t *const results[2], uint8_t *scratch, bool *out_depends, kiln_error *err) {
   size_t size = total_size(c);
@@ -134,8 +134,8 @@ static bool is_same_code(const kiln_choice *a, const kiln_choice *b) {
   return !strcmp(a->config, b->config) && !strcmp(a->variant, b->variant) && !strcmp(a->target, b->target);
 }
 
-/// Moves the buffer to its end by the least alignment with which `like` is chosen, or anything where that is
-/// NULL, all else being where it is.
+/// Moves the buffer to the end of its memory with the least alignment for which `like` is chosen (any code if
+/// NULL), while the other buffers stay where they are.
 static kiln_status move_to_end(run_call *c, size_t index, const kiln_choice *like, run_place *out,
                                kiln_error *err) {
   size_t element = c->values[index].memory.element;

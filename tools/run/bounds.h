@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What `kiln run` launches, and the launches before it that find what the kernel reads or writes outside of
-// its buffers, exactly:
+// The launch of `kiln run`, and the launches before it that find every read or write outside of the buffers:
 //
 //   - On the host each buffer begins at memory that cannot be touched in one launch and ends there in
 //     another. It is moved to the end by the least alignment with which the same code is chosen; where less
@@ -24,14 +23,15 @@ typedef struct run_call {
   size_t size;
 } run_call;
 
-/// Places all buffers with their first contents, on the host each at the begin, and says which code runs.
+/// Places all buffers with their initial contents, on the host each at the beginning of its memory, and
+/// reports which code runs.
 kiln_status run_call_begin(run_call *call, kiln_choice *out, kiln_error *err);
 /// Launches and waits. A fault of the host ends the process with the argument's name.
 kiln_status run_call_launch(run_call *call, kiln_error *err);
-/// Whether nothing around the buffers was written.
+/// Checks that nothing around the buffers was written.
 kiln_status run_call_check(const run_call *call, kiln_error *err);
-/// The launches that look for accesses outside; afterwards the buffers are anywhere. `usual` is the code of
-/// run_call_begin. INVALID_ARGUMENT names the argument.
+/// Launches the kernel to find accesses outside of the buffers; afterwards the buffers may be anywhere.
+/// `usual` is the code of run_call_begin. INVALID_ARGUMENT names the argument.
 kiln_status run_call_find_outside(run_call *call, const kiln_choice *usual, kiln_error *err);
 
 #endif

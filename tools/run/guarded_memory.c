@@ -15,8 +15,8 @@
 #include "tools/common/cli.h"
 
 enum { ZONE = 4096 };
-// On each side of a buffer of the host, as address space only: an index of 32 bits that is wrong by its sign
-// or its scale still hits it.
+// Reserved on each side of a buffer of the host, as address space only: a 32-bit index with a wrong sign or
+// scale still hits it.
 static const size_t guards[] = {(size_t)1 << 33, (size_t)1 << 26, 1 << 16};
 
 static run_memory *alive;
@@ -44,7 +44,7 @@ static void explain_fault(uintptr_t address, const char *did, kiln_error *err) {
             (unsigned long long)address);
 }
 
-// The faulting thread is in the kernel, so no lock of the library or of libc is held by it.
+// The faulting thread is in the kernel, so it holds no lock of the library or of libc.
 static void on_fault(int number, siginfo_t *info, void *context) {
   kiln_error err = {0};
   const char *did = "touched";
@@ -67,7 +67,8 @@ void run_memory_watch(bool is_watching) {
 
 // ------------------------------------------------------------------------------------------ memory
 
-// The buffer begins where the memory that may be touched does, or ends there as near as its alignment allows.
+// The buffer begins at the beginning of the accessible memory, or ends as near to its end as its alignment
+// allows.
 static kiln_status map(run_memory *m, run_place place, kiln_error *err) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), alignment = place.is_at_begin ? page : place.alignment,
          room = (m->size + alignment - 1) & ~(alignment - 1);

@@ -42,8 +42,8 @@ static run_value *find_value(run_state *r, const char *text, size_t length) {
   return NULL;
 }
 
-/// The value that the first `length` characters of `text` name; `form` is what `text` has to look like:
-/// without its "=" it names none.
+/// The value that the first `length` characters of `text` name; `form` is the expected form of `text`:
+/// without its "=" it names no value.
 static kiln_status need_value(run_state *r, const char *text, size_t length, const char *form,
                               run_value **out, kiln_error *err) {
   kiln_buffer names = {0};
@@ -138,7 +138,7 @@ static kiln_status time_launches(run_call *c, int64_t repeat, kiln_error *err) {
   return status;
 }
 
-/// Without @grid the source means one program, which is seldom what is wanted.
+/// Without @grid the source means one program, which is seldom intended.
 static void warn_of_no_grid(const run_settings *s) {
   bundle_view view;
   kiln_error ignored = {0};

@@ -44,8 +44,8 @@ static KILN_PRINTF(3, 4) void drop(running *r, size_t candidate, const char *for
   r->contest->contenders[candidate].is_out = true;
 }
 
-// The candidate with the lowest median of those that were timed, without those of `passed` (NULL: of all);
-// the count of candidates where there is none.
+// The candidate with the lowest median of those that were timed and are not in `passed` (may be NULL); the
+// count of candidates if there is none.
 static size_t best_so_far(const tune_contest *c, const bool *passed) {
   size_t best = c->count;
   double least = 0;
@@ -71,7 +71,7 @@ static void show_progress(const running *r, const char *what, unsigned done, siz
 
 // -------------------------------------------------------------------------------------- candidates
 
-// The same codes for every target and variant.
+// Whether two configs have the same code for every target and variant.
 static bool is_same_code(const view_kernel *k, uint32_t a, uint32_t b) {
   uint32_t matched = 0;
   for (uint32_t i = 0; i < k->code_count; i++) {
@@ -101,7 +101,7 @@ static const view_code *code_of(const view_kernel *k, uint32_t config, const tun
   return NULL;
 }
 
-// A candidate whose code and grid another one has: what differs has no effect.
+// Drops a candidate with the code and grid of another one: their difference has no effect.
 static void drop_doubles(running *r) {
   const view_kernel *k = kernel_of(r);
   tune_contest *c = r->contest;
@@ -122,8 +122,7 @@ static uint64_t instructions_of(const running *r, const view_code *code) {
   return figures.is_machine ? figures.instructions : 0;
 }
 
-// What a code needs and, where it has no loop, how many instructions the least busy of them executes beside
-// it.
+// Scores candidates by their resources and, if the kernel has no loop, by their work relative to the least.
 static void score_all(running *r) {
   tune_contest *c = r->contest;
   bool is_straight = tune_judge_is_straight(r->subject, r->view);
@@ -152,7 +151,7 @@ static bool is_hinted(const running *r, uint32_t config) {
   return false;
 }
 
-// Loads every config: those that may run are the candidates.
+// Loads every config; those that may run become candidates.
 static kiln_status find_candidates(running *r, kiln_error *err) {
   tune_contest *c = r->contest;
   uint32_t configs = r->subject->interface->config_count;
@@ -173,7 +172,7 @@ static kiln_status find_candidates(running *r, kiln_error *err) {
       c->count--;
       continue;
     }
-    // What is wrong with the device or the arguments is wrong for all.
+    // An error of the device or the arguments concerns all configs.
     if (status == KILN_STATUS_NO_DEVICE || status == KILN_STATUS_LAUNCH)
       return kiln_fail(err, status, "%s", why.text);
     if (status != KILN_OK) drop(r, c->count - 1, "%s", why.text);
@@ -203,7 +202,7 @@ static kiln_status run_one(running *r, size_t candidate) {
   return status;
 }
 
-// Launches a candidate once and drops it where what it leaves is wrong.
+// Launches a candidate once and drops it if its results are wrong.
 static void judge_one(running *r, size_t candidate) {
   tune_contest *c = r->contest;
   kiln_error why = {0};
@@ -240,7 +239,7 @@ static void try_one(running *r, size_t candidate) {
   if (!c->contenders[candidate].is_out) time_one(r, candidate, TIMES);
 }
 
-// The candidate that promises most of those that were not tried; of equal ones the first.
+// The untried candidate with the best score; ties go to the first.
 static size_t most_promising(const tune_contest *c) {
   size_t best = c->count;
   for (size_t i = 0; i < c->count; i++)
@@ -250,8 +249,8 @@ static size_t most_promising(const tune_contest *c) {
   return best;
 }
 
-// Of the LEADERS lowest medians the first from which no step was made; the count of candidates where there is
-// none.
+// The first of the LEADERS lowest medians whose neighbours were not tried; the count of candidates if there
+// is none.
 static size_t next_leader(const tune_contest *c) {
   bool *passed = calloc(c->count + 1, sizeof *passed);
   size_t found = c->count;
@@ -266,8 +265,8 @@ static size_t next_leader(const tune_contest *c) {
   return found;
 }
 
-// What is one knob away from one of the leaders, as long as there are new ones among these: which of them is
-// the first is often noise.
+// Tries all configs that differ in one knob from one of the leaders, as long as there are new leaders. It
+// takes several, since which of them is the first is often noise.
 static void try_neighbours(running *r) {
   tune_contest *c = r->contest;
   const kiln_config_record *configs = r->subject->interface->configs;
@@ -281,8 +280,8 @@ static void try_neighbours(running *r) {
   }
 }
 
-// A quarter of the candidates, those with the best scores, the default and the hints; then moves. What is
-// left untried is out. Where nothing that was tried is right, the others have their turn one by one.
+// Tries the default, the hints and the candidates with the best scores, a quarter in all, then neighbours of
+// the leaders. Untried ones are out. If no tried one is right, the others are tried one by one.
 static void search(running *r) {
   tune_contest *c = r->contest;
   size_t next, first = c->count / 4 > LEAST_FIRST ? c->count / 4 : LEAST_FIRST;
@@ -303,7 +302,7 @@ static void judge_all(running *r) {
   for (size_t i = 0; i < r->contest->count; i++) judge_one(r, i);
 }
 
-// All of them in turn, so that what changes with time changes for all.
+// Measures all of them in turn, so that changes over time affect all.
 static void measure(running *r) {
   tune_contest *c = r->contest;
   uint64_t end = cli_now_ns() + (uint64_t)(r->rules->budget_s * 1e9);
@@ -332,7 +331,7 @@ static kiln_status all_failed(const running *r, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_NO_VARIANT, "no config is left: %s", text);
 }
 
-/// What a launch takes when nothing is tuned: the candidate with the least cost, of equals the first.
+/// The choice of a launch without tuning: the candidate with the least cost; ties go to the first.
 static size_t default_of(const tune_contest *c, const tune_subject *subject) {
   size_t best = 0;
   int64_t least = INT64_MAX;

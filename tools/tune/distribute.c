@@ -51,7 +51,7 @@ int tune_post(const tune_settings *s, const char *path) {
   return CLI_OK;
 }
 
-// The job's bundle as a file of its own.
+// Writes the job's bundle to a file.
 static int run_job(const tune_settings *s, const tune_job *job) {
   char path[] = "/tmp/kiln-tune-XXXXXX.kbundle";
   tune_settings own = *s;
@@ -76,7 +76,7 @@ static kiln_status read_keys(const tune_settings *s, uint8_t keys[][KEY_FILE_PUB
   return KILN_OK;
 }
 
-// Every job that is posted, in order of their names.
+// Does every posted job, in order of names.
 int tune_work_for_others(const tune_settings *settings) {
   uint8_t keys[TUNE_MOST_KEYS][KEY_FILE_PUBLIC], secret[KEY_FILE_SECRET];
   tune_settings own = *settings;

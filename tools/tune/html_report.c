@@ -32,7 +32,7 @@ static double slowest_of(const tune_contest *c) {
   return most;
 }
 
-// Place among the measured ones, from 1, by time or by the model.
+// Rank among the measured ones, from 1, by time or by the model.
 static size_t rank_of(const tune_contest *c, size_t at, bool by_model) {
   size_t place = 1;
   for (size_t i = 0; i < c->count; i++)
@@ -100,7 +100,7 @@ void tune_html_add(int fd, const char *title, const char *device, const tune_sub
   kiln_buffer_block(&body, row.bytes, row.size);
   kiln_buffer_block(&body, space.bytes, space.size);
   kiln_buffer_block(&whole, body.bytes, body.size);
-  // One call at the end of the file, so that processes do not mix.
+  // One write at the end of the file, so that output of processes does not mix.
   if (!whole.failed && write(fd, whole.bytes, whole.size) < 0) perror("kiln: --html");
   kiln_buffer_deinit(&row);
   kiln_buffer_deinit(&space);

@@ -59,7 +59,7 @@ static bool is_name(const uint8_t *name, size_t size) {
   return good;
 }
 
-/// Of `count` things that were left out, with why.
+/// Warns about `count` entries that were left out, with the reason.
 static void report_left_out(const char *where, size_t count, const char *what, const char *why) {
   if (count)
     fprintf(stderr, "kiln: warning: %s: %zu %s%s left out: %s\n", where, count, what,
@@ -174,7 +174,7 @@ kiln_status tune_result_put(board_client *b, const char *job, const char *id, co
   return status;
 }
 
-/// The line in a value. UNTRUSTED where keys are asked for and none of them signed it.
+/// The line in a value. UNTRUSTED if keys are required and none of them signed it.
 static kiln_status open_result(const kiln_buffer *value, const char *job, const char *id,
                                const uint8_t (*keys)[KEY_FILE_PUBLIC], size_t key_count, kiln_buffer *out) {
   bool is_signed = value->size >= MARK + SIGNED && !memcmp(value->bytes, result_mark, MARK),
@@ -198,7 +198,7 @@ static kiln_status open_result(const kiln_buffer *value, const char *job, const 
   return out->failed ? KILN_STATUS_OUT_OF_MEMORY : KILN_OK;
 }
 
-/// An id as it may be asked for: what stands in the field `id` of its line.
+/// Reads an id that may be requested: the field `id` of its line.
 static bool read_id(kiln_reader *r, char out[KILN_TUNER_ID + 1]) {
   size_t size = 0;
   const uint8_t *text = kiln_read_block(r, &size);
@@ -208,7 +208,7 @@ static bool read_id(kiln_reader *r, char out[KILN_TUNER_ID + 1]) {
   return strspn(out, "0123456789abcdef") == KILN_TUNER_ID;
 }
 
-/// Adds the row of a table of its own, so that what is damaged spoils nothing else.
+/// Adds the row by way of a table of its own, so that a damaged one spoils nothing else.
 static kiln_status add_result(const char *id, const kiln_buffer *text, kiln_tuner_table *table,
                               kiln_error *err) {
   kiln_tuner_table one;

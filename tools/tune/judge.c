@@ -112,7 +112,7 @@ static ir_kernel *decode(kiln_arena *arena, const char *hex, size_t digits) {
                                                                                                    : NULL;
 }
 
-// What the bundle says of a kernel for the interpreter; NULL: nothing.
+// The bundle's note for the interpreter about a kernel; NULL: none.
 static const char *reference_of(const tune_subject *s, const bundle_view *view) {
   char key[5000];
   snprintf(key, sizeof key, "reference %.4096s", s->interface->name);
@@ -121,8 +121,8 @@ static const char *reference_of(const tune_subject *s, const bundle_view *view) 
   return NULL;
 }
 
-// The first config of the note that may run, which is what is launched without a table: what another one does
-// differently is wrong.
+// The first config of the note that may run, which is launched without a table: another config with other
+// results is wrong.
 static ir_kernel *find_kernel(kiln_arena *arena, const tune_subject *s, const bundle_view *view,
                               const packed *p, uint32_t out_grid[3]) {
   const char *note = reference_of(s, view);
@@ -160,7 +160,7 @@ static void look_at(ir_op *op, void *context) {
     *(bool *)context |= ir_type_bits(op->operands[0]->type) < 32 || op->attrs.precision == IR_PREC_TF32;
 }
 
-// Waits for a child; false when it is to be ended first.
+// Waits for a child; false when it has to be ended first.
 static bool wait_child(pid_t pid, unsigned limit_ms, int *out_status) {
   uint64_t end = cli_now_ns() + (uint64_t)limit_ms * 1000000u;
   for (useconds_t pause = 200;; pause = pause < 20000 ? pause * 2 : pause) {

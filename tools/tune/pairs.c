@@ -26,7 +26,7 @@ static bool is_called(const char *kernel, const char *wanted) {
   return !strcmp(kernel, wanted) || (strlen(wanted) == plain && !memcmp(kernel, wanted, plain));
 }
 
-// Of "x=random:4096:1" 4096.
+// 4096 for "x=random:4096:1".
 static uint64_t elements_of(const tune_shape *shape) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < shape->argument_count; i++) {
@@ -36,8 +36,8 @@ static uint64_t elements_of(const tune_shape *shape) {
   return sum;
 }
 
-// Kernel by kernel, since a device keeps the configs of one loaded; of each the largest first, so that
-// several devices end at about the same time.
+// Orders by kernel, since a device keeps the configs of one kernel loaded, and then the largest first, so
+// that several devices end at about the same time.
 static int by_size(const void *a, const void *b) {
   const tune_pair *x = a, *y = b;
   if (x->group != y->group) return x->group < y->group ? -1 : 1;
@@ -70,7 +70,7 @@ static kiln_status add_pairs(tuner *t, const tune_shape *shape, kiln_error *err)
                    t->shapes_path, shape->line, t->bundle_path, shape->kernel);
 }
 
-// The text of the shapes: that of --shapes, or what --record has with it, or the job's.
+// The text of the shapes: of --shapes, of --record combined with it, or of the job.
 kiln_status tune_shapes_text(const tune_settings *s, kiln_buffer *out, kiln_error *err) {
   kiln_buffer given = {0}, record = {0};
   if (s->job) {

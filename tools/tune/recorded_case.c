@@ -9,7 +9,7 @@
 
 #include "tools/tune/session.h"
 
-// Where buffer `i` lies in the block that shows which argument points where.
+// The address of buffer `i` in the block that shows which argument points where.
 enum { SHIFT = 40 };
 
 kiln_status tune_case_read(tuner *t, kiln_error *err) {
@@ -25,8 +25,8 @@ kiln_status tune_case_read(tuner *t, kiln_error *err) {
   return KILN_OK;
 }
 
-// The memory that a pointer leads to; it is the argument's own: two into one buffer that changes would be
-// two buffers here.
+// Takes the memory that a pointer leads to. Each argument gets its own: two pointers into one buffer that
+// changes would become two buffers.
 static kiln_status take_memory(const tuner *t, run_value *v, const uint8_t **out_after, bool *is_taken,
                                kiln_error *err) {
   uint64_t address = 0;

@@ -29,7 +29,7 @@ static bool next_word(piece *line, piece *out) {
   return out->at < out->end;
 }
 
-// Up to `stop`, or whole.
+// The part up to `stop`, or all of it.
 static piece until(piece word, char stop) {
   const char *found = memchr(word.at, stop, (size_t)(word.end - word.at));
   return (piece){word.at, found ? found : word.end};
@@ -41,7 +41,7 @@ static bool is_same(piece a, piece b) {
 
 static void append_piece(kiln_buffer *out, piece p) { kiln_buffer_bytes(out, p.at, (size_t)(p.end - p.at)); }
 
-// The words behind the kernel's name; the line's begin is left in `out_kernel`.
+// The words after the kernel's name, which is returned in `out_kernel`.
 static bool begin_line(piece *line, piece *out_kernel) {
   return next_word(line, out_kernel) && *out_kernel->at != '#';
 }
@@ -56,7 +56,7 @@ static piece find_template(piece templates, piece kernel) {
   return plain;
 }
 
-// The argument of a line that is called as `word` is; its value.
+// Finds the argument of a line with the name of `word`, and returns its value.
 static bool find_argument(piece line, piece word, piece *out_value) {
   piece other, name = until(word, '=');
   while (next_word(&line, &other))
@@ -67,7 +67,7 @@ static bool find_argument(piece line, piece word, piece *out_value) {
   return false;
 }
 
-// Elements up to the last one of "[4,8;8,1]"; 0 where that makes no sense.
+// The number of elements up to the last one of "[4,8;8,1]"; 0 if it is malformed.
 static int64_t extent_in_memory(piece shape) {
   int64_t numbers[32], last = 0;
   unsigned count = 0;
@@ -85,7 +85,7 @@ static int64_t extent_in_memory(piece shape) {
   return last + 1;
 }
 
-// A view's contents are the template's, its shape the recorded one.
+// A view gets the template's contents and the recorded shape.
 static void put_value(kiln_buffer *out, piece recorded, const piece *given) {
   bool is_view = recorded.at < recorded.end && *recorded.at == '[';
   if (is_view && given) append_piece(out, until(*given, '['));

@@ -83,14 +83,14 @@ static bool sum(const source *s, const char **at, unsigned depth, int64_t *out) 
   return true;
 }
 
-// Whether a part of a value is to be computed: 4096, -1, 0.5 and 0x10 stand for themselves.
+// Whether a part of a value has to be computed: 4096, -1, 0.5 and 0x10 are copied.
 static bool is_expression(const char *part, size_t length) {
   for (size_t i = 0; i < length; i++)
     if (part[i] == '*' || (i && part[i] == '+' && part[i - 1] != 'e')) return true;
   return length && (isalpha((unsigned char)*part) || *part == '_');
 }
 
-// The value with what is to be computed as numbers. A buffer: behind its first colon or bracket.
+// Writes the value with expressions replaced by numbers; in a buffer, those after the first colon or bracket.
 static kiln_status compute_argument(source *s, const argument *a, kiln_buffer *out) {
   const char *value = a->choices[a->chosen], *at = value;
   bool is_buffer = strpbrk(value, ":[") || *value == '@' || !strcmp(value, "null");
@@ -154,7 +154,7 @@ static kiln_status add_argument(source *s, const char *word, size_t length) {
   return rest ? open_braces(s, a, equals + 1, rest) : fault(s, equals + 1, "expected a value");
 }
 
-// The shape of what is chosen now.
+// Adds the shape of the current choices.
 static kiln_status add_shape(source *s, const char *kernel) {
   if (s->shape_count == TUNE_MOST_SHAPES)
     return fault(s, s->line_begin, "more than %d shapes", TUNE_MOST_SHAPES);
@@ -172,7 +172,7 @@ static kiln_status add_shape(source *s, const char *kernel) {
   return KILN_OK;
 }
 
-// The next combination, the last argument first; false after the last one.
+// Advances to the next combination, the last argument first; false after the last combination.
 static bool next_choice(source *s) {
   for (uint32_t i = s->count; i-- > 0;) {
     if (++s->arguments[i].chosen < s->arguments[i].choice_count) return true;

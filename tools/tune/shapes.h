@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What `kiln tune` measures kernels with: a text, one line a kernel and its arguments as `kiln run` takes
-// them.
+// The shapes that `kiln tune` measures: a text, each line with a kernel and its arguments in the form of
+// `kiln run`.
 //
 //   softmax[T=f32] rows={128,4096} cols={256,1024} ldx=cols ldy=cols x=random:rows*ldx y=zeros:rows*ldy
 //
-// {a,b} stands for each of them, several for all combinations. Where a number stands, a sum of products of
-// numbers and integer arguments may. Empty lines and what follows a # at a line's begin are passed over.
+// {a,b} stands for each of the values, several braces for all combinations. A number may also be a sum of
+// products of numbers and integer arguments. Empty lines and lines that begin with # are skipped.
 #ifndef KILN_TOOLS_TUNE_SHAPES_H
 #define KILN_TOOLS_TUNE_SHAPES_H
 
@@ -21,7 +21,7 @@ typedef struct tune_shape {
   uint32_t argument_count, line;
 } tune_shape;
 
-/// Shapes live in `arena`. SOURCE with the place.
+/// Shapes live in `arena`. SOURCE, with the place of the error.
 kiln_status tune_shapes_read(kiln_arena *arena, const char *file, const char *text, size_t size,
                              tune_shape **out, uint32_t *out_count, kiln_tuned_place *out_place,
                              kiln_error *err);

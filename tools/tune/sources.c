@@ -13,7 +13,7 @@
 #include "tools/case/replay.h"
 #include "tools/tune/session.h"
 
-// What code for the first device is made for.
+// The target of code for the first device.
 static kiln_status find_target(const tune_settings *s, char out[100], kiln_error *err) {
   char device[200];
   tune_reply where;
@@ -24,7 +24,7 @@ static kiln_status find_target(const tune_settings *s, char out[100], kiln_error
   return KILN_OK;
 }
 
-// Builds the sources with all configs; `only`: of this kernel, NULL: of all.
+// Builds the sources with all configs; `only`: this kernel, NULL: all kernels.
 static kiln_status build(const tune_settings *s, const char *target, const char *only, const char *path,
                          kiln_error *err) {
   char program[PATH_MAX], jobs[32];
@@ -93,7 +93,7 @@ static void add_part(parts *p, const char *name) {
   if (p->count < MOST_PARTS) p->names[p->count++] = name;
 }
 
-// What is wrong with the shapes is said by whoever measures them.
+// Errors in the shapes are reported when they are measured.
 static void find_parts(const tune_settings *s, parts *out) {
   kiln_buffer text = {0};
   kiln_tuned_place place;
@@ -113,8 +113,7 @@ static void part_path(const char *folder, uint32_t part, char out[PATH_MAX]) {
   snprintf(out, PATH_MAX, "%s/part%u.kbundle", folder, part);
 }
 
-// Builds one part after another and says of each through the pipe whether it is there; ends with the first
-// that is not.
+// Builds one part after another and reports each through the pipe; ends with the first that fails.
 static void build_parts(const tune_settings *s, const char *target, const parts *p, const char *folder,
                         int to) {
   for (uint32_t i = 0; i < p->count; i++) {
@@ -170,7 +169,7 @@ static int tune_parts(const tune_settings *s, const char *target, const parts *p
   return code;
 }
 
-// On a host compiling would take the processors from what is measured; a page and a gate sum up all kernels,
+// On a host, compiling would take processors from the measured kernels; a page and a gate sum up all kernels,
 // and recorded shapes may be of other sources.
 static bool may_overlap(const tune_settings *s) {
   return strncmp(s->devices, "host", 4) && s->shapes && !s->record && !s->html && !s->gate && !s->post &&
@@ -196,7 +195,7 @@ int tune_sources(const tune_settings *s) {
 
 // ------------------------------------------------------------------------------------------- cases
 
-// Each case is a source of its own, and the shape.
+// Each case is a source of its own and the shape.
 int tune_cases(const tune_settings *s) {
   int code = CLI_OK;
   for (size_t i = 0; i < s->cases.count; i++) {

@@ -55,8 +55,8 @@ static void add_view(const tuner *t, kiln_tuned_entry *e, const kiln_param_recor
   }
 }
 
-// What the choice depends on: `@key`, else every integer; views; what is not promised of addresses. Buffers
-// that are measured are aligned.
+// What the choice depends on: `@key`, or else every integer; views; alignments that are not promised.
+// Measured buffers are aligned.
 static void add_axes(const tuner *t, const tune_subject *s, kiln_tuned_entry *e) {
   const char *key = tune_note_of(&t->view, "tuning key ", s->interface->name);
   for (size_t i = 0; i < s->count; i++) {
@@ -71,7 +71,7 @@ static const char *number_text(const tuner *t, uint64_t number) {
   return kiln_arena_format(t->arena, "%llu", (unsigned long long)number);
 }
 
-// A name of the driver on one line.
+// Makes one line of a name that the driver gave.
 static const char *single_line(const tuner *t, const char *text) {
   char *copy = kiln_arena_text(t->arena, text, strlen(text));
   for (char *c = copy; *c; c++)
@@ -108,7 +108,7 @@ static void set_number(const tuner *t, kiln_tuned_entry *e, kiln_tuned_field fie
   e->texts[field] = number_text(t, e->numbers[field]);
 }
 
-// What the code of the winner is: not known where it cannot be read any more.
+// Describes the code of the winner; unknown if it can no longer be read.
 static void set_code(const tuner *t, kiln_tuned_entry *e, const view_code *code) {
   kiln_bytes bytes = {0};
   kiln_error unseen;
@@ -153,7 +153,7 @@ static uint32_t config_called(const kiln_interface *in, const char *text) {
   return c;
 }
 
-// The squares of the bins between.
+// The sum of squared differences in bins.
 static uint32_t bins_apart(const kiln_tuned_entry *a, const kiln_tuned_entry *b) {
   uint32_t sum = 0;
   for (uint32_t i = 0; i < a->axis_count; i++)

@@ -10,7 +10,7 @@
 #include "runtime/device/driver_library.h"
 #include "tools/common/cli.h"
 
-// Sizes of what is put into the L2 to empty it, and of what is timed together.
+// The size of the memory that is written to flush the L2 cache, and how much is timed together.
 enum {
   FLUSH_BYTES = 256 << 20,
   LEAST_NS = 20000,
@@ -138,7 +138,7 @@ static kiln_status elapsed_ns(tune_timer *timer, unsigned first, double *out_ns,
   return KILN_OK;
 }
 
-// What comes before a launch is so long that the launch waits in the device's queue, not in this process.
+// The flush before a launch takes so long that the launch waits in the device's queue, not in this process.
 static kiln_status enqueue_one(tune_timer *timer, kiln_prepared *prepared, unsigned event, kiln_error *err) {
   for (size_t i = 0; i < timer->restore_count; i++) {
     const tune_restore *r = &timer->restores[i];
@@ -151,8 +151,8 @@ static kiln_status enqueue_one(tune_timer *timer, kiln_prepared *prepared, unsig
   return KILN_OK;
 }
 
-// A launch that is not timed brings the code to where it lies when a kernel runs again and again: others were
-// measured in between.
+// An untimed launch brings the code into the caches, as when a kernel runs repeatedly: others were measured
+// in between.
 static kiln_status time_cold(tune_timer *timer, kiln_prepared *prepared, double *out_ns, size_t count,
                              kiln_error *err) {
   KILN_TRY(kiln_prepared_launch(prepared, timer->stream, err));
@@ -166,7 +166,7 @@ static kiln_status time_cold(tune_timer *timer, kiln_prepared *prepared, double 
   return KILN_OK;
 }
 
-// `together` launches as a graph, so that the processor is not what is measured.
+// Captures `together` launches as a graph, so that the host's processor is not measured.
 static kiln_status make_graph(tune_timer *timer, kiln_prepared *prepared, unsigned together, void **out,
                               kiln_error *err) {
   void *graph = NULL;

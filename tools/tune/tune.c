@@ -19,7 +19,7 @@ enum { LATER_MS = 300, MOST_DEVICES = 64, HELLO_MS = 60000 };
 
 // ------------------------------------------------------------------------------------------ report
 
-// Candidates that nothing was wrong with.
+// The number of candidates without an error.
 static unsigned count_valid(const tune_contest *c) {
   unsigned count = 0;
   for (size_t i = 0; i < c->count; i++) count += !*c->candidates[i].why_out;
@@ -61,7 +61,7 @@ static uint32_t config_of(const kiln_interface *in, const char *text) {
   return c;
 }
 
-// --check: what the table says keeps a tie; it holds when it wins.
+// --check: the table's choice wins ties, and holds when it wins.
 static void print_check(tuner *t, const char *title, const tune_subject *s, const tune_contest *c,
                         const kiln_tuner_row *row) {
   const char *config = s->interface->configs[c->candidates[c->winner].config].text;
@@ -73,7 +73,7 @@ static void print_check(tuner *t, const char *title, const tune_subject *s, cons
   if (!holds) atomic_fetch_add(&t->shared->broken, 1);
 }
 
-// What became of the code: another config, the same bytes, or its numbers.
+// Prints how the code changed: another config, the same bytes, or its numbers.
 static void print_code_change(const kiln_tuned_entry *then, const kiln_tuned_entry *now) {
   char text[CODE_METRICS_TEXT];
   const code_metrics a = code_metrics_read(then), b = code_metrics_read(now);
@@ -86,14 +86,14 @@ static void print_code_change(const kiln_tuned_entry *then, const kiln_tuned_ent
   else printf("\n");
 }
 
-// Whether the time of `slow` lies above that of `fast` for all that is known of how well they were measured.
+// Whether `slow` is slower than `fast` beyond the uncertainty of both measurements.
 static bool is_apart(const kiln_tuned_entry *fast, const kiln_tuned_entry *slow) {
   double low = (double)slow->numbers[KILN_TUNED_NS] * (1 - (double)slow->numbers[KILN_TUNED_SPREAD] / 1000),
          high = (double)fast->numbers[KILN_TUNED_NS] * (1 + (double)fast->numbers[KILN_TUNED_SPREAD] / 1000);
   return low > high;
 }
 
-// --gate: the best now against the best then.
+// --gate: compares the best now with the best then.
 static void print_gate(tuner *t, const char *title, const kiln_tuned_entry *now, const kiln_tuner_row *row) {
   double before = (double)row->entry->numbers[KILN_TUNED_NS], after = (double)now->numbers[KILN_TUNED_NS];
   if (!(before > 0) || !(after > 0)) return;
@@ -133,14 +133,14 @@ static kiln_status read_known(tuner *t, kiln_error *err) {
 
 typedef enum turn { TURN_OURS, TURN_DONE, TURN_BUSY } turn;
 
-// A step takes at most that long, and then some: without a report for that time the lease is over, however
-// long this program's helper for the network lives.
+// A bit more than a step can take: without a renewal for that time the lease expires, even if this program's
+// network helper lives on.
 static uint32_t lease_ms(const tune_rules *rules) {
   uint64_t longest = rules->limit_ms > rules->judge_ms ? rules->limit_ms : rules->judge_ms;
   return (uint32_t)(longest + 10000 < UINT32_MAX ? longest + 10000 : UINT32_MAX);
 }
 
-// Tells the others once a second that the work goes on.
+// Renews the lease, at most once per second, while the work goes on.
 static void renew_lease(void *context) {
   tuner *t = context;
   kiln_error unseen;
@@ -149,8 +149,8 @@ static void renew_lease(void *context) {
   (void)board_ask(&t->board, KILN_BOARD_BEAT, t->s->job->room, t->turn_id, NULL, 0, NULL, NULL, &unseen);
 }
 
-// Who measures what an entry is for, on its product: the lease first, since its last holder may just have put
-// the result.
+// Decides whether this machine measures an entry: the lease comes first, since its last holder may just have
+// stored the result.
 static kiln_status take_turn(tuner *t, const char *id, turn *out, kiln_error *err) {
   bool is_ours, is_there;
   *out = TURN_OURS;
@@ -166,7 +166,7 @@ static kiln_status take_turn(tuner *t, const char *id, turn *out, kiln_error *er
   return KILN_OK;
 }
 
-// `e` NULL: there is no result. In every case the turn is over.
+// `e` NULL: there is no result. The lease ends in every case.
 static kiln_status end_turn(tuner *t, const char *id, const kiln_tuned_entry *e, kiln_error *err) {
   kiln_buffer line = {0};
   kiln_status status = KILN_OK;
@@ -218,7 +218,7 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
   kiln_status status =
       tune_contest_run(&contest, s, &t->view, &t->worker, &t->s->rules, &hints, usual, &progress, err);
   tune_progress_end(&progress);
-  // On a host a kernel can spoil the process in ways that nobody sees, and another one costs nothing.
+  // On a host, a kernel can damage the process without a trace, and a new process costs nothing.
   if (s->is_host) tune_worker_end(&t->worker);
   count_time(t->shared, &contest);
   if (status == KILN_OK) {
@@ -234,7 +234,7 @@ static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tu
   return status;
 }
 
-// Whether the table makes the contest unnecessary, or lacks what is asked of it. Says so.
+// Whether the table makes the contest unnecessary, or lacks what was requested. Reports it.
 static bool is_known(const tuner *t, const char *title, const kiln_tuner_row *row,
                      const kiln_tuner_row *old) {
   const char *stored = row ? row->entry->texts[KILN_TUNED_TOOLCHAIN] : NULL;
@@ -277,7 +277,7 @@ static kiln_status make_subject(const void *context, uint32_t number, tune_subje
   return tune_pair_values(t, j, out, err);
 }
 
-// What fails costs its own shape. False: another machine measures it.
+// A failure costs only its own shape. False: another machine measures it.
 static bool do_pair(tuner *t, uint32_t number) {
   kiln_error err = {0};
   turn how = TURN_DONE;
@@ -294,8 +294,8 @@ static bool do_pair(tuner *t, uint32_t number) {
   return how != TURN_BUSY;
 }
 
-// Contests until there are none left; at last those that another machine had begun, until it ends them or
-// gives them back.
+// Runs contests until none are left; at the end those that another machine has begun, until it finishes or
+// drops them.
 static void run_contests(tuner *t) {
   uint32_t at, later_count = 0, *later = calloc((size_t)t->pair_count + 1, sizeof *later);
   if (!later) abort();
@@ -344,7 +344,7 @@ static void use_device(tuner *t, const char *device) {
   tune_worker_close(&t->worker);
 }
 
-// A process a device; they take shapes from one queue.
+// One process per device; they take shapes from one queue.
 static void use_devices(tuner *t) {
   char list[1000], *devices[MOST_DEVICES], *rest = list;
   unsigned count = 0;

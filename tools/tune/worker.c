@@ -70,7 +70,7 @@ void tune_subject_contents(const tune_subject *s, size_t index, uint8_t *out) {
 
 // ----------------------------------------------------------------------------------------- process
 
-// A config of the kernel. What is loaded stays for the next subjects of the same kernel.
+// A config of the kernel. Loaded ones stay for the next subjects of the same kernel.
 typedef struct opened {
   kiln_buffer override; // a bundle in memory that chooses it
   kiln_library *library;
@@ -88,7 +88,7 @@ typedef struct process {
   tune_timer *timer;
   const kiln_interface *interface; // whose configs are loaded
   opened *configs;
-  // Of the subject that the last task was about.
+  // For the subject of the last task.
   bool has_subject;
   tune_subject subject;
   void **fresh; // one a value: what it holds before a launch, as memory of the device; NULL: it is copied
@@ -97,7 +97,7 @@ typedef struct process {
   size_t restore_count;
 } process;
 
-// A bundle without codes whose one choice is this config for everything.
+// Makes a bundle without codes whose only choice is this config for all arguments.
 static kiln_status make_override(const tune_subject *s, uint32_t config, kiln_buffer *out, kiln_error *err) {
   kiln_buffer types = {0}, note = {0};
   char key[KILN_TUNED_NOTE];
@@ -132,7 +132,7 @@ static kiln_status open_device(process *p, kiln_error *err) {
   return kiln_device_open(p->library, p->worker->device, &p->device, err);
 }
 
-// What the value holds before a launch, in memory of this process.
+// The contents of the value before a launch, in memory of this process.
 static const uint8_t *contents_of(const tune_subject *s, size_t index) {
   uint8_t *got = s->got + s->at[index];
   if (!tune_subject_is_judged(s, index)) return s->values[index].bytes;
@@ -145,8 +145,8 @@ static bool is_changed(const tune_subject *s, size_t index) {
   return s->after ? memcmp(v->bytes, s->after[index], v->size) != 0 : v->param.access > ACCESS_OUT;
 }
 
-// A copy of that where the device copies by itself; what is to be restored needs it, the rest where there is
-// room.
+// Keeps a copy of the initial contents on the device, if it can copy by itself: required for restored
+// buffers, for the others if there is room.
 static kiln_status keep_initial_copy(process *p, size_t index, kiln_error *err) {
   size_t size = p->subject.values[index].size;
   if (!tune_timer_copies(p->timer)) return KILN_OK;
@@ -155,7 +155,7 @@ static kiln_status keep_initial_copy(process *p, size_t index, kiln_error *err) 
   return kiln_copy_in(p->device, p->fresh[index], contents_of(&p->subject, index), size, err);
 }
 
-// The contents of what a launch changes, for before each measured one.
+// Adds the contents of a buffer that a launch changes, to be restored before each measured launch.
 static kiln_status add_restore(process *p, size_t index, kiln_error *err) {
   run_value *v = &p->subject.values[index];
   const void *from = p->fresh[index];
@@ -277,7 +277,7 @@ static kiln_status load(process *p, uint32_t config, tune_reply *out, kiln_error
   return KILN_OK;
 }
 
-// What is only read is set again, too: a config that is wrong may have written it. It is not looked at.
+// Read-only buffers are set again, too, since a wrong config may have written them. They are not compared.
 static kiln_status set_contents(process *p, size_t index, kiln_error *err) {
   const run_value *v = &p->subject.values[index];
   if (p->fresh[index]) return tune_timer_copy(p->timer, v->memory.at, p->fresh[index], v->size, err);
@@ -319,7 +319,7 @@ static kiln_status do_task(process *p, const tune_request *request, tune_reply *
   return tune_timer_time(p->timer, p->configs[request->config].prepared, out->ns, count, err);
 }
 
-// Ends with the pipe, so with whoever asks.
+// Ends when the pipe is closed, so with the parent.
 static void serve(const tune_worker *worker, int in, int out) {
   process p = {.worker = worker};
   tune_request request;
@@ -381,7 +381,7 @@ static kiln_status start(tune_worker *w, kiln_error *err) {
   return KILN_OK;
 }
 
-// How it ended.
+// Reports how the process ended.
 static int reap(tune_worker *w, bool by_force) {
   int status = 0;
   if (by_force) kill(w->pid, SIGKILL);
@@ -403,7 +403,7 @@ static kiln_status tell_death(int status, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_TOOL, "the process ended with exit status %d", WEXITSTATUS(status));
 }
 
-// A whole reply; 0 the process ended, -1 it took too long.
+// Waits for a whole reply; 0: the process ended, -1: it took too long.
 static int wait_reply(tune_worker *w, unsigned limit_ms, tune_reply *out) {
   uint64_t end = cli_now_ns() + (uint64_t)limit_ms * 1000000u;
   size_t got = 0;
@@ -433,7 +433,7 @@ kiln_status tune_worker_ask(tune_worker *w, const tune_subject *subject, tune_re
   }
   if (!got) return tell_death(reap(w, false), err);
   if (out->error.status == KILN_OK) return KILN_OK;
-  // What a driver does after an error of its own means nothing, and what a launch spoiled stays spoiled.
+  // After an error, a driver's results mean nothing, and damage by a launch remains.
   if (out->error.status == KILN_STATUS_DRIVER || request.task >= TUNE_RUN) reap(w, true);
   return kiln_fail(err, out->error.status, "%s", out->error.text);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A process of its own that launches configs of kernels: what crashes or hangs there costs that config only.
-// The process that tunes never opens a GPU. A process is kept for all subjects as long as nothing goes wrong,
-// since a context of a GPU takes longer to make than most kernels to measure.
+// A child process that launches configs of kernels, so that a crash or a hang costs that config only. The
+// parent never opens a GPU. The child is kept for all subjects as long as nothing goes wrong, since making a
+// GPU context takes longer than measuring most kernels.
 #ifndef KILN_TOOLS_TUNE_WORKER_H
 #define KILN_TOOLS_TUNE_WORKER_H
 
@@ -14,22 +14,21 @@ enum { TUNE_MOST_TIMES = 32 };
 
 /// A kernel with arguments, on a device.
 typedef struct tune_subject {
-  uint32_t number;                 ///< by which a worker makes it again
+  uint32_t number;                 ///< a worker makes the subject again by this number
   const kiln_interface *interface; ///< borrowed
   run_value *values;               ///< with their contents; not placed
   size_t count;
-  uint8_t *want, *got; ///< memory that the processes share: buffers after a launch, one behind another
+  uint8_t *want, *got; ///< shared memory: buffers after a launch, one after another
   size_t *at;          ///< where the buffer of each value begins in them
   bool is_host, is_hot;
   const uint32_t *grid;  ///< of a recorded launch; NULL: the kernel's own
-  const uint8_t **after; ///< of a recorded launch, borrowed: what each buffer held then; NULL: not recorded
+  const uint8_t **after; ///< of a recorded launch, borrowed: contents after it; NULL: not recorded
 } tune_subject;
 
 void tune_subject_deinit(tune_subject *subject);
-/// Whether what a launch leaves in buffer `index` is compared: it may be written, or a record says what it
-/// is.
+/// Whether buffer `index` is compared after a launch: the kernel may write it, or its contents were recorded.
 bool tune_subject_is_judged(const tune_subject *subject, size_t index);
-/// What buffer `index` holds before a launch: what only is written is poisoned, what is added into is zero.
+/// The contents of buffer `index` before a launch: poison if it is only written, zeros if it is added to.
 void tune_subject_contents(const tune_subject *subject, size_t index, uint8_t *out);
 
 typedef enum tune_task {
@@ -53,8 +52,8 @@ typedef struct tune_reply {
   double ns[TUNE_MOST_TIMES];
 } tune_reply;
 
-/// Makes a subject, with its values, by its number. A worker does it again in its own process, with what
-/// `context` held when it was started.
+/// Makes the subject `number` with its values. A worker calls it again in its own process, with the `context`
+/// of the time when it was started.
 typedef kiln_status tune_make_subject(const void *context, uint32_t number, tune_subject *out,
                                       kiln_error *err);
 
@@ -65,17 +64,17 @@ typedef struct tune_worker {
   int memory;          ///< owned: file without a name that `want` and `got` of the subject are in
   pid_t pid;           ///< 0: not running
   int to, from;
-  unsigned starts; ///< how many processes there were
+  unsigned starts; ///< how many processes were started
 } tune_worker;
 
 /// No process runs yet.
 kiln_status tune_worker_open(tune_worker *worker, kiln_error *err);
 void tune_worker_close(tune_worker *worker);
-/// Makes a subject, and the memory that is shared with the worker; the one before it is over then.
+/// Makes a subject and the memory that it shares with the worker; this ends the previous subject.
 kiln_status tune_worker_subject(tune_worker *worker, uint32_t number, tune_subject *out, kiln_error *err);
-/// Asks; starts the process where none runs. TOOL when it died at this, with how; TIMEOUT when it took longer
-/// than `limit_ms`, and it is ended then. Other errors are of the task. `subject`: NULL where the task has
-/// none.
+/// Sends a request and waits for the reply; starts the process if none runs. TOOL, with the cause, when it
+/// died; TIMEOUT when it took longer than `limit_ms` and was ended. Other errors come from the task.
+/// `subject`: NULL if the task has none.
 kiln_status tune_worker_ask(tune_worker *worker, const tune_subject *subject, tune_request request,
                             unsigned limit_ms, tune_reply *out, kiln_error *err);
 /// Ends the process; the next task starts another one.
