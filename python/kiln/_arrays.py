@@ -18,7 +18,7 @@ def _numpy(name):
 
 
 def _parts(typestr):
-    """("<", "f", 4) of "<f4", whatever comes behind; a size of 0 where there is none."""
+    """("<", "f", 4) for "<f4", whatever follows it; a size of 0 if there is none."""
     end = 2
     while typestr[end:end + 1] in tuple("0123456789"):
         end += 1
@@ -26,7 +26,7 @@ def _parts(typestr):
 
 
 def _take_places(interface):
-    """Objects as large as what the interface describes: they take the place of such memory where it has been freed."""
+    """Objects as large as the memory that the interface describes, to occupy that memory if it was freed."""
     scalars = []
     if _numpy("zeros") and not interface["shape"]:
         # From NumPy 2.5 on a scalar's interface names the inside of its object. CPython has 512 places of that size in a row. They come first: lists have such
@@ -41,7 +41,7 @@ def _take_places(interface):
 
 
 def _stable(value, name, interface):
-    """Refuses an interface whose memory is made for the answer and gone after it: asked again, it names another place."""
+    """Refuses an interface whose memory is made for one answer and freed after it: asked again, it names another address."""
     data = interface.get("data")
     if isinstance(value, _numpy("ndarray")) or not isinstance(data, tuple):
         return interface

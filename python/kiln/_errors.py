@@ -3,8 +3,8 @@
 
 
 class Error(Exception):
-    """Something that libkiln refused. `number` is the stable number of the error code (12 is KILN-E0012), the text says what was expected and
-    what was there; where no code fits, it is the whole report."""
+    """An error of libkiln. `number` is the stable number of the error code (12 is KILN-E0012), the text says what was expected and what was
+    found; if no code fits, it is the whole report."""
 
     number = 0
 

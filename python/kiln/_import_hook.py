@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Something to be done whenever a module is executed that need not be imported yet. Programs and frameworks look modules up without importing them
-(importlib.util.find_spec), import them in several threads, and reload them: the finder stays for all of it, and finds what the other finders find."""
+"""Calls a function whenever a module is executed, which may not be imported yet. Programs and frameworks look modules up without importing them
+(importlib.util.find_spec), import them in several threads, and reload them: the finder handles all of these, and finds what the other finders find."""
 import sys
 
 
 class _Finder:
     def __init__(self):
-        self.wanted = {}  # name of a module: what is called with it
+        self.wanted = {}  # name of a module: the function to call with it
 
     def find_spec(self, name, path=None, target=None):
         if name not in self.wanted:
@@ -36,7 +36,7 @@ _finder = _Finder()
 
 
 def when_executed(name, then):
-    """Calls `then` with the module `name` after each time that it is executed, and now if that was before."""
+    """Calls `then` with the module `name` each time after it was executed, and at once if it was executed before."""
     _finder.wanted[name] = then
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)

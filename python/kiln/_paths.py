@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Where the package looks for what it is installed with."""
+"""Where the package looks for the libraries and programs that it was installed with."""
 import os
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def candidates(soname, explicit=None):
-    """Paths of a library to try: what is given; else beside this file (a wheel), in the prefix (PREFIX/lib/python3/dist-packages/kiln), then
+    """Paths of a library to try: the given one; otherwise next to this file (a wheel), in the prefix (PREFIX/lib/python3/dist-packages/kiln), then
     where the loader looks."""
     if explicit is not None:
         return [os.fspath(explicit)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the interpreter runs at its start where KILN_TRITON is set (kiln-triton.pth): once the program has imported Triton, Kiln is behind it. With
-KILN_TRITON=report each process says at its end on standard error how many launches ran whose code, and why where Kiln is not behind Triton."""
+"""Runs when the interpreter starts and KILN_TRITON is set (kiln-triton.pth): once the program has imported Triton, Kiln replaces its launches. With
+KILN_TRITON=report each process reports at its end on standard error how many launches ran Kiln's and Triton's code, and why Kiln is not attached if it is not."""
 import atexit
 import os
 import sys
@@ -17,7 +17,7 @@ def _say(text):
 
 
 def _follow_triton(_=None):
-    """Has kiln.triton imported, whose last act is `attach`. In the middle of its own import it does that by itself."""
+    """Imports kiln.triton, which calls `attach` at the end of its import."""
     try:
         import kiln.triton  # noqa: F401
     except Exception as error:
@@ -25,14 +25,14 @@ def _follow_triton(_=None):
 
 
 def attach(enable):
-    """What kiln.triton calls at the end of its import."""
+    """Called by kiln.triton at the end of its import."""
     if _state.is_wanted:
         enable()
 
 
 class _State:
-    is_wanted = False  # Kiln is to be behind Triton
-    reported_by = None  # the process that has said its report
+    is_wanted = False  # Kiln is to be attached to Triton
+    reported_by = None  # the process that has printed its report
     is_child = any(word.startswith("from multiprocessing.") for word in sys.orig_argv)  # it reports where it launched something
 
 
@@ -40,7 +40,7 @@ _state = _State()
 
 
 def _why_detached():
-    """Why Kiln is not behind Triton; None: it is."""
+    """Why Kiln is not attached to Triton; None: it is."""
     if "triton" not in sys.modules:
         return "Triton was not imported"
     was_there = "kiln.triton" in sys.modules
@@ -68,7 +68,7 @@ def _report():
 
 
 def _in_child():
-    """After a fork. multiprocessing ends its children without what `atexit` has, but asks its own list."""
+    """After a fork. multiprocessing ends its children without the functions of `atexit`, but calls those of its own list."""
     _state.is_child, _state.reported_by = True, None
     theirs = sys.modules.get("multiprocessing.util")
     if theirs is not None:

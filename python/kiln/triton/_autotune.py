@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""@triton.autotune by Kiln: a table of tuned choices is asked first (docs/tuning.md); what it lacks is measured, all configs in turn, until intervals of the
-medians tell them apart. Pruning, hooks, reset_to_zero and restore_value are Triton's own. Nothing is measured while a graph is captured."""
+"""@triton.autotune by Kiln. It looks in a table of tuned choices first (docs/tuning.md); missing choices are measured, all configs in turn, until the confidence
+intervals of the medians separate. Pruning, hooks, reset_to_zero and restore_value are Triton's own. Nothing is measured while a graph is captured."""
 import math
 import os
 import shlex
@@ -214,7 +214,7 @@ def _compile_all(tuner, configs, arguments, named):
     to be asked before."""
     able, refused = set(), {}
     turns = (True, False) if knobs.runtime.jit_cache_hook is None else (False,)
-    with _parallel_compile.Ahead() as ahead:
+    with _parallel_compile.ParallelCompile() as ahead:
         for ahead.is_reading in turns:
             for config in configs:
                 if config in able or config in refused:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""From a function of @triton.jit to its IR and to Kiln's code."""
+"""Compiles a @triton.jit function: to its IR with Triton, then to code with Kiln."""
 import hashlib
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Where the arguments of a launch are. PyTorch need not be installed: kernels are on the CPU then, and whatever has `data_ptr` and `dtype` is a tensor, as
-for Triton. It may also be in the middle of its own import, which imports Triton: nothing of it is touched before something is launched."""
+"""The device of the arguments of a launch. PyTorch need not be installed: then kernels run on the CPU, and every object with `data_ptr` and `dtype` is a tensor, as
+for Triton. It may also be in the middle of its own import, which imports Triton, so nothing of it is used before the first launch."""
 import collections
 import functools
 

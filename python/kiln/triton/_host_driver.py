@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The CPU as a device of Triton's, where there is no GPU: what its tuner and programs ask of a driver."""
+"""A driver for Triton that makes the CPU its device if there is no GPU: what its tuner and programs need of a driver."""
 import math
 import statistics
 import time

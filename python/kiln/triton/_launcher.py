@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The launch of a @triton.jit function by Kiln. What is told apart is what Triton tells apart: its own binder specialises. The way of a launch that was
-compiled before is in C (kiln._core.Variants), since programs wait for it; Python compiles, and launches what is not plain."""
+"""Launches @triton.jit functions. Launches are distinguished as Triton distinguishes them: its own binder specialises. Launches of compiled kernels run in C
+(kiln._core.Variants), since programs wait for them; Python compiles, and launches what is not plain."""
 import collections
 import functools
 import operator

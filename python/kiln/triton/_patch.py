@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kiln behind every @triton.jit function of a process, and what says whether it is."""
+"""Replaces the launches of all @triton.jit functions of a process by Kiln's, and reports whether they are replaced."""
 import sys
 
 from triton.compiler import CompiledKernel
@@ -27,7 +27,7 @@ def _run(self, *arguments, grid, warmup=False, **named):
 
 
 def _count_inductor(module):
-    """What torch.compile has Triton compile, PyTorch launches by itself."""
+    """Kernels that torch.compile has Triton compile are launched by PyTorch itself."""
     for owner in list(vars(module).values()):
         if isinstance(owner, type) and owner.__module__ == module.__name__ and "run" in vars(owner):
             _replace(owner, "run", _launcher.counted(owner.run))
@@ -59,7 +59,7 @@ def disable():
 
 
 def why_detached():
-    """Why Kiln is not behind the @triton.jit functions of the process, in words; None: it is."""
+    """Why the @triton.jit functions of the process do not run Kiln's code, as a sentence; None: they do."""
     if not _replaced:
         return "kiln.triton.disable() was called" if _was_enabled else "kiln.triton.enable() was not called"
     if getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None) is not JITFunction:
