@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a board is asked (cache/remote/board.h), for the program that asks and the one that answers.
+// Requests to a board (cache/remote/board.h), for the client and the server.
 #ifndef KILN_BASE_BOARD_H
 #define KILN_BASE_BOARD_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The name that was probably meant: the nearest of those that exist, by letters changed, added, dropped or
+// Finds the name that was probably meant: the nearest existing one, by letters changed, added, dropped or
 // swapped with the next.
 #ifndef KILN_BASE_NEAREST_H
 #define KILN_BASE_NEAREST_H
@@ -16,7 +16,8 @@ typedef struct kiln_nearest {
 kiln_nearest kiln_nearest_to(const char *want);
 /// The first of equally near names stays.
 void kiln_nearest_consider(kiln_nearest *n, const char *name);
-/// The digits of both are the same, in order: where numbers tell processors apart, another one is no slip.
+/// Whether both have the same digits in order: if numbers distinguish processors, another number is not a
+/// spelling error.
 bool kiln_same_digits(const char *a, const char *b);
 
 #endif

@@ -40,7 +40,7 @@ kiln_status kiln_output_close(kiln_output *out, kiln_status status, kiln_error *
 kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes, size_t size,
                                kiln_error *err);
 
-/// Takes away what a writer of `path` that died may have left.
+/// Removes the files that a writer of `path` may have left when it died.
 void kiln_output_clean(const char *path);
 
 /// From now on content and name are on the disk when kiln_output_write returns: a file is there even when the

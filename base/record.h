@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The two records by which compiler, bundle and runtime speak of kernels. Plain structs with one encoding;
-// who writes and who reads never meet. Texts are borrowed from the arena or from the encoded bytes.
+// The two records that describe kernels to compiler, bundle and runtime. Plain structs with one encoding;
+// writers and readers are different programs. Texts are borrowed from the arena or from the encoded bytes.
 //
 //   interface   one per kernel instance, made by the front end: how to call it, how to choose among its
 //               codes. It says nothing of a machine.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What makes and tells of an outcome (base/status_code.h).
+// Functions that make and describe an outcome (base/status_code.h).
 #ifndef KILN_BASE_STATUS_H
 #define KILN_BASE_STATUS_H
 
@@ -27,7 +27,7 @@ kiln_status kiln_fail(kiln_error *err, kiln_status status, const char *format, .
 kiln_status kiln_fail_at(kiln_error *err, kiln_status status, uint32_t number, const char *format, ...)
     KILN_PRINTF(4, 5);
 
-/// Puts "context: " before the text that `err` holds already. Returns `status` unchanged. `err` may be NULL.
+/// Puts "context: " before the text in `err`. Returns `status` unchanged. `err` may be NULL.
 kiln_status kiln_context(kiln_error *err, kiln_status status, const char *format, ...) KILN_PRINTF(3, 4);
 
 /// The status that fits a value of errno (ENOSPC is NO_SPACE, EACCES is DENIED, ...).

@@ -12,14 +12,14 @@
 
 /// Writes all of it; interrupted and short writes are completed. False with errno.
 bool kiln_stream_write(int fd, const void *bytes, size_t size);
-/// How many of `size` bytes came before the end or an error (errno).
+/// Returns how many of `size` bytes were read before the end or an error (errno).
 size_t kiln_stream_read(int fd, void *bytes, size_t size);
 /// `fd`, or in place of one of the three standard descriptors another one for the same file: where these are
 /// closed, what the program prints must not end up in a file of ours. -1 stays, with errno; so it does when
 /// there is no other.
 int kiln_stream_aside(int fd);
-/// Whether open files have names under /proc/self/fd. TOOL says in `err` that `what` needs them where they
-/// have not: /proc is not mounted in every container.
+/// Checks that open files have names under /proc/self/fd. TOOL, with the message that `what` needs them, if
+/// they have none: /proc is not mounted in every container.
 kiln_status kiln_stream_need_names(const char *what, kiln_error *err);
 
 #endif

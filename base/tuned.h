@@ -70,7 +70,7 @@ static inline uint8_t kiln_tuned_bin(int64_t value) {
 /// The least value of a bin.
 int64_t kiln_tuned_bin_least(uint8_t bin);
 
-/// Where in a text something is wrong; both from 1.
+/// The place of an error in a text; both from 1.
 typedef struct kiln_tuned_place {
   uint32_t line, column;
 } kiln_tuned_place;
@@ -82,7 +82,7 @@ KILN_MUST_USE kiln_status kiln_tuned_read(kiln_arena *arena, const char *file, c
                                           kiln_tuned_entry **out, uint32_t *out_count,
                                           kiln_tuned_place *out_place, kiln_error *err);
 
-/// Puts an axis at its place. False when it is there, or there is no room.
+/// Adds an axis in order. False when it exists, or there is no room.
 bool kiln_tuned_add_axis(kiln_tuned_entry *entry, kiln_tuned_axis axis);
 
 /// Which fields a writer leaves out.

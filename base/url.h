@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Addresses of servers as they may be shown.
+// Addresses of servers in a form that may be shown.
 #ifndef KILN_BASE_URL_H
 #define KILN_BASE_URL_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the last launches of a kernel chose, where a choice takes long: its configs have costs (@cost). An
-// entry holds those bits of the arguments that a choice depends on, and what was chosen. Readers take no
-// lock: an entry whose version is odd, or has moved meanwhile, is no entry.
+// Remembers what the last launches of a kernel chose, if choosing takes long because its configs have costs
+// (@cost). An entry holds those bits of the arguments that a choice depends on, and what was chosen. Readers
+// take no lock: an entry whose version is odd, or changed while it was read, does not count.
 #ifndef KILN_RUNTIME_CHOICE_MEMO_H
 #define KILN_RUNTIME_CHOICE_MEMO_H
 
@@ -29,7 +29,7 @@ struct kiln_choice_memo {
   kiln_memo_entry entries[KILN_MEMO_ENTRIES];
 };
 
-/// A choice depends on these bits of `size` bytes of the block.
+/// Sets the bits of `size` bytes of the block, on which a choice depends.
 void kiln_memo_note(struct kiln_choice_memo *m, uint32_t offset, uint32_t size, uint64_t mask);
 
 static inline uint64_t kiln_memo_word(const struct kiln_choice_memo *m, const uint8_t *block, uint32_t i) {
@@ -38,7 +38,7 @@ static inline uint64_t kiln_memo_word(const struct kiln_choice_memo *m, const ui
   return word & m->relevant[i];
 }
 
-/// Where arguments like these are kept.
+/// The entry for arguments like these.
 static inline kiln_memo_entry *kiln_memo_place(struct kiln_choice_memo *m, const uint8_t *block) {
   uint64_t hash = 0;
   for (uint32_t i = 0; i < m->word_count; i++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is decided for the arguments of a launch: that the promised facts hold, which code, which grid. Inline
-// is what the launch of most kernels comes to.
+// The decision about the arguments of a launch: whether the promised facts hold, which code runs, and with
+// which grid. The inline part is all that launches of most kernels need.
 #ifndef KILN_RUNTIME_DECISION_H
 #define KILN_RUNTIME_DECISION_H
 
@@ -20,9 +20,9 @@ const struct kiln_tuned_choice *kiln_decide_nearest(const kiln_kernel *k, const 
 /// Parts of it. The forms that kiln_evaluate leaves; false on overflow, division by zero.
 bool kiln_evaluate_other(const kiln_prepared_expr *e, const uint8_t *block, const int64_t *values,
                          int64_t *out);
-/// What a conjunction has beside tests by mask.
+/// The part of a conjunction that is not tested by mask.
 bool kiln_others_hold(const kiln_conjunction *c, const uint8_t *block, const int64_t *values);
-/// Fills what expressions in general form read; the others' values stay unset.
+/// Reads the values that expressions in general form use; the other values stay unset.
 void kiln_read_values(const kiln_kernel *k, const uint8_t *block, int64_t *values);
 /// The promised divisors and ranges.
 kiln_status kiln_check_facts(const kiln_kernel *k, const uint8_t *block, kiln_error *err);
@@ -31,7 +31,7 @@ kiln_status kiln_take_grid(const kiln_kernel *k, const uint32_t *grid, uint32_t 
 
 static inline bool kiln_is_empty(const uint32_t *grid) { return !grid[0] || !grid[1] || !grid[2]; }
 
-/// Which config and variant a code is of.
+/// The config and variant of a code.
 static inline uint32_t kiln_code_config(const kiln_kernel *k, const kiln_code *code) {
   return (uint32_t)((size_t)(code - k->codes) / k->interface.variant_count);
 }
@@ -39,7 +39,8 @@ static inline uint32_t kiln_code_variant(const kiln_kernel *k, const kiln_code *
   return (uint32_t)((size_t)(code - k->codes) % k->interface.variant_count);
 }
 
-/// Arguments to their places in a block. Copies of a constant size become single moves. False: one is NULL.
+/// Copies arguments to their places in a block. Copies of a constant size become single moves. False: one is
+/// NULL.
 static inline bool kiln_pack(const kiln_kernel *k, const void *const *args, uint8_t *block) {
   const kiln_slot *s = k->slots, *end_8 = s + k->slots_of_8, *end_4 = s + k->slots_to_4,
                   *end = s + k->interface.param_count;

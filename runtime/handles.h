@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the process knows of its handles: those that are open, since the child of a fork has to put them
-// right, and those closed last, which stay allocated so that a use after close finds a closed handle and gets
-// a status. One lock guards both; nothing is called under it that could take another.
+// The handles of this process: those that are open, since the child of a fork has to repair them, and those
+// closed last, which stay allocated so that a use after close finds a closed handle and returns a status. One
+// lock guards both; nothing that takes another lock is called while it is held.
 #ifndef KILN_RUNTIME_HANDLES_H
 #define KILN_RUNTIME_HANDLES_H
 
@@ -11,21 +11,21 @@
 
 /// INVALID_ARGUMENT: "kiln_launch: the kernel is NULL".
 __attribute__((cold)) kiln_status kiln_refuse_null(const char *function, const char *what, kiln_error *err);
-/// At the begin of a public function.
+/// For the begin of a public function.
 #define KILN_NEED(pointer, what) \
   if (__builtin_expect(!(pointer), 0)) return kiln_refuse_null(__func__, what, err)
 
-/// Inside an object that a fork concerns.
+/// A part of each object that a fork affects.
 typedef struct kiln_fork_node {
   struct kiln_fork_node *next, **link; // guarded by the lock
   void (*in_child)(struct kiln_fork_node *node);
 } kiln_fork_node;
 
-/// From now on `in_child` runs in the child of every fork, on its only thread. What other threads were doing
-/// with the object stays half done: locks are to be made anew, and what they guard is to be readable at any
-/// moment.
+/// From now on, `in_child` runs in the child of every fork, on its only thread. Other threads may have been
+/// in the middle of using the object: locks have to be made anew, and the data that they guard must be
+/// readable at any moment.
 void kiln_fork_watch(kiln_fork_node *node, void (*in_child)(kiln_fork_node *node));
-/// Nothing happens for a node that is not watched.
+/// Does nothing for a node that is not watched.
 void kiln_fork_forget(kiln_fork_node *node);
 
 enum { KILN_CLOSED_COUNT = 64, KILN_CLOSED_BYTES = 1 << 20 };

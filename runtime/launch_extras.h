@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What lies behind the parameters in the block of some codes: the logical grid of kernels whose blocks
-// compute several programs, then tensor maps.
+// The data after the parameters in the block of some codes: the logical grid of kernels whose blocks compute
+// several programs, then tensor maps.
 #ifndef KILN_RUNTIME_LAUNCH_EXTRAS_H
 #define KILN_RUNTIME_LAUNCH_EXTRAS_H
 
@@ -20,8 +20,8 @@ struct kiln_memo *kiln_memo_create(const kiln_kernel *k, const kiln_code *code);
 kiln_status kiln_extras_encode(const kiln_kernel *k, kiln_launch_call *call, const kiln_block_words *changes,
                                kiln_map_sizes *known, uint8_t *block, kiln_error *err);
 
-/// Launches a call whose block has the parameters alone. The same arguments again encode no map, others those
-/// maps that depend on what is different.
+/// Launches a call whose block has the parameters alone. The same arguments again encode no map; other
+/// arguments encode those maps that depend on the difference.
 kiln_status kiln_launch_with_extras(kiln_kernel *k, kiln_launch_call *call, kiln_error *err);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Why a launch is refused, with the names and values that it is about. All return the status of the error.
+// Error messages of launches that are refused, with the names and values that caused them. All functions
+// return the status of the error.
 #ifndef KILN_RUNTIME_REFUSAL_H
 #define KILN_RUNTIME_REFUSAL_H
 
@@ -13,13 +14,13 @@ KILN_COLD kiln_status kiln_refuse_expr(const kiln_kernel *k, kiln_span code, con
 KILN_COLD kiln_status kiln_refuse_alignment(const kiln_kernel *k, const uint8_t *block, kiln_error *err);
 KILN_COLD kiln_status kiln_refuse_fact(const kiln_kernel *k, const kiln_fact *fact, int64_t value,
                                        kiln_error *err);
-/// No config with code allows these arguments: for each which requirement failed.
+/// No config with code allows these arguments; the message names the requirement that each one failed.
 KILN_COLD kiln_status kiln_refuse_configs(const kiln_kernel *k, const uint8_t *block, kiln_error *err);
 /// A grid beyond the device's limit. `code`: the expression that it comes from; empty: the caller's number.
 KILN_COLD kiln_status kiln_refuse_extent(const kiln_kernel *k, unsigned axis, int64_t extent, kiln_span code,
                                          const uint8_t *block, kiln_error *err);
 KILN_COLD kiln_status kiln_refuse_programs(const kiln_kernel *k, const uint32_t *grid, kiln_error *err);
-/// Another count of arguments, size of a block, number of a parameter than the kernel has.
+/// The count of arguments, the size of a block or the number of a parameter does not fit the kernel.
 KILN_COLD kiln_status kiln_refuse_count(const kiln_kernel *k, size_t count, kiln_error *err);
 KILN_COLD kiln_status kiln_refuse_size(const kiln_kernel *k, size_t size, kiln_error *err);
 KILN_COLD kiln_status kiln_refuse_index(const kiln_kernel *k, size_t index, kiln_error *err);

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The shapes that an application met and that no tuned choice is for, for `kiln tune --record`. Nothing is
+// Records the shapes of an application that have no tuned choice, for `kiln tune --record`. Nothing is
 // recorded unless kiln_record_shapes was called; then the first launch of each cell copies its arguments.
 #ifndef KILN_RUNTIME_SHAPE_RECORD_H
 #define KILN_RUNTIME_SHAPE_RECORD_H
 
 #include "runtime/device/device.h"
 
-enum { KILN_RECORDED_SHAPES = 1024 }; ///< of a kernel; what comes later is counted
+enum { KILN_RECORDED_SHAPES = 1024 }; ///< per kernel; later ones are only counted
 
 /// Of one kernel; lives as long as the library. Lock-free.
 typedef struct kiln_recorder kiln_recorder;
 
-/// The recorder of the kernel, made where there is none; NULL where nothing is recorded or memory is
-/// exhausted.
+/// The recorder of the kernel, made if there is none; NULL if nothing is recorded or memory is exhausted.
 kiln_recorder *kiln_recorder_of(const kiln_kernel *kernel);
-/// Keeps a copy of the arguments where none with these values of the inputs was kept before.
+/// Keeps a copy of the arguments if these values of the inputs are new.
 void kiln_recorder_note(kiln_recorder *recorder, const uint8_t *values, uint32_t count, const uint8_t *block);
 void kiln_recorders_free(kiln_library *library);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensor maps of a code (docs/bundle.md, "Index region"): what the copy engine of a GPU is told of a tensor.
+// Tensor maps of a code (docs/bundle.md, "Index region"): they describe a tensor to the copy engine of a GPU.
 // They depend on the arguments, so they are encoded at launch, or once for a prepared launch. In the block
-// they lie behind the parameters, each a further parameter of 128 bytes. Where, the driver says of the loaded
-// function: NVIDIA's assembler aligns them to 64 in the constant bank, whose parameters begin at no multiple
-// of 64.
+// they follow the parameters, each as a further parameter of 128 bytes. The driver reports their offset in
+// the loaded function: NVIDIA's assembler aligns them to 64 in the constant bank, whose parameters begin at
+// no multiple of 64.
 #ifndef KILN_RUNTIME_TENSOR_MAP_H
 #define KILN_RUNTIME_TENSOR_MAP_H
 
@@ -29,7 +29,7 @@ typedef struct kiln_tensor_map {
   uint32_t box[KILN_MAP_RANK];
   kiln_span extents[KILN_MAP_RANK], strides[KILN_MAP_RANK - 1],
       offset;             ///< in the bundle; strides and offset in bytes
-  uint32_t base_at;       ///< where the base address lies in the block
+  uint32_t base_at;       ///< offset of the base address in the block
   kiln_block_words sizes; ///< what the expressions read
 } kiln_tensor_map;
 
@@ -52,20 +52,20 @@ static inline uint32_t kiln_maps_end(uint32_t at, uint32_t count) { return at + 
 /// Reads a record into the code, on the kernel's arena. CORRUPT, OUT_OF_MEMORY.
 kiln_status kiln_tensor_maps_decode(struct kiln_kernel *kernel, const uint8_t *record, size_t size,
                                     struct kiln_code *code, kiln_error *err);
-/// What stands in for a tensor without elements, which no driver describes: a place of its own on the device,
-/// zeros to read and room to write. Made when a code with maps is loaded.
+/// Stands in for a tensor without elements, for which no driver makes a map: a place on the device with zeros
+/// to read and room to write. Made when a code with maps is loaded.
 enum { KILN_NOWHERE_BYTES = 1024 };
-/// What the maps of a block were made from, one element a map: their expressions' values, the address without
-/// the base.
+/// The inputs of the maps of a block, one element per map: values of their expressions, and the address
+/// without the base.
 typedef kiln_tensor_map_values kiln_map_sizes;
 
 /// The words in which the first `size` bytes of two blocks differ.
 void kiln_block_changes(const uint8_t *a, const uint8_t *b, size_t size, kiln_block_words *out);
 
 /// Encodes the maps of a code into `block`, which has the parameters packed and room to
-/// kiln_maps_end(code->maps_at). With `changes` only those that are others since these words changed; `block`
-/// has the rest of the maps, and `known` is as the last call left it. After a failure neither is worth
-/// anything. LAUNCH when an expression fails, UNSUPPORTED when the device has no encoder, DRIVER.
+/// kiln_maps_end(code->maps_at). With `changes`, only the maps that depend on these words; `block` has the
+/// other maps, and `known` is as the last call left it. After a failure both are undefined. LAUNCH when an
+/// expression fails, UNSUPPORTED when the device has no encoder, DRIVER.
 kiln_status kiln_tensor_maps_encode(const struct kiln_kernel *kernel, const struct kiln_code *code,
                                     const kiln_block_words *changes, kiln_map_sizes *known, uint8_t *block,
                                     kiln_error *err);

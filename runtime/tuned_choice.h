@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tuned choices of one kernel on one device (base/tuned.h), from the notes of its library's bundles. What a
-// launch asks for is a cell: the arguments' bins and facts as one number. A cell is filled when it is first
-// asked for, without a lock; from then on it is a load.
+// Tuned choices of one kernel on one device (base/tuned.h), from the notes of its library's bundles. A launch
+// looks up a cell: the arguments' bins and facts as one number. A cell is filled at its first look-up,
+// without a lock; later look-ups are a single load.
 #ifndef KILN_RUNTIME_TUNED_CHOICE_H
 #define KILN_RUNTIME_TUNED_CHOICE_H
 
@@ -12,9 +12,9 @@
 
 enum {
   KILN_TUNED_MOST_CHOICES = 65534,
-  KILN_TUNED_MOST_CELLS = 1 << 20, ///< of a table with more each launch searches
+  KILN_TUNED_MOST_CELLS = 1 << 20, ///< with more, each launch searches the table
   KILN_TUNED_NEAREST = 3,          ///< choices in a cell, of different configs
-  KILN_TUNED_NEAR = 15, ///< the sum of the squares of the bins between: less than an octave of one integer
+  KILN_TUNED_NEAR = 15, ///< largest sum of squared differences in bins: less than an octave of one integer
   KILN_TUNED_ANY = 255, ///< of an axis that a choice does not name
 };
 
@@ -24,7 +24,7 @@ typedef struct kiln_tuned_input {
   uint32_t param, offset;
   uint8_t size;
   bool is_signed;
-  uint8_t least;  ///< bins: the lowest that was measured
+  uint8_t least;  ///< bins: the lowest measured one
   uint32_t radix; ///< how many values it has
 } kiln_tuned_input;
 
@@ -35,13 +35,13 @@ typedef struct kiln_tuned_choice {
 } kiln_tuned_choice;
 
 struct kiln_tuned {
-  kiln_bundle *bundle; ///< whose note it is; NULL: there are no choices, shapes are recorded only
+  kiln_bundle *bundle; ///< the owner of the note; NULL: there are no choices, shapes are only recorded
   const char *note;    ///< text of the note, in the bundle
   kiln_tuned_input inputs[KILN_TUNED_MOST_AXES];
   uint32_t input_count, choice_count;
-  bool has_bins;       ///< some choice names a bin: none is for everything
-  bool is_exact;       ///< only choices for the very bins are taken: configs have costs, which know more
-  uint64_t cell_count; ///< 0: too many
+  bool has_bins; ///< some choice names a bin, so no choice is for all arguments
+  bool is_exact; ///< only choices for exactly these bins count: costs of configs are more precise elsewhere
+  uint64_t cell_count;        ///< 0: too many
   kiln_tuned_choice *choices; ///< arena of the kernel
   _Atomic(uint64_t) *cells;   ///< owned
   kiln_recorder *recorder;    ///< NULL: shapes are not recorded
@@ -52,8 +52,8 @@ struct kiln_tuned {
 #define KILN_TUNED_MORE ((uint64_t)1 << 62)  ///< there are more configs, farther away
 #define KILN_TUNED_EXACT ((uint64_t)1 << 61) ///< the first is for these very bins
 
-/// Finds the choices for kernel and device; `kernel->tuned` stays NULL when there are none. What cannot be
-/// used is logged and left out. OUT_OF_MEMORY.
+/// Finds the choices for kernel and device; `kernel->tuned` stays NULL when there are none. Unusable choices
+/// are logged and left out. OUT_OF_MEMORY.
 kiln_status kiln_tuned_attach(kiln_kernel *kernel, kiln_error *err);
 void kiln_tuned_detach(kiln_kernel *kernel);
 
@@ -61,7 +61,7 @@ void kiln_tuned_detach(kiln_kernel *kernel);
 void kiln_tuned_values(const kiln_tuned *tuned, const uint8_t *block, uint8_t *values);
 /// Records arguments that lie outside of what was measured. Returns 0.
 uint64_t kiln_tuned_outside(const kiln_tuned *tuned, const uint8_t *block);
-/// Fills the cell of that number for what is in the block.
+/// Fills the cell of that number for the arguments in the block.
 uint64_t kiln_tuned_fill(const kiln_tuned *tuned, const uint8_t *block, uint64_t number);
 /// The near choices of each config, by distance: calls `each` until it returns true. Slow.
 void kiln_tuned_search(const kiln_tuned *tuned, const uint8_t *values,
