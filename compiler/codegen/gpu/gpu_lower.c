@@ -274,7 +274,6 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   g.spread_columns = roles && roles->is_beside ? 2 : 1;
   if (g.has_roles) gpu_collect_maps(&g);
   ir_walk(kernel->body, note_write, &g);
-  gpu_defer(&g);
   lower_body(&g);
   LLVMDisposeBuilder(g.builder);
   place_shared(&g, info);

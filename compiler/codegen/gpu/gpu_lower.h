@@ -177,7 +177,6 @@ typedef struct gpu_value {
   LLVMValueRef scalar; ///< rank 0
   gpu_place place;     ///< of a tile that is in shared memory; of an `alloc` its slots
   bool is_issued;      ///< a load that waited is made now (kiln_feed.waits)
-  bool is_deferred;    ///< made by the reduction that it goes to, a part of the registers at a time
   bool is_parked;      ///< `place` is good until gpu_unpark, not just up to the next barrier
   uint32_t last_use;   ///< gpu_pressure.c: number of an operation of the body
   bool has_index_answer, is_index; ///< gpu_pressure.c: made of indices and scalars alone
@@ -287,20 +286,6 @@ kiln_span gpu_map_record(gpu *g, kiln_arena *arena);
 /// Issues the loads of this block that have waited: for `dot` alone, or (NULL) all.
 void gpu_issue_feeds(gpu *g, const ir_block *block, const ir_op *dot);
 
-// gpu_defer.c
-/// A load, and what is computed of it element by element, on the way to a reduction that alone needs it.
-enum { GPU_MAX_CHAIN = 16 };
-typedef struct gpu_chain {
-  ir_op *load;
-  ir_op *ops[GPU_MAX_CHAIN]; ///< the first takes what was loaded
-  unsigned count;
-  unsigned registers; ///< logarithm of those of a part
-} gpu_chain;
-/// Marks the values of chains that are too large to be alive as a whole.
-void gpu_defer(gpu *g);
-/// The chain that was deferred until this reduction; false: none.
-bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out);
-
 // gpu_park.c
 /// Before a loop is opened: writes what products of full loops (kiln_loop_is_full), of this one or inside it,
 /// read in each iteration and what comes from this place to shared memory, as long as there is room.
@@ -402,8 +387,6 @@ typedef struct gpu_parts {
   void (*take)(gpu *g, void *context, uint32_t first, LLVMValueRef *part, LLVMValueRef *out);
   void *context;
 } gpu_parts;
-/// Whether parts of that size hold whole pieces of the load.
-bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned registers);
 /// The values that are left of all parts, in order.
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p);
 

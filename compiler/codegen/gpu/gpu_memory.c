@@ -331,11 +331,6 @@ static gpu_access access_of_load(gpu *g, const ir_op *op) {
   return access;
 }
 
-bool gpu_has_parts(gpu *g, const ir_op *op, const kiln_layout *layout, unsigned registers) {
-  return !(op->attrs.flags & IR_VOLATILE) &&
-         kiln_pieces_of(g->layouts, op, layout, true).mask < 1u << registers;
-}
-
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p) {
   gpu_access access = access_of_load(g, op);
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
@@ -360,8 +355,9 @@ static bool is_last_feed(gpu *g, const ir_op *load) {
 
 void gpu_lower_load(gpu *g, ir_op *op) {
   gpu_value *loaded = gpu_value_of(g, &op->results[0]);
-  if (loaded->is_deferred) return;
-  const bool waits = kiln_notes_of(g->layouts, &op->results[0])->feed.waits && !loaded->is_issued;
+  const kiln_layout_notes *notes = kiln_notes_of(g->layouts, &op->results[0]);
+  const bool waits = notes->feed.waits && !loaded->is_issued;
+  if (notes->is_deferred) return;
   if (waits && !g->nesting.is_full) return; // its product issues it
   loaded->is_issued = true;
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));

@@ -194,8 +194,8 @@ static void reduce_group(gpu *g, group *s, const kiln_layout *l, uint32_t axis, 
 typedef struct folding {
   const kiln_layout *layout;
   uint32_t axis;
-  const gpu_chain *chain;
-  gpu_tile others[GPU_MAX_CHAIN][3]; ///< what the chain computes with, whole
+  const kiln_chain *chain;
+  gpu_tile others[KILN_MOST_CHAINED][3]; ///< what the chain computes with, whole
   group part;
 } folding;
 
@@ -228,7 +228,7 @@ static void fold_part(gpu *g, void *context, uint32_t first, LLVMValueRef *part,
 }
 
 /// Loads the chain's tile and folds the low register bits; `bits`: register bits that are left.
-static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t axis, gpu_chain *chain,
+static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t axis, kiln_chain *chain,
                         unsigned *bits) {
   folding *f = KILN_NEW(g->arena, folding);
   group s = new_group(g, op, layout);
@@ -237,7 +237,7 @@ static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t a
   for (unsigned c = 0; c < chain->count; c++)
     for (uint32_t i = 0; i < chain->ops[c]->operand_count; i++) {
       ir_value *value = chain->ops[c]->operands[i];
-      if (value->type.rank && !gpu_value_of(g, value)->is_deferred)
+      if (value->type.rank && !kiln_notes_of(g->layouts, value)->is_deferred)
         f->others[c][i] = gpu_operand(g, chain->ops[c], i);
     }
   for (unsigned i = 0; i < chain->registers; i++) left += !(layout->basis[i] & axis);
@@ -252,9 +252,9 @@ static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t a
 void gpu_lower_reduce(gpu *g, ir_op *op) {
   uint32_t axis = layout_axis_mask(op->operands[0]->type, op->attrs.axis);
   const kiln_layout layout = *op->takes[0], result = layout_without(&layout, axis);
-  gpu_chain chain = {0};
+  kiln_chain chain = {0};
   unsigned bits = layout.registers;
-  bool is_deferred = gpu_deferred(g, op, &chain);
+  bool is_deferred = kiln_chain_of(g->layouts, op, &chain);
   group s = is_deferred ? fold_parts(g, op, &layout, axis, &chain, &bits) : open_group(g, op, &layout);
   if (g->status != KILN_OK) return;
   reduce_group(g, &s, &layout, axis, is_deferred ? chain.registers : 0, bits);

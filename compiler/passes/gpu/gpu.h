@@ -25,6 +25,7 @@
 //
 //   between       a tile between two bounds is compared once
 //   memory-order  barriers between accesses of the same memory by different threads
+//   defer         a large tile that only a reduction needs is loaded and folded a part at a time
 //
 // A kernel that does not fit is left as it was, and the reason is kept for the report (compiler/report.h).
 #ifndef KILN_COMPILER_PASSES_GPU_GPU_H

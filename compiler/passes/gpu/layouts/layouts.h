@@ -48,6 +48,7 @@ typedef struct kiln_layout_notes {
   kiln_slot_layouts *slots;         ///< of an `alloc`
   struct kiln_dot_layouts *product; ///< of the result of a dot
   bool is_full;                     ///< of the counter of a `for`: kiln_loop_is_full
+  bool is_deferred; ///< made by the reduction that it goes to, a part of the registers at a time
 } kiln_layout_notes;
 
 /// The choice for one kernel, and what it rests on.
@@ -109,6 +110,19 @@ void kiln_layouts_find_full_loops(kiln_layouts *c);
 static inline bool kiln_loop_is_full(const kiln_layouts *c, const ir_op *loop) {
   return kiln_notes_of(c, ir_for_counter(loop))->is_full;
 }
+
+// ------------------------------------------------------------------------------------------ defer.c
+
+/// A load, and what is computed of it element by element, on the way to a reduction that alone needs it.
+enum { KILN_MOST_CHAINED = 16 };
+typedef struct kiln_chain {
+  ir_op *load;
+  ir_op *ops[KILN_MOST_CHAINED]; ///< the first takes what was loaded
+  unsigned count;
+  unsigned registers; ///< logarithm of those of a part
+} kiln_chain;
+/// The chain that is deferred until this reduction; false: none.
+bool kiln_chain_of(const kiln_layouts *c, ir_op *reduce, kiln_chain *out);
 
 // ----------------------------------------------------------------------------------------- access.c
 

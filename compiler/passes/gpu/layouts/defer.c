@@ -2,8 +2,8 @@
 // Loads of large tiles that only a reduction needs. Where a load under a mask is a branch, LLVM keeps the
 // order of loads and what uses them: the whole tile would be alive behind its last load, and spill. Such a
 // load, and what is computed of it on the way, is deferred until its reduction, which loads a part of the
-// registers, computes with it and folds it before the next part (gpu_reduce.c).
-#include "compiler/codegen/gpu/gpu_lower.h"
+// registers, computes with it and folds it before the next part. The pass `defer` notes which values those are.
+#include "compiler/passes/gpu/layouts/layouts.h"
 
 static bool is_home(const ir_value *value, const kiln_layout *layout) {
   return value->type.rank && value->layout && layout_equal(value->layout, layout);
@@ -26,7 +26,7 @@ static bool is_quiet(const ir_op *load, const ir_op *reduce) {
 }
 
 /// Follows values that have no other user down to a load; what is on the way is in `out`, last first.
-static bool find_load(gpu *g, ir_value *value, const ir_op *user, const kiln_layout *layout, gpu_chain *out) {
+static bool find_load(ir_value *value, const ir_op *user, const kiln_layout *layout, kiln_chain *out) {
   ir_op *op = value->def;
   if (!op || op->block != user->block || value->uses != uses_by(user, value) || !is_home(value, layout))
     return false;
@@ -34,17 +34,17 @@ static bool find_load(gpu *g, ir_value *value, const ir_op *user, const kiln_lay
     out->load = op;
     return true;
   }
-  if (!ir_has(op->code, IR_EACH) || ir_ops[op->code].effect != IR_PURE || out->count == GPU_MAX_CHAIN)
+  if (!ir_has(op->code, IR_EACH) || ir_ops[op->code].effect != IR_PURE || out->count == KILN_MOST_CHAINED)
     return false;
   out->ops[out->count++] = op;
   for (uint32_t i = 0; i < op->operand_count; i++)
-    if (find_load(g, op->operands[i], op, layout, out)) return true;
+    if (find_load(op->operands[i], op, layout, out)) return true;
   out->count--;
   return false;
 }
 
 /// Bits of the widest element on the way; a register holds one element at most once it is computed with.
-static uint64_t widest(const gpu_chain *chain) {
+static uint64_t widest(const kiln_chain *chain) {
   uint64_t bits = ir_type_bits(chain->load->results[0].type);
   for (unsigned i = 0; i < chain->count; i++) {
     uint64_t own = ir_type_bits(chain->ops[i]->results[0].type);
@@ -53,9 +53,10 @@ static uint64_t widest(const gpu_chain *chain) {
   return bits < 32 ? 32 : bits;
 }
 
-static bool find_chain(gpu *g, ir_op *reduce, const kiln_layout *layout, gpu_chain *out) {
-  *out = (gpu_chain){0};
-  if (reduce->operand_count > 1 || !find_load(g, reduce->operands[0], reduce, layout, out)) return false;
+static bool find_chain(ir_op *reduce, kiln_chain *out) {
+  *out = (kiln_chain){0};
+  if (reduce->operand_count > 1 || !find_load(reduce->operands[0], reduce, reduce->takes[0], out))
+    return false;
   for (unsigned k = 0; k < out->count / 2; k++) {
     ir_op *last = out->ops[out->count - 1 - k];
     out->ops[out->count - 1 - k] = out->ops[k];
@@ -64,38 +65,45 @@ static bool find_chain(gpu *g, ir_op *reduce, const kiln_layout *layout, gpu_cha
   return true;
 }
 
+/// Whether pieces of the load fall into parts of 2^registers.
+static bool has_parts(const kiln_layouts *c, const ir_op *load, const kiln_layout *layout,
+                      unsigned registers) {
+  return !(load->attrs.flags & IR_VOLATILE) && kiln_pieces_of(c, load, layout, true).mask < 1u << registers;
+}
+
 /// Parts take at most half of a thread's registers, and so does what is left of all of them; their masks half
 /// of the scalar registers, one or two of 32 bits each. 0: the tile is small enough, or parts would not help.
-enum { MOST_MASK_WORDS = 11 }; // 64 masks of 32 lanes, logarithm of all bits
-static unsigned part_of(gpu *g, const ir_op *reduce, const kiln_layout *layout, const gpu_chain *chain) {
+static unsigned part_of(const kiln_layouts *c, const ir_op *reduce, const kiln_chain *chain) {
+  enum { MOST_MASK_WORDS = 11 }; // 64 masks of 32 lanes, logarithm of all bits
+  const kiln_layout *layout = reduce->takes[0];
   uint32_t axis = layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis);
-  uint64_t words = widest(chain) / 32, room = kiln_thread_registers(g->layouts) / 2;
+  uint64_t words = widest(chain) / 32, room = kiln_thread_registers(c) / 2;
   unsigned part = layout->registers, left = layout->registers;
   if (words << part <= room) return 0;
-  while (part && (words << part > room || part + g->lanes > MOST_MASK_WORDS)) part--;
+  while (part && (words << part > room || part + c->lanes > MOST_MASK_WORDS)) part--;
   for (unsigned i = 0; i < part; i++) left -= (layout->basis[i] & axis) != 0;
   return part < layout->registers && words << left <= room ? part : 0;
 }
 
 static void defer(ir_op *reduce, void *context) {
-  gpu *g = context;
-  gpu_chain chain;
-  if (reduce->code != IR_REDUCE) return;
-  const kiln_layout *layout = reduce->takes[0];
-  if (!find_chain(g, reduce, layout, &chain) || !is_quiet(chain.load, reduce)) return;
-  unsigned part = part_of(g, reduce, layout, &chain);
-  if (!part || !gpu_has_parts(g, chain.load, layout, part)) return;
-  gpu_value_of(g, &chain.load->results[0])->is_deferred = true;
-  for (unsigned i = 0; i < chain.count; i++) gpu_value_of(g, &chain.ops[i]->results[0])->is_deferred = true;
+  kiln_layouts *c = context;
+  kiln_chain chain;
+  if (reduce->code != IR_REDUCE || !find_chain(reduce, &chain) || !is_quiet(chain.load, reduce)) return;
+  unsigned part = part_of(c, reduce, &chain);
+  if (!part || !has_parts(c, chain.load, reduce->takes[0], part)) return;
+  kiln_notes_of(c, &chain.load->results[0])->is_deferred = true;
+  for (unsigned i = 0; i < chain.count; i++) kiln_notes_of(c, &chain.ops[i]->results[0])->is_deferred = true;
 }
 
-void gpu_defer(gpu *g) {
-  if (g->machine->pin) ir_walk(g->kernel->body, defer, g);
+kiln_status kiln_pass_defer(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context, (void)err;
+  if (kernel->layouts->machine.register_file) ir_walk(kernel->body, defer, kernel->layouts);
+  return KILN_OK;
 }
 
-bool gpu_deferred(gpu *g, ir_op *reduce, gpu_chain *out) {
-  const kiln_layout *layout = reduce->takes[0];
-  if (!g->machine->pin || !find_chain(g, reduce, layout, out)) return false;
-  out->registers = part_of(g, reduce, layout, out);
-  return gpu_value_of(g, &out->load->results[0])->is_deferred;
+bool kiln_chain_of(const kiln_layouts *c, ir_op *reduce, kiln_chain *out) {
+  if (!c->machine.register_file || !find_chain(reduce, out)) return false;
+  out->registers = part_of(c, reduce, out);
+  return kiln_notes_of(c, &out->load->results[0])->is_deferred && out->registers &&
+         has_parts(c, out->load, reduce->takes[0], out->registers);
 }
