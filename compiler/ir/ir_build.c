@@ -172,11 +172,6 @@ uint32_t ir_view_part(const ir_op *op) {
   return 1u + op->attrs.axis + (op->code == IR_VIEW_STRIDE ? op->operands[0]->type.rank : 0);
 }
 
-ir_op *ir_terminator(const ir_block *block) {
-  ir_op *op = block->last;
-  return op && ir_is_terminator(op) ? op : NULL;
-}
-
 void ir_remove(ir_op *op) {
   KILN_ASSERT(op->block); // it is removed once
   *(op->prev ? &op->prev->next : &op->block->first) = op->next;

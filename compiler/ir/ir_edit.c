@@ -141,3 +141,8 @@ bool ir_constant_float(const ir_value *v, double *out_value) {
   *out_value = ir_bits_to_float(v->type.scalar, bits);
   return true;
 }
+
+ir_op *ir_terminator(const ir_block *block) {
+  ir_op *op = block->last;
+  return op && ir_is_terminator(op) ? op : NULL;
+}

@@ -40,7 +40,9 @@ LLVMValueRef amdgpu_pin(gpu *g, LLVMValueRef value);
 bool amdgpu_has_far_registers(const kiln_target *target);
 
 /// A call of an intrinsic; `overload` is NULL when the intrinsic has none.
-LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload, const LLVMValueRef *arguments,
-                              unsigned count);
+static inline LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload,
+                                            const LLVMValueRef *arguments, unsigned count) {
+  return gpu_intrinsic(g, name, &overload, overload != NULL, arguments, count);
+}
 
 #endif

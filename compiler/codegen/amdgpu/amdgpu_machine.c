@@ -16,11 +16,6 @@ static const kl_body bodies[] = {
 #undef BODY
 };
 
-LLVMValueRef amdgpu_intrinsic(gpu *g, const char *name, LLVMTypeRef overload, const LLVMValueRef *arguments,
-                              unsigned count) {
-  return gpu_intrinsic(g, name, &overload, overload != NULL, arguments, count);
-}
-
 // ------------------------------------------------------------------------------------------ kernel
 
 // What the kernel does without; LLVM then reserves no registers for it and the loader passes nothing.

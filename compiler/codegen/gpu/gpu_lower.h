@@ -172,13 +172,13 @@ typedef struct gpu_parked {
 
 /// In ir_value.slot while the lowering runs.
 typedef struct gpu_value {
-  bool is_ready;       ///< `home_tile` or `scalar` is set
-  gpu_tile home_tile;  ///< in ir_value.layout
-  LLVMValueRef scalar; ///< rank 0
-  gpu_place place;     ///< of a tile that is in shared memory; of an `alloc` its slots
-  bool is_issued;      ///< a load that waited is made now (kiln_feed.waits)
-  bool is_parked;      ///< `place` is good until gpu_unpark, not just up to the next barrier
-  uint32_t last_use;   ///< gpu_pressure.c: number of an operation of the body
+  bool is_ready;                   ///< `home_tile` or `scalar` is set
+  gpu_tile home_tile;              ///< in ir_value.layout
+  LLVMValueRef scalar;             ///< rank 0
+  gpu_place place;                 ///< of a tile that is in shared memory; of an `alloc` its slots
+  bool is_issued;                  ///< a load that waited is made now (kiln_feed.waits)
+  bool is_parked;                  ///< `place` is good until gpu_unpark, not just up to the next barrier
+  uint32_t last_use;               ///< gpu_pressure.c: number of an operation of the body
   bool has_index_answer, is_index; ///< gpu_pressure.c: made of indices and scalars alone
 } gpu_value;
 

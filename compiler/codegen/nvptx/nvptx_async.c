@@ -8,9 +8,7 @@
 
 #include "compiler/passes/gpu/gpu.h"
 
-enum { GROUP_THREADS = 128, BARRIER_BYTES = 8 };
-/// Named barriers: of all consumers, of where the roles begin, of a group each.
-enum { BLOCK_BARRIER = 1, ROLES_BARRIER = 2, GROUP_BARRIER = 3 };
+enum { BARRIER_BYTES = 8 };
 
 // --------------------------------------------------------------------------------------- addresses
 
@@ -23,18 +21,9 @@ static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
   return LLVMBuildMul(g->builder, a, gpu_i32(g, factor), "");
 }
 
-LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
-  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, memory->def->attrs.alloc.at));
-  return slot ? add(g, start,
-                    scale(g, gpu_scalar(g, slot),
-                          kiln_memory_bytes(memory->type, memory->def->attrs.alloc.rows) /
-                              nvptx_parts(memory->def)))
-              : start;
-}
-
 /// Number of the thread in its group of warps, and whether it acts for the group.
 static LLVMValueRef is_leader(gpu *g) {
-  LLVMValueRef inside = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, GROUP_THREADS - 1), "");
+  LLVMValueRef inside = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, NVPTX_GROUP_THREADS - 1), "");
   return LLVMBuildICmp(g->builder, LLVMIntEQ, inside, gpu_i32(g, 0), "");
 }
 
@@ -77,7 +66,7 @@ static void open_barriers(gpu *g, bool is_cluster) {
 /// Until the barriers are there, of all blocks of the cluster. Warps come to it in different places, so
 /// neither is `aligned`: of such a barrier all threads of a block run the same one (PTX ISA, "barrier").
 static void meet(gpu *g, bool is_cluster) {
-  LLVMValueRef all[2] = {gpu_i32(g, ROLES_BARRIER), gpu_i32(g, gpu_block_threads(g))};
+  LLVMValueRef all[2] = {gpu_i32(g, NVPTX_ROLES_BARRIER), gpu_i32(g, gpu_block_threads(g))};
   if (is_cluster) call(g, KL_kl_cluster_wait, NULL, 0);
   else call(g, KL_kl_meeting, all, 2);
 }
@@ -196,8 +185,8 @@ static void lower_roles(gpu *g, ir_op *op) {
   LLVMPositionBuilderAtEnd(g->builder, consumer);
   meet(g, is_cluster);
   set_registers(g, op->attrs.roles.consumer_registers, true);
-  g->barrier = BLOCK_BARRIER;
-  g->barrier_threads = groups * GROUP_THREADS;
+  g->barrier = NVPTX_BLOCK_BARRIER;
+  g->barrier_threads = groups * NVPTX_GROUP_THREADS;
   g->shared_dirty = false;
   lower_region(g, op->regions[1]);
   LLVMBuildBr(g->builder, end);
@@ -329,11 +318,6 @@ static void lower_copy(gpu *g, ir_op *op) {
 
 // ----------------------------------------------------------------------------------- staged stores
 
-void nvptx_group_barrier(gpu *g) {
-  LLVMValueRef arguments[2] = {add(g, g->group, gpu_i32(g, GROUP_BARRIER)), gpu_i32(g, GROUP_THREADS)};
-  call(g, KL_kl_named_barrier, arguments, 2);
-}
-
 typedef struct staging {
   gpu_tile tile;
   unsigned columns; ///< staged at a time
@@ -352,14 +336,6 @@ static void pack_words(gpu *g, const staging *s, uint32_t first, LLVMValueRef *w
 static LLVMValueRef warp_of_group(gpu *g) {
   LLVMValueRef warp = LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), "");
   return LLVMBuildAnd(g->builder, warp, gpu_i32(g, 3), "");
-}
-
-/// How 16-byte pieces of a row are exchanged. 128-byte rows: piece ^= row & 7; 64: piece ^= (row / 2) & 3;
-/// 32: piece ^= (row / 4) & 1
-LLVMValueRef nvptx_turn_of_row(gpu *g, unsigned bytes, LLVMValueRef row) {
-  unsigned shift = bytes == 128 ? 0 : bytes == 64 ? 1 : 2;
-  LLVMValueRef v = LLVMBuildLShr(g->builder, row, gpu_i32(g, shift), "");
-  return LLVMBuildAnd(g->builder, v, gpu_i32(g, bytes / 16 - 1), "");
 }
 
 /// Writes 64 rows and `columns` columns from register `first` on in the interleaved form that the map reads:

@@ -30,6 +30,9 @@ void nvptx_find_place(gpu *g, unsigned groups);
 /// `share`.
 LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place);
 LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share);
+enum { NVPTX_GROUP_THREADS = 128 };
+/// Named barriers: of all consumers, of where the roles begin, of a group each.
+enum { NVPTX_BLOCK_BARRIER = 1, NVPTX_ROLES_BARRIER = 2, NVPTX_GROUP_BARRIER = 3 };
 /// Waits for the threads of this group.
 void nvptx_group_barrier(gpu *g);
 /// Shared window address of a slot; `slot` NULL: of the first.

@@ -12,7 +12,6 @@
 #include "compiler/codegen/nvptx/nvptx_async.h"
 
 enum {
-  GROUP_THREADS = 128,
   BARRIER_BYTES = 8,
   PIECE = 4,      ///< elements of 4 bytes in a piece
   MOST_BLOCKS = 8 ///< of a cluster
@@ -74,15 +73,15 @@ void nvptx_find_place(gpu *g, unsigned groups) {
       g->kernel->groups_beside
           ? add(g, g->group, scale(g, place, groups))
           : add(g, g->block_column, scale(g, add(g, g->group, scale(g, g->block_row, groups)), columns));
-  g->thread = add(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), ""),
-                  scale(g, g->program_group, GROUP_THREADS));
+  g->thread = add(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, NVPTX_GROUP_THREADS - 1), ""),
+                  scale(g, g->program_group, NVPTX_GROUP_THREADS));
 }
 
 // -------------------------------------------------------------------------------------------- sums
 
 /// Pieces of a thread lie 128 pieces apart, so that those of a warp are neighbours.
 static LLVMValueRef piece_at(gpu *g, LLVMValueRef start, unsigned i) {
-  return add(g, start, gpu_i32(g, i * GROUP_THREADS * PIECE * 4));
+  return add(g, start, gpu_i32(g, i * NVPTX_GROUP_THREADS * PIECE * 4));
 }
 
 /// `address` of this block's shared memory, in that of the block with the iterations of number `share`.
@@ -112,8 +111,8 @@ static void send(gpu *g, const exchange *x) {
   call(g, KL_kl_proxy_fence, NULL, 0);
   nvptx_group_barrier(g);
   LLVMValueRef arguments[5] = {in_block(g, group, 0), group,
-                               gpu_i32(g, x->pieces * PIECE * 4 * GROUP_THREADS), in_block(g, x->full, 0),
-                               x->is_leader};
+                               gpu_i32(g, x->pieces * PIECE * 4 * NVPTX_GROUP_THREADS),
+                               in_block(g, x->full, 0), x->is_leader};
   nvptx_asm(g, copy, sizeof copy - 1, "r,r,r,r,r,~{memory}", nothing, arguments, 5);
 }
 
@@ -134,7 +133,7 @@ static void add_from(gpu *g, const exchange *x, unsigned rank, LLVMValueRef *sum
 }
 
 static void gather(gpu *g, const exchange *x, LLVMValueRef *sums) {
-  uint32_t bytes = (x->blocks - 1) * x->pieces * PIECE * 4 * GROUP_THREADS;
+  uint32_t bytes = (x->blocks - 1) * x->pieces * PIECE * 4 * NVPTX_GROUP_THREADS;
   LLVMValueRef expected = LLVMBuildMul(g->builder, x->is_leader, gpu_i32(g, bytes), "");
   LLVMValueRef before = LLVMBuildXor(g->builder, x->phase, gpu_i32(g, 1), "");
   // It has told itself, too: no barrier goes on without somebody who waits.
@@ -150,12 +149,12 @@ static void gather(gpu *g, const exchange *x, LLVMValueRef *sums) {
 /// `registers` of a thread are exchanged.
 static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile, uint32_t registers) {
   LLVMBuilderRef b = g->builder;
-  LLVMValueRef thread = LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), "");
+  LLVMValueRef thread = LLVMBuildAnd(b, g->thread, gpu_i32(g, NVPTX_GROUP_THREADS - 1), "");
   exchange x = {.tile = tile, .blocks = op->attrs.cluster.blocks, .pieces = registers / PIECE};
   x.tile_bytes = (4u << ir_log2_elements(op->operands[0]->type)) / (g->spread ? g->spread : 1);
   x.is_float = op->results[0].type.scalar == KILN_F32;
   x.is_overlaid = op->attrs.cluster.is_overlaid;
-  LLVMValueRef group = LLVMBuildMul(b, g->group, gpu_i32(g, GROUP_THREADS * registers * 4), "");
+  LLVMValueRef group = LLVMBuildMul(b, g->group, gpu_i32(g, NVPTX_GROUP_THREADS * registers * 4), "");
   x.group_memory = add(g, nvptx_slot_address(g, op->operands[2], NULL), group);
   x.memory = add(g, x.group_memory, LLVMBuildMul(b, thread, gpu_i32(g, PIECE * 4), ""));
   LLVMValueRef own = LLVMBuildMul(b, g->group, gpu_i32(g, BARRIER_BYTES), "");
@@ -266,7 +265,7 @@ void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   if (g->status != KILN_OK) return;
   uint32_t count = 1u << part.registers, own = r.blocks * r.width;
   exchange x = open_exchange(g, op, tile, own * op->attrs.cluster.blocks);
-  uint32_t bytes = x.pieces * PIECE * 4 * GROUP_THREADS;
+  uint32_t bytes = x.pieces * PIECE * 4 * NVPTX_GROUP_THREADS;
   x.tile_bytes = bytes / x.blocks; // a group's parts lie one after another
   LLVMValueRef expected = LLVMBuildMul(g->builder, x.is_leader, gpu_i32(g, bytes - x.tile_bytes), "");
   call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x.full, expected, x.is_leader}, 3);

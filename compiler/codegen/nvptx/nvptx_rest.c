@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { GROUP_THREADS = 128, PIECE = 16 }; ///< bytes that the engine writes
+enum { PIECE = 16 }; ///< bytes that the engine writes
 
 static LLVMValueRef i64(gpu *g, uint64_t value) { return LLVMConstInt(g->i64, value, false); }
 
@@ -165,7 +165,7 @@ static void write_row(gpu *g, const ir_op *op, const nvptx_staged *s, const endi
 static void write_rows(gpu *g, const ir_op *op, const nvptx_staged *s, const ending *e,
                        LLVMBasicBlockRef after) {
   LLVMBuilderRef b = g->builder;
-  LLVMValueRef thread = made_here(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, GROUP_THREADS - 1), ""));
+  LLVMValueRef thread = made_here(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, NVPTX_GROUP_THREADS - 1), ""));
   LLVMValueRef element = LLVMBuildAnd(b, thread, gpu_i32(g, (1u << e->log2_piece) - 1), "");
   LLVMValueRef first = LLVMBuildLShr(b, thread, gpu_i32(g, e->log2_piece), "");
   LLVMValueRef is_mine = LLVMBuildICmp(b, LLVMIntSLT, LLVMBuildZExt(b, element, g->i64, ""), e->rest, "");
@@ -174,7 +174,7 @@ static void write_rows(gpu *g, const ir_op *op, const nvptx_staged *s, const end
   LLVMPositionBuilderAtEnd(b, loop);
   LLVMValueRef number = LLVMBuildPhi(b, g->i32, "");
   write_row(g, op, s, e, element, number);
-  LLVMValueRef next = LLVMBuildAdd(b, number, gpu_i32(g, GROUP_THREADS >> e->log2_piece), "");
+  LLVMValueRef next = LLVMBuildAdd(b, number, gpu_i32(g, NVPTX_GROUP_THREADS >> e->log2_piece), "");
   LLVMAddIncoming(number, (LLVMValueRef[2]){first, next},
                   (LLVMBasicBlockRef[2]){start, LLVMGetInsertBlock(b)}, 2);
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntULT, next, gpu_i32(g, s->rows), ""), loop, after);

@@ -6,41 +6,10 @@
 
 static void assign_block(kiln_layouts *c, ir_block *block);
 
-kiln_layout kiln_layout_default(const kiln_layouts *c, ir_type type) {
-  unsigned vector = 0, threads = c->lanes + c->warps, bits = ir_log2_elements(type);
-  if (bits > threads && type.rank) vector = bits - threads < 2 ? bits - threads : 2;
-  if (type.rank && vector > type.log2[type.rank - 1]) vector = type.log2[type.rank - 1];
-  return layout_blocked(type, type.rank ? type.rank - 1u : 0, vector, c->lanes, c->warps);
-}
-
 static void set_home(kiln_layouts *c, ir_value *value, kiln_layout layout) {
   kiln_layout *home = &kiln_notes_of(c, value)->home;
   *home = layout;
   value->layout = home;
-}
-
-static bool is_renaming(const ir_value *value) {
-  const ir_op *op = value->def;
-  return op && (op->code == IR_EXPAND || op->code == IR_RESHAPE || op->code == IR_TRANS) &&
-         op->operands[0]->type.rank && value->type.rank;
-}
-
-/// Goes down a chain of shape operations to what has a home, then back up.
-bool kiln_layout_offered(const ir_value *value, kiln_layout *out) {
-  enum { MOST = 32 };
-  const ir_op *chain[MOST];
-  unsigned count = 0;
-  while (!value->layout) {
-    if (!is_renaming(value) || count == MOST) return false;
-    chain[count++] = value->def;
-    value = value->def->operands[0];
-  }
-  *out = *value->layout;
-  while (count) {
-    kiln_layout inner = *out;
-    layout_forward(chain[--count], &inner, out);
-  }
-  return true;
 }
 
 /// Address values of an access that nothing else decides: loop-carried pointers and offsets take the layout
@@ -136,11 +105,6 @@ static void assign_elementwise(kiln_layouts *c, ir_op *op) {
       set_home(c, &op->results[0], layout);
       return;
     }
-}
-
-kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value) {
-  kiln_layout layout;
-  return kiln_layout_offered(value, &layout) ? layout : kiln_layout_default(c, value->type);
 }
 
 static void assign_reduce(kiln_layouts *c, ir_op *op) {
