@@ -40,10 +40,14 @@ static bool is_inside(const ptx_region *r, uint64_t offset, uint32_t size) {
   return !r->defined || (r->defined[offset] != NOT_MEMORY && r->defined[offset + size - 1] != NOT_MEMORY);
 }
 
-static ptx_region *region_of(ptx_exec *x, uint32_t lane, ptx_space space) {
+// `address` becomes an offset.
+static ptx_region *region_of(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t *address) {
+  ptx_block *block;
   switch (space) {
   case SPACE_SHARED:
-  case SPACE_CLUSTER: return &x->block->shared;
+  case SPACE_CLUSTER:
+    block = ptx_cluster_reach(x, space, *address, address);
+    return block ? &block->shared : NULL;
   case SPACE_LOCAL: return x->block->locals ? &x->block->locals[ptx_thread_of(x, lane)] : NULL;
   case SPACE_PARAM: return &x->run->parameters;
   default: return NULL;
@@ -52,7 +56,7 @@ static ptx_region *region_of(ptx_exec *x, uint32_t lane, ptx_space space) {
 
 static ptx_space generic_space(uint64_t address) {
   switch (address >> PTX_WINDOW_SHIFT) {
-  case 1: return SPACE_SHARED;
+  case 1: return SPACE_CLUSTER;
   case 2: return SPACE_LOCAL;
   case 3: return SPACE_PARAM;
   default: return SPACE_GLOBAL;
@@ -74,8 +78,9 @@ ptx_place ptx_locate(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t addre
     ptx_region *r = ptx_memory_find(x->run->memory, address, size);
     return r ? (ptx_place){r, address - r->address} : outside(x, lane, space, address, size);
   }
-  ptx_region *r = region_of(x, lane, space);
-  return r && is_inside(r, address, size) ? (ptx_place){r, address} : outside(x, lane, space, address, size);
+  uint64_t offset = address;
+  ptx_region *r = region_of(x, lane, space, &offset);
+  return r && is_inside(r, offset, size) ? (ptx_place){r, offset} : outside(x, lane, space, address, size);
 }
 
 /// Memory that one thread can see only, or that nobody writes.
@@ -117,8 +122,8 @@ void ptx_do_ld(ptx_exec *x) {
       ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, size * count,
                     is_strong(i) ? READ_STRONG : READ_WEAK);
       if (is_strong(i))
-        ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), addresses[lane], i->order, i->scope, true,
-                        false);
+        ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), ptx_location_of(at), i->order, i->scope,
+                        true, false);
     }
     for (uint32_t k = 0; k < count; k++)
       read_value(x, lane, to->kind == OPERAND_VECTOR ? &to->items[k] : to,
@@ -128,7 +133,7 @@ void ptx_do_ld(ptx_exec *x) {
 
 // An undefined byte may lie in shared and local memory; in global memory others would read it.
 static void write_defined(ptx_exec *x, uint32_t lane, ptx_place at, uint32_t size, uint8_t defined) {
-  bool may_be_undefined = at.region == &x->block->shared || is_private(x, at.region);
+  bool may_be_undefined = at.region->owner || is_private(x, at.region);
   if (!may_be_undefined && (defined & ptx_mask_bits(size)) != ptx_mask_bits(size))
     ptx_find(x->run, PTX_UNDEFINED, "%s stores an undefined value",
              ptx_who(x->block, ptx_thread_of(x, lane)));
@@ -136,9 +141,45 @@ static void write_defined(ptx_exec *x, uint32_t lane, ptx_place at, uint32_t siz
     at.region->defined[at.offset + k] = !may_be_undefined || defined >> k & 1;
 }
 
+// st.async [a], value, [barrier]
+static void send(ptx_exec *x) {
+  const ptx_instruction *i = x->i;
+  const ptx_operand *from = &i->operands[1];
+  uint32_t size = ptx_bits(i->types[0]) / 8, count = i->vector ? i->vector : 1, ignored = ~0u;
+  uint64_t addresses[PTX_LANES], barriers[PTX_LANES], buffer[PTX_LANES];
+  if (i->operand_count != 3 || i->operands[2].kind != OPERAND_ADDRESS || size < 4 || size * count > 16) {
+    ptx_find(x->run, PTX_UNKNOWN, "this form of st.async is not modelled");
+    return;
+  }
+  ptx_addresses(x, &i->operands[0], addresses);
+  ptx_addresses(x, &i->operands[2], barriers);
+  PTX_EACH_LANE(lane, x->mask) {
+    uint8_t value[16], defined[16];
+    ptx_place at = ptx_locate(x, lane, SPACE_CLUSTER, addresses[lane], size * count, size * count),
+              barrier = {0};
+    if (at.region) barrier = ptx_locate(x, lane, SPACE_CLUSTER, barriers[lane], 8, 8);
+    if (!barrier.region) return;
+    for (uint32_t k = 0; k < count; k++) {
+      const ptx_operand *o = from->kind == OPERAND_VECTOR ? &from->items[k] : from;
+      memcpy(value + (size_t)k * size, &ptx_source(x, o, buffer, &ignored)[lane], size);
+      for (uint32_t byte = 0; byte < size; byte++)
+        defined[k * size + byte] = ptx_defined_bytes(x, o, lane) >> byte & 1;
+    }
+    ptx_bulk_send(x, lane, at, barrier, value, defined, size * count);
+  }
+}
+
 // Lane by lane: what one writes is there when the next is checked.
 void ptx_do_st(ptx_exec *x) {
   const ptx_instruction *i = x->i;
+  if (i->words[0] == WORD_async) {
+    send(x);
+    return;
+  }
+  if (i->word_count || i->operand_count != 2) {
+    ptx_find(x->run, PTX_UNKNOWN, "this form of a store is not modelled");
+    return;
+  }
   const ptx_operand *from = &i->operands[1];
   uint32_t size = ptx_bits(i->types[0]) / 8, count = i->vector ? i->vector : 1, ignored = ~0u;
   uint64_t addresses[PTX_LANES], buffers[8][PTX_LANES];
@@ -156,8 +197,8 @@ void ptx_do_st(ptx_exec *x) {
       ptx_race_write(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, size * count,
                      is_strong(i), value);
       if (is_strong(i))
-        ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), addresses[lane], i->order, i->scope, false,
-                        true);
+        ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), ptx_location_of(at), i->order, i->scope,
+                        false, true);
     }
     memcpy(at.region->bytes + at.offset, value, (size_t)size * count);
     for (uint32_t k = 0; k < count; k++)

@@ -61,11 +61,7 @@ static void run_atomic(ptx_exec *x, const ptx_operand *to, const ptx_operand *ad
     if (!at.region) return;
     uint64_t old = 0;
     ptx_race_write(x->run, x->block, thread, at.region, at.offset, size, true, NULL);
-    ptx_race_atomic(x->run, x->block, thread,
-                    at.region == &x->block->shared
-                        ? at.offset + ptx_window(SPACE_SHARED) + ((uint64_t)x->block->number << 44)
-                        : addresses[lane],
-                    order, i->scope, true, true);
+    ptx_race_atomic(x->run, x->block, thread, ptx_location_of(at), order, i->scope, true, true);
     memcpy(&old, at.region->bytes + at.offset, size);
     uint8_t lacks = 0;
     for (uint32_t k = 0; at.region->defined && k < size; k++) lacks |= !at.region->defined[at.offset + k];
@@ -91,6 +87,9 @@ void ptx_do_fence(ptx_exec *x) {
   bool is_proxy = ptx_has_word(x->i, WORD_proxy);
   if (is_proxy && !ptx_has_word(x->i, WORD_async))
     ptx_find(x->run, PTX_UNKNOWN, "this fence between proxies is not modelled");
+  bool is_init = ptx_has_word(x->i, WORD_mbarrier_init);
   PTX_EACH_LANE(lane, x->mask)
-  (is_proxy ? ptx_race_proxy_fence : ptx_race_fence)(x->run, x->block, ptx_thread_of(x, lane));
+  (is_proxy  ? ptx_race_proxy_fence
+   : is_init ? ptx_race_init_fence
+             : ptx_race_fence)(x->run, x->block, ptx_thread_of(x, lane));
 }

@@ -77,6 +77,7 @@ static void arrive(ptx_exec *x, bool waits) {
 void ptx_do_bar(ptx_exec *x) {
   const ptx_instruction *i = x->i;
   if (ptx_has_word(i, WORD_warp)) warp_sync(x);
+  else if (ptx_has_word(i, WORD_cluster)) ptx_cluster_barrier(x);
   else if (ptx_has_word(i, WORD_red) || !i->operand_count)
     ptx_find(x->run, PTX_UNKNOWN, "this form of a barrier is not modelled");
   else arrive(x, !ptx_has_word(i, WORD_arrive));

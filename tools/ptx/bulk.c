@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs bulk copies of tensors: boxes between global and shared memory by a tensor map, which land late and
-// in any order. Stores have a granularity of 16 bytes: a row that ends inside one is a finding, as the rest
-// of it is written as well.
+// Bulk copies: boxes of tensors between global and shared memory by a tensor map, rows of bytes without one,
+// to one block of the cluster or several; and st.async. They land late and in any order, in each block by
+// itself. Stores of boxes have a granularity of 16 bytes: a row that ends inside one is a finding, as the
+// rest of it is written as well.
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,31 @@ static void fetch_row(const ptx_tensor *t, const uint8_t *from, uint8_t *to, uin
   }
 }
 
+// Where byte `k` of a copy is read in shared memory.
+static uint64_t source_of(const ptx_bulk *b, uint64_t k) {
+  return b->kind == BULK_MOVE ? b->source + k : swizzled(&b->tensor, b->shared + k);
+}
+
+static void end_read(ptx_run *run, ptx_block *block, ptx_bulk *b) {
+  if (b->bytes) return;
+  b->bytes = malloc(2 * (size_t)b->size);
+  KILN_ASSERT(b->bytes);
+  for (uint32_t k = 0; k < b->size; k++) {
+    uint64_t from = source_of(b, k);
+    b->bytes[k] = block->shared.bytes[from];
+    b->bytes[b->size + k] = block->shared.defined[from];
+    ptx_race_async_read_end(run, block, b->thread, from, 1);
+  }
+}
+
+// A byte of shared memory is written now.
+static void arrive_at(ptx_run *run, ptx_block *block, const ptx_bulk *b, uint64_t to, bool is_async) {
+  ptx_shadow *s = ptx_region_shadow(&b->to->shared, to);
+  s->pending = 0;
+  ptx_race_write(run, block, b->thread, &b->to->shared, to, 1, false, NULL);
+  s->is_async = is_async;
+}
+
 static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {
   uint64_t shared, first, inside, width = (uint64_t)b->tensor.box[0] * b->tensor.element_bytes;
   int64_t global;
@@ -97,27 +123,23 @@ static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {
       uint64_t to = swizzled(&b->tensor, shared + k), from = (uint64_t)global + k - (r ? r->address : 0);
       bool is_there = k >= first && k < first + inside;
       uint8_t fill = b->tensor.is_nan_filled ? 0xff : 0;
-      ptx_shadow *s = ptx_region_shadow(&block->shared, to);
-      s->pending = 0;
-      ptx_race_write(run, block, b->thread, &block->shared, to, 1, false, NULL);
-      s->is_async = true;
-      block->shared.bytes[to] = is_there ? bytes[k] : fill;
-      block->shared.defined[to] = is_there && r->defined ? r->defined[from] : 1;
+      arrive_at(run, block, b, to, true);
+      b->to->shared.bytes[to] = is_there ? bytes[k] : fill;
+      b->to->shared.defined[to] = is_there && r->defined ? r->defined[from] : 1;
     }
   }
-  ptx_phase_bytes(run, block, b->barrier, b->size, b->thread);
+  ptx_phase_bytes(run, b->to, b->barrier, b->size, block, b->thread);
 }
 
-static void end_read(ptx_run *run, ptx_block *block, ptx_bulk *b) {
-  if (b->bytes) return;
-  b->bytes = malloc(2 * (size_t)b->size);
-  KILN_ASSERT(b->bytes);
-  for (uint32_t k = 0; k < b->size; k++) {
-    uint64_t from = swizzled(&b->tensor, b->shared + k);
-    b->bytes[k] = block->shared.bytes[from];
-    b->bytes[b->size + k] = block->shared.defined[from];
-    ptx_race_async_read_end(run, block, b->thread, from, 1);
+// The bytes of a move are its block's until now; those of a st.async are the copy's own.
+static void land_move(ptx_run *run, ptx_block *block, ptx_bulk *b) {
+  if (b->kind == BULK_MOVE) end_read(run, block, b);
+  for (uint32_t k = 0; k < b->size && !run->is_stopped; k++) {
+    arrive_at(run, block, b, b->shared + k, b->kind == BULK_MOVE);
+    b->to->shared.bytes[b->shared + k] = b->bytes[k];
+    b->to->shared.defined[b->shared + k] = b->bytes[b->size + k];
   }
+  ptx_phase_bytes(run, b->to, b->barrier, b->size, block, b->thread);
 }
 
 static void add_elements(const ptx_bulk *b, uint8_t *to, const uint8_t *from, uint64_t size) {
@@ -174,10 +196,10 @@ static void land_store(ptx_run *run, ptx_block *block, ptx_bulk *b) {
 static void land(ptx_run *run, ptx_block *block, uint32_t index) {
   ptx_bulk b = block->bulks[index];
   const ptx_instruction *at = run->at;
-  memmove(&block->bulks[index], &block->bulks[index + 1], (block->bulk_count - index - 1) * sizeof b);
-  block->bulk_count--;
+  block->bulks[index] = block->bulks[--block->bulk_count];
   run->at = b.by;
   if (b.kind == BULK_LOAD) land_load(run, block, &b);
+  else if (b.to) land_move(run, block, &b);
   else land_store(run, block, &b);
   run->at = at;
   free(b.bytes);
@@ -194,7 +216,7 @@ void ptx_bulk_wait(ptx_exec *x, uint32_t lanes, uint32_t open_groups, bool reads
   for (uint32_t k = 0; k < block->bulk_count;) {
     ptx_bulk *b = &block->bulks[k];
     uint32_t lane = b->thread % PTX_LANES;
-    bool is_ours = b->kind != BULK_LOAD && b->thread / PTX_LANES == x->warp->index && lanes >> lane & 1;
+    bool is_ours = !b->to && b->thread / PTX_LANES == x->warp->index && lanes >> lane & 1;
     if (!is_ours || b->group + open_groups >= block->bulk_groups[b->thread]) {
       k++;
     } else if (reads_only) {
@@ -218,70 +240,195 @@ static bool read_map(ptx_exec *x, uint32_t lane, uint64_t address, ptx_tensor *o
   return false;
 }
 
-// Shared memory of the copy: pending for a load, being read for a store.
-static void begin(ptx_exec *x, const ptx_bulk *b) {
-  for (uint32_t k = 0; k < b->size && !x->run->is_stopped; k++) {
-    uint64_t at = swizzled(&b->tensor, b->shared + k);
-    if (b->kind == BULK_LOAD) {
-      ptx_race_write(x->run, x->block, b->thread, &x->block->shared, at, 1, false, NULL);
-      ptx_region_shadow(&x->block->shared, at)->pending = x->i->line;
-    } else {
-      ptx_race_async_read(x->run, x->block, b->thread, at, 1);
-    }
-  }
+// Byte `k` of shared memory is pending from now on, by a copy of this instruction.
+static void begin_write(ptx_exec *x, const ptx_bulk *b, uint64_t at) {
+  ptx_race_write(x->run, x->block, b->thread, &b->to->shared, at, 1, false, NULL);
+  ptx_region_shadow(&b->to->shared, at)->pending = x->i->line;
 }
 
-static void issue(ptx_exec *x, uint32_t lane, ptx_bulk *b, const ptx_operand *map) {
+static void issue(ptx_exec *x, uint32_t lane, ptx_bulk *b) {
   ptx_block *block = x->block;
-  uint64_t buffer[PTX_LANES];
-  uint64_t size = b->tensor.element_bytes;
-  for (uint32_t k = 0; k < b->tensor.rank; k++) {
-    size *= b->tensor.box[k];
-    b->at[k] = (int32_t)ptx_decider(x, &map->items[k], buffer, "a coordinate")[lane];
-  }
-  if (!ptx_locate(x, lane, SPACE_SHARED, b->shared, (uint32_t)size, b->tensor.swizzle == 128 ? 1024 : 128)
-           .region)
-    return;
-  b->size = (uint32_t)size;
   b->thread = ptx_thread_of(x, lane);
   b->by = x->i;
   b->group = block->bulk_groups[b->thread];
+  if (b->to && !ptx_phase_names(x, lane, (ptx_place){&b->to->shared, b->barrier})) return;
   if (block->bulk_count == block->bulk_capacity) {
     block->bulk_capacity = block->bulk_capacity ? 2 * block->bulk_capacity : 32;
     block->bulks = realloc(block->bulks, block->bulk_capacity * sizeof *block->bulks);
     KILN_ASSERT(block->bulks);
   }
-  begin(x, b);
+  for (uint32_t k = 0; k < b->size && !x->run->is_stopped; k++) {
+    if (b->to) begin_write(x, b, b->kind == BULK_LOAD ? swizzled(&b->tensor, b->shared + k) : b->shared + k);
+    if (b->kind != BULK_LOAD && b->kind != BULK_SEND)
+      ptx_race_async_read(x->run, block, b->thread, source_of(b, k), 1);
+  }
   block->bulks[block->bulk_count++] = *b;
 }
 
-// [shared], [map, {..}], [mbarrier], or [map, {..}], [shared]
-static void copy_tensor(ptx_exec *x) {
+void ptx_bulk_send(ptx_exec *x, uint32_t lane, ptx_place to, ptx_place barrier, const uint8_t *value,
+                   const uint8_t *defined, uint32_t size) {
+  ptx_bulk b = {.kind = BULK_SEND, .size = size, .shared = to.offset, .barrier = barrier.offset};
+  b.to = to.region->owner;
+  if (barrier.region->owner != b.to) {
+    ptx_find(x->run, PTX_OUTSIDE, "%s: the destination and its mbarrier are in different blocks",
+             ptx_who(x->block, ptx_thread_of(x, lane)));
+    return;
+  }
+  b.bytes = malloc(2 * (size_t)size);
+  KILN_ASSERT(b.bytes);
+  memcpy(b.bytes, value, size);
+  memcpy(b.bytes + size, defined, size);
+  uint32_t before = x->block->bulk_count;
+  issue(x, lane, &b);
+  if (x->block->bulk_count == before) free(b.bytes);
+}
+
+// Issues a load to each of the blocks that a set of ranks names: at the same offsets in each.
+static void issue_to_all(ptx_exec *x, uint32_t lane, ptx_bulk *b, uint64_t ranks) {
+  const ptx_cluster *cluster = x->block->cluster;
+  if (ranks >> cluster->block_count) {
+    ptx_find(x->run, PTX_OUTSIDE, "%s copies to the ranks 0x%llx of a cluster of %u blocks",
+             ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)ranks, cluster->block_count);
+    return;
+  }
+  for (uint32_t rank = 0; rank < cluster->block_count && !x->run->is_stopped; rank++) {
+    b->to = cluster->blocks[rank];
+    if (ranks >> rank & 1) issue(x, lane, b);
+  }
+}
+
+void ptx_bulk_check_end(ptx_run *run, const ptx_block *block) {
+  const ptx_cluster *cluster = block->cluster;
+  for (uint32_t k = 0; k < cluster->block_count; k++)
+    for (uint32_t n = 0; n < cluster->blocks[k]->bulk_count; n++) {
+      const ptx_bulk *b = &cluster->blocks[k]->bulks[n];
+      if (b->to != block) continue;
+      run->at = b->by;
+      ptx_find(run, PTX_OUTSIDE,
+               "block %u ends while a copy into its shared memory, by block %u, thread %u, is under way",
+               block->number, cluster->blocks[k]->number, b->thread);
+      return;
+    }
+}
+
+// ------------------------------------------------------------------------------------- forms of bulk copies
+
+// Operands of a copy. `size` NULL: by a tensor map; `ranks` NULL: to one block.
+typedef struct form {
+  bool is_load; // into shared memory, with an mbarrier
+  const ptx_operand *far, *shared, *size, *barrier, *ranks;
+} form;
+
+// Loads: [shared], [far], size, [barrier], ranks. Stores: [far], [shared], size.
+static bool form_of(const ptx_instruction *i, form *out) {
+  const ptx_operand *o = i->operands, *next = o + 2, *end = o + i->operand_count;
+  bool is_tensor = ptx_has_word(i, WORD_tensor), is_load = !ptx_has_word(i, WORD_bulk_group);
+  if (i->operand_count < 2 || o[0].kind != OPERAND_ADDRESS || o[1].kind != OPERAND_ADDRESS) return false;
+  *out = (form){.is_load = is_load, .far = &o[is_load], .shared = &o[!is_load]};
+  if (!is_tensor && next < end) out->size = next++;
+  if (is_load && next < end) out->barrier = next++;
+  if (i->is_multicast && next < end) out->ranks = next++;
+  bool is_add = ptx_has_word(i, WORD_add), is_move = is_load && i->to_space == SPACE_SHARED;
+  return next == end && (is_tensor ? out->far->count == i->count : out->size != NULL) &&
+         (!is_load || (out->barrier && out->barrier->kind == OPERAND_ADDRESS)) &&
+         (!i->is_multicast || (out->ranks && !is_move)) && ptx_has_word(i, WORD_reduce) == is_add &&
+         !(is_add && (is_load || !is_tensor)) &&
+         (is_load ? i->space >= SPACE_SHARED : i->space == SPACE_GLOBAL) &&
+         (!is_load || i->to_space == SPACE_GLOBAL || (is_move && !is_tensor && i->space == SPACE_CLUSTER));
+}
+
+// Rows of 16 bytes, as if by a map.
+static bool plain_rows(ptx_exec *x, uint32_t lane, uint64_t global, uint64_t size, ptx_tensor *out) {
+  if (size % GRANULE || size >= 1 << 20 || global % GRANULE) {
+    ptx_find(x->run, PTX_MISALIGNED, "%s copies %llu bytes at 0x%llx; both are multiples of 16, below 2^20",
+             ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)size, (unsigned long long)global);
+    return false;
+  }
+  *out = (ptx_tensor){.magic = MAGIC, .element_bytes = 1, .rank = 2, .address = global};
+  out->extents[0] = out->box[0] = out->strides[0] = GRANULE;
+  out->extents[1] = out->box[1] = (uint32_t)(size / GRANULE);
+  return size != 0;
+}
+
+// The end of a lane's copy in the block's own shared memory, or in that of others.
+static bool locate_shared(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t address, const ptx_bulk *b,
+                          ptx_place *out) {
+  uint32_t alignment = ptx_has_word(x->i, WORD_tensor) ? (b->tensor.swizzle == 128 ? 1024 : 128) : GRANULE;
+  *out = ptx_locate(x, lane, space, address, b->size, alignment);
+  return out->region != NULL;
+}
+
+typedef struct lanes {
+  uint64_t far[PTX_LANES], shared[PTX_LANES], barriers[PTX_LANES], size_buffer[PTX_LANES],
+      rank_buffer[PTX_LANES];
+  const uint64_t *sizes, *ranks;
+} lanes;
+
+static bool describe(ptx_exec *x, uint32_t lane, const form *f, const lanes *l, ptx_bulk *b) {
+  uint64_t buffer[PTX_LANES], size = f->size ? l->sizes[lane] : 0;
+  if (b->kind == BULK_MOVE) {
+    b->size = (uint32_t)size;
+    ptx_place from;
+    if (!plain_rows(x, lane, l->far[lane], size, &b->tensor)) return false;
+    if (!locate_shared(x, lane, SPACE_SHARED, l->far[lane], b, &from)) return false;
+    b->source = from.offset;
+    return true;
+  }
+  if (f->size) {
+    b->size = (uint32_t)size;
+    return plain_rows(x, lane, l->far[lane], size, &b->tensor);
+  }
+  if (!read_map(x, lane, l->far[lane], &b->tensor)) return false;
+  size = b->tensor.element_bytes;
+  for (uint32_t k = 0; k < b->tensor.rank; k++) {
+    size *= b->tensor.box[k];
+    b->at[k] = (int32_t)ptx_decider(x, &f->far->items[k], buffer, "a coordinate")[lane];
+  }
+  b->size = (uint32_t)size;
+  return true;
+}
+
+static void copy_lane(ptx_exec *x, uint32_t lane, const form *f, const lanes *l, ptx_bulk_kind kind) {
+  ptx_bulk b = {.kind = kind};
+  ptx_place shared, barrier;
+  ptx_space space = f->is_load ? x->i->space : SPACE_SHARED;
+  if (!describe(x, lane, f, l, &b) || !locate_shared(x, lane, space, l->shared[lane], &b, &shared)) return;
+  b.shared = shared.offset;
+  if (!f->is_load) {
+    issue(x, lane, &b);
+    return;
+  }
+  barrier = ptx_locate(x, lane, SPACE_CLUSTER, l->barriers[lane], 8, 8);
+  if (!barrier.region) return;
+  if (barrier.region != shared.region) {
+    ptx_find(x->run, PTX_OUTSIDE, "%s: the destination and its mbarrier are in different blocks",
+             ptx_who(x->block, ptx_thread_of(x, lane)));
+    return;
+  }
+  b.to = shared.region->owner;
+  b.barrier = barrier.offset;
+  if (f->ranks) issue_to_all(x, lane, &b, l->ranks[lane] & 0xffff);
+  else issue(x, lane, &b);
+}
+
+static void copy_bulk(ptx_exec *x) {
   const ptx_instruction *i = x->i;
-  const ptx_operand *o = i->operands;
-  bool is_load = i->to_space == SPACE_GLOBAL && i->operand_count == 3,
-       is_store = i->space == SPACE_GLOBAL && i->operand_count == 2;
-  const ptx_operand *map = is_load ? &o[1] : &o[0], *shared = is_load ? &o[0] : &o[1];
-  uint64_t maps[PTX_LANES], places[PTX_LANES], barriers[PTX_LANES];
-  bool is_add = ptx_has_word(i, WORD_add);
-  if ((!is_load && !is_store) || map->count != i->count || o[0].kind != OPERAND_ADDRESS ||
-      o[1].kind != OPERAND_ADDRESS || (is_load && o[2].kind != OPERAND_ADDRESS) ||
-      ptx_has_word(i, WORD_reduce) != is_add) {
+  form f;
+  static lanes l;
+  if (!form_of(i, &f)) {
     ptx_find(x->run, PTX_UNKNOWN, "this form of a bulk copy is not modelled");
     return;
   }
-  ptx_addresses(x, map, maps);
-  ptx_addresses(x, shared, places);
-  if (is_load) ptx_addresses(x, &o[2], barriers);
-  PTX_EACH_LANE(lane, x->mask) {
-    ptx_bulk b = {.kind = is_load  ? BULK_LOAD
-                          : is_add ? BULK_ADD
-                                   : BULK_STORE,
-                  .shared = places[lane],
-                  .barrier = is_load ? barriers[lane] : 0};
-    if (!read_map(x, lane, maps[lane], &b.tensor)) return;
-    issue(x, lane, &b, map);
-  }
+  ptx_bulk_kind kind = f.is_load                   ? (i->to_space == SPACE_SHARED ? BULK_MOVE : BULK_LOAD)
+                       : ptx_has_word(i, WORD_add) ? BULK_ADD
+                                                   : BULK_STORE;
+  ptx_addresses(x, f.far, l.far);
+  ptx_addresses(x, f.shared, l.shared);
+  if (f.barrier) ptx_addresses(x, f.barrier, l.barriers);
+  if (f.size) l.sizes = ptx_decider(x, f.size, l.size_buffer, "the size");
+  if (f.ranks) l.ranks = ptx_decider(x, f.ranks, l.rank_buffer, "the set of ranks");
+  PTX_EACH_LANE(lane, x->mask)
+  if (!x->run->is_stopped) copy_lane(x, lane, &f, &l, kind);
 }
 
 void ptx_do_bulk(ptx_exec *x) {
@@ -290,6 +437,5 @@ void ptx_do_bulk(ptx_exec *x) {
     PTX_EACH_LANE(lane, x->mask) x->block->bulk_groups[ptx_thread_of(x, lane)]++;
   else if (ptx_has_word(i, WORD_wait_group))
     ptx_bulk_wait(x, x->mask, (uint32_t)i->operands[0].immediate, ptx_has_word(i, WORD_read));
-  else if (ptx_has_word(i, WORD_tensor)) copy_tensor(x);
-  else ptx_find(x->run, PTX_UNKNOWN, "this form of a bulk copy is not modelled");
+  else copy_bulk(x);
 }

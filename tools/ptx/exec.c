@@ -107,6 +107,7 @@ void ptx_find_read_race(ptx_run *run, uint32_t block, uint32_t thread, uint32_t 
 
 static uint64_t special(const ptx_exec *x, ptx_special which, uint32_t lane) {
   const uint32_t *grid = x->run->launch->grid, *block = x->run->launch->block, *at = x->block->at;
+  const uint32_t *cluster = x->run->cluster, *cluster_at = x->block->cluster->at;
   uint32_t thread = ptx_thread_of(x, lane);
   switch (which) {
   case SPECIAL_tid_x: return thread % block[0];
@@ -121,6 +122,21 @@ static uint64_t special(const ptx_exec *x, ptx_special which, uint32_t lane) {
   case SPECIAL_nctaid_x: return grid[0];
   case SPECIAL_nctaid_y: return grid[1];
   case SPECIAL_nctaid_z: return grid[2];
+  case SPECIAL_clusterid_x: return cluster_at[0];
+  case SPECIAL_clusterid_y: return cluster_at[1];
+  case SPECIAL_clusterid_z: return cluster_at[2];
+  case SPECIAL_nclusterid_x: return grid[0] / cluster[0];
+  case SPECIAL_nclusterid_y: return grid[1] / cluster[1];
+  case SPECIAL_nclusterid_z: return grid[2] / cluster[2];
+  case SPECIAL_cluster_ctaid_x: return at[0] % cluster[0];
+  case SPECIAL_cluster_ctaid_y: return at[1] % cluster[1];
+  case SPECIAL_cluster_ctaid_z: return at[2] % cluster[2];
+  case SPECIAL_cluster_nctaid_x: return cluster[0];
+  case SPECIAL_cluster_nctaid_y: return cluster[1];
+  case SPECIAL_cluster_nctaid_z: return cluster[2];
+  case SPECIAL_cluster_ctarank: return x->block->rank;
+  case SPECIAL_cluster_nctarank: return x->block->cluster->block_count;
+  case SPECIAL_is_explicit_cluster: return x->run->kernel->cluster[0] != 0;
   case SPECIAL_laneid: return lane;
   case SPECIAL_warpid: return x->warp->index;
   case SPECIAL_nwarpid: return x->block->warp_count;

@@ -56,6 +56,7 @@ static void set_modifier(ptx_instruction *i, uint32_t group, uint32_t value) {
   case M_TO: i->is_to = true; break;
   case M_MODE: i->mode = (uint8_t)value; break;
   case M_RELU: i->is_relu = true; break;
+  case M_MULTICAST: i->is_multicast = true; break;
   default: break; // caches and .uni change no result
   }
 }

@@ -12,6 +12,7 @@
 enum {
   PTX_BARRIERS = 16,
   PTX_AT_PHASE = 16,
+  PTX_CLUSTER = 16, ///< blocks at most
   PTX_MAX_THREADS = 1024,
   PTX_SET_WORDS = PTX_MAX_THREADS / 64,
   PTX_COPY_GROUPS = 64
@@ -53,12 +54,16 @@ typedef struct ptx_product {
   const ptx_operand *to; ///< of the module
 } ptx_product;
 
+/// By whom arrivals at a phase barrier were, which decides what a wait orders: threads of the barrier's own
+/// block, and copies; others with the scope of the cluster; others with a narrower scope.
+enum { ARRIVED_OWN, ARRIVED_CLUSTER, ARRIVED_NARROW, ARRIVED_KINDS };
+
 /// A phase barrier in shared memory.
 typedef struct ptx_phase {
-  uint64_t address;
+  uint64_t address; ///< offset
   uint32_t count, left, phase;
-  int64_t bytes;                  ///< that are still to come
-  ptx_view *arriving, *completed; ///< counted
+  int64_t bytes;                                                ///< that are still to come
+  ptx_view *arriving[ARRIVED_KINDS], *completed[ARRIVED_KINDS]; ///< counted
 } ptx_phase;
 
 /// A tensor as cuTensorMapEncodeTiled describes it; what the interpreter's maps hold.
@@ -70,17 +75,25 @@ typedef struct ptx_tensor {
   uint32_t box[5];
 } ptx_tensor;
 
-typedef enum ptx_bulk_kind { BULK_LOAD, BULK_STORE, BULK_ADD } ptx_bulk_kind;
+typedef enum ptx_bulk_kind {
+  BULK_LOAD,
+  BULK_STORE,
+  BULK_ADD,
+  BULK_MOVE, ///< from the block's shared memory to that of `to`
+  BULK_SEND  ///< st.async
+} ptx_bulk_kind;
 /// A bulk copy of one thread until it has landed.
 typedef struct ptx_bulk {
   ptx_bulk_kind kind;
-  ptx_tensor tensor;
+  ptx_tensor tensor; ///< LOAD, STORE, ADD
   int32_t at[5];
-  uint64_t shared; ///< offset
-  uint64_t barrier;
+  uint64_t shared;  ///< offset: the destination, of a STORE the source
+  uint64_t source;  ///< MOVE: offset
+  ptx_block *to;    ///< whose shared memory is written; NULL: none
+  uint64_t barrier; ///< offset in the same block
   uint32_t thread, group, size;
   const ptx_instruction *by;
-  uint8_t *bytes; ///< owned; what a store has read; NULL: not yet
+  uint8_t *bytes; ///< owned; what a STORE has read, what a SEND sends; NULL: not yet
 } ptx_bulk;
 
 typedef struct ptx_warp {
@@ -105,7 +118,27 @@ typedef struct ptx_barrier {
   bool is_open;                    ///< someone has arrived
 } ptx_barrier;
 
+/// The last access of a block's shared memory by a thread of another block.
+typedef struct ptx_visit {
+  uint64_t stamp; ///< 0: none
+  const ptx_instruction *at;
+} ptx_visit;
+
+/// Blocks that start together and reach each other's shared memory; most often one.
+typedef struct ptx_cluster {
+  ptx_block *blocks[PTX_CLUSTER]; ///< owned, by rank
+  uint32_t block_count;
+  uint32_t at[3];
+  uint32_t phase; ///< of its barrier: how many have ended
+  bool has_arrivals;
+  ptx_view *arriving, *completed, *arriving_inits, *completed_inits; ///< counted
+} ptx_cluster;
+
 struct ptx_block {
+  ptx_cluster *cluster; ///< borrowed
+  uint32_t rank;        ///< in the cluster
+  bool has_ended;
+  ptx_visit *visits; ///< owned, by rank and thread; NULL: none
   uint32_t number, at[3];
   uint32_t thread_count, warp_count, live_warps;
   ptx_warp *warps;     ///< owned
@@ -145,12 +178,13 @@ struct ptx_run {
   uint64_t *raced;      ///< borrowed: loads whose values are undefined in the second run, hashed; 0 is free
   uint32_t raced_count, raced_capacity;
   ptx_region parameters;
-  uint64_t random, steps, next_block, block_count;
+  uint32_t cluster[3]; ///< blocks of each
+  uint64_t random, steps, next_cluster, cluster_count;
   bool is_stopped;           ///< a finding after which nothing can be said
   const ptx_instruction *at; ///< the current one, for findings
-  ptx_block **blocks;        ///< owned; NULL: a free place
-  uint32_t resident;
-  ptx_reader_node *nodes; ///< owned; 0 is no node
+  ptx_cluster **clusters;    ///< owned; NULL: a free place
+  uint32_t resident;         ///< clusters
+  ptx_reader_node *nodes;    ///< owned; 0 is no node
   uint32_t node_count, node_capacity, free_node;
   ptx_location *locations; ///< owned; hashed by address
   uint32_t location_count, location_capacity;
@@ -195,6 +229,17 @@ static inline uint32_t ptx_thread_of(const ptx_exec *x, uint32_t lane) {
   return x->warp->index * PTX_LANES + lane;
 }
 
+/// Generic addresses of other spaces lie in windows.
+enum { PTX_WINDOW_SHIFT = 40 };
+/// Above the offset, a shared::cluster address has the rank of its block plus one; 0: the block's own.
+enum { PTX_RANK_SHIFT = 24 };
+static inline uint64_t ptx_window(ptx_space space) {
+  return space == SPACE_SHARED || space == SPACE_CLUSTER ? 1ull << PTX_WINDOW_SHIFT
+         : space == SPACE_LOCAL                          ? 2ull << PTX_WINDOW_SHIFT
+         : space == SPACE_PARAM                          ? 3ull << PTX_WINDOW_SHIFT
+                                                         : 0;
+}
+
 /// What a lane accesses.
 typedef struct ptx_place {
   ptx_region *region; ///< NULL: there is nothing, and it was reported
@@ -203,6 +248,11 @@ typedef struct ptx_place {
 /// Resolves an address of a space; checks bounds and alignment.
 ptx_place ptx_locate(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t address, uint32_t size,
                      uint32_t alignment);
+/// A number that names the place among those of atomics, whatever its address was spelled as.
+static inline uint64_t ptx_location_of(ptx_place at) {
+  uint64_t block = at.region->owner ? (uint64_t)at.region->owner->number + 1 : 0;
+  return at.region->address + at.offset + (block << 44) + (block ? 1ull << PTX_WINDOW_SHIFT : 0);
+}
 /// The address that the operand has in each lane.
 void ptx_addresses(ptx_exec *x, const ptx_operand *o, uint64_t *out);
 /// Lands copies of these lanes up to a count of groups that may stay open.
@@ -216,27 +266,35 @@ bool ptx_bulk_land(ptx_run *run, ptx_block *block);
 /// shared memory end.
 void ptx_bulk_wait(ptx_exec *x, uint32_t lanes, uint32_t open_groups, bool reads_only);
 void ptx_bulk_deinit(ptx_block *block);
-/// Bytes have arrived for the phase barrier at an address, by a copy of this thread.
-void ptx_phase_bytes(ptx_run *run, ptx_block *block, uint64_t address, uint32_t size, uint32_t thread);
+/// st.async of one lane: the value is the copy's own, `shared` and `barrier` are offsets in `to`.
+void ptx_bulk_send(ptx_exec *x, uint32_t lane, ptx_place to, ptx_place barrier, const uint8_t *value,
+                   const uint8_t *defined, uint32_t size);
+/// Copies into the shared memory of a block that has just ended are a finding.
+void ptx_bulk_check_end(ptx_run *run, const ptx_block *block);
+/// Bytes have arrived for the phase barrier at an offset of `to`, by a copy of this thread of `block`.
+void ptx_phase_bytes(ptx_run *run, ptx_block *to, uint64_t offset, uint32_t size, ptx_block *block,
+                     uint32_t thread);
+/// A copy that will bring bytes to the barrier is issued. False when there is none, which was reported.
+bool ptx_phase_names(ptx_exec *x, uint32_t lane, ptx_place barrier);
 void ptx_phase_deinit(ptx_block *block);
 /// The strand runs its instruction again after a wake of the block.
 void ptx_sleep(ptx_exec *x);
 void ptx_wake(ptx_block *block);
 void ptx_products_deinit(ptx_warp *warp);
 
+/// Clusters (cluster.c). A shared::cluster address leads to a block and an offset in its shared memory; NULL
+/// when the space does not reach it.
+ptx_block *ptx_cluster_reach(const ptx_exec *x, ptx_space space, uint64_t address, uint64_t *out_offset);
+ptx_block *ptx_cluster_find(const ptx_cluster *cluster, uint32_t block);
+void ptx_cluster_barrier(ptx_exec *x);
+/// Threads have ended: its barrier may be waiting for nobody else.
+void ptx_cluster_check(ptx_cluster *cluster);
+void ptx_cluster_deinit(ptx_cluster *cluster);
+
 /// Strands and barriers (schedule.c, barrier.c).
 void ptx_exit_lanes(ptx_exec *x, uint32_t lanes);
 void ptx_barrier_check(ptx_run *run, ptx_block *block, uint32_t number);
 /// Adds a strand; the warp has room, as strands have different lanes.
 ptx_strand *ptx_strand_add(ptx_warp *warp, uint32_t pc, uint32_t mask);
-
-/// Generic addresses of other spaces lie in windows.
-enum { PTX_WINDOW_SHIFT = 40 };
-static inline uint64_t ptx_window(ptx_space space) {
-  return space == SPACE_SHARED || space == SPACE_CLUSTER ? 1ull << PTX_WINDOW_SHIFT
-         : space == SPACE_LOCAL                          ? 2ull << PTX_WINDOW_SHIFT
-         : space == SPACE_PARAM                          ? 3ull << PTX_WINDOW_SHIFT
-                                                         : 0;
-}
 
 #endif

@@ -2,7 +2,9 @@
 // Implements mbarrier: phases that end when all arrivals and all bytes have come.
 //
 // The state is kept beside shared memory, by address. A phase's end releases what its arrivals and copies did
-// to those whose wait succeeds.
+// to those whose wait succeeds. Between blocks of a cluster that takes the scope of the cluster at both ends;
+// with a narrower one only the reads before the arrival are ordered, which is what frees memory for the next
+// copy.
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -16,8 +18,10 @@ static ptx_phase *find_phase(ptx_block *block, uint64_t address) {
 
 void ptx_phase_deinit(ptx_block *block) {
   for (uint32_t k = 0; k < block->phase_count; k++) {
-    ptx_view_drop(block->phases[k].arriving);
-    ptx_view_drop(block->phases[k].completed);
+    for (uint32_t kind = 0; kind < ARRIVED_KINDS; kind++) {
+      ptx_view_drop(block->phases[k].arriving[kind]);
+      ptx_view_drop(block->phases[k].completed[kind]);
+    }
   }
   free(block->phases);
 }
@@ -41,31 +45,43 @@ void ptx_sleep(ptx_exec *x) {
 
 static void check_end(ptx_block *block, ptx_phase *p) {
   if (p->left || p->bytes) return;
-  ptx_view_drop(p->completed);
-  p->completed = p->arriving;
-  p->arriving = NULL;
+  for (uint32_t kind = 0; kind < ARRIVED_KINDS; kind++) {
+    ptx_view_drop(p->completed[kind]);
+    p->completed[kind] = p->arriving[kind];
+    p->arriving[kind] = NULL;
+  }
   p->left = p->count;
   p->phase++;
   ptx_wake(block);
 }
 
-void ptx_phase_bytes(ptx_run *run, ptx_block *block, uint64_t address, uint32_t size, uint32_t thread) {
-  ptx_phase *p = find_phase(block, address);
+void ptx_phase_bytes(ptx_run *run, ptx_block *to, uint64_t offset, uint32_t size, ptx_block *block,
+                     uint32_t thread) {
+  ptx_phase *p = find_phase(to, offset);
   if (!p) {
-    ptx_find(run, PTX_BARRIER, "bytes arrive at 0x%llx, where no mbarrier was initialised",
-             (unsigned long long)address);
+    ptx_find(run, PTX_BARRIER, "bytes arrive at 0x%llx of block %u, where no mbarrier was initialised",
+             (unsigned long long)offset, to->number);
     return;
   }
   p->bytes -= size;
-  ptx_race_release_to(run, block, thread, &p->arriving);
-  check_end(block, p);
+  ptx_race_release_to(run, block, thread, &p->arriving[ARRIVED_OWN]);
+  check_end(to, p);
+}
+
+// Where a barrier is; only arrivals may be at one of another block.
+static ptx_place place_of(ptx_exec *x, uint32_t lane, uint64_t address, bool may_be_remote) {
+  ptx_place at = ptx_locate(x, lane, x->i->space, address, 8, 8);
+  if (!at.region || (at.region->owner && (may_be_remote || at.region->owner == x->block))) return at;
+  ptx_find(x->run, PTX_OUTSIDE, "%s: an mbarrier at 0x%llx, which is not in shared memory of its block",
+           ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)address);
+  return (ptx_place){0};
 }
 
 static void initialise(ptx_exec *x, uint32_t lane, uint64_t address, uint64_t count) {
   ptx_block *b = x->block;
-  ptx_phase *p = find_phase(b, address);
-  ptx_place at = ptx_locate(x, lane, SPACE_SHARED, address, 8, 8);
+  ptx_place at = place_of(x, lane, address, false);
   if (!at.region) return;
+  ptx_phase *p = find_phase(b, at.offset);
   if (!count || count >= 1 << 20) ptx_find(x->run, PTX_BARRIER, "a count of %llu", (unsigned long long)count);
   ptx_race_write(x->run, b, ptx_thread_of(x, lane), at.region, at.offset, 8, false, NULL);
   for (uint32_t k = 0; k < 8; k++) at.region->defined[at.offset + k] = 1;
@@ -76,36 +92,57 @@ static void initialise(ptx_exec *x, uint32_t lane, uint64_t address, uint64_t co
       KILN_ASSERT(b->phases);
     }
     p = &b->phases[b->phase_count++];
-    *p = (ptx_phase){.address = address};
+    *p = (ptx_phase){.address = at.offset};
   }
   p->count = p->left = (uint32_t)count;
   p->phase = 0;
   p->bytes = 0;
 }
 
-// The barrier at a lane's address, whose initialisation has to be ordered before this; NULL was reported.
-static ptx_phase *phase_at(ptx_exec *x, uint32_t lane, uint64_t address) {
-  ptx_phase *p = find_phase(x->block, address);
-  if (!p) {
-    ptx_find(x->run, PTX_BARRIER, "%s: no mbarrier was initialised at 0x%llx",
-             ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)address);
-    return NULL;
-  }
-  ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), &x->block->shared, address, 8, READ_STRONG);
+// The barrier at a place, whose initialisation has to be ordered before this; NULL was reported.
+static ptx_phase *phase_at(ptx_exec *x, uint32_t lane, ptx_place at) {
+  if (!at.region) return NULL;
+  ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, 8, READ_PHASE);
+  ptx_phase *p = find_phase(at.region->owner, at.offset);
+  if (!p && !x->run->is_stopped)
+    ptx_find(x->run, PTX_BARRIER, "%s: no mbarrier was initialised at 0x%llx of block %u",
+             ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)at.offset,
+             at.region->owner->number);
   return p;
 }
 
-static void arrive(ptx_exec *x, uint32_t lane, ptx_phase *p, uint64_t arrivals, uint64_t bytes) {
+bool ptx_phase_names(ptx_exec *x, uint32_t lane, ptx_place barrier) {
+  return phase_at(x, lane, barrier) != NULL;
+}
+
+static void arrive(ptx_exec *x, uint32_t lane, ptx_block *owner, ptx_phase *p, uint64_t arrivals,
+                   uint64_t bytes) {
+  uint32_t kind = owner == x->block              ? ARRIVED_OWN
+                  : x->i->scope >= SCOPE_CLUSTER ? ARRIVED_CLUSTER
+                                                 : ARRIVED_NARROW;
   p->bytes += (int64_t)bytes;
   if (!arrivals) return;
   if (arrivals > p->left) {
-    ptx_find(x->run, PTX_BARRIER, "%s arrives at the mbarrier 0x%llx, whose phase waits for no more",
-             ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)p->address);
+    ptx_find(x->run, PTX_BARRIER,
+             "%s arrives at the mbarrier 0x%llx of block %u, whose phase waits for no more",
+             ptx_who(x->block, ptx_thread_of(x, lane)), (unsigned long long)p->address, owner->number);
     return;
   }
   p->left -= (uint32_t)arrivals;
-  ptx_race_release_to(x->run, x->block, ptx_thread_of(x, lane), &p->arriving);
-  check_end(x->block, p);
+  ptx_race_publish(x->run, x->block, ptx_thread_of(x, lane), x->i->order, &p->arriving[kind]);
+  check_end(owner, p);
+}
+
+static void acquire(ptx_exec *x, uint32_t lane, const ptx_phase *p) {
+  bool is_narrow = x->i->scope < SCOPE_CLUSTER;
+  if (x->i->order == ORDER_RELAXED) return;
+  ptx_race_acquire(x->block, ptx_thread_of(x, lane), p->completed[ARRIVED_OWN]);
+  for (uint32_t kind = ARRIVED_CLUSTER; kind < ARRIVED_KINDS; kind++) {
+    bool is_whole = kind == ARRIVED_CLUSTER && !is_narrow;
+    ptx_view *v = is_whole ? ptx_view_hold(p->completed[kind]) : ptx_view_of_reads(p->completed[kind]);
+    ptx_race_acquire(x->block, ptx_thread_of(x, lane), v);
+    ptx_view_drop(v);
+  }
 }
 
 // mbarrier.try_wait.parity p, [address], parity: true when the phase of that parity has ended. A try_wait
@@ -113,11 +150,13 @@ static void arrive(ptx_exec *x, uint32_t lane, ptx_phase *p, uint64_t arrivals, 
 static void wait_parity(ptx_exec *x, bool may_sleep) {
   const ptx_operand *o = x->i->operands;
   uint64_t addresses[PTX_LANES], buffer[PTX_LANES];
+  const ptx_phase *phases[PTX_LANES];
   uint32_t ended = 0;
   ptx_addresses(x, &o[1], addresses);
   const uint64_t *parity = ptx_decider(x, &o[2], buffer, "the parity");
   PTX_EACH_LANE(lane, x->mask) {
-    ptx_phase *p = phase_at(x, lane, addresses[lane]);
+    phases[lane] = phase_at(x, lane, place_of(x, lane, addresses[lane], false));
+    const ptx_phase *p = phases[lane];
     if (!p) return;
     ended |= (uint32_t)((p->phase & 1) != (parity[lane] & 1)) << lane;
   }
@@ -127,8 +166,7 @@ static void wait_parity(ptx_exec *x, bool may_sleep) {
   }
   PTX_EACH_LANE(lane, x->mask) {
     ptx_write(x, &o[0], lane, ended >> lane & 1, true);
-    if (ended >> lane & 1)
-      ptx_race_acquire(x->block, ptx_thread_of(x, lane), find_phase(x->block, addresses[lane])->completed);
+    if (ended >> lane & 1) acquire(x, lane, phases[lane]);
   }
 }
 
@@ -158,11 +196,12 @@ void ptx_do_mbarrier(ptx_exec *x) {
       initialise(x, lane, addresses[lane], number ? number[lane] : 0);
       continue;
     }
-    ptx_phase *p = phase_at(x, lane, addresses[lane]);
+    ptx_place place = place_of(x, lane, addresses[lane], i->space == SPACE_CLUSTER);
+    ptx_phase *p = phase_at(x, lane, place);
     if (!p) return;
     bool is_bytes = ptx_has_word(i, WORD_expect_tx), is_arrival = ptx_has_word(i, WORD_arrive);
     if (is_bytes || is_arrival)
-      arrive(x, lane, p, is_arrival ? (is_bytes || !number ? 1 : number[lane]) : 0,
+      arrive(x, lane, place.region->owner, p, is_arrival ? (is_bytes || !number ? 1 : number[lane]) : 0,
              is_bytes && number ? number[lane] : 0);
   }
 }

@@ -23,10 +23,11 @@ typedef struct ptx_shadow {
 /// An allocation, or the shared memory of a block.
 typedef struct ptx_region {
   uint64_t address, size;
-  uint8_t *bytes;       ///< owned
-  uint8_t *defined;     ///< owned, a byte each; NULL: all are
-  ptx_shadow **shadows; ///< owned, pages of PTX_SHADOW_PAGE bytes, made when they are touched
-  bool *is_saved;       ///< owned, a page each: the journal has what it was
+  struct ptx_block *owner; ///< borrowed; whose shared memory this is; NULL: of all blocks, or of one thread
+  uint8_t *bytes;          ///< owned
+  uint8_t *defined;        ///< owned, a byte each; NULL: all are
+  ptx_shadow **shadows;    ///< owned, pages of PTX_SHADOW_PAGE bytes, made when they are touched
+  bool *is_saved;          ///< owned, a page each: the journal has what it was
 } ptx_region;
 
 /// What pages of global memory were before a launch wrote them.

@@ -191,6 +191,8 @@ static void parse_bounds(ptx_parser *p) {
       parse_extents(p, ignored);
     } else if (ptx_take(l, TOKEN_DOT, "reqnctapercluster")) {
       parse_extents(p, p->kernel->cluster);
+    } else if (ptx_take(l, TOKEN_DOT, "explicitcluster")) {
+      p->kernel->is_cluster_explicit = true;
     } else {
       ptx_fail(l, KILN_STATUS_UNSUPPORTED, "'.%.*s' is not known here", (int)l->token.length, l->token.text);
     }

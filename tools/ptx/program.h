@@ -40,7 +40,7 @@ typedef enum ptx_space {
   SPACE_LOCAL,
   SPACE_PARAM,
   SPACE_CONST,
-  SPACE_CLUSTER ///< shared memory of any block of the cluster
+  SPACE_CLUSTER ///< shared memory of any block of the cluster, which includes the block's own
 } ptx_space;
 typedef enum ptx_compare {
   COMPARE_NONE,
@@ -108,6 +108,7 @@ enum {
   M_TO = 1 << 24,
   M_MODE = 1 << 25,
   M_RELU = 1 << 26,
+  M_MULTICAST = 1 << 27,
 };
 
 typedef enum ptx_operand_kind {
@@ -178,7 +179,7 @@ struct ptx_instruction {
   uint8_t count;  ///< .x1, .x2, .x4
   uint8_t word_count;
   bool ftz, sat, approx, full, has_sync, is_aligned, is_trans, carries, keeps_nan, is_integral, is_to,
-      is_volatile, is_relu;
+      is_volatile, is_relu, is_multicast;
   ptx_word boolean; ///< WORD_and, WORD_or, WORD_xor of setp
   ptx_word words[PTX_WORDS];
   uint16_t shape[3]; ///< m, n, k
@@ -211,8 +212,8 @@ typedef struct ptx_kernel {
   uint8_t *register_bits; ///< 1 for predicates
   uint32_t register_count, register_capacity;
   uint32_t block[3];
-  uint32_t cluster[3];
-  bool is_block_exact, is_entry;
+  uint32_t cluster[3]; ///< 0: the text says nothing
+  bool is_block_exact, is_entry, is_cluster_explicit;
   uint32_t local_bytes;
   uint32_t shared_bytes;   ///< static, with the gaps between variables
   uint32_t dynamic_offset; ///< where dynamic shared memory begins

@@ -2,6 +2,7 @@
 // Detects data races: decides by vector clocks whether two accesses are ordered.
 #include "tools/ptx/race.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,7 @@ typedef struct view_item {
 struct ptx_view {
   uint32_t references, count;
   view_item *items; // owned, by block
+  ptx_view *reads;  // counted; of what it has, only the reads are ordered. It has no such view itself
 };
 
 static void *must(void *memory) {
@@ -57,6 +59,7 @@ static ptx_view *hold(ptx_view *v) {
 static void drop(ptx_view *v) {
   if (!v || --v->references) return;
   for (uint32_t i = 0; i < v->count; i++) free(v->items[i].clocks);
+  drop(v->reads);
   free(v->items);
   free(v);
 }
@@ -90,7 +93,7 @@ static const view_item *find_item(const ptx_view *v, uint32_t block) {
   return NULL;
 }
 
-static void join(ptx_view *to, const ptx_view *from) {
+static void join_items(ptx_view *to, const ptx_view *from) {
   for (uint32_t i = 0; from && i < from->count; i++) {
     const view_item *f = &from->items[i];
     view_item *t = item_of(to, f->block, f->thread_count);
@@ -105,6 +108,13 @@ static void join(ptx_view *to, const ptx_view *from) {
     for (uint32_t k = 0; k < t->thread_count; k++)
       if (f->clocks[k] > t->clocks[k]) t->clocks[k] = f->clocks[k];
   }
+}
+
+static ptx_view *joined(ptx_view *a, ptx_view *b);
+
+static void join(ptx_view *to, const ptx_view *from) {
+  join_items(to, from);
+  if (from && from->reads) replace(&to->reads, joined(to->reads, from->reads));
 }
 
 static ptx_view *joined(ptx_view *a, ptx_view *b) {
@@ -148,6 +158,13 @@ static bool is_ordered(const ptx_block *block, uint32_t thread, uint64_t before)
   stamp s = unpack(before);
   if (s.block == block->number && s.thread == thread) return true;
   return is_known(block, block->threads[thread].known, block->epoch, s);
+}
+
+// The same of an earlier read, for what comes after it only.
+static bool is_read_ordered(const ptx_block *block, uint32_t thread, uint64_t before) {
+  const ptx_view *known = block->threads[thread].known;
+  return is_ordered(block, thread, before) ||
+         (known && known->reads && is_known(block, known->reads, 0, unpack(before)));
 }
 
 // ------------------------------------------------------------------------------------------ the readers
@@ -228,8 +245,45 @@ static bool is_fine(const access *a, uint64_t before) {
   return !before || (a->is_strong && (before & 1)) || is_ordered(a->block, a->thread, before);
 }
 
+// Whether an earlier read (0: none) is ordered before this write, or cannot race with it.
+static bool is_read_fine(const access *a, uint64_t before) {
+  return is_fine(a, before) || is_read_ordered(a->block, a->thread, before);
+}
+
+// Static storage.
 static const char *place_of(const access *a) {
-  return a->region == &a->block->shared ? "shared memory" : "the allocation at";
+  static char text[48];
+  const ptx_block *owner = a->region->owner;
+  if (!owner) return "the allocation at";
+  if (owner == a->block) return "shared memory";
+  snprintf(text, sizeof text, "the shared memory of block %u,", owner->number);
+  return text;
+}
+
+static bool has_news_of(const ptx_thread *t, uint32_t block) {
+  const ptx_view *views[] = {t->known, t->known ? t->known->reads : NULL, t->inits};
+  for (uint32_t k = 0; k < 3; k++)
+    if (find_item(views[k], block)) return true;
+  return t->cluster_waits > 0;
+}
+
+// An access of another block's shared memory: that block has to have started, and must not end before.
+static void visit(const access *a) {
+  ptx_block *owner = a->region->owner, *block = a->block;
+  if (!owner || owner == block) return;
+  if (!has_news_of(&block->threads[a->thread], owner->number))
+    ptx_find(a->run, PTX_RACE,
+             "%s accesses the shared memory of block %u, which may not have started: there was no "
+             "barrier.cluster.wait, and no word from that block, before",
+             ptx_who(block, a->thread), owner->number);
+  if (owner->has_ended)
+    ptx_find(a->run, PTX_OUTSIDE, "%s accesses the shared memory of block %u, which has ended",
+             ptx_who(block, a->thread), owner->number);
+  if (!owner->visits)
+    owner->visits =
+        must(calloc((size_t)owner->cluster->block_count * owner->thread_count, sizeof *owner->visits));
+  owner->visits[block->rank * owner->thread_count + a->thread] =
+      (ptx_visit){pack(block, a->thread, false), a->run->at};
 }
 
 static void found_write(const access *a, const ptx_shadow *s, bool is_read, uint32_t load) {
@@ -270,13 +324,20 @@ bool ptx_race_load(ptx_run *run, ptx_block *block, uint32_t thread) {
 
 void ptx_race_read(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region *r, uint64_t offset,
                    uint32_t size, ptx_reading how) {
-  access a = {.run = run, .block = block, .thread = thread, .region = r, .is_strong = how == READ_STRONG};
+  access a = {.run = run,
+              .block = block,
+              .thread = thread,
+              .region = r,
+              .is_strong = how == READ_STRONG || how == READ_PHASE};
   uint64_t mine = pack(block, thread, a.is_strong);
   uint32_t load = how == READ_COPY ? 0 : block->threads[thread].loads;
+  const ptx_view *inits = how == READ_PHASE ? block->threads[thread].inits : NULL;
+  visit(&a);
   for (uint32_t k = 0; k < size; k++) {
     ptx_shadow *s = ptx_region_shadow(r, a.offset = offset + k);
     check_pending(&a, s, "reads");
-    if (!is_fine(&a, s->write)) found_write(&a, s, true, load);
+    if (!is_fine(&a, s->write) && !(inits && is_known(block, inits, 0, unpack(s->write))))
+      found_write(&a, s, true, load);
     // An earlier load of the same thread stays known until another orders it: its value may be what matters.
     if (s->read && (s->read == mine ? s->read_load != load : !is_ordered(block, thread, s->read)))
       keep_reader(run, block, thread, s);
@@ -290,7 +351,8 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
                     uint32_t size, bool is_strong, const uint8_t *value) {
   access a = {.run = run, .block = block, .thread = thread, .region = r, .is_strong = is_strong};
   uint64_t mine = pack(block, thread, is_strong);
-  if (run->journal && r != &block->shared) {
+  visit(&a);
+  if (run->journal && !r->owner) {
     ptx_journal_keep(run->journal, r, offset);
     ptx_journal_keep(run->journal, r, offset + size - 1);
   }
@@ -304,9 +366,9 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
           ptx_who(block, thread), (unsigned long long)a.offset, s->reading_line);
     bool is_same = value && value[k] == r->bytes[offset + k];
     if (!is_same && !is_fine(&a, s->write)) found_write(&a, s, false, 0);
-    if (!is_fine(&a, s->read)) found_reader(&a, s->read, s->read_line, s->read_load);
+    if (!is_read_fine(&a, s->read)) found_reader(&a, s->read, s->read_line, s->read_load);
     for (uint32_t node = s->readers; node; node = run->nodes[node].next)
-      if (!is_fine(&a, run->nodes[node].stamp))
+      if (!is_read_fine(&a, run->nodes[node].stamp))
         found_reader(&a, run->nodes[node].stamp, run->nodes[node].line, run->nodes[node].load);
     clear_readers(run, s);
     s->write = mine;
@@ -321,8 +383,8 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
 // Whether the writer, after the write, or the reader, after learning of it, has fenced the two proxies.
 static bool is_fenced(const ptx_block *block, uint32_t reader, uint64_t write) {
   stamp w = unpack(write);
-  const ptx_thread *by = &block->threads[w.thread], *r = &block->threads[reader];
-  if (w.block != block->number) return true;
+  const ptx_block *writer = ptx_cluster_find(block->cluster, w.block);
+  const ptx_thread *by = &writer->threads[w.thread], *r = &block->threads[reader];
   if (w.epoch < by->fenced_epoch || (w.epoch == by->fenced_epoch && w.clock <= by->fenced_clock)) return true;
   return r->fenced_clock && is_known(block, r->fenced, r->fenced_epoch, w);
 }
@@ -371,7 +433,7 @@ static void meet_whole_block(ptx_run *run, ptx_block *block) {
   }
   if (++block->epoch >> PTX_EPOCH_BITS)
     ptx_find(run, PTX_UNKNOWN, "more than %d barriers of a block", (1 << PTX_EPOCH_BITS) - 1);
-  bool is_own = foreign && foreign->count == 1 && foreign->items[0].block == block->number;
+  bool is_own = foreign && foreign->count == 1 && foreign->items[0].block == block->number && !foreign->reads;
   for (uint32_t t = 0; t < block->thread_count; t++) {
     replace(&block->threads[t].known, is_own ? NULL : hold(foreign));
     block->threads[t].clock = 1;
@@ -414,6 +476,47 @@ void ptx_race_release_to(ptx_run *run, ptx_block *block, uint32_t thread, ptx_vi
   ptx_view *mine = release(run, block, thread), *both = joined(*view, mine);
   drop(mine);
   replace(view, both);
+}
+
+void ptx_view_add(ptx_view **to, ptx_view *view) {
+  if (view) replace(to, joined(*to, view));
+}
+
+void ptx_race_publish(ptx_run *run, ptx_block *block, uint32_t thread, ptx_order order, ptx_view **view) {
+  if (order == ORDER_RELAXED) ptx_view_add(view, block->threads[thread].released);
+  else ptx_race_release_to(run, block, thread, view);
+}
+
+ptx_view *ptx_view_of_reads(ptx_view *view) {
+  if (!view) return NULL;
+  ptx_view *of_reads = new_view();
+  of_reads->reads = new_view();
+  join_items(of_reads->reads, view);
+  join_items(of_reads->reads, view->reads);
+  return of_reads;
+}
+
+void ptx_race_init_fence(ptx_run *run, ptx_block *block, uint32_t thread) {
+  replace(&block->threads[thread].inits_released, release(run, block, thread));
+}
+
+void ptx_race_block_end(ptx_run *run, ptx_block *block) {
+  if (!block->visits) return;
+  ptx_view *all = new_view();
+  for (uint32_t t = 0; t < block->thread_count; t++)
+    if (!t || block->threads[t].known != block->threads[t - 1].known) join(all, block->threads[t].known);
+  for (uint32_t k = 0; k < block->cluster->block_count * block->thread_count; k++) {
+    const ptx_visit *v = &block->visits[k];
+    if (!v->stamp || is_known(block, all, 0, unpack(v->stamp))) continue;
+    if (all->reads && is_known(block, all->reads, 0, unpack(v->stamp))) continue;
+    run->at = v->at;
+    ptx_find(run, PTX_OUTSIDE,
+             "block %u, thread %u accesses the shared memory of block %u, which may have ended: none of its "
+             "threads waited for this access",
+             unpack(v->stamp).block, unpack(v->stamp).thread, block->number);
+    break;
+  }
+  drop(all);
 }
 
 void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view) {
@@ -470,6 +573,8 @@ void ptx_race_block_deinit(ptx_block *block) {
     drop(block->threads[t].released);
     drop(block->threads[t].seen);
     drop(block->threads[t].fenced);
+    drop(block->threads[t].inits);
+    drop(block->threads[t].inits_released);
   }
 }
 

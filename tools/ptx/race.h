@@ -24,12 +24,19 @@ typedef struct ptx_thread {
   uint32_t loads;   ///< numbers its loads
   ptx_view *fenced; ///< counted; what it knew at its last fence.proxy.async
   uint32_t fenced_epoch, fenced_clock;
+  ptx_view *inits_released, *inits;         ///< counted; as `released` and `known`, of fence.mbarrier_init
+  uint32_t cluster_arrivals, cluster_waits; ///< at the barrier of its cluster
 } ptx_thread;
 
 typedef struct ptx_run ptx_run;
 typedef struct ptx_block ptx_block;
 
-typedef enum ptx_reading { READ_WEAK, READ_STRONG, READ_COPY } ptx_reading;
+typedef enum ptx_reading {
+  READ_WEAK,
+  READ_STRONG,
+  READ_COPY,
+  READ_PHASE ///< an operation on an mbarrier, whose initialisation fence.mbarrier_init may have ordered
+} ptx_reading;
 /// A load of a thread begins: its accesses belong together. True when the value is to be taken as undefined,
 /// because the first run of this launch found that it races.
 bool ptx_race_load(ptx_run *run, ptx_block *block, uint32_t thread);
@@ -51,7 +58,17 @@ void ptx_race_async_read(ptx_run *run, ptx_block *block, uint32_t thread, uint64
 void ptx_race_async_read_end(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t offset, uint32_t size);
 /// Adds what the thread did and knows to a view, which is made when it is NULL.
 void ptx_race_release_to(ptx_run *run, ptx_block *block, uint32_t thread, ptx_view **view);
+/// The same of an operation with an order: a relaxed one adds what the thread's last fence released.
+void ptx_race_publish(ptx_run *run, ptx_block *block, uint32_t thread, ptx_order order, ptx_view **view);
 void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view);
+/// A view in which only the reads of another are ordered; NULL of NULL. The caller drops it.
+ptx_view *ptx_view_of_reads(ptx_view *view);
+void ptx_view_add(ptx_view **to, ptx_view *view);
+/// fence.mbarrier_init: orders initialisations only.
+void ptx_race_init_fence(ptx_run *run, ptx_block *block, uint32_t thread);
+/// All threads of the block have ended: accesses of its shared memory by other blocks have to be ordered
+/// before the end of one of them.
+void ptx_race_block_end(ptx_run *run, ptx_block *block);
 ptx_view *ptx_view_hold(ptx_view *view);
 void ptx_view_drop(ptx_view *view);
 /// Orders memory as the manual says of a fence.

@@ -26,19 +26,23 @@ static void destroy_block(ptx_block *block) {
   for (uint32_t t = 0; block->locals && t < block->thread_count; t++) ptx_region_deinit(&block->locals[t]);
   ptx_region_deinit(&block->shared);
   free(block->locals);
+  free(block->visits);
   free(block->warps);
   free(block->threads);
   free(block);
 }
 
-static ptx_block *create_block(ptx_run *run, uint32_t number) {
+static ptx_block *create_block(ptx_run *run, ptx_cluster *cluster, uint32_t rank) {
   const ptx_launch *launch = run->launch;
   const ptx_kernel *kernel = run->kernel;
   ptx_block *b = must(calloc(1, sizeof *b));
-  b->number = number;
-  b->at[0] = number % launch->grid[0];
-  b->at[1] = number / launch->grid[0] % launch->grid[1];
-  b->at[2] = number / launch->grid[0] / launch->grid[1];
+  const uint32_t *n = run->cluster;
+  b->cluster = cluster;
+  b->rank = rank;
+  b->at[0] = cluster->at[0] * n[0] + rank % n[0];
+  b->at[1] = cluster->at[1] * n[1] + rank / n[0] % n[1];
+  b->at[2] = cluster->at[2] * n[2] + rank / n[0] / n[1];
+  b->number = (b->at[2] * launch->grid[1] + b->at[1]) * launch->grid[0] + b->at[0];
   b->thread_count = launch->block[0] * launch->block[1] * launch->block[2];
   b->warp_count = b->live_warps = (b->thread_count + PTX_LANES - 1) / PTX_LANES;
   b->threads = must(calloc(b->thread_count, sizeof *b->threads));
@@ -47,6 +51,7 @@ static ptx_block *create_block(ptx_run *run, uint32_t number) {
   for (uint32_t t = 0; t < b->thread_count; t++) b->threads[t].clock = 1;
   KILN_ASSERT(
       ptx_region_init(&b->shared, 0, (uint64_t)kernel->dynamic_offset + launch->dynamic_shared, false));
+  b->shared.owner = b;
   ptx_shared_gaps(run->module, b, kernel->dynamic_offset);
   // What shared memory and registers hold at first is anything.
   for (uint64_t k = 0; k + 8 <= b->shared.size; k += 8) {
@@ -70,34 +75,96 @@ static ptx_block *create_block(ptx_run *run, uint32_t number) {
   return b;
 }
 
-// Blocks start in order, as the hardware's do, and run at the same time as far as there is room.
-static void run_blocks(ptx_run *run) {
+static void destroy_cluster(ptx_cluster *c) {
+  for (uint32_t k = 0; k < c->block_count; k++) destroy_block(c->blocks[k]);
+  ptx_cluster_deinit(c);
+  free(c);
+}
+
+static ptx_cluster *create_cluster(ptx_run *run, uint32_t number) {
+  ptx_cluster *c = must(calloc(1, sizeof *c));
+  uint32_t count[3];
+  for (uint32_t axis = 0; axis < 3; axis++) count[axis] = run->launch->grid[axis] / run->cluster[axis];
+  c->at[0] = number % count[0];
+  c->at[1] = number / count[0] % count[1];
+  c->at[2] = number / count[0] / count[1];
+  uint32_t blocks = run->cluster[0] * run->cluster[1] * run->cluster[2];
+  for (; c->block_count < blocks; c->block_count++)
+    c->blocks[c->block_count] = create_block(run, c, c->block_count);
+  return c;
+}
+
+static bool has_ended(const ptx_cluster *c) {
+  for (uint32_t k = 0; k < c->block_count; k++)
+    if (!c->blocks[k]->has_ended) return false;
+  return true;
+}
+
+// Blocks that have ended run too: what they sent may be on its way.
+static bool run_cluster(ptx_run *run, ptx_cluster *c) {
+  uint32_t start = (uint32_t)ptx_random(run) % c->block_count;
+  bool has_run = false;
+  for (uint32_t n = 0; n < c->block_count && !has_run; n++) {
+    ptx_block *block = c->blocks[(start + n) % c->block_count];
+    for (uint32_t k = 0; k < SLICES && !run->is_stopped && ptx_block_runs(run, block); k++) has_run = true;
+  }
+  return has_run;
+}
+
+static void report_stuck(ptx_run *run) {
+  for (uint32_t k = 0; k < run->resident; k++)
+    for (uint32_t b = 0; run->clusters[k] && b < run->clusters[k]->block_count; b++)
+      if (!run->clusters[k]->blocks[b]->has_ended && !run->is_stopped)
+        ptx_block_stuck(run, run->clusters[k]->blocks[b]);
+}
+
+// Clusters start in order, as the hardware's do, and run at the same time as far as there is room.
+static void run_clusters(ptx_run *run) {
   uint32_t living = 0;
   for (;;) {
-    for (uint32_t k = 0; k < run->resident && run->next_block < run->block_count; k++)
-      if (!run->blocks[k]) {
-        run->blocks[k] = create_block(run, (uint32_t)run->next_block++);
+    for (uint32_t k = 0; k < run->resident && run->next_cluster < run->cluster_count; k++)
+      if (!run->clusters[k]) {
+        run->clusters[k] = create_cluster(run, (uint32_t)run->next_cluster++);
         living++;
       }
     if (!living || run->is_stopped) return;
     uint32_t start = (uint32_t)ptx_random(run) % run->resident;
     bool has_run = false;
     for (uint32_t n = 0; n < run->resident && !has_run; n++) {
-      ptx_block **place = &run->blocks[(start + n) % run->resident];
-      for (uint32_t k = 0; *place && k < SLICES && !run->is_stopped && ptx_block_runs(run, *place); k++)
-        has_run = true;
-      if (*place && !(*place)->live_warps) {
-        destroy_block(*place);
+      ptx_cluster **place = &run->clusters[(start + n) % run->resident];
+      if (*place) has_run = run_cluster(run, *place);
+      if (*place && has_ended(*place)) {
+        destroy_cluster(*place);
         *place = NULL;
         living--;
         has_run = true;
       }
     }
-    for (uint32_t k = 0; !has_run && k < run->resident; k++)
-      if (run->blocks[k] && !run->is_stopped) ptx_block_stuck(run, run->blocks[k]);
+    if (!has_run) report_stuck(run);
     if (run->launch->max_steps && run->steps > run->launch->max_steps)
       ptx_find(run, PTX_ENDLESS, "not done after %llu steps", (unsigned long long)run->launch->max_steps);
   }
+}
+
+// Blocks of a cluster that the kernel asks for.
+static uint32_t cluster_of(const ptx_kernel *k, uint32_t out[3]) {
+  for (uint32_t axis = 0; axis < 3; axis++) out[axis] = k->cluster[0] ? k->cluster[axis] : 1;
+  uint64_t count = (uint64_t)out[0] * out[1];
+  return count <= PTX_CLUSTER && count * out[2] <= PTX_CLUSTER ? (uint32_t)count * out[2] : 0;
+}
+
+static kiln_status check_cluster(const ptx_kernel *k, const ptx_launch *l, kiln_error *err) {
+  uint32_t cluster[3];
+  if (k->is_cluster_explicit && !k->cluster[0])
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: clusters whose size the launch chooses", k->name);
+  if (!cluster_of(k, cluster))
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "%s: expected clusters of 1 to %d blocks, found %u x %u x %u",
+                     k->name, PTX_CLUSTER, cluster[0], cluster[1], cluster[2]);
+  for (uint32_t axis = 0; axis < 3; axis++)
+    if (l->grid[axis] % cluster[axis])
+      return kiln_fail(err, KILN_STATUS_LAUNCH, "%s: %u blocks along axis %u; a cluster has %u", k->name,
+                       l->grid[axis], axis, cluster[axis]);
+  return KILN_OK;
 }
 
 static kiln_status check_launch(const ptx_module *module, uint32_t kernel, const ptx_launch *l,
@@ -120,6 +187,7 @@ static kiln_status check_launch(const ptx_module *module, uint32_t kernel, const
   if (l->parameter_size < k->parameter_bytes)
     return kiln_fail(err, KILN_STATUS_LAUNCH, "%s: %zu bytes of arguments; the kernel takes %u", k->name,
                      l->parameter_size, k->parameter_bytes);
+  KILN_TRY(check_cluster(k, l, err));
   if (l->dynamic_shared > 1 << 20)
     return kiln_fail(err, KILN_STATUS_LIMIT, "%s: %u bytes of shared memory", k->name, l->dynamic_shared);
   return k->code_count ? KILN_OK : kiln_fail(err, KILN_STATUS_LAUNCH, "%s: no instructions", k->name);
@@ -140,19 +208,20 @@ static void run_launch(const ptx_module *module, uint32_t kernel, const ptx_laun
                    .raced_count = out->raced_count,
                    .raced_capacity = out->raced_capacity};
   ptx_run *run = out;
-  run->resident = launch->resident ? launch->resident : DEFAULT_RESIDENT;
-  run->block_count = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-  run->blocks = must(calloc(run->resident, sizeof *run->blocks));
+  uint32_t blocks = cluster_of(run->kernel, run->cluster);
+  run->resident = ((launch->resident ? launch->resident : DEFAULT_RESIDENT) + blocks - 1) / blocks;
+  run->cluster_count = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2] / blocks;
+  run->clusters = must(calloc(run->resident, sizeof *run->clusters));
   run->at = run->kernel->code;
   KILN_ASSERT(ptx_region_init(&run->parameters, 0, run->kernel->parameter_bytes, true));
   if (run->kernel->parameter_bytes)
     memcpy(run->parameters.bytes, launch->parameters, run->kernel->parameter_bytes);
   for (size_t k = 0; k < module->memory->count; k++) ptx_region_forget(&module->memory->regions[k]);
-  run_blocks(run);
+  run_clusters(run);
   report->steps += run->steps;
   for (uint32_t k = 0; k < run->resident; k++)
-    if (run->blocks[k]) destroy_block(run->blocks[k]);
-  free(run->blocks);
+    if (run->clusters[k]) destroy_cluster(run->clusters[k]);
+  free(run->clusters);
   ptx_race_run_deinit(run);
   ptx_region_deinit(&run->parameters);
 }

@@ -16,6 +16,15 @@ ptx_strand *ptx_strand_add(ptx_warp *w, uint32_t pc, uint32_t mask) {
 
 static void remove_strand(ptx_warp *w, ptx_strand *s) { *s = w->strands[--w->strand_count]; }
 
+static void end_warp(ptx_run *run, ptx_block *block) {
+  block->live_warps--;
+  for (uint32_t b = 0; b < PTX_BARRIERS && block->live_warps; b++) ptx_barrier_check(run, block, b);
+  if (block->live_warps) return;
+  block->has_ended = true;
+  ptx_race_block_end(run, block);
+  ptx_bulk_check_end(run, block);
+}
+
 void ptx_exit_lanes(ptx_exec *x, uint32_t lanes) {
   ptx_warp *w = x->warp;
   for (uint32_t k = 0; k < PTX_LANES; k++)
@@ -27,9 +36,8 @@ void ptx_exit_lanes(ptx_exec *x, uint32_t lanes) {
   x->strand->mask &= ~lanes;
   for (uint32_t s = 0; s < w->strand_count; s++)
     if (w->strands[s].state == STATE_JOINS) w->strands[s].state = STATE_RUNS; // fewer have to come
-  if (w->live) return;
-  x->block->live_warps--;
-  for (uint32_t b = 0; b < PTX_BARRIERS && x->block->live_warps; b++) ptx_barrier_check(x->run, x->block, b);
+  if (!w->live) end_warp(x->run, x->block);
+  ptx_cluster_check(x->block->cluster);
 }
 
 // --------------------------------------------------------------------------------------------- joining
@@ -68,6 +76,11 @@ static bool same_members(ptx_exec *x, uint32_t *out_members) {
     x->strand->mask = x->mask = same;
   }
   return true;
+}
+
+// The barrier of a cluster takes each thread as it comes, unless it says otherwise.
+static bool joins(const ptx_instruction *i) {
+  return i->op->joins && (i->is_aligned || !ptx_has_word(i, WORD_cluster));
 }
 
 // True when all members are there: they are in x->mask then, and those of other strands have moved on unless
@@ -165,7 +178,7 @@ static bool step(ptx_exec *x) {
   x->mask = s->mask;
   uint32_t lanes = guarded(x);
   x->run->steps++;
-  if (x->i->op->joins && lanes) {
+  if (joins(x->i) && lanes) {
     if (lanes != s->mask) { // the others pass by
       ptx_strand_add(x->warp, s->pc + 1, s->mask & ~lanes);
       s->mask = lanes;
