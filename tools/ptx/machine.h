@@ -108,7 +108,10 @@ typedef struct ptx_warp {
   uint32_t groups[PTX_LANES]; ///< copy groups that each lane has committed
   ptx_product *products;      ///< owned, in order of issue
   uint32_t product_count, product_capacity, product_groups;
-  uint64_t product_fence; ///< the step of the last wgmma.fence
+  uint64_t product_fence;         ///< the step of the last wgmma.fence
+  uint32_t held;                  ///< registers per thread; 0: nothing bounds them
+  uint32_t resizes;               ///< how often setmaxnreg has run
+  const ptx_instruction *resized; ///< the last of them
 } ptx_warp;
 
 typedef struct ptx_barrier {
@@ -147,6 +150,7 @@ struct ptx_block {
   ptx_region shared;
   ptx_region *locals; ///< owned, one a thread; NULL when the kernel has no local memory
   ptx_barrier barriers[PTX_BARRIERS];
+  uint32_t pool;     ///< registers per thread of a warp that setmaxnreg may take
   ptx_phase *phases; ///< owned
   uint32_t phase_count, phase_capacity;
   ptx_bulk *bulks; ///< owned, in order of issue
@@ -281,6 +285,10 @@ void ptx_phase_deinit(ptx_block *block);
 void ptx_sleep(ptx_exec *x);
 void ptx_wake(ptx_block *block);
 void ptx_products_deinit(ptx_warp *warp);
+/// Registers per thread that a kernel begins with (resize.c).
+uint32_t ptx_start_registers(const ptx_kernel *kernel);
+/// Warpgroups of which only some warps ran a setmaxnreg are a finding.
+void ptx_resizes_check_end(ptx_run *run, const ptx_block *block);
 
 /// Clusters (cluster.c). A shared::cluster address leads to a block and an offset in its shared memory; NULL
 /// when the space does not reach it.

@@ -31,6 +31,12 @@ void ptx_region_forget(ptx_region *r) {
   if (r->is_saved) memset(r->is_saved, 0, page_count(r) * sizeof *r->is_saved);
 }
 
+void ptx_region_each_shadow(ptx_region *r, void (*change)(ptx_shadow *shadow, bool flag), bool flag) {
+  for (size_t i = 0; i < page_count(r); i++)
+    for (size_t k = 0; r->shadows[i] && k < PTX_SHADOW_PAGE; k++) change(r->shadows[i] + k, flag);
+  memset(r->is_saved, 0, page_count(r) * sizeof *r->is_saved);
+}
+
 void ptx_region_deinit(ptx_region *r) {
   ptx_region_forget(r);
   free(r->bytes);

@@ -17,7 +17,9 @@ typedef struct ptx_shadow {
   uint16_t reading;                ///< asynchronous reads of it that are under way
   bool is_async;                   ///< `write` came through the asynchronous proxy
   uint32_t reading_line;           ///< of the first of them
-  uint32_t pending;                ///< line of the asynchronous copy that is still writing it; 0: none
+  bool was_read, was_written;      ///< by the launch before this one, at `before_line`; of dependent launches
+  uint32_t before_line;
+  uint32_t pending; ///< line of the asynchronous copy that is still writing it; 0: none
 } ptx_shadow;
 
 /// An allocation, or the shared memory of a block.
@@ -48,6 +50,8 @@ bool ptx_region_init(ptx_region *r, uint64_t address, uint64_t size, bool is_def
 void ptx_region_deinit(ptx_region *r);
 /// Forgets who accessed it.
 void ptx_region_forget(ptx_region *r);
+/// Calls `change` for the shadow of each byte that was accessed.
+void ptx_region_each_shadow(ptx_region *r, void (*change)(ptx_shadow *shadow, bool flag), bool flag);
 /// Of the byte at `offset`. Ends the process when memory is exhausted, as an arena does.
 ptx_shadow *ptx_region_shadow(ptx_region *r, uint64_t offset);
 /// Keeps the page at `offset` unless it is kept already.

@@ -180,15 +180,17 @@ static void parse_extents(ptx_parser *p, uint32_t *out) {
 static void parse_bounds(ptx_parser *p) {
   ptx_lexer *l = &p->lex;
   while (l->token.kind == TOKEN_DOT) {
-    uint32_t ignored[3];
     bool is_exact = ptx_is(l, TOKEN_DOT, "reqntid");
     if (is_exact || ptx_is(l, TOKEN_DOT, "maxntid")) {
       ptx_next(l);
       parse_extents(p, p->kernel->block);
       p->kernel->is_block_exact |= is_exact;
-    } else if (ptx_take(l, TOKEN_DOT, "minnctapersm") || ptx_take(l, TOKEN_DOT, "maxnreg") ||
-               ptx_take(l, TOKEN_DOT, "maxclusterrank")) {
-      parse_extents(p, ignored);
+    } else if (ptx_take(l, TOKEN_DOT, "minnctapersm")) {
+      p->kernel->least_blocks = (uint32_t)ptx_expect_integer(l, "a number");
+    } else if (ptx_take(l, TOKEN_DOT, "maxnreg")) {
+      p->kernel->most_registers = (uint32_t)ptx_expect_integer(l, "a number");
+    } else if (ptx_take(l, TOKEN_DOT, "maxclusterrank")) {
+      ptx_expect_integer(l, "a number");
     } else if (ptx_take(l, TOKEN_DOT, "reqnctapercluster")) {
       parse_extents(p, p->kernel->cluster);
     } else if (ptx_take(l, TOKEN_DOT, "explicitcluster")) {

@@ -82,6 +82,12 @@ void ptx_do_bra(ptx_exec *x) {
 
 void ptx_do_exit(ptx_exec *x) { ptx_exit_lanes(x, x->mask); }
 
+// A launch that runs on its own has nothing to wait for; one that is dependent does (ptx_race_succeed).
+void ptx_do_griddepcontrol(ptx_exec *x) {
+  if (!ptx_has_word(x->i, WORD_wait)) return;
+  PTX_EACH_LANE(lane, x->mask) ptx_race_after_predecessor(x->block, ptx_thread_of(x, lane));
+}
+
 void ptx_do_trap(ptx_exec *x) {
   ptx_find(x->run, PTX_UNKNOWN, "%s traps",
            ptx_who(x->block, ptx_thread_of(x, (uint32_t)__builtin_ctz(x->mask))));

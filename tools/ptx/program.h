@@ -214,6 +214,7 @@ typedef struct ptx_kernel {
   uint32_t block[3];
   uint32_t cluster[3]; ///< 0: the text says nothing
   bool is_block_exact, is_entry, is_cluster_explicit;
+  uint32_t most_registers, least_blocks; ///< .maxnreg, .minnctapersm; 0: the text says nothing
   uint32_t local_bytes;
   uint32_t shared_bytes;   ///< static, with the gaps between variables
   uint32_t dynamic_offset; ///< where dynamic shared memory begins

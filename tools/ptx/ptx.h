@@ -88,6 +88,9 @@ typedef struct ptx_launch {
   uint64_t seed;      ///< of the order in which warps, and parts of them, run
   uint32_t resident;  ///< blocks that run at the same time; 0: 4
   uint64_t max_steps; ///< 0: no limit
+  /// The launch before this one may still run (programmatic dependent launch): what it read and wrote is
+  /// ordered before accesses after griddepcontrol.wait only.
+  bool is_dependent;
 } ptx_launch;
 /// Runs a kernel. OK when nothing was found; ASSERT when something was, with the first text in `err`;
 /// LAUNCH when the launch does not fit the kernel.

@@ -8,8 +8,14 @@
 
 #include "base/check.h"
 #include "tools/ptx/machine.h"
+#include "tools/ptx/view.h"
 
 enum { MOST_FOREIGN_READERS = 64, MOST_READERS = 2048, LEAST_PURGE = 16 };
+
+static void *must(void *memory) {
+  KILN_ASSERT(memory);
+  return memory;
+}
 
 // ---------------------------------------------------------------------------------------------- stamps
 
@@ -24,6 +30,10 @@ static uint64_t pack(const ptx_block *block, uint32_t thread, bool is_strong) {
          (uint64_t)block->epoch << 26 | (uint64_t)block->number << 44;
 }
 
+// The launch before this one as a block, whose number no other has: limits of the grid see to that.
+enum { PREDECESSOR = (1 << PTX_BLOCK_BITS) - 1 };
+static const uint64_t predecessor_stamp = (uint64_t)PREDECESSOR << 44 | 1 << 11;
+
 static stamp unpack(uint64_t s) {
   return (stamp){.is_strong = s & 1,
                  .thread = s >> 1 & 0x3ff,
@@ -32,99 +42,7 @@ static stamp unpack(uint64_t s) {
                  .block = (uint32_t)(s >> 44)};
 }
 
-// ----------------------------------------------------------------------------------------------- views
-
-typedef struct view_item {
-  uint32_t block, epoch; // all epochs of the block before this one are known
-  uint32_t *clocks;      // owned, one a thread, of this epoch; NULL: none
-  uint32_t thread_count;
-} view_item;
-
-struct ptx_view {
-  uint32_t references, count;
-  view_item *items; // owned, by block
-  ptx_view *reads;  // counted; of what it has, only the reads are ordered. It has no such view itself
-};
-
-static void *must(void *memory) {
-  KILN_ASSERT(memory);
-  return memory;
-}
-
-static ptx_view *hold(ptx_view *v) {
-  if (v) v->references++;
-  return v;
-}
-
-static void drop(ptx_view *v) {
-  if (!v || --v->references) return;
-  for (uint32_t i = 0; i < v->count; i++) free(v->items[i].clocks);
-  drop(v->reads);
-  free(v->items);
-  free(v);
-}
-
-static void replace(ptx_view **to, ptx_view *v) {
-  drop(*to);
-  *to = v;
-}
-
-static ptx_view *new_view(void) {
-  ptx_view *v = must(calloc(1, sizeof *v));
-  v->references = 1;
-  return v;
-}
-
-// The item of a block in a view that nobody else holds; made when missing.
-static view_item *item_of(ptx_view *v, uint32_t block, uint32_t thread_count) {
-  uint32_t at = 0;
-  while (at < v->count && v->items[at].block < block) at++;
-  if (at < v->count && v->items[at].block == block) return &v->items[at];
-  v->items = must(realloc(v->items, (v->count + 1) * sizeof *v->items));
-  memmove(&v->items[at + 1], &v->items[at], (v->count - at) * sizeof *v->items);
-  v->count++;
-  v->items[at] = (view_item){.block = block, .thread_count = thread_count};
-  return &v->items[at];
-}
-
-static const view_item *find_item(const ptx_view *v, uint32_t block) {
-  for (uint32_t i = 0; v && i < v->count; i++)
-    if (v->items[i].block == block) return &v->items[i];
-  return NULL;
-}
-
-static void join_items(ptx_view *to, const ptx_view *from) {
-  for (uint32_t i = 0; from && i < from->count; i++) {
-    const view_item *f = &from->items[i];
-    view_item *t = item_of(to, f->block, f->thread_count);
-    if (f->epoch < t->epoch) continue;
-    if (f->epoch > t->epoch) {
-      free(t->clocks);
-      t->clocks = NULL;
-      t->epoch = f->epoch;
-    }
-    if (!f->clocks) continue;
-    if (!t->clocks) t->clocks = must(calloc(t->thread_count, sizeof *t->clocks));
-    for (uint32_t k = 0; k < t->thread_count; k++)
-      if (f->clocks[k] > t->clocks[k]) t->clocks[k] = f->clocks[k];
-  }
-}
-
-static ptx_view *joined(ptx_view *a, ptx_view *b);
-
-static void join(ptx_view *to, const ptx_view *from) {
-  join_items(to, from);
-  if (from && from->reads) replace(&to->reads, joined(to->reads, from->reads));
-}
-
-static ptx_view *joined(ptx_view *a, ptx_view *b) {
-  if (!a || a == b) return hold(b);
-  if (!b) return hold(a);
-  ptx_view *v = new_view();
-  join(v, a);
-  join(v, b);
-  return v;
-}
+// -------------------------------------------------------------------------------------------- releases
 
 static void advance(ptx_run *run, ptx_thread *t) {
   if (++t->clock >> PTX_CLOCK_BITS)
@@ -135,7 +53,7 @@ static void advance(ptx_run *run, ptx_thread *t) {
 // Puts what the thread did so far into a view, and begins its next clock.
 static void release_into(ptx_run *run, ptx_block *block, uint32_t thread, ptx_view *v) {
   ptx_thread *t = &block->threads[thread];
-  view_item *own = item_of(v, block->number, block->thread_count);
+  ptx_view_item *own = ptx_view_take(v, block->number, block->thread_count);
   if (own->epoch < block->epoch) {
     own->epoch = block->epoch;
     free(own->clocks);
@@ -149,7 +67,7 @@ static void release_into(ptx_run *run, ptx_block *block, uint32_t thread, ptx_vi
 // What a view and the epoch of a block know.
 static bool is_known(const ptx_block *block, const ptx_view *view, uint32_t epoch, stamp s) {
   if (s.block == block->number && s.epoch < epoch) return true;
-  const view_item *item = find_item(view, s.block);
+  const ptx_view_item *item = ptx_view_find(view, s.block);
   return item && (s.epoch < item->epoch ||
                   (s.epoch == item->epoch && item->clocks && item->clocks[s.thread] >= s.clock));
 }
@@ -263,7 +181,7 @@ static const char *place_of(const access *a) {
 static bool has_news_of(const ptx_thread *t, uint32_t block) {
   const ptx_view *views[] = {t->known, t->known ? t->known->reads : NULL, t->inits};
   for (uint32_t k = 0; k < 3; k++)
-    if (find_item(views[k], block)) return true;
+    if (ptx_view_find(views[k], block)) return true;
   return t->cluster_waits > 0;
 }
 
@@ -286,27 +204,34 @@ static void visit(const access *a) {
       (ptx_visit){pack(block, a->thread, false), a->run->at};
 }
 
+// Who made an earlier access; static storage.
+static const char *other_of(stamp s) {
+  static char text[48];
+  if (s.block == PREDECESSOR) return "the kernel before this one";
+  snprintf(text, sizeof text, "block %u, thread %u", s.block, s.thread);
+  return text;
+}
+
 static void found_write(const access *a, const ptx_shadow *s, bool is_read, uint32_t load) {
   stamp w = unpack(s->write);
-  static const char form[] = "%s %s byte %llu of %s 0x%llx, which block %u, thread %u wrote at line %u with "
+  static const char form[] = "%s %s byte %llu of %s 0x%llx, which %s wrote at line %u with "
                              "nothing that orders the two";
   const char *who = ptx_who(a->block, a->thread);
   unsigned long long offset = a->offset, address = a->region->address;
   if (is_read)
     ptx_find_read_race(a->run, a->block->number, a->thread, load, form, who, "reads", offset, place_of(a),
-                       address, w.block, w.thread, s->write_line);
+                       address, other_of(w), s->write_line);
   else
-    ptx_find(a->run, PTX_RACE, form, who, "writes", offset, place_of(a), address, w.block, w.thread,
-             s->write_line);
+    ptx_find(a->run, PTX_RACE, form, who, "writes", offset, place_of(a), address, other_of(w), s->write_line);
 }
 
 static void found_reader(const access *a, uint64_t read, uint32_t line, uint32_t load) {
   stamp r = unpack(read);
   ptx_find_read_race(a->run, r.block, r.thread, load,
-                     "%s writes byte %llu of %s 0x%llx, which block %u, thread %u read at line %u with "
+                     "%s writes byte %llu of %s 0x%llx, which %s read at line %u with "
                      "nothing that orders the two",
                      ptx_who(a->block, a->thread), (unsigned long long)a->offset, place_of(a),
-                     (unsigned long long)a->region->address, r.block, r.thread, line);
+                     (unsigned long long)a->region->address, other_of(r), line);
 }
 
 static void check_pending(const access *a, const ptx_shadow *s, const char *does) {
@@ -391,7 +316,7 @@ static bool is_fenced(const ptx_block *block, uint32_t reader, uint64_t write) {
 
 void ptx_race_proxy_fence(ptx_run *run, ptx_block *block, uint32_t thread) {
   ptx_thread *t = &block->threads[thread];
-  replace(&t->fenced, hold(t->known));
+  ptx_view_replace(&t->fenced, ptx_view_hold(t->known));
   t->fenced_epoch = block->epoch;
   t->fenced_clock = t->clock;
   advance(run, t);
@@ -427,18 +352,18 @@ static void meet_whole_block(ptx_run *run, ptx_block *block) {
   for (uint32_t t = 0; t < block->thread_count; t++) {
     ptx_view *known = block->threads[t].known;
     if (known && known != foreign) {
-      ptx_view *both = joined(foreign, known);
-      replace(&foreign, both);
+      ptx_view *both = ptx_view_joined(foreign, known);
+      ptx_view_replace(&foreign, both);
     }
   }
   if (++block->epoch >> PTX_EPOCH_BITS)
     ptx_find(run, PTX_UNKNOWN, "more than %d barriers of a block", (1 << PTX_EPOCH_BITS) - 1);
   bool is_own = foreign && foreign->count == 1 && foreign->items[0].block == block->number && !foreign->reads;
   for (uint32_t t = 0; t < block->thread_count; t++) {
-    replace(&block->threads[t].known, is_own ? NULL : hold(foreign));
+    ptx_view_replace(&block->threads[t].known, is_own ? NULL : ptx_view_hold(foreign));
     block->threads[t].clock = 1;
   }
-  drop(foreign);
+  ptx_view_drop(foreign);
 }
 
 void ptx_race_meet(ptx_run *run, ptx_block *block, const uint64_t *threads) {
@@ -448,38 +373,34 @@ void ptx_race_meet(ptx_run *run, ptx_block *block, const uint64_t *threads) {
     meet_whole_block(run, block);
     return;
   }
-  ptx_view *all = new_view(), *last = NULL;
+  ptx_view *all = ptx_view_create(), *last = NULL;
   for (uint32_t t = 0; t < block->thread_count; t++) {
     if (!has_thread(threads, t)) continue;
-    if (block->threads[t].known != last) join(all, last = block->threads[t].known);
+    if (block->threads[t].known != last) ptx_view_join(all, last = block->threads[t].known);
     release_into(run, block, t, all);
   }
   for (uint32_t t = 0; t < block->thread_count; t++)
-    if (has_thread(threads, t)) replace(&block->threads[t].known, hold(all));
-  drop(all);
+    if (has_thread(threads, t)) ptx_view_replace(&block->threads[t].known, ptx_view_hold(all));
+  ptx_view_drop(all);
 }
 
 static ptx_view *release(ptx_run *run, ptx_block *block, uint32_t thread) {
-  ptx_view *v = new_view();
-  join(v, block->threads[thread].known);
+  ptx_view *v = ptx_view_create();
+  ptx_view_join(v, block->threads[thread].known);
   release_into(run, block, thread, v);
   return v;
 }
 
 void ptx_race_fence(ptx_run *run, ptx_block *block, uint32_t thread) {
   ptx_thread *t = &block->threads[thread];
-  replace(&t->known, joined(t->known, t->seen));
-  replace(&t->released, release(run, block, thread));
+  ptx_view_replace(&t->known, ptx_view_joined(t->known, t->seen));
+  ptx_view_replace(&t->released, release(run, block, thread));
 }
 
 void ptx_race_release_to(ptx_run *run, ptx_block *block, uint32_t thread, ptx_view **view) {
-  ptx_view *mine = release(run, block, thread), *both = joined(*view, mine);
-  drop(mine);
-  replace(view, both);
-}
-
-void ptx_view_add(ptx_view **to, ptx_view *view) {
-  if (view) replace(to, joined(*to, view));
+  ptx_view *mine = release(run, block, thread), *both = ptx_view_joined(*view, mine);
+  ptx_view_drop(mine);
+  ptx_view_replace(view, both);
 }
 
 void ptx_race_publish(ptx_run *run, ptx_block *block, uint32_t thread, ptx_order order, ptx_view **view) {
@@ -487,24 +408,16 @@ void ptx_race_publish(ptx_run *run, ptx_block *block, uint32_t thread, ptx_order
   else ptx_race_release_to(run, block, thread, view);
 }
 
-ptx_view *ptx_view_of_reads(ptx_view *view) {
-  if (!view) return NULL;
-  ptx_view *of_reads = new_view();
-  of_reads->reads = new_view();
-  join_items(of_reads->reads, view);
-  join_items(of_reads->reads, view->reads);
-  return of_reads;
-}
-
 void ptx_race_init_fence(ptx_run *run, ptx_block *block, uint32_t thread) {
-  replace(&block->threads[thread].inits_released, release(run, block, thread));
+  ptx_view_replace(&block->threads[thread].inits_released, release(run, block, thread));
 }
 
 void ptx_race_block_end(ptx_run *run, ptx_block *block) {
   if (!block->visits) return;
-  ptx_view *all = new_view();
+  ptx_view *all = ptx_view_create();
   for (uint32_t t = 0; t < block->thread_count; t++)
-    if (!t || block->threads[t].known != block->threads[t - 1].known) join(all, block->threads[t].known);
+    if (!t || block->threads[t].known != block->threads[t - 1].known)
+      ptx_view_join(all, block->threads[t].known);
   for (uint32_t k = 0; k < block->cluster->block_count * block->thread_count; k++) {
     const ptx_visit *v = &block->visits[k];
     if (!v->stamp || is_known(block, all, 0, unpack(v->stamp))) continue;
@@ -516,16 +429,13 @@ void ptx_race_block_end(ptx_run *run, ptx_block *block) {
              unpack(v->stamp).block, unpack(v->stamp).thread, block->number);
     break;
   }
-  drop(all);
+  ptx_view_drop(all);
 }
 
 void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view) {
   ptx_thread *t = &block->threads[thread];
-  replace(&t->known, joined(t->known, view));
+  ptx_view_replace(&t->known, ptx_view_joined(t->known, view));
 }
-
-ptx_view *ptx_view_hold(ptx_view *view) { return hold(view); }
-void ptx_view_drop(ptx_view *view) { drop(view); }
 
 static ptx_location *location_of(ptx_run *run, uint64_t address) {
   if (2 * run->location_count >= run->location_capacity) {
@@ -553,33 +463,58 @@ void ptx_race_atomic(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t a
   ptx_location *l = location_of(run, address);
   bool is_ours = !(l->is_block_only || scope == SCOPE_CTA) || l->block == block->number;
   if (reads && l->released && is_ours) {
-    replace(&t->seen, joined(t->seen, l->released));
-    if (acquires) replace(&t->known, joined(t->known, l->released));
+    ptx_view_replace(&t->seen, ptx_view_joined(t->seen, l->released));
+    if (acquires) ptx_view_replace(&t->known, ptx_view_joined(t->known, l->released));
   }
   if (!writes) return;
-  ptx_view *mine = releases ? release(run, block, thread) : hold(t->released);
+  ptx_view *mine = releases ? release(run, block, thread) : ptx_view_hold(t->released);
   if (reads) {
-    ptx_view *both = joined(mine, l->released);
-    replace(&mine, both);
+    ptx_view *both = ptx_view_joined(mine, l->released);
+    ptx_view_replace(&mine, both);
   }
-  replace(&l->released, mine);
+  ptx_view_replace(&l->released, mine);
   l->block = block->number;
   l->is_block_only = scope == SCOPE_CTA;
 }
 
+static void succeed(ptx_shadow *s, bool is_first) {
+  bool was_written = is_first ? s->write != 0 : s->was_written,
+       was_read = is_first ? s->read || s->readers : s->was_read;
+  uint32_t line = is_first ? (s->write ? s->write_line : s->read_line) : s->before_line;
+  *s = (ptx_shadow){.was_written = was_written,
+                    .was_read = was_read,
+                    .before_line = line,
+                    .write = was_written ? predecessor_stamp : 0,
+                    .read = was_read ? predecessor_stamp : 0,
+                    .write_line = line,
+                    .read_line = line};
+}
+
+void ptx_race_succeed(ptx_region *r, bool is_first) { ptx_region_each_shadow(r, succeed, is_first); }
+
+void ptx_race_after_predecessor(ptx_block *block, uint32_t thread) {
+  ptx_thread *t = &block->threads[thread];
+  const ptx_view_item *item = ptx_view_find(t->known, PREDECESSOR);
+  if (item && item->epoch) return;
+  ptx_view *over = ptx_view_create();
+  ptx_view_take(over, PREDECESSOR, 1)->epoch = 1;
+  ptx_view_add(&t->known, over);
+  ptx_view_drop(over);
+}
+
 void ptx_race_block_deinit(ptx_block *block) {
   for (uint32_t t = 0; block->threads && t < block->thread_count; t++) {
-    drop(block->threads[t].known);
-    drop(block->threads[t].released);
-    drop(block->threads[t].seen);
-    drop(block->threads[t].fenced);
-    drop(block->threads[t].inits);
-    drop(block->threads[t].inits_released);
+    ptx_view_drop(block->threads[t].known);
+    ptx_view_drop(block->threads[t].released);
+    ptx_view_drop(block->threads[t].seen);
+    ptx_view_drop(block->threads[t].fenced);
+    ptx_view_drop(block->threads[t].inits);
+    ptx_view_drop(block->threads[t].inits_released);
   }
 }
 
 void ptx_race_run_deinit(ptx_run *run) {
-  for (uint32_t k = 0; k < run->location_capacity; k++) drop(run->locations[k].released);
+  for (uint32_t k = 0; k < run->location_capacity; k++) ptx_view_drop(run->locations[k].released);
   free(run->locations);
   free(run->nodes);
 }

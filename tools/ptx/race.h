@@ -76,6 +76,11 @@ void ptx_race_fence(ptx_run *run, ptx_block *block, uint32_t thread);
 /// A strong read or write, or both, of a location, with its order and scope.
 void ptx_race_atomic(ptx_run *run, ptx_block *block, uint32_t thread, uint64_t address, ptx_order order,
                      ptx_scope scope, bool reads, bool writes);
+/// A dependent launch begins: what the launch before it accessed is an access that only griddepcontrol.wait
+/// orders. `is_first`: of two runs of the launch, the first.
+void ptx_race_succeed(ptx_region *r, bool is_first);
+/// griddepcontrol.wait: the launch before this one is over.
+void ptx_race_after_predecessor(ptx_block *block, uint32_t thread);
 void ptx_race_block_deinit(ptx_block *block);
 void ptx_race_run_deinit(ptx_run *run);
 

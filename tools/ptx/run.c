@@ -65,6 +65,7 @@ static ptx_block *create_block(ptx_run *run, ptx_cluster *cluster, uint32_t rank
     ptx_warp *warp = &b->warps[w];
     uint32_t lanes = b->thread_count - w * PTX_LANES;
     *warp = (ptx_warp){.block = b, .index = w, .live = lanes >= PTX_LANES ? ~0u : (1u << lanes) - 1};
+    warp->held = ptx_start_registers(kernel);
     warp->registers = must(calloc(kernel->register_count + 1, sizeof *warp->registers));
     for (uint32_t r = 0; r < kernel->register_count; r++)
       for (uint32_t lane = 0; lane < PTX_LANES; lane++)
@@ -216,7 +217,9 @@ static void run_launch(const ptx_module *module, uint32_t kernel, const ptx_laun
   KILN_ASSERT(ptx_region_init(&run->parameters, 0, run->kernel->parameter_bytes, true));
   if (run->kernel->parameter_bytes)
     memcpy(run->parameters.bytes, launch->parameters, run->kernel->parameter_bytes);
-  for (size_t k = 0; k < module->memory->count; k++) ptx_region_forget(&module->memory->regions[k]);
+  for (size_t k = 0; k < module->memory->count; k++)
+    if (launch->is_dependent) ptx_race_succeed(&module->memory->regions[k], read_races != NULL);
+    else ptx_region_forget(&module->memory->regions[k]);
   run_clusters(run);
   report->steps += run->steps;
   for (uint32_t k = 0; k < run->resident; k++)

@@ -23,6 +23,7 @@ static void end_warp(ptx_run *run, ptx_block *block) {
   block->has_ended = true;
   ptx_race_block_end(run, block);
   ptx_bulk_check_end(run, block);
+  ptx_resizes_check_end(run, block);
 }
 
 void ptx_exit_lanes(ptx_exec *x, uint32_t lanes) {
