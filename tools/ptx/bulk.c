@@ -128,7 +128,7 @@ static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {
       b->to->shared.defined[to] = is_there && r->defined ? r->defined[from] : 1;
     }
   }
-  ptx_phase_bytes(run, b->to, b->barrier, b->size, block, b->thread);
+  ptx_phase_bytes(run, block, b);
 }
 
 // The bytes of a move are its block's until now; those of a st.async are the copy's own.
@@ -139,7 +139,7 @@ static void land_move(ptx_run *run, ptx_block *block, ptx_bulk *b) {
     b->to->shared.bytes[b->shared + k] = b->bytes[k];
     b->to->shared.defined[b->shared + k] = b->bytes[b->size + k];
   }
-  ptx_phase_bytes(run, b->to, b->barrier, b->size, block, b->thread);
+  ptx_phase_bytes(run, block, b);
 }
 
 static void add_elements(const ptx_bulk *b, uint8_t *to, const uint8_t *from, uint64_t size) {
@@ -198,9 +198,11 @@ static void land(ptx_run *run, ptx_block *block, uint32_t index) {
   const ptx_instruction *at = run->at;
   block->bulks[index] = block->bulks[--block->bulk_count];
   run->at = b.by;
+  ptx_moment now = ptx_race_go_to(block, b.thread, b.issued);
   if (b.kind == BULK_LOAD) land_load(run, block, &b);
   else if (b.to) land_move(run, block, &b);
   else land_store(run, block, &b);
+  ptx_race_go_to(block, b.thread, now);
   run->at = at;
   free(b.bytes);
 }
@@ -262,6 +264,7 @@ static void issue(ptx_exec *x, uint32_t lane, ptx_bulk *b) {
     if (b->kind != BULK_LOAD && b->kind != BULK_SEND)
       ptx_race_async_read(x->run, block, b->thread, source_of(b, k), 1);
   }
+  b->issued = ptx_race_issue(x->run, block, b->thread);
   block->bulks[block->bulk_count++] = *b;
 }
 

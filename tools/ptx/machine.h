@@ -92,6 +92,7 @@ typedef struct ptx_bulk {
   ptx_block *to;    ///< whose shared memory is written; NULL: none
   uint64_t barrier; ///< offset in the same block
   uint32_t thread, group, size;
+  ptx_moment issued;
   const ptx_instruction *by;
   uint8_t *bytes; ///< owned; what a STORE has read, what a SEND sends; NULL: not yet
 } ptx_bulk;
@@ -275,9 +276,8 @@ void ptx_bulk_send(ptx_exec *x, uint32_t lane, ptx_place to, ptx_place barrier, 
                    const uint8_t *defined, uint32_t size);
 /// Copies into the shared memory of a block that has just ended are a finding.
 void ptx_bulk_check_end(ptx_run *run, const ptx_block *block);
-/// Bytes have arrived for the phase barrier at an offset of `to`, by a copy of this thread of `block`.
-void ptx_phase_bytes(ptx_run *run, ptx_block *to, uint64_t offset, uint32_t size, ptx_block *block,
-                     uint32_t thread);
+/// The bytes of a copy of this block have arrived for its phase barrier.
+void ptx_phase_bytes(ptx_run *run, const ptx_block *block, const ptx_bulk *copy);
 /// A copy that will bring bytes to the barrier is issued. False when there is none, which was reported.
 bool ptx_phase_names(ptx_exec *x, uint32_t lane, ptx_place barrier);
 void ptx_phase_deinit(ptx_block *block);

@@ -10,6 +10,8 @@
 #include "base/check.h"
 #include "tools/ptx/handlers.h"
 
+enum { TIMEOUT_ONE_IN = 8 };
+
 static ptx_phase *find_phase(ptx_block *block, uint64_t address) {
   for (uint32_t k = 0; k < block->phase_count; k++)
     if (block->phases[k].address == address) return &block->phases[k];
@@ -55,17 +57,16 @@ static void check_end(ptx_block *block, ptx_phase *p) {
   ptx_wake(block);
 }
 
-void ptx_phase_bytes(ptx_run *run, ptx_block *to, uint64_t offset, uint32_t size, ptx_block *block,
-                     uint32_t thread) {
-  ptx_phase *p = find_phase(to, offset);
+void ptx_phase_bytes(ptx_run *run, const ptx_block *block, const ptx_bulk *copy) {
+  ptx_phase *p = find_phase(copy->to, copy->barrier);
   if (!p) {
     ptx_find(run, PTX_BARRIER, "bytes arrive at 0x%llx of block %u, where no mbarrier was initialised",
-             (unsigned long long)offset, to->number);
+             (unsigned long long)copy->barrier, copy->to->number);
     return;
   }
-  p->bytes -= size;
-  ptx_race_release_to(run, block, thread, &p->arriving[ARRIVED_OWN]);
-  check_end(to, p);
+  p->bytes -= copy->size;
+  ptx_race_complete(block, copy->thread, copy->issued, &p->arriving[ARRIVED_OWN]);
+  check_end(copy->to, p);
 }
 
 // Where a barrier is; only arrivals may be at one of another block.
@@ -146,7 +147,8 @@ static void acquire(ptx_exec *x, uint32_t lane, const ptx_phase *p) {
 }
 
 // mbarrier.try_wait.parity p, [address], parity: true when the phase of that parity has ended. A try_wait
-// that fails in all lanes sleeps until some phase ends.
+// that fails in all lanes sleeps until some phase ends, or until its time is up, which is at once now and
+// then.
 static void wait_parity(ptx_exec *x, bool may_sleep) {
   const ptx_operand *o = x->i->operands;
   uint64_t addresses[PTX_LANES], buffer[PTX_LANES];
@@ -160,7 +162,7 @@ static void wait_parity(ptx_exec *x, bool may_sleep) {
     if (!p) return;
     ended |= (uint32_t)((p->phase & 1) != (parity[lane] & 1)) << lane;
   }
-  if (!ended && may_sleep) {
+  if (!ended && may_sleep && ptx_random(x->run) % TIMEOUT_ONE_IN) {
     ptx_sleep(x);
     return;
   }

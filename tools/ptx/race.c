@@ -403,6 +403,29 @@ void ptx_race_release_to(ptx_run *run, ptx_block *block, uint32_t thread, ptx_vi
   ptx_view_replace(view, both);
 }
 
+ptx_moment ptx_race_issue(ptx_run *run, ptx_block *block, uint32_t thread) {
+  ptx_moment now = {block->epoch, block->threads[thread].clock};
+  advance(run, &block->threads[thread]);
+  return now;
+}
+
+ptx_moment ptx_race_go_to(ptx_block *block, uint32_t thread, ptx_moment moment) {
+  ptx_moment now = {block->epoch, block->threads[thread].clock};
+  block->epoch = moment.epoch;
+  block->threads[thread].clock = moment.clock;
+  return now;
+}
+
+void ptx_race_complete(const ptx_block *block, uint32_t thread, ptx_moment moment, ptx_view **view) {
+  ptx_view *done = ptx_view_create();
+  ptx_view_item *item = ptx_view_take(done, block->number, block->thread_count);
+  item->epoch = moment.epoch;
+  item->clocks = must(calloc(block->thread_count, sizeof *item->clocks));
+  item->clocks[thread] = moment.clock;
+  ptx_view_add(view, done);
+  ptx_view_drop(done);
+}
+
 void ptx_race_publish(ptx_run *run, ptx_block *block, uint32_t thread, ptx_order order, ptx_view **view) {
   if (order == ORDER_RELAXED) ptx_view_add(view, block->threads[thread].released);
   else ptx_race_release_to(run, block, thread, view);

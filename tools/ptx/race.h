@@ -50,6 +50,16 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
                     uint32_t size, bool is_strong, const uint8_t *value);
 /// All these threads of the block (bits of a set of 1024) meet: each knows what all did.
 void ptx_race_meet(ptx_run *run, ptx_block *block, const uint64_t *threads);
+/// When a thread issued an asynchronous copy. What the copy does counts as done then, in the clocks of the
+/// thread; its completion orders nothing else that the thread did.
+typedef struct ptx_moment {
+  uint32_t epoch, clock;
+} ptx_moment;
+ptx_moment ptx_race_issue(ptx_run *run, ptx_block *block, uint32_t thread);
+/// Makes the thread's accesses count as of a moment; returns what to go back to.
+ptx_moment ptx_race_go_to(ptx_block *block, uint32_t thread, ptx_moment moment);
+/// Adds what was done in that moment to a view.
+void ptx_race_complete(const ptx_block *block, uint32_t thread, ptx_moment moment, ptx_view **view);
 /// A fence between the generic and the asynchronous proxy.
 void ptx_race_proxy_fence(ptx_run *run, ptx_block *block, uint32_t thread);
 /// A read of shared memory through the asynchronous proxy that begins now, and its end, from which on it is a
