@@ -7,6 +7,7 @@
 //   KILN_PTX_SEED    of the order in which warps run; each launch takes the next (1)
 //   KILN_PTX_STEPS   instructions of warps before a launch has failed (no limit)
 //   KILN_PTX_DUMP    a folder that gets the text of each module
+//   KILN_PTX_LOG     a file that gets a line for each launch: the kernel, then `clean` or `found`
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,6 +177,16 @@ EXPORT int cuFuncGetParamInfo(void *function_, size_t index, size_t *out_offset,
   return *out_offset = offset, *out_size = size, SUCCESS;
 }
 
+static void note_launch(const function *f, kiln_status status) {
+  const char *path = getenv("KILN_PTX_LOG");
+  ptx_kernel_facts facts;
+  FILE *file = path ? fopen(path, "a") : NULL;
+  if (!file) return;
+  ptx_module_kernel(f->module, f->kernel, &facts);
+  fprintf(file, "%s %s\n", facts.name, status ? "found" : "clean");
+  fclose(file);
+}
+
 // libkiln gives the arguments as one block.
 EXPORT int cuLaunchKernel(void *function_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                           unsigned bz, unsigned shared, void *stream, void **params, void **extra) {
@@ -194,6 +205,7 @@ EXPORT int cuLaunchKernel(void *function_, unsigned gx, unsigned gy, unsigned gz
                        .max_steps = setting("KILN_PTX_STEPS", 0)};
   last = (kiln_error){0};
   kiln_status status = ptx_module_run(f->module, f->kernel, &launch, &report, &last);
+  note_launch(f, status);
   pthread_mutex_unlock(&lock);
   return status ? LAUNCH_FAILED : SUCCESS;
 }

@@ -327,7 +327,7 @@ void run_cases(kiln_device *device, const char *part, uint64_t seed, case_report
   for (const kernel_case *const *list = kernel_case_lists; *list; list++)
     for (const kernel_case *c = *list; c->name; c++) {
       run r = {.device = device, .seed = 1, .places = seed};
-      if (part && !strstr(c->name, part)) continue;
+      if (part && (*part == '=' ? strcmp(c->name, part + 1) != 0 : !strstr(c->name, part))) continue;
       if (!is_there(device, c->kernel)) {
         snprintf(r.text, sizeof r.text, "the bundle has no kernel '%s'", c->kernel);
         report(context, c->name, CASE_SKIPPED, r.text, 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// kernel-check BUNDLE DEVICE [NAME-PART [SEED]]: runs every case on the device and prints one line per
-// case. The seed (1) draws where arrays lie and how far apart their rows are.
+// A program of its own: kernel-check BUNDLE DEVICE [NAME-PART [SEED]]. Runs every case on the device, or
+// those with NAME-PART in their names, or the one of the name after '=', and prints a line each. The seed (1)
+// draws where arrays lie and how far apart their rows are.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

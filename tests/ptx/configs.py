@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every config of the kernel library in the interpreter of PTX, one at a time.
+
+    tests/ptx/configs.py [--target sm_90a] [--seed N] [--list] [KERNEL | KERNEL:NUMBER]...
+
+For each config that the target may use, a copy of the kernel's source keeps that one only, and runs: gemm and gemm_batched with a shape that no
+tile divides and rows that are further apart than they are long, compared with the code for the host; the others by the cases of kernel-check,
+which have small, ragged and strided shapes. A line per config: `clean`, with the count of launches; `refused`, with the reason why no launch
+could use it; `FOUND` what the interpreter found, or a wrong result. Configs are numbered in the order of the source."""
+import argparse
+import fnmatch
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+BUILD = os.path.abspath(os.environ.get("KILN_BUILD", "build/release"))
+# Cases of kernel-check with other names than their kernels.
+CASES = {"dequantise_i8": "quantise_i8", "dequantise_fp8": "quantise_fp8", "argsort_rows": "sort_rows", "attention_backward_begin": "attention_backward",
+         "attention_backward_end": "attention_backward", "attention_backward_rows": "attention_backward", "attention_backward_keys": "attention_backward",
+         "attention_backward_queries": "attention_backward", "paged_attention_join": "paged_attention_parts"}
+PRODUCTS = {"gemm": "gemm[T=bf16,ACT=0,BIAS=false]", "gemm_batched": "gemm_batched[T=bf16]"}
+
+
+def is_for(config, target):
+    """Whether a config's targets, if it names any, have this one."""
+    names = re.search(r'targets = "([^"]*)"', config)
+    return not names or any(fnmatch.fnmatch(target, n.strip()) for n in names.group(1).split(","))
+
+
+def read_kernels(target):
+    """Name to (file, its configs for the target); a kernel that takes another's configs has these."""
+    kernels, borrowed = {}, {}
+    for path in sorted(glob.glob("kernels/*.kiln")):
+        name = None
+        for line in open(path):
+            head = re.match(r"kernel (\w+)", line)
+            if head:
+                name = head.group(1)
+            for config in re.findall(r"@config\([^)]*\)", line):
+                kernels.setdefault(name, (path, []))[1].append(config)
+            other = re.search(r"@configs\((\w+)\)", line)
+            if other:
+                borrowed[name] = (path, other.group(1))
+    for name, (path, other) in borrowed.items():
+        kernels[name] = (path, kernels[other][1])
+    return {name: (path, [c for c in configs if is_for(c, target)]) for name, (path, configs) in kernels.items()}
+
+
+def instances_of(path, name):
+    text = re.search(r"^kernel %s\b.*?^{" % name, open(path).read(), re.M | re.S).group(0)
+    return re.findall(r"@instance\([^)]*\)", text)
+
+
+def source_with(path, owner, config, instances):
+    """The file's text with this config and these instances as the only ones of the kernel; products are never too few for large tiles."""
+    out, here = [], None
+    for line in open(path):
+        head = re.match(r"kernel (\w+)", line)
+        if head:
+            here = head.group(1)
+        if here in owner and "@config(" in line:
+            if config in line:
+                out.append("  " + config + "\n")
+            continue
+        if here in owner and "@instance(" in line:
+            line = re.sub(r"@instance\([^)]*\)", lambda found: found.group(0) if found.group(0) in instances else "", line)
+        if "@configs(" in line and here not in owner:
+            line = "  @config()\n"
+        out.append(re.sub(r"^const ENOUGH = \d+", "const ENOUGH = 1", line))
+    return "".join(out)
+
+
+def build(path, kernel, config, options, folder):
+    """Makes folder/one.kbundle of the instances that may use the config. Returns the first error where none may."""
+    def attempt(instances):
+        open(folder + "/one.kiln", "w").write(source_with(path, {"gemm", kernel} if kernel == "gemm_batched" else {kernel}, config, instances))
+        return run([BUILD + "/bin/kiln", "build", folder + "/one.kiln", "-q", "-t", options.target, "--emit=ptx", "--configs-all", "-o", folder + "/one.kbundle"])
+    every = ["@instance(T = bf16)"] if kernel in PRODUCTS else instances_of(path, kernel)
+    code, text = attempt(every)
+    if not code:
+        return None
+    some = [i for i in every if not attempt([i])[0]]
+    return None if some and not attempt(some)[0] else text.strip().split("\n")[0]
+
+
+def number(config, name):
+    found = re.search(r"\b%s = *(\d+)" % name, config)
+    return int(found.group(1)) if found else 64
+
+
+def product_arguments(kernel, config):
+    m, n, k = number(config, "BM") + 28, 72, 200
+    if kernel == "gemm":
+        lda, ldb, ldc = k + 8, k + 24, n + 8
+        return ["M=%d" % m, "N=%d" % n, "K=%d" % k, "lda=%d" % lda, "ldb=%d" % ldb, "ldc=%d" % ldc, "bias=null",
+                "a=random:%d" % (m * lda), "b=random:%d:1" % (n * ldb), "c=zeros:%d" % (m * ldc)]
+    sizes = [m * k + 8, n * k + 24, m * n + 40]
+    return ["M=%d" % m, "N=%d" % n, "K=%d" % k, "batch=2", "stride_a=%d" % sizes[0], "stride_b=%d" % sizes[1], "stride_c=%d" % sizes[2],
+            "a=random:%d" % (2 * sizes[0]), "b=random:%d:1" % (2 * sizes[1]), "c=zeros:%d" % (2 * sizes[2])]
+
+
+def run(command, **more):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
+    return done.returncode, done.stdout
+
+
+def judge(kernel, kernels, config, options, folder):
+    """(verdict, text)"""
+    path, bundle, log = kernels[kernel][0], folder + "/one.kbundle", folder + "/log"
+    error = build(path, kernel, config, options, folder)
+    if error:
+        return "refused", "does not compile: " + error
+    environment = dict(os.environ, KILN_BUILD=BUILD, KILN_PTX_LOG=log, KILN_PTX_SEED=str(options.seed))
+    device = ["tests/emulation/interpreted.sh", options.target[3:5]]
+    if kernel in PRODUCTS:
+        instance, words = PRODUCTS[kernel], []
+        for argument in product_arguments(kernel, config):
+            words += ["-a", argument]
+        host = folder + "/host.kbundle"
+        if not os.path.exists(host):
+            run([BUILD + "/bin/kiln", "build", path, "-q", "-t", "host", "-k", instance, "-o", host])
+        code, text = run([BUILD + "/bin/kiln", "run", host, instance] + words + ["--save", "c=" + folder + "/c"])
+        if code:
+            return "FOUND", "on the host: " + text.strip()
+        code, text = run(device + [BUILD + "/bin/kiln", "run", "-d", "cuda:0", bundle, instance] + words + ["--compare", "c=" + folder + "/c", "--tolerance", "0.02"],
+                         env=environment)
+    else:
+        code, text = run(device + [BUILD + "/bin/kernel-check", bundle, "cuda:0", "=" + CASES.get(kernel, kernel)], env=environment)
+    launches = [line.split() for line in open(log)] if os.path.exists(log) else []
+    own = sum(1 for name, _ in launches if (name + "_").startswith("kiln_" + kernel + "_"))
+    reasons = [line for line in text.split("\n") if "fail" in line or "error" in line or "differ" in line or "ptx:" in line or "module" in line]
+    is_refusal = "no config allows" in text or "no kernel" in text
+    if any(verdict == "found" for _, verdict in launches):
+        return "FOUND", "; ".join(reasons) or text.strip()
+    if code and not is_refusal:
+        return "FOUND", "; ".join(reasons) or text.strip()
+    if not own:
+        return "refused", "; ".join(reasons) or "no launch"
+    return "clean", "%d launches" % own
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kernels", nargs="*")
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    kernels, sums = read_kernels(options.target), {"clean": 0, "refused": 0, "FOUND": 0}
+    for kernel, (path, configs) in kernels.items():
+        for i, config in enumerate(configs):
+            if options.kernels and kernel not in options.kernels and "%s:%d" % (kernel, i) not in options.kernels:
+                continue
+            if options.list:
+                print("%s:%d %s" % (kernel, i, config))
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                verdict, text = judge(kernel, kernels, config, options, folder)
+            sums[verdict] += 1
+            print("%s %s:%d %s: %s" % (verdict, kernel, i, config, text), flush=True)
+    print("%(clean)d clean, %(refused)d refused, %(FOUND)d found" % sums)
+    return 1 if sums["FOUND"] or not (options.list or sums["clean"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
