@@ -162,7 +162,8 @@ def main():
                 verdict, text = judge(kernel, kernels, config, options, folder)
             sums[verdict] += 1
             print("%s %s:%d %s: %s" % (verdict, kernel, i, config, text), flush=True)
-    print("%(clean)d clean, %(refused)d refused, %(FOUND)d found" % sums)
+    if not options.list:
+        print("%(clean)d clean, %(refused)d refused, %(FOUND)d found" % sums)
     return 1 if sums["FOUND"] or not (options.list or sums["clean"]) else 0
 
 

@@ -41,6 +41,17 @@ TEST(ptx_kernels, library) {
   else check_kernels("softmax.kiln elementwise.kiln", "log_softmax silu_mul");
 }
 
+/// One config at a time, for sm_90a. In the quick form two whose blocks are clusters: of blocks that share a
+/// program, and of blocks that share a loop.
+TEST(ptx_kernels, every_config) {
+  char *out;
+  int code = kiln_test_run(&out, "KILN_BUILD=%s ${PYTHON:-/usr/bin/python3} tests/ptx/configs.py %s",
+                           kiln_test_build(), kiln_test_full() ? "" : "gemm:28 gemm:38");
+  if (code || strstr(out, "refused gemm:")) FAIL("%s", out);
+  printf("%s", out);
+  free(out);
+}
+
 TEST(ptx_kernels, generated) {
   interpreted(kiln_test_full() ? "generated-check cuda:0 1 300" : "generated-check cuda:0 1 12");
 }

@@ -101,6 +101,7 @@ static void arrive_at(ptx_run *run, ptx_block *block, const ptx_bulk *b, uint64_
   s->pending = 0;
   ptx_race_write(run, block, b->thread, &b->to->shared, to, 1, false, NULL);
   s->is_async = is_async;
+  s->is_counted = true;
 }
 
 static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {

@@ -3,8 +3,8 @@
 //
 // The state is kept beside shared memory, by address. A phase's end releases what its arrivals and copies did
 // to those whose wait succeeds. Between blocks of a cluster that takes the scope of the cluster at both ends;
-// with a narrower one only the reads before the arrival are ordered, which is what frees memory for the next
-// copy.
+// with a narrower one only what is over when the arrival is made is ordered: reads, and writes by copies that
+// were waited for. That is how memory is freed for the next copy.
 #include <stdlib.h>
 
 #include "base/check.h"

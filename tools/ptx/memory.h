@@ -16,6 +16,7 @@ typedef struct ptx_shadow {
   uint16_t reader_count, purge_at; ///< of that list; how long it may grow before ordered ones are dropped
   uint16_t reading;                ///< asynchronous reads of it that are under way
   bool is_async;                   ///< `write` came through the asynchronous proxy
+  bool is_counted;                 ///< `write` came by a copy whose end an mbarrier counted
   uint32_t reading_line;           ///< of the first of them
   bool was_read, was_written;      ///< by the launch before this one, at `before_line`; of dependent launches
   uint32_t before_line;

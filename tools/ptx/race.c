@@ -78,7 +78,8 @@ static bool is_ordered(const ptx_block *block, uint32_t thread, uint64_t before)
   return is_known(block, block->threads[thread].known, block->epoch, s);
 }
 
-// The same of an earlier read, for what comes after it only.
+// The same of what is over when it is known of: an earlier read, or a write by a copy whose end was waited
+// for.
 static bool is_read_ordered(const ptx_block *block, uint32_t thread, uint64_t before) {
   const ptx_view *known = block->threads[thread].known;
   return is_ordered(block, thread, before) ||
@@ -163,7 +164,8 @@ static bool is_fine(const access *a, uint64_t before) {
   return !before || (a->is_strong && (before & 1)) || is_ordered(a->block, a->thread, before);
 }
 
-// Whether an earlier read (0: none) is ordered before this write, or cannot race with it.
+// Whether an earlier read, or write by a copy, (0: none) is ordered before this write, or cannot race with
+// it.
 static bool is_read_fine(const access *a, uint64_t before) {
   return is_fine(a, before) || is_read_ordered(a->block, a->thread, before);
 }
@@ -290,7 +292,8 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
           "%s writes byte %llu of shared memory, which the asynchronous read of line %u may still be reading",
           ptx_who(block, thread), (unsigned long long)a.offset, s->reading_line);
     bool is_same = value && value[k] == r->bytes[offset + k];
-    if (!is_same && !is_fine(&a, s->write)) found_write(&a, s, false, 0);
+    bool is_over = s->is_counted ? is_read_fine(&a, s->write) : is_fine(&a, s->write);
+    if (!is_same && !is_over) found_write(&a, s, false, 0);
     if (!is_read_fine(&a, s->read)) found_reader(&a, s->read, s->read_line, s->read_load);
     for (uint32_t node = s->readers; node; node = run->nodes[node].next)
       if (!is_read_fine(&a, run->nodes[node].stamp))
@@ -298,7 +301,7 @@ void ptx_race_write(ptx_run *run, ptx_block *block, uint32_t thread, ptx_region 
     clear_readers(run, s);
     s->write = mine;
     s->write_line = run->at->line;
-    s->is_async = false;
+    s->is_async = s->is_counted = false;
     s->read = 0;
   }
 }

@@ -71,7 +71,8 @@ void ptx_race_release_to(ptx_run *run, ptx_block *block, uint32_t thread, ptx_vi
 /// The same of an operation with an order: a relaxed one adds what the thread's last fence released.
 void ptx_race_publish(ptx_run *run, ptx_block *block, uint32_t thread, ptx_order order, ptx_view **view);
 void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view);
-/// A view in which only the reads of another are ordered; NULL of NULL. The caller drops it.
+/// A view in which only the reads of another are ordered, and writes by copies; NULL of NULL. The caller
+/// drops it.
 ptx_view *ptx_view_of_reads(ptx_view *view);
 void ptx_view_add(ptx_view **to, ptx_view *view);
 /// fence.mbarrier_init: orders initialisations only.
