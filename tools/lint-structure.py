@@ -18,7 +18,6 @@ PRODUCTS = ("base", "targets", "compiler", "cache", "tuner", "runtime", "tools",
 HEADED = ("base", "bench", "cache", "examples", "python", "runtime", "targets", "tests", "tools", "tuner")
 FILE_LINES, FUNCTION_LINES = 600, 60
 COMMENT_COLUMNS = 132  # code has 110; a table may be wider
-LAYOUT = "tile_in|home_here|compute"  # these may convert, which no pass sees
 # What may be there; the others are told, not judged.
 LIMITS = {"opcode ranges": 0, "family tests": 0, "cycles of folders": 0, "further analyses of provenance": 0, "own messages searched": 0,
           "operands by place": 0, "functions that nothing calls": 0, "long functions": 0, "long files": 0, "long files of tests": 6,
@@ -106,14 +105,6 @@ def provenance(sources):
             others = re.search(r"IR_MUL\b|LLVMBuild|\b(ir_emit|ir_binary|emit_\w+)\(", inside)
             if follows and not others and re.search(r"\bdef\b", inside) and re.search(r"IR_PTRADD|IR_PASSES", inside):
                 yield "%s:%d: %s" % (path, line, name)
-
-
-def entries(sources, callers, which=""):
-    """Calls of what gpu_value.c defines, from the files that lower products: those whose names begin so."""
-    text = {os.path.basename(p): t for p, t in sources.items()}
-    names = [f[0] for f in functions(text.get("gpu_value.c", "")) if not re.search(r"^static .*\b%s\(" % f[0], f[3]) and re.search(which, f[0])]
-    for m in re.finditer(r"\b(?:%s)\(" % "|".join(names), "".join(t for n, t in text.items() if n.startswith(callers))):
-        yield m.group()[:-1]
 
 
 def uncalled(sources):
@@ -219,10 +210,6 @@ def count(want_all):
         "long files of tests": long_tests(),
         "files that do not say what they are for": silent(),
         "long lines of comments": long_comments(),
-        "entries of gpu_value.c from gpu_dot*.c": entries(sources, "gpu_dot"),
-        "of these, for a value in a layout": entries(sources, "gpu_dot", LAYOUT),
-        "entries of gpu_value.c from nvptx_wgmma.c": entries(sources, "nvptx_wgmma"),
-        "of those, for a value in a layout": entries(sources, "nvptx_wgmma", LAYOUT),
     }
     if want_all:
         found["files that clang-format would change"] = unformatted()

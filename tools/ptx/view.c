@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Keeps views: what is ordered before something, as clocks of the threads of blocks. Joins, copies, counts.
 #include "tools/ptx/view.h"
 
 #include <stdlib.h>
