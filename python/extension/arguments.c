@@ -23,7 +23,7 @@ static bool take_named(kiln_arguments *a, PyObject *name, PyObject *value) {
     a->values[found] = value;
   } else if (kiln_is_name(name, "stream")) {
     a->stream_object = value == Py_None ? NULL : value;
-    return kiln_stream_of(value, &a->stream);
+    return kiln_stream_of(value, k->device, &a->stream);
   } else if (kiln_is_name(name, "grid")) a->grid_object = value == Py_None ? NULL : value;
   else return PyErr_Format(PyExc_TypeError, "%U: there is no parameter '%U'", k->name, name), false;
   return true;
@@ -66,6 +66,26 @@ void kiln_argument_name(const kiln_kernel_object *k, const kiln_parameter *p) {
   PyErr_Restore(type, value, trace);
 }
 
+static bool is_of_device(const kiln_array *array, const kiln_device_object *device) {
+  if (array->owner == device) return true;
+  if (!(kiln_place_devices(array->place) & device->place)) return false;
+  if (device->place == BY_NULL) // which takes what is not another null device's
+    return !array->owner || array->owner->place != BY_NULL || kiln_device_is_same(array->owner, device);
+  return array->index < 0 || array->index == device->index || device->place == BY_HOST;
+}
+
+// Raises.
+static bool refuse_place(const kiln_array *array, const kiln_device_object *device) {
+  const char *place = kiln_place_name(array->place);
+  bool is_numbered = array->index >= 0 && array->place != KILN_PLACE_HOST;
+  PyObject *text = array->owner  ? Py_NewRef(array->owner->name)
+                   : is_numbered ? PyUnicode_FromFormat("%s:%d", place, array->index)
+                                 : PyUnicode_FromString(place);
+  if (text) PyErr_Format(PyExc_TypeError, "expected memory of %U, found memory of %U", device->name, text);
+  Py_XDECREF(text);
+  return false;
+}
+
 static bool fits(const kiln_arguments *a, const kiln_parameter *p, const kiln_array *array, PyObject *value) {
   const kiln_device_object *device = a->kernel->device;
   const uint32_t *taken = p->element->accepted;
@@ -76,16 +96,7 @@ static bool fits(const kiln_arguments *a, const kiln_parameter *p, const kiln_ar
     Py_XDECREF(text);
     return false;
   }
-  if (!(kiln_place_devices(array->place) & device->place)) {
-    PyErr_Format(PyExc_TypeError, "expected memory of %U, found memory of %s", device->name,
-                 kiln_place_name(array->place));
-    return false;
-  }
-  if (array->index >= 0 && array->index != device->index && device->place & (BY_CUDA | BY_HIP)) {
-    PyErr_Format(PyExc_TypeError, "expected memory of %U, found memory of %s:%d", device->name,
-                 kiln_place_name(array->place), array->index);
-    return false;
-  }
+  if (!is_of_device(array, device)) return refuse_place(array, device);
   if (p->access < 2) return true;
   if (array->read_only)
     return PyErr_Format(PyExc_ValueError, "the kernel writes it, but the array %s", array->read_only), false;

@@ -307,7 +307,7 @@ static int from_interface(PyObject *value, const char *name, kiln_stream stream,
       .strides = strides == Py_None ? NULL : extents + rank,
       .strides_are_bytes = true,
       .place = is_gpu ? KILN_PLACE_GPU : KILN_PLACE_HOST,
-      .index = -1,
+      .index = is_gpu && device ? kiln_gpu_of_address(address, device->place) : -1,
       .read_only = is_read_only ? "is read-only" : NULL,
   };
   Py_DECREF(found);
@@ -336,6 +336,7 @@ static int from_memory(PyObject *value, kiln_array *out, kiln_hold *hold) {
                : device->place == BY_HIP  ? KILN_PLACE_HIP
                                           : KILN_PLACE_NULL,
       .index = device->index,
+      .owner = device,
   };
   Py_INCREF(value);
   m->child.uses++;

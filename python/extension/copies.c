@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Queues copies on a stream. libkiln's own copies are done when they return, so these go to the driver that
-// it has loaded.
+// What is asked of the driver that libkiln has loaded: copies that a stream does, since libkiln's are done
+// when they return, and whose memory an address is.
 #include "python/extension/extension.h"
 
 #include <dlfcn.h>
@@ -69,4 +69,36 @@ static int copy_hip(const kiln_copy *c) {
 
 int kiln_copy_by_stream(const kiln_copy *c, kiln_device_place place) {
   return place == BY_CUDA ? copy_cuda(c) : copy_hip(c);
+}
+
+// ----------------------------------------------------------------------------------------- addresses
+
+// What the two drivers have alike, by the same number.
+typedef struct pointer_driver {
+  int (*count)(int *out);
+  int (*attribute)(void *out, int attribute, uint64_t address);
+} pointer_driver;
+
+int kiln_gpu_of_address(uint64_t address, kiln_device_place place) {
+  static const char *const cuda[] = {"libcuda.so.1", "libcuda.so", NULL};
+  static const char *const hip[] = {"libamdhip64.so", "libamdhip64.so.6", "libamdhip64.so.7",
+                                    "libamdhip64.so.5", NULL};
+  static const char *const names[][2] = {{"cuDeviceGetCount", "cuPointerGetAttribute"},
+                                         {"hipGetDeviceCount", "hipPointerGetAttribute"}};
+  enum { DEVICE_ORDINAL = 9 };
+  static struct {
+    bool is_asked;
+    int count;
+    pointer_driver driver;
+  } known[2];
+  if (!(place & (BY_CUDA | BY_HIP))) return -1;
+  const bool is_hip = place == BY_HIP;
+  __typeof__(&known[0]) k = &known[is_hip];
+  if (!k->is_asked) {
+    k->is_asked = true;
+    if (!find(is_hip ? hip : cuda, names[is_hip], 2, &k->driver) || k->driver.count(&k->count)) k->count = 0;
+  }
+  int ordinal = -1;
+  if (k->count < 2 || k->driver.attribute(&ordinal, DEVICE_ORDINAL, address)) return -1;
+  return ordinal;
 }

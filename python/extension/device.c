@@ -259,7 +259,8 @@ static PyObject *device_sync(PyObject *self, PyObject *args, PyObject *named) {
   PyObject *value = Py_None;
   kiln_stream stream;
   if (!PyArg_ParseTupleAndKeywords(args, named, "|O:sync", names, &value) ||
-      !kiln_stream_of(value, &stream) || !kiln_device_wait((kiln_device_object *)self, stream))
+      !kiln_stream_of(value, (kiln_device_object *)self, &stream) ||
+      !kiln_device_wait((kiln_device_object *)self, stream))
     return NULL;
   Py_RETURN_NONE;
 }
@@ -428,12 +429,23 @@ static bool from_integer(PyObject *value, kiln_stream *out) {
   return !PyErr_Occurred();
 }
 
-bool kiln_stream_of(PyObject *value, kiln_stream *out) {
+bool kiln_device_is_same(const kiln_device_object *a, const kiln_device_object *b) {
+  if (a == b) return true;
+  if (a->place != b->place) return false;
+  return a->place == BY_NULL ? !PyUnicode_Compare(a->name, b->name)
+                             : a->place == BY_HOST || a->index == b->index;
+}
+
+bool kiln_stream_of(PyObject *value, const kiln_device_object *device, kiln_stream *out) {
   *out = NULL;
   if (!value || value == Py_None) return true;
   if (Py_TYPE(value) == kiln_of.stream) {
     kiln_child *stream = (kiln_child *)value;
-    if (!stream->is_open) return kiln_closed(value), false;
+    if (!stream->is_open || !stream->device) return kiln_closed(value), false;
+    if (!kiln_device_is_same(stream->device, device))
+      return PyErr_Format(PyExc_TypeError, "argument 'stream': expected a stream of %U, found one of %U",
+                          device->name, stream->device->name),
+             false;
     *out = stream->handle;
     return true;
   }

@@ -171,8 +171,11 @@ int kiln_child_clear(PyObject *self);
 bool kiln_device_is_open(kiln_device_object *device);
 /// Waits for `stream`; false with an exception.
 bool kiln_device_wait(kiln_device_object *device, kiln_stream stream);
-/// None, an integer, a kiln.Stream, or what frameworks call a stream.
-bool kiln_stream_of(PyObject *value, kiln_stream *out);
+/// Whether two are views of one device; what belongs to it may come from either.
+bool kiln_device_is_same(const kiln_device_object *a, const kiln_device_object *b);
+/// None, an integer, a kiln.Stream of `device`, or what frameworks call a stream: whose those are libkiln
+/// says.
+bool kiln_stream_of(PyObject *value, const kiln_device_object *device, kiln_stream *out);
 
 /// Methods that several types have.
 PyObject *kiln_enter(PyObject *self, PyObject *none);
@@ -216,6 +219,8 @@ typedef struct kiln_copy {
 /// Asks the driver of a GPU to copy when `stream` comes to it; 0, the driver's error, or -1 where the driver
 /// has no such copies.
 int kiln_copy_by_stream(const kiln_copy *copy, kiln_device_place place);
+/// Which of several GPUs an address is of, as their driver says; -1: it does not, or there are no others.
+int kiln_gpu_of_address(uint64_t address, kiln_device_place place);
 
 // --------------------------------------------------------------------------------- array.c
 
@@ -233,9 +238,10 @@ typedef struct kiln_array {
   const int64_t *shape, *strides;    // strides NULL: contiguous
   bool strides_are_bytes, is_tensor; // is_tensor: of PyTorch
   kiln_place place;
-  int index;             // of the GPU; -1: unknown
-  const char *read_only; // why it cannot be written; NULL: it can
-  void *handle;          // of a tensor that was read by it; good until other code runs
+  int index;                       // of the GPU; -1: unknown
+  const kiln_device_object *owner; // borrowed: of memory of ours; NULL
+  const char *read_only;           // why it cannot be written; NULL: it can
+  void *handle;                    // of a tensor that was read by it; good until other code runs
 } kiln_array;
 
 /// What keeps an array until it has been used.
@@ -437,7 +443,8 @@ PyObject *kiln_recorded_type(PyObject *module, PyObject *base);
 /// Two capsules: the functions that XLA calls on the host and on a GPU.
 PyObject *kiln_xla_targets(PyObject *module, PyObject *none);
 /// _xla_call(kernels, values, grid or None): what a program has to hand to it, as an integer. `kernels` has
-/// the kernel on each device, `values` for each parameter a number, or the number of the buffer.
+/// the kernel on each device or a text that says why there is none, `values` for each parameter a number, or
+/// the number of the buffer.
 PyObject *kiln_xla_call(PyObject *module, PyObject *args);
 
 extern PyType_Spec kiln_library_spec, kiln_device_spec, kiln_memory_spec, kiln_stream_spec, kiln_kernel_spec,

@@ -179,7 +179,9 @@ static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count, P
       (named && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "stream")))
     return PyErr_SetString(PyExc_TypeError, "a copy takes an array, stream= and nothing else"), NULL;
   bool is_async = named && args[1] != Py_None;
-  if (!m || (is_async && !kiln_stream_of(args[1], &stream)) || !host_array(m, args[0], !is_in, &array, &hold))
+  if (m && !m->child.device) return kiln_closed(self);
+  if (!m || (is_async && !kiln_stream_of(args[1], m->child.device, &stream)) ||
+      !host_array(m, args[0], !is_in, &array, &hold))
     return NULL;
   void *host = (void *)(uintptr_t)array.address;
   PyObject *done = NULL;

@@ -31,12 +31,12 @@ static PyObject *prepared_call(PyObject *self, PyObject *const *args, size_t fla
     return PyErr_SetString(PyExc_TypeError, "a prepared launch takes stream= and nothing else"), NULL;
   if (names && args[0] != Py_None) given = args[0];
   kiln_stream stream;
-  if (!kiln_stream_of(given, &stream)) return NULL;
   if (!p->handle || !p->kernel || !kiln_device_is_open(p->kernel->device)) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "this prepared launch has ended");
     return NULL;
   }
   kiln_device_object *device = p->kernel->device;
+  if (!kiln_stream_of(given, device, &stream)) return NULL;
   if (p->a->has_tensors && !given && !kiln_torch_stream(device, &stream)) return NULL;
   for (Py_ssize_t i = 0; given && p->a->has_tensors && i < PyList_Size(p->kept); i++) {
     PyObject *value = PyList_GetItem(p->kept, i);

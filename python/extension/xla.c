@@ -5,6 +5,7 @@
 #include "python/extension/extension.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "python/extension/xla_ffi.h"
@@ -18,7 +19,8 @@ typedef struct array_slot {
 // process, and kiln.jax makes one only where none is equal.
 typedef struct call {
   const kiln_api *c;
-  kiln_kernel **kernels; // by ordinal
+  kiln_kernel **kernels; // by ordinal; NULL: there is none
+  char **refusals;       // by ordinal: why
   size_t kernel_count, array_count, block_size;
   array_slot *arrays;
   bool has_stream, has_grid;
@@ -93,6 +95,7 @@ static xla_error *launch(const xla_frame *f, const char *place) {
   if (ordinal >= c->kernel_count) return refuse(f, XLA_INTERNAL, "kiln: a device that was not there before");
   kiln_error err;
   kiln_kernel *kernel = c->kernels[ordinal];
+  if (!kernel) return refuse(f, XLA_INVALID_ARGUMENT, c->refusals[ordinal]);
   kiln_status status = c->has_grid ? c->c->launch_grid(kernel, stream, c->grid, block, c->block_size, &err)
                                    : c->c->launch_packed(kernel, stream, block, c->block_size, &err);
   return status ? refuse(f, XLA_INTERNAL, err.text) : NULL;
@@ -124,14 +127,36 @@ static bool take_values(call *c, const kiln_kernel_object *k, PyObject *values) 
   return true;
 }
 
+static bool is_kernel(PyObject *object) { return PyObject_TypeCheck(object, kiln_of.kernel); }
+
 static bool take_kernels(call *c, PyObject *kernels) {
   for (; c->kernel_count < (size_t)PyTuple_Size(kernels); c->kernel_count++) {
-    kiln_kernel_object *k = (kiln_kernel_object *)PyTuple_GetItem(kernels, (Py_ssize_t)c->kernel_count);
+    PyObject *one = PyTuple_GetItem(kernels, (Py_ssize_t)c->kernel_count);
+    if (!is_kernel(one)) {
+      const char *why = kiln_text_for("kernels", one);
+      if (!why || !(c->refusals[c->kernel_count] = strdup(why))) return false;
+      continue;
+    }
+    kiln_kernel_object *k = (kiln_kernel_object *)one;
     c->kernels[c->kernel_count] = k->handle;
     c->has_stream = k->device->place & (BY_CUDA | BY_HIP);
-    Py_INCREF((PyObject *)k); // with its device, to the process's end
+    Py_INCREF(one); // with its device, to the process's end
   }
   return true;
+}
+
+// The first of them, all of which have one interface; NULL with an exception.
+static kiln_kernel_object *first_kernel(PyObject *kernels, PyObject *values) {
+  kiln_kernel_object *k = NULL;
+  for (Py_ssize_t i = PyTuple_Size(kernels); i-- > 0;) {
+    PyObject *one = PyTuple_GetItem(kernels, i);
+    if (is_kernel(one)) k = (kiln_kernel_object *)one;
+    else if (!PyUnicode_Check(one))
+      return PyErr_SetString(PyExc_TypeError, "expected kernels, or texts that say why there is none"), NULL;
+  }
+  if (k && (size_t)PyTuple_Size(values) == k->count) return k;
+  PyErr_SetString(PyExc_ValueError, "expected a kernel and a value for each of its parameters");
+  return NULL;
 }
 
 static void *zeroed(size_t size) {
@@ -144,23 +169,21 @@ PyObject *kiln_xla_call(PyObject *Py_UNUSED(module), PyObject *args) {
   PyObject *kernels, *values, *grid;
   if (!PyArg_ParseTuple(args, "O!O!O:_xla_call", &PyTuple_Type, &kernels, &PyTuple_Type, &values, &grid))
     return NULL;
-  for (Py_ssize_t i = 0; i < PyTuple_Size(kernels); i++)
-    if (!PyObject_TypeCheck(PyTuple_GetItem(kernels, i), kiln_of.kernel))
-      return PyErr_SetString(PyExc_TypeError, "expected kernels"), NULL;
-  kiln_kernel_object *k = PyTuple_Size(kernels) ? (kiln_kernel_object *)PyTuple_GetItem(kernels, 0) : NULL;
-  if (!k || (size_t)PyTuple_Size(values) != k->count)
-    return PyErr_SetString(PyExc_ValueError, "expected a kernel and a value for each of its parameters"),
-           NULL;
+  kiln_kernel_object *k = first_kernel(kernels, values);
+  if (!k) return NULL;
   call *c = zeroed(sizeof *c);
   if (!c) return NULL;
   *c = (call){.c = k->device->held->c, .block_size = k->block_size, .has_grid = grid != Py_None};
   c->kernels = zeroed((size_t)PyTuple_Size(kernels) * sizeof *c->kernels);
+  c->refusals = zeroed((size_t)PyTuple_Size(kernels) * sizeof *c->refusals);
   c->arrays = zeroed(k->count * sizeof *c->arrays);
   c->block = zeroed(k->block_size);
-  if (c->kernels && c->arrays && c->block && take_values(c, k, values) &&
+  if (c->kernels && c->refusals && c->arrays && c->block && take_values(c, k, values) &&
       (!c->has_grid || kiln_grid_of(k, grid, c->grid)) && take_kernels(c, kernels))
     return PyLong_FromVoidPtr(c);
+  for (Py_ssize_t i = 0; c->refusals && i < PyTuple_Size(kernels); i++) free(c->refusals[i]);
   PyMem_Free(c->kernels);
+  PyMem_Free(c->refusals);
   PyMem_Free(c->arrays);
   PyMem_Free(c->block);
   PyMem_Free(c);

@@ -46,18 +46,6 @@ extern const char bundle[], bundle_end[];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *opened, *devices[DEVICES], *kernels[KERNELS][DEVICES];
 
-static void *kernel_on(const kernel *k, int32_t type, int32_t index, kiln_error *err) {
-  int at = type ? index + 1 : 0, status = at >= DEVICES;
-  char name[32] = "host";
-  if (type) snprintf(name, sizeof name, "%s:%d", GPU, (int)index);
-  pthread_mutex_lock(&mutex);
-  if (!opened) status = kiln_open_memory(bundle, (size_t)(bundle_end - bundle), &opened, err);
-  if (!status && !devices[at]) status = kiln_device_open(opened, name, &devices[at], err);
-  if (!status && !kernels[k->number][at]) status = kiln_kernel_get(devices[at], k->name, NULL, &kernels[k->number][at], err);
-  pthread_mutex_unlock(&mutex);
-  return status ? NULL : kernels[k->number][at];
-}
-
 static bool has_types(const kernel *k, const uint64_t *stack) {
   for (int i = 0; i < k->count; i++) {
     const parameter *p = &k->parameters[i];
@@ -67,16 +55,47 @@ static bool has_types(const kernel *k, const uint64_t *stack) {
   return true;
 }
 
+typedef struct { int32_t type, index; } place;
+
+static bool place_of(tensor t, place *out) {
+  if (aoti_torch_get_device_type(t, &out->type) || aoti_torch_get_device_index(t, &out->index)) return false;
+  if (!out->type) out->index = 0; // the CPU is one
+  return true;
+}
+
+static const char *name_of(place at, char *name, size_t size) {
+  if (at.type > 1) snprintf(name, size, "another kind of device");
+  else snprintf(name, size, at.type ? "%s:%d" : "cpu", GPU, (int)at.index);
+  return name;
+}
+
+static void *kernel_on(const kernel *k, place where, kiln_error *err) {
+  int at = where.type ? where.index + 1 : 0, status = at >= DEVICES;
+  char name[32] = "host";
+  if (where.type) name_of(where, name, sizeof name);
+  if (status) snprintf(err->text, sizeof err->text, "%s: a tensor of %s; at most %d devices are opened", k->name, name, DEVICES - 1);
+  if (status) return NULL;
+  pthread_mutex_lock(&mutex);
+  if (!opened) status = kiln_open_memory(bundle, (size_t)(bundle_end - bundle), &opened, err);
+  if (!status && !devices[at]) status = kiln_device_open(opened, name, &devices[at], err);
+  if (!status && !kernels[k->number][at]) status = kiln_kernel_get(devices[at], k->name, NULL, &kernels[k->number][at], err);
+  pthread_mutex_unlock(&mutex);
+  return status ? NULL : kernels[k->number][at];
+}
+
 // An empty text where it fits.
-static void pack(const kernel *k, const parameter *p, tensor t, int32_t device, uint8_t *out, char *why, size_t size) {
+static void pack(const kernel *k, const parameter *p, tensor t, place device, uint8_t *out, char *why, size_t size) {
   int64_t rank = 0, *sizes = NULL, *strides = NULL;
   void *data = NULL;
-  int32_t type = 0;
+  place its = {0, 0};
+  char here[32], there[32];
   bool is_contiguous = true;
   if (aoti_torch_get_data_ptr(t, &data) || aoti_torch_get_dim(t, &rank) || aoti_torch_get_sizes(t, &sizes) || aoti_torch_get_strides(t, &strides) ||
-      aoti_torch_get_device_type(t, &type) || aoti_torch_is_contiguous(t, &is_contiguous))
+      !place_of(t, &its) || aoti_torch_is_contiguous(t, &is_contiguous))
     snprintf(why, size, "%s: argument '%s': a tensor that has no memory", k->name, p->name);
-  else if (type != device) snprintf(why, size, "%s: argument '%s' (%s): a tensor of another kind of device than the first", k->name, p->name, p->type);
+  else if (its.type != device.type || its.index != device.index)
+    snprintf(why, size, "%s: argument '%s' (%s): expected a tensor of %s, found one of %s", k->name, p->name, p->type, name_of(device, here, sizeof here),
+             name_of(its, there, sizeof there));
   else if (p->rank && rank != p->rank) snprintf(why, size, "%s: argument '%s' (%s): expected a tensor of rank %d, found %d", k->name, p->name, p->type, p->rank, (int)rank);
   else if (!p->rank && !is_contiguous) snprintf(why, size, "%s: argument '%s' (%s): expected a contiguous tensor", k->name, p->name, p->type);
   memcpy(out, &data, 8);
@@ -134,21 +153,19 @@ static void run(const kernel *const *instances, int count, uint64_t *stack, uint
   tensor outputs[MOST];
   int64_t integers[MOST], shapes[MOST][8];
   int made = 0;
-  int32_t type = -1, index = 0;
+  place at = {-1, 0};
   if (!k) snprintf(why, sizeof why, "%s: expected tensors of other types", instances[0]->name);
   else if (stack[inputs - 1]) snprintf(why, sizeof why, "%s: the grid is the kernel's own here", k->name);
-  for (int i = 0; k && i < k->count && type < 0; i++)
-    if (k->parameters[i].kind == 't' &&
-        (aoti_torch_get_device_type((tensor)stack[k->parameters[i].input], &type) || aoti_torch_get_device_index((tensor)stack[k->parameters[i].input], &index)))
-      type = 0;
+  for (int i = 0; k && i < k->count && at.type < 0; i++)
+    if (k->parameters[i].kind == 't' && !place_of((tensor)stack[k->parameters[i].input], &at)) at = (place){0, 0};
   for (int i = 0; k && i < MOST && i < (int)inputs; i++) integers[i] = (int64_t)stack[i];
   if (!*why && k->shapes) k->shapes(integers, shapes);
   for (int i = 0; !*why && i < k->count; i++) {
     const parameter *p = &k->parameters[i];
     uint8_t *out = block + p->offset;
-    if (p->kind == 't') pack(k, p, (tensor)stack[p->input], type, out, why, sizeof why);
+    if (p->kind == 't') pack(k, p, (tensor)stack[p->input], at, out, why, sizeof why);
     else if (p->kind != 'o') pack_number(k, p, stack[p->input], out, why, sizeof why);
-    else if (!allocate(p, shapes[p->input], type, index, &outputs[p->input])) snprintf(why, sizeof why, "%s: '%s' cannot be allocated", k->name, p->name);
+    else if (!allocate(p, shapes[p->input], at.type, at.index, &outputs[p->input])) snprintf(why, sizeof why, "%s: '%s' cannot be allocated", k->name, p->name);
     else {
       made++;
       void *data = NULL;
@@ -158,8 +175,8 @@ static void run(const kernel *const *instances, int count, uint64_t *stack, uint
   }
   kiln_error err = {0};
   void *stream = NULL;
-  if (!*why && type && aoti_torch_get_current_cuda_stream) aoti_torch_get_current_cuda_stream(index, &stream);
-  void *found = *why ? NULL : kernel_on(k, type, index, &err);
+  if (!*why && at.type && aoti_torch_get_current_cuda_stream) aoti_torch_get_current_cuda_stream(at.index, &stream);
+  void *found = *why ? NULL : kernel_on(k, at, &err);
   if (!*why && (!found || kiln_launch_packed(found, stream, block, kiln_block_size(found), &err))) snprintf(why, sizeof why, "%s", err.text);
   const kernel *any = k ? k : instances[0];
   for (int i = 0; i < any->count; i++)

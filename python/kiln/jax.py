@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import Library
-from ._core import _xla_call, _xla_targets
+from ._core import Kernel, _xla_call, _xla_targets
 from ._operations import ACCUM, Gradients, Interface, backward_of, is_array
 from ._errors import NoVariant
 
@@ -60,35 +60,41 @@ class Bundle:
         return fitting[0]
 
     def _on(self, platform, name):
-        """The kernel on each device of a platform, by the device's number; none where the bundle has no code for them."""
+        """For each device of a platform, by its number: the kernel, or why there is none."""
         if (platform, name) not in self._kernels:
-            try:
-                kernels = tuple(self._library.device(device).kernel(name) for device in _devices(platform))
-            except NoVariant as error:
-                kernels = error
-            self._kernels[platform, name] = kernels
+            self._kernels[platform, name] = tuple(self._on_device(device, is_ours, name) for device, is_ours in _devices(platform))
         return self._kernels[platform, name]
+
+    def _on_device(self, device, is_ours, name):
+        try:
+            return self._library.device(device).kernel(name) if is_ours else NoVariant("%s: %s is not one of this process's GPUs" % (name, device), 17)
+        except NoVariant as error:
+            return error
 
     def calls(self, name, values, grid):
         """What the functions for the host and for GPUs want handed over: 0 where there is no code."""
         key = name, tuple(map(repr, values)), grid
         if key not in self._calls:
             places = [self._on(platform, name) for platform in ("host", "gpu")]
-            if not any(isinstance(one, tuple) and one for one in places):
-                raise next(one for one in places if isinstance(one, NoVariant))
-            self._calls[key] = [_xla_call(kernels, tuple(values), grid) if isinstance(kernels, tuple) and kernels else 0 for kernels in places]
+            usable = [any(isinstance(one, Kernel) for one in kernels) for kernels in places]
+            if not any(usable):
+                raise next(one for kernels in places for one in kernels)
+            told = [tuple(one if isinstance(one, Kernel) else str(one) for one in kernels) for kernels in places]
+            self._calls[key] = [_xla_call(kernels, tuple(values), grid) if is_usable else 0 for kernels, is_usable in zip(told, usable)]
         return self._calls[key]
 
 
 def _devices(platform):
+    """Names by number, and whether they are this process's."""
     if platform == "host":
-        return ["host"]
+        return [("host", True)]
     try:
         devices = jax.local_devices(backend="gpu")
     except RuntimeError:
         return []
     kind = "hip" if "rocm" in devices[0].client.platform_version.lower() else "cuda"
-    return ["%s:%d" % (kind, i) for i in range(max(device.local_hardware_id for device in devices) + 1)]
+    ours = {device.local_hardware_id for device in devices}
+    return [("%s:%d" % (kind, i), i in ours) for i in range(max(ours) + 1)]
 
 
 _opened = {}
