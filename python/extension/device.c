@@ -436,6 +436,42 @@ bool kiln_device_is_same(const kiln_device_object *a, const kiln_device_object *
                              : a->place == BY_HOST || a->index == b->index;
 }
 
+// What a framework's stream says of its device, of which the default stream has no handle to tell it by.
+static bool is_stream_of(PyObject *value, const char *name, const kiln_device_object *device) {
+  PyObject *number = name ? PyObject_GetAttrString(value, name) : NULL;
+  long index = number ? PyLong_AsLong(number) : -1;
+  Py_XDECREF(number);
+  PyErr_Clear();
+  if (index < 0 || index == device->index) return true;
+  PyErr_Format(PyExc_TypeError, "argument 'stream': expected a stream of %U, found one of %s:%ld",
+               device->name, device->place == BY_HIP ? "hip" : "cuda", index);
+  return false;
+}
+
+static bool foreign_stream(PyObject *value, const kiln_device_object *device, kiln_stream *out) {
+  static const struct {
+    const char *handle, *device;
+  } names[] = {
+      {"cuda_stream", "device_index"}, {"__cuda_stream__", NULL}, {"handle", NULL}, {"ptr", "device_id"}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (!PyObject_HasAttrString(value, names[i].handle)) continue;
+    PyObject *handle = PyObject_GetAttrString(value, names[i].handle);
+    if (handle && PyCallable_Check(handle)) { // of the protocol: a version and the handle
+      PyObject *pair = PyObject_CallFunctionObjArgs(handle, NULL);
+      Py_DECREF(handle);
+      handle = pair ? PySequence_GetItem(pair, 1) : NULL;
+      Py_XDECREF(pair);
+    }
+    if (handle == Py_None) return Py_DECREF(handle), true;
+    return from_integer(handle, out) &&
+           (!(device->place & (BY_CUDA | BY_HIP)) || is_stream_of(value, names[i].device, device));
+  }
+  PyErr_Format(PyExc_TypeError,
+               "expected a stream (None, an integer, kiln.Stream, or with cuda_stream or ptr), found %R",
+               Py_TYPE(value));
+  return false;
+}
+
 bool kiln_stream_of(PyObject *value, const kiln_device_object *device, kiln_stream *out) {
   *out = NULL;
   if (!value || value == Py_None) return true;
@@ -453,24 +489,7 @@ bool kiln_stream_of(PyObject *value, const kiln_device_object *device, kiln_stre
     Py_INCREF(value);
     return from_integer(value, out);
   }
-  if (PyObject_HasAttrString(value, "__cuda_stream__")) {
-    PyObject *pair = PyObject_CallMethod(value, "__cuda_stream__", NULL);
-    PyObject *handle = pair ? PySequence_GetItem(pair, 1) : NULL;
-    Py_XDECREF(pair);
-    return from_integer(handle, out);
-  }
-  static const char *const names[] = {"handle", "cuda_stream", "ptr"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (PyObject_HasAttrString(value, names[i])) {
-      PyObject *handle = PyObject_GetAttrString(value, names[i]);
-      if (handle != Py_None) return from_integer(handle, out);
-      Py_DECREF(handle);
-      return true;
-    }
-  PyErr_Format(PyExc_TypeError,
-               "expected a stream (None, an integer, kiln.Stream, or with cuda_stream or ptr), found %R",
-               Py_TYPE(value));
-  return false;
+  return foreign_stream(value, device, out);
 }
 
 static void destroy_stream(kiln_child *child) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Implements a driver of two GPUs that do not exist, with the calls that libkiln makes of CUDA's or, with
-// -DHIP, of HIP's driver. Each call is judged: is the device current whose memory, code or stream it uses,
-// and does that still exist? A wrong call is noted (devices_faults) and fails as in a real driver.
-// `add_one` is computed, other kernels only have their pointers judged, so results show where a launch
-// went. Memory is the host's.
+// A driver of two GPUs that are not there: what libkiln calls of CUDA's or, with -DHIP, of HIP's driver. Each
+// call is judged: is the device current whose memory, code or stream it is about, and is what it names still
+// there? What is not right is noted (devices_faults) and fails as a driver would. Kernels that are called
+// add_one and product are computed, of mapped the pointers are judged: results say where a launch went.
+// Memory is the host's.
 //
 // Programs have it by loading it first; its soname is the driver's, so libkiln finds it loaded.
 #include <pthread.h>
@@ -65,6 +65,9 @@ static object *find(kind kind, const void *handle) {
   while (o && (o != handle || o->kind != kind)) o = o->next;
   return o;
 }
+
+/// Of the current context: CUDA has three names for these.
+static int is_default(const void *stream) { return (uintptr_t)stream <= 2; }
 
 static object *find_memory(uint64_t address, size_t size) {
   for (object *o = objects; o; o = o->next)
@@ -169,6 +172,33 @@ static int add_one(const object *f, const char *block, size_t size) {
   return SUCCESS;
 }
 
+static float of_bf16(uint16_t bits) {
+  const uint32_t wide = (uint32_t)bits << 16;
+  float value;
+  memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+/// struct { bf16 *a, *b; f32 *c; i32 M, N, K }: c = a times b turned.
+static int product(const object *f, const char *block, size_t size) {
+  uint64_t at[3];
+  int32_t n[3];
+  if (size != 36) return fault("product: a block of %zu bytes", size), INVALID_VALUE;
+  memcpy(at, block, sizeof at);
+  memcpy(n, block + 24, sizeof n);
+  for (int i = 0; i < 3; i++)
+    if (!is_here("product", f->context, at[i], 4)) return INVALID_VALUE;
+  const uint16_t *a = (const uint16_t *)(uintptr_t)at[0], *b = (const uint16_t *)(uintptr_t)at[1];
+  float *c = (float *)(uintptr_t)at[2];
+  for (int32_t row = 0; row < n[0]; row++)
+    for (int32_t column = 0; column < n[1]; column++) {
+      float sum = 0;
+      for (int32_t k = 0; k < n[2]; k++) sum += of_bf16(a[row * n[2] + k]) * of_bf16(b[column * n[2] + k]);
+      c[row * n[1] + column] = sum;
+    }
+  return SUCCESS;
+}
+
 /// struct { f32 *x; i32 n }, then a tensor map, which begins with its address.
 static int mapped(const object *f, const char *block, size_t size) {
   uint64_t at, map;
@@ -184,7 +214,7 @@ static int launch(void *handle, void *stream_handle, const char *block, size_t s
   int result = begin_with("launch", FUNCTION, handle, &f);
   object *stream = result ? NULL : find(STREAM, stream_handle);
   if (result) return end(result);
-  if (stream_handle && !stream) return end(INVALID_HANDLE);
+  if (!is_default(stream_handle) && !stream) return end(INVALID_HANDLE);
 #ifdef HIP
   if (stream && stream->context != f->context) return end(INVALID_DEVICE);
 #else
@@ -193,6 +223,7 @@ static int launch(void *handle, void *stream_handle, const char *block, size_t s
   launches[f->context % 2]++;
   if (stream && stream->is_captured) return end(SUCCESS);
   if (strstr(f->name, "add_one")) return end(add_one(f, block, size));
+  if (strstr(f->name, "product")) return end(product(f, block, size));
   return end(!strcmp(f->name, "mapped") ? mapped(f, block, size) : SUCCESS);
 }
 
@@ -282,7 +313,8 @@ static int destroy_stream(void *stream) {
 /// A stream of another context may be waited for.
 static int sync_stream(void *stream) {
   int result = begin("sync", NOBODY);
-  if (!result && stream && !find(STREAM, stream)) fault("sync: no such stream"), result = INVALID_HANDLE;
+  if (!result && !is_default(stream) && !find(STREAM, stream))
+    fault("sync: no such stream"), result = INVALID_HANDLE;
   return end(result);
 }
 

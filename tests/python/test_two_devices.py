@@ -191,6 +191,22 @@ class Both(unittest.TestCase):
     def test_drawn_on_hip(self):
         self.run_drawn("hip")
 
+    def test_streams_that_say_their_device(self):
+        """The default stream has no handle to tell it by: those of PyTorch and CuPy have their device's number."""
+        for kind in self.KINDS:
+            devices = self.open(kind)
+            for at, device in enumerate(devices):
+                memory = device.memory(N, "f32")
+                prepared = device.add_one.prepare(memory, memory, 0)
+                for handle, number in (("cuda_stream", "device_index"), ("ptr", "device_id")):
+                    for its in (at, 1 - at, -1, None):
+                        stream = type("Stream", (), {handle: 0, **({} if its is None else {number: its})})()
+                        for call in (lambda: device.add_one(memory, memory, 0, stream=stream), lambda: prepared(stream=stream), lambda: device.sync(stream)):
+                            if its == 1 - at:
+                                self.refused(TypeError, "argument 'stream': expected a stream of %s:%d, found one of %s:%d" % (kind, at, kind, its), call)
+                            else:
+                                call()
+
     def test_of_two_libraries(self):
         """Two libraries see one device: memory and streams of either are the other's as well."""
         first, second = self.open("cuda"), self.open("cuda")
@@ -266,6 +282,17 @@ class Both(unittest.TestCase):
         stack = (ctypes.c_uint64 * 4)(ctypes.addressof(far), ctypes.addressof(far), N, 0)
         self.assertEqual(operations.stable_call(stack, ctypes.c_uint64(4)).decode(), "add_one: a tensor of cuda:64; at most 64 devices are opened")
         self.assertEqual(driver.faults(), (0, ""))
+
+    def test_the_program_for_two_gpus(self):
+        """tests/kernels/two_devices.py, which is carried to a machine with two GPUs, here on the stand-in."""
+        folder = os.path.join(ROOT, "tests", "kernels")
+        bundle = os.path.join(FOLDER, "carried.kbundle")
+        tool("build", os.path.join(folder, "two_devices.kiln"), "-t", "sm_80", "--no-cache", "-q", "-o", bundle)
+        done = subprocess.run([sys.executable, os.path.join(folder, "two_devices.py"), os.path.join(support.BUILD, "python"), bundle, "7", "400"],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, LD_LIBRARY_PATH=FOLDER), timeout=300)
+        text = done.stdout.decode()
+        self.assertEqual(done.returncode, 0, text)
+        self.assertRegex(text.splitlines()[-1], "^10 passed, 0 failed, 8 skipped$", text)
 
     def test_programs_of_xla(self):
         """What XLA calls, on a device by its number and on the stream that XLA has there; one without code is refused by name."""
