@@ -11,6 +11,7 @@
 #include "base/output.h"
 #include "base/control_characters.h"
 #include "runtime/launch.h"
+#include "runtime/tuned_choice.h"
 
 enum { PROBES = 64 };
 
@@ -97,15 +98,20 @@ kiln_recorder *kiln_recorder_of(const kiln_kernel *k) {
   return r; // a second one that came meanwhile does no harm
 }
 
-static uint64_t hash_of(const uint8_t *values, uint32_t count) {
+// Of the values of which inputs: another device's table may have others.
+static uint64_t hash_of(const kiln_tuned *t, const uint8_t *values) {
   uint64_t h = 0xcbf29ce484222325u;
-  for (uint32_t i = 0; i < count; i++) h = (h ^ values[i]) * 0x100000001b3u;
+  for (uint32_t i = 0; i < t->input_count; i++) {
+    h = (h ^ (t->inputs[i].offset << 2 | (uint32_t)t->inputs[i].kind)) * 0x100000001b3u;
+    h = (h ^ values[i]) * 0x100000001b3u;
+  }
   h ^= h >> 29;
   return h ? h : 1;
 }
 
-void kiln_recorder_note(kiln_recorder *r, const uint8_t *values, uint32_t count, const uint8_t *block) {
-  uint64_t hash = hash_of(values, count);
+void kiln_recorder_note(const kiln_tuned *t, const uint8_t *values, const uint8_t *block) {
+  kiln_recorder *r = t->recorder;
+  uint64_t hash = hash_of(t, values);
   for (uint32_t i = 0; i < PROBES; i++) {
     uint32_t at = (uint32_t)(hash + i) % KILN_RECORDED_SHAPES;
     uint64_t there = atomic_load_explicit(&r->hashes[at], memory_order_relaxed);

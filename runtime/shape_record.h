@@ -13,8 +13,9 @@ typedef struct kiln_recorder kiln_recorder;
 
 /// The recorder of the kernel, made if there is none; NULL if nothing is recorded or memory is exhausted.
 kiln_recorder *kiln_recorder_of(const kiln_kernel *kernel);
-/// Keeps a copy of the arguments if these values of the inputs are new.
-void kiln_recorder_note(kiln_recorder *recorder, const uint8_t *values, uint32_t count, const uint8_t *block);
+/// Keeps a copy of the arguments where none with these values of the table's inputs was kept before. Devices
+/// share the recorder of a kernel, and may have tables with other inputs.
+void kiln_recorder_note(const kiln_tuned *tuned, const uint8_t *values, const uint8_t *block);
 void kiln_recorders_free(kiln_library *library);
 
 #endif

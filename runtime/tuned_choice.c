@@ -346,7 +346,7 @@ void kiln_tuned_values(const kiln_tuned *t, const uint8_t *block, uint8_t *value
 uint64_t kiln_tuned_outside(const kiln_tuned *t, const uint8_t *block) {
   uint8_t values[KILN_TUNED_MOST_AXES];
   kiln_tuned_values(t, block, values);
-  kiln_recorder_note(t->recorder, values, t->input_count, block);
+  kiln_recorder_note(t, values, block);
   return 0;
 }
 
@@ -359,7 +359,7 @@ uint64_t kiln_tuned_fill(const kiln_tuned *t, const uint8_t *block, uint64_t num
   for (uint32_t i = 0; i < f.count; i++) cell |= ((uint64_t)t->choices[f.found[i]].config + 1) << 16 * i;
   if (f.has_more) cell |= KILN_TUNED_MORE;
   if (f.count && !distance(t, &t->choices[f.found[0]], values)) cell |= KILN_TUNED_EXACT;
-  else if (t->recorder) kiln_recorder_note(t->recorder, values, t->input_count, block);
+  else if (t->recorder) kiln_recorder_note(t, values, block);
   if (t->cell_count) atomic_store_explicit(&t->cells[number], cell, memory_order_relaxed);
   return cell;
 }

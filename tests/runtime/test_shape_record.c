@@ -28,6 +28,7 @@ static void write_bundle(const char *path, const char *note) {
                        .variants = (kiln_variant_record[]){{.text = ""}},
                        .variant_count = 1};
   uint32_t kernel = fixture_kernel(&f, &in);
+  fixture_code(&f, kernel, 0, 0, KILN_FORMAT_PTX, "sm_80", in.name, "// code", 7);
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_PTX, "sm_90", in.name, "// code", 7);
   if (note) kiln_manifest_note(&f.manifest, "tuned k[T=f32]", note);
   fixture_write(&f, path, "");
@@ -288,4 +289,35 @@ TEST(shape_record, what_has_no_room_is_counted) {
     FAIL("%u lines, %u more:\n%.300s", lines, more, text);
   free(text);
   close_all(&o);
+}
+
+// Two devices of one library, whose tables have other axes: what each meets is noted, though the one's bins
+// of n are the other's of m.
+TEST(shape_record, two_devices_with_other_axes) {
+  kiln_error err;
+  opened first = open_note("kiln tuned 1\n"
+                           "kernel=\"k[T=f32]\" types=\"*f32, view f32/2, i32, i32, f32, f16\" product=* "
+                           "processor=sm_90 units=0 bin.n=64 config=c0\n"
+                           "kernel=\"k[T=f32]\" types=\"*f32, view f32/2, i32, i32, f32, f16\" product=* "
+                           "processor=sm_80 units=0 bin.m=64 config=c0\n",
+                           true),
+         second = first;
+  CHECK_OK(kiln_device_open(first.library, "null:sm_80", &second.device, &err), err);
+  CHECK_OK(kiln_kernel_get(second.device, "k[T=f32]", NULL, &second.kernel, &err), err);
+  arguments a = plain;
+  a.n = 1000, a.m = 3;
+  launch(&first, &a);
+  a.n = 5, a.m = 1000;
+  launch(&second, &a);
+  expect_file(&first, HEAD "k[T=f32] v=[4,8;8,1] n=1000 m=3 s=0.100000001 h=1.5\n"
+                           "k[T=f32] v=[4,8;8,1] n=5 m=1000 s=0.100000001 h=1.5\n");
+  // The same shape again, and on the other device, is a line each or none.
+  launch(&second, &a);
+  a.n = 1000, a.m = 3;
+  launch(&first, &a);
+  launch(&second, &a);
+  expect_file(&first, HEAD "k[T=f32] v=[4,8;8,1] n=1000 m=3 s=0.100000001 h=1.5\n"
+                           "k[T=f32] v=[4,8;8,1] n=5 m=1000 s=0.100000001 h=1.5\n");
+  kiln_device_close(second.device);
+  close_all(&first);
 }
