@@ -50,10 +50,11 @@ kiln_status kiln_check_facts(const kiln_kernel *k, const uint8_t *block, kiln_er
   return KILN_OK;
 }
 
-kiln_status kiln_take_grid(const kiln_kernel *k, const uint32_t *grid, uint32_t *out, kiln_error *err) {
+kiln_status kiln_take_grid(const kiln_kernel *k, const kiln_code *code, const uint32_t *grid, uint32_t *out,
+                           kiln_error *err) {
   for (unsigned axis = 0; axis < 3; axis++) {
-    if (KILN_UNLIKELY(grid[axis] > k->grid_limit[axis]))
-      return kiln_refuse_extent(k, axis, grid[axis], (kiln_span){0}, NULL, err);
+    if (KILN_UNLIKELY(grid[axis] > code->grid_limit[axis]))
+      return kiln_refuse_extent(k, code, axis, grid[axis], (kiln_span){0}, NULL, err);
     out[axis] = grid[axis];
   }
   return KILN_OK;
@@ -177,8 +178,8 @@ static __attribute__((noinline)) kiln_status decide_anew(const kiln_kernel *k, c
   uint64_t cell = cell_of(k, block);
   out->code = k->has_costs ? pick_by_cost(&w, cell) : pick_nearest(&w, cell);
   if (KILN_UNLIKELY(!out->code)) return kiln_refuse_configs(k, block, err);
-  if (grid) return kiln_take_grid(k, grid, out->grid, err);
-  return kiln_evaluate_grid(k, kiln_code_config(k, out->code), block, values, out->grid, err);
+  if (grid) return kiln_take_grid(k, out->code, grid, out->grid, err);
+  return kiln_evaluate_grid(k, kiln_code_config(k, out->code), out->code, block, values, out->grid, err);
 }
 
 kiln_status kiln_decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid,

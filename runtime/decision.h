@@ -26,8 +26,9 @@ bool kiln_others_hold(const kiln_conjunction *c, const uint8_t *block, const int
 void kiln_read_values(const kiln_kernel *k, const uint8_t *block, int64_t *values);
 /// The promised divisors and ranges.
 kiln_status kiln_check_facts(const kiln_kernel *k, const uint8_t *block, kiln_error *err);
-/// Takes the caller's grid.
-kiln_status kiln_take_grid(const kiln_kernel *k, const uint32_t *grid, uint32_t *out, kiln_error *err);
+/// Takes the caller's grid for a code.
+kiln_status kiln_take_grid(const kiln_kernel *k, const kiln_code *code, const uint32_t *grid, uint32_t *out,
+                           kiln_error *err);
 
 static inline bool kiln_is_empty(const uint32_t *grid) { return !grid[0] || !grid[1] || !grid[2]; }
 
@@ -94,8 +95,10 @@ static inline const kiln_code *kiln_code_of(const kiln_kernel *k, uint32_t c, co
   return NULL;
 }
 
-static inline kiln_status kiln_evaluate_grid(const kiln_kernel *k, uint32_t c, const uint8_t *block,
-                                             const int64_t *values, uint32_t *out, kiln_error *err) {
+/// The grid of config `c`, of which `code` is.
+static inline kiln_status kiln_evaluate_grid(const kiln_kernel *k, uint32_t c, const kiln_code *code,
+                                             const uint8_t *block, const int64_t *values, uint32_t *out,
+                                             kiln_error *err) {
   const kiln_prepared_config *config = &k->configs[c];
   out[0] = out[1] = out[2] = 1;
   for (unsigned axis = 0; axis < config->axes; axis++) {
@@ -103,8 +106,8 @@ static inline kiln_status kiln_evaluate_grid(const kiln_kernel *k, uint32_t c, c
     int64_t extent;
     if (KILN_UNLIKELY(!kiln_evaluate(e, block, values, &extent)))
       return kiln_refuse_expr(k, e->code, block, "the grid expression", err);
-    if (KILN_UNLIKELY((uint64_t)extent > (uint64_t)k->grid_limit[axis]))
-      return kiln_refuse_extent(k, axis, extent, e->code, block, err);
+    if (KILN_UNLIKELY((uint64_t)extent > code->grid_limit[axis]))
+      return kiln_refuse_extent(k, code, axis, extent, e->code, block, err);
     out[axis] = (uint32_t)extent;
   }
   return KILN_OK;

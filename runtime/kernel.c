@@ -74,7 +74,6 @@ static kiln_status take_maps(kiln_kernel *k, const kiln_code_entry *entry, kiln_
 
 static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, kiln_error *err) {
   const kiln_interface *in = &k->interface;
-  memcpy(k->grid_limit, k->device->grid_limit, sizeof k->grid_limit);
   for (uint32_t i = 0; i < kernel->code_count; i++) {
     kiln_code_entry entry;
     size_t size;
@@ -97,8 +96,8 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
     KILN_TRY(take_maps(k, &entry, code, err));
     code->has_extras = code->map_count || code->info.blocks;
     for (unsigned axis = 0; axis < 3; axis++) {
-      const uint32_t most = code->info.most_programs[axis];
-      if (most && most < k->grid_limit[axis]) k->grid_limit[axis] = most;
+      const uint32_t most = code->info.most_programs[axis], devices = k->device->grid_limit[axis];
+      code->grid_limit[axis] = most && most < devices ? most : devices;
     }
     code->blob = entry.blob;
     code->target = entry.target;

@@ -27,8 +27,8 @@ static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, con
   out->code = NULL;
   for (; c < k->interface.config_count && !(out->code = kiln_code_of(k, c, block, NULL)); c++) continue;
   if (KILN_UNLIKELY(!out->code)) return kiln_refuse_configs(k, block, err);
-  return grid ? kiln_take_grid(k, grid, out->grid, err)
-              : kiln_evaluate_grid(k, c, block, NULL, out->grid, err);
+  return grid ? kiln_take_grid(k, out->code, grid, out->grid, err)
+              : kiln_evaluate_grid(k, c, out->code, block, NULL, out->grid, err);
 }
 
 static __attribute__((noinline)) kiln_status launch_block(kiln_kernel *k, kiln_stream stream,

@@ -109,14 +109,14 @@ kiln_status kiln_refuse_configs(const kiln_kernel *k, const uint8_t *block, kiln
                    k->interface.name, all);
 }
 
-kiln_status kiln_refuse_extent(const kiln_kernel *k, unsigned axis, int64_t extent, kiln_span code,
-                               const uint8_t *block, kiln_error *err) {
+kiln_status kiln_refuse_extent(const kiln_kernel *k, const kiln_code *code, unsigned axis, int64_t extent,
+                               kiln_span expression, const uint8_t *block, kiln_error *err) {
   char text[400] = "";
-  if (code.size) describe(k, code, block, text, sizeof text);
-  const bool is_of_code = k->grid_limit[axis] < k->device->grid_limit[axis];
+  if (expression.size) describe(k, expression, block, text, sizeof text);
+  const bool is_of_code = code->grid_limit[axis] < k->device->grid_limit[axis];
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': grid %c is %lld, %s allows 0 to %lld%s%s%s",
                    k->interface.name, "xyz"[axis], (long long)extent,
-                   is_of_code ? "its code" : k->device->name, (long long)k->grid_limit[axis],
+                   is_of_code ? "its code" : k->device->name, (long long)code->grid_limit[axis],
                    is_of_code ? ", beyond which its offsets of 32 bits could wrap around" : "",
                    *text ? ": " : "", text);
 }

@@ -17,8 +17,9 @@ KILN_COLD kiln_status kiln_refuse_fact(const kiln_kernel *k, const kiln_fact *fa
 /// No config with code allows these arguments; the message names the requirement that each one failed.
 KILN_COLD kiln_status kiln_refuse_configs(const kiln_kernel *k, const uint8_t *block, kiln_error *err);
 /// A grid beyond the device's limit. `code`: the expression that it comes from; empty: the caller's number.
-KILN_COLD kiln_status kiln_refuse_extent(const kiln_kernel *k, unsigned axis, int64_t extent, kiln_span code,
-                                         const uint8_t *block, kiln_error *err);
+KILN_COLD kiln_status kiln_refuse_extent(const kiln_kernel *k, const kiln_code *code, unsigned axis,
+                                         int64_t extent, kiln_span expression, const uint8_t *block,
+                                         kiln_error *err);
 KILN_COLD kiln_status kiln_refuse_programs(const kiln_kernel *k, const uint32_t *grid, kiln_error *err);
 /// The count of arguments, the size of a block or the number of a parameter does not fit the kernel.
 KILN_COLD kiln_status kiln_refuse_count(const kiln_kernel *k, size_t count, kiln_error *err);

@@ -2,6 +2,7 @@
 // Decodes the tensor maps of a code, and encodes them for the driver from the arguments of a launch.
 #include "runtime/tensor_map.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/expr.h"
@@ -154,20 +155,47 @@ static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
 /// then stops with an illegal instruction.
 static const int64_t MOST_EXTENT = (int64_t)1 << 31;
 
-/// The base offset is 0, divided by what must hold for the code to be right.
-static KILN_COLD kiln_status refuse_offset(const kiln_kernel *k, kiln_span offset, kiln_error *err) {
-  const char *names[KILN_MOST_PARAMS] = {NULL};
-  char text[KILN_ERROR_TEXT / 2];
+enum { MOST_WORDS = KILN_MOST_PARAMS + KILN_MOST_BLOCK / 8, MOST_NAMED = 16 };
+
+/// Names of the words that an expression reads, "v.extent0" of views, for its text; and these with their
+/// values.
+typedef struct named_words {
+  const char *names[MOST_WORDS];
+  char texts[MOST_NAMED][64], values[300];
+} named_words;
+
+static void name_words(const kiln_kernel *k, kiln_span code, const int64_t *values, named_words *out) {
+  kiln_reader r = kiln_reader_of(code.bytes, code.size);
+  size_t used = 0;
   uint32_t count = 0;
-  for (uint32_t i = 0; i < k->interface.param_count; i++) {
-    const kiln_param_record *p = &k->interface.params[i];
-    for (uint32_t part = 0; part < words_of(p) && count < KILN_MOST_PARAMS; part++)
-      names[count++] = part ? NULL : p->name;
+  memset(out, 0, sizeof *out);
+  while (r.left && count < MOST_NAMED) {
+    int64_t number;
+    if (kiln_expr_take(&r, &number) != KILN_EXPR_PARAM || out->names[number]) continue;
+    word w = word_at(&k->interface, (uint64_t)number);
+    bool is_extent = w.part && w.part <= w.param->view_rank;
+    char *text = out->texts[count++];
+    if (!w.part) snprintf(text, sizeof *out->texts, "%s", w.param->name);
+    else
+      snprintf(text, sizeof *out->texts, "%.40s.%s%u", w.param->name, is_extent ? "extent" : "stride",
+               w.part - 1 - (is_extent ? 0 : w.param->view_rank));
+    out->names[number] = text;
+    int n = snprintf(out->values + used, sizeof out->values - used, "%s%s = %lld", used ? ", " : "", text,
+                     (long long)values[number]);
+    if (n > 0 && (size_t)n < sizeof out->values - used) used += (size_t)n;
   }
-  kiln_expr_text(offset.bytes, offset.size, names, count, text, sizeof text);
+}
+
+/// The base offset is 0, divided by what must hold for the code to be right.
+static KILN_COLD kiln_status refuse(const kiln_kernel *k, kiln_span offset, const int64_t *values,
+                                    kiln_error *err) {
+  char text[KILN_ERROR_TEXT / 2];
+  named_words words;
+  name_words(k, offset, values, &words);
+  kiln_expr_text(offset.bytes, offset.size, words.names, word_count(&k->interface), text, sizeof text);
   return kiln_fail(err, KILN_STATUS_LAUNCH,
-                   "'%s': with these arguments its offsets of 32 bits wrap around: %s fails",
-                   k->interface.name, text);
+                   "'%s': with these arguments (%s) its offsets of 32 bits wrap around: %s fails",
+                   k->interface.name, words.values, text);
 }
 
 static kiln_status measure(const kiln_kernel *k, unsigned number, const int64_t *values, kiln_map_sizes *v,
@@ -181,7 +209,7 @@ static kiln_status measure(const kiln_kernel *k, unsigned number, const int64_t 
   for (unsigned i = 0; i + 1 < m->rank; i++)
     KILN_TRY(evaluate(k, m->strides[i], values, number, "a stride", &v->strides[i], err));
   if (!kiln_expr_eval(m->offset.bytes, m->offset.size, values, &offset))
-    return refuse_offset(k, m->offset, err);
+    return refuse(k, m->offset, values, err);
   v->address = (uint64_t)offset;
   return KILN_OK;
 }
@@ -220,7 +248,7 @@ void kiln_block_changes(const uint8_t *a, const uint8_t *b, size_t size, kiln_bl
 kiln_status kiln_tensor_maps_encode(const kiln_kernel *k, const kiln_code *code,
                                     const kiln_block_words *changes, kiln_map_sizes *known, uint8_t *block,
                                     kiln_error *err) {
-  int64_t values[KILN_MOST_PARAMS + KILN_MOST_BLOCK / sizeof(int64_t)];
+  int64_t values[MOST_WORDS];
   bool has_values = false;
   _Alignas(KILN_MAP_ALIGNMENT) uint8_t map[KILN_MAP_BYTES];
   if (!k->device->kind->encode_map)

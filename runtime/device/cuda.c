@@ -90,7 +90,7 @@ static kiln_status describe(kiln_device *d, cuda_state *s, kiln_error *err) {
   CUDA_TRY(&s->api, device_name, d->description, sizeof d->description, s->device);
   for (int axis = 0; axis < 3; axis++) {
     CUDA_TRY(&s->api, device_attribute, &limits[axis], ATTRIBUTE_GRID_X + axis, s->device);
-    d->grid_limit[axis] = limits[axis];
+    d->grid_limit[axis] = (uint32_t)limits[axis];
   }
   CUDA_TRY(&s->api, device_attribute, &processors, ATTRIBUTE_PROCESSORS, s->device);
   d->processors = (uint32_t)processors;

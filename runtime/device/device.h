@@ -49,6 +49,7 @@ typedef struct kiln_code {
   bool has_extras; // more than the parameters lies in the block: runtime/launch_extras.h
   uint8_t rank;
   uint16_t target;
+  uint32_t grid_limit[3]; // the device's, or less where the code wants less
   uint32_t blob;
   uint32_t map_count;
   uint32_t grid_at;  // with info.blocks: where the logical grid lies in the block
@@ -110,7 +111,7 @@ struct kiln_device {
   char name[32], description[128];
   kiln_device_target target;
   bool accepts_all; // null: code of every target
-  int64_t grid_limit[3];
+  uint32_t grid_limit[3];
   uint32_t processors;   // of the device, for kernels whose blocks compute several programs; 0: unknown
   void *nowhere;         // owned, made when wanted: KILN_NOWHERE_BYTES, see runtime/tensor_map.c
   void *state;           // owned by the kind
@@ -199,7 +200,6 @@ struct kiln_kernel {
   kiln_slot *slots;    // one a parameter
   kiln_interface interface;
   uint32_t used_bytes;             // end of the last parameter
-  int64_t grid_limit[3];           // the device's, or less where the codes want less
   uint32_t slots_of_8, slots_to_4; // end of those of 8 bytes, of those of 4
   bool has_gaps;                   // bytes between parameters
   bool is_plain;  // the order of configs decides, no cost, tuned choice, recorder; no expression is general
