@@ -200,7 +200,7 @@ $(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $
 	$(Q)$(CC) -pie $(LDFLAGS) $^ -lcurl $(SODIUM) $(ZSTD) -lpthread -o $@
 
 # Runs PTX without a GPU, for people (docs/ptx.md).
-$(B)/bin/kiln-ptx: $(call objects,tools/ptx/main.c tools/common/cli.c) $(A_PTX) $(A_BASE)
+$(B)/bin/kiln-ptx: $(call objects,tools/ptx/main.c tools/common/cli.c tools/common/cli_input.c) $(A_PTX) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ $(SODIUM) -lm -o $@

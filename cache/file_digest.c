@@ -159,7 +159,7 @@ static int digest_content(int fd, kiln_file_extent extent, const kiln_file_mark 
     e = add_loaded(&d, fd, &loaded);
   } else {
     crypto_generichash_blake2b_init(&d.state, NULL, 0, sizeof out->bytes);
-    e = add_part(&d, fd, 0, UINT64_MAX);
+    e = add_part(&d, fd, 0, mark->size);
   }
   crypto_generichash_blake2b_final(&d.state, out->bytes, sizeof out->bytes);
   free(d.chunk);

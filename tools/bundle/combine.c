@@ -64,7 +64,7 @@ static kiln_status add_bundle(combine_settings *s, const char *path, kiln_bundle
   bundle_view v;
   kiln_buffer file = {0};
   resign *r = &s->signature;
-  kiln_status status = r->key ? cli_read_file(path, (size_t)1 << 40, &file, err) : KILN_OK;
+  kiln_status status = r->key ? bundle_view_read(path, &file, err) : KILN_OK;
   if (status == KILN_OK)
     status = r->key ? bundle_view_open_bytes(path, file.bytes, file.size, &v, err)
                     : bundle_view_open(path, &v, err);

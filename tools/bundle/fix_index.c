@@ -5,10 +5,12 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/digest.h"
 #include "cache/bundle/seal.h"
@@ -73,7 +75,7 @@ static kiln_status add_member(archive_image *im, struct archive *a, const char *
 }
 
 // Reads the index, or all members but the index.
-static kiln_status read_members(archive_image *im, const char *path, bool inverse, kiln_error *err) {
+static kiln_status read_members(archive_image *im, int fd, const char *path, bool inverse, kiln_error *err) {
   struct archive *a = archive_read_new();
   struct archive_entry *entry;
   archive_read_support_format_zip(a);
@@ -82,8 +84,9 @@ static kiln_status read_members(archive_image *im, const char *path, bool invers
   archive_read_support_filter_bzip2(a);
   archive_read_support_filter_xz(a);
   archive_read_support_filter_zstd(a);
-  kiln_status status =
-      archive_read_open_filename(a, path, 1 << 16) == ARCHIVE_OK ? KILN_OK : failed(a, path, err);
+  kiln_status status = lseek(fd, 0, SEEK_SET) == 0 && archive_read_open_fd(a, fd, 1 << 16) == ARCHIVE_OK
+                           ? KILN_OK
+                           : failed(a, path, err);
   while (status == KILN_OK) {
     int r = archive_read_next_header(a, &entry);
     if (r == ARCHIVE_EOF) break;
@@ -176,10 +179,10 @@ static kiln_status place_members(const archive_image *im, const member **sorted,
   return KILN_OK;
 }
 
-// The image becomes a bundle in memory that the ordinary reader takes. The digest in its statement is that of
-// the archive as it was; writing the bundle makes a new one. `out_header` gets the header as it was signed,
-// with its signature.
-static kiln_status rebuild(const char *path, archive_image *im, const resign *r,
+// The image becomes a bundle in memory that the ordinary reader takes. The digest that its statement has of
+// the archive is of the archive as it was: who writes the bundle anew makes another.
+// `out_header` gets the header as it was signed, with its signature.
+static kiln_status rebuild(const char *path, int fd, archive_image *im, const resign *r,
                            uint8_t out_header[KILN_BH_SIZE + KILN_BG_SIZE], kiln_error *err) {
   uint8_t local[KILN_ZIP_LOCAL_SIZE] = {0};
   index_parts p = {0};
@@ -187,11 +190,11 @@ static kiln_status rebuild(const char *path, archive_image *im, const resign *r,
   kiln_put16(local + KILN_ZIP_NAME_SIZE, sizeof KILN_BUNDLE_INDEX_NAME - 1);
   kiln_buffer_bytes(&im->bytes, local, sizeof local);
   kiln_buffer_bytes(&im->bytes, KILN_BUNDLE_INDEX_NAME, sizeof KILN_BUNDLE_INDEX_NAME - 1);
-  KILN_TRY(read_members(im, path, false, err));
+  KILN_TRY(read_members(im, fd, path, false, err));
   if (im->count != 1)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: %zu members are called %s", path, im->count,
                      KILN_BUNDLE_INDEX_NAME);
-  KILN_TRY(read_members(im, path, true, err));
+  KILN_TRY(read_members(im, fd, path, true, err));
   KILN_TRY(open_index(im, &p, path, err));
   if (r->key) // it is of this header, which has the digest of the index, which has those of the codes
     KILN_TRY(bundle_check_signature(path, p.header, (const uint8_t(*)[KEY_FILE_PUBLIC])r->keys, r->key_count,
@@ -208,17 +211,30 @@ static kiln_status rebuild(const char *path, archive_image *im, const resign *r,
   return KILN_OK;
 }
 
+// The archive is read twice, so a pipe is not taken.
+static kiln_status open_archive(const char *path, int *out, size_t *out_limit, kiln_error *err) {
+  struct stat st;
+  int fd = *out = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0 || fstat(fd, &st) < 0) {
+    kiln_status status = kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", path, strerror(errno));
+    if (fd >= 0) close(fd);
+    return status;
+  }
+  *out_limit = MOST_SMALL + MOST_GROWTH * (size_t)st.st_size;
+  if (S_ISREG(st.st_mode)) return KILN_OK;
+  close(fd);
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: not a regular file", path);
+}
+
 static kiln_status fix(const char *path, const char *out, resign *r, kiln_error *err) {
   archive_image im = {0};
   bundle_view v = {0};
   kiln_buffer bytes = {0};
   uint8_t header[KILN_BH_SIZE + KILN_BG_SIZE];
-  struct stat st;
-  if (stat(path, &st) < 0)
-    return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", path, strerror(errno));
-  im.limit = MOST_SMALL + MOST_GROWTH * (size_t)st.st_size;
+  int fd;
+  KILN_TRY(open_archive(path, &fd, &im.limit, err));
   kiln_bundle_writer *w = kiln_bundle_writer_create();
-  kiln_status status = w ? rebuild(path, &im, r, header, err)
+  kiln_status status = w ? rebuild(path, fd, &im, r, header, err)
                          : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   if (status == KILN_OK) status = bundle_view_open_bytes(path, im.bytes.bytes, im.bytes.size, &v, err);
   if (status == KILN_OK) status = kiln_bundle_check_all(v.bundle, err);
@@ -235,6 +251,7 @@ static kiln_status fix(const char *path, const char *out, resign *r, kiln_error 
   kiln_bundle_writer_destroy(w);
   kiln_buffer_deinit(&bytes);
   image_deinit(&im);
+  close(fd);
   return status;
 }
 

@@ -58,7 +58,7 @@ static kiln_status sign(const sign_settings *s, const char *path, kiln_buffer *f
 
 static kiln_status sign_file(const sign_settings *s, const char *path, kiln_error *err) {
   kiln_buffer file = {0};
-  kiln_status status = cli_read_file(path, (size_t)1 << 40, &file, err);
+  kiln_status status = bundle_view_read(path, &file, err);
   if (status == KILN_OK) status = sign(s, path, &file, err);
   if (status == KILN_OK) status = cli_write_file(s->out ? s->out : path, file.bytes, file.size, err);
   kiln_buffer_deinit(&file);

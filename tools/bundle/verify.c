@@ -50,7 +50,7 @@ static void print_good(const bundle_view *v, bool trusted) {
 static kiln_status verify_one(const verify_settings *s, const char *path, kiln_buffer *out, kiln_error *err) {
   bundle_view v;
   kiln_buffer file = {0};
-  kiln_status status = cli_read_file(path, (size_t)1 << 40, &file, err);
+  kiln_status status = bundle_view_read(path, &file, err);
   if (status == KILN_OK) status = bundle_view_open_bytes(path, file.bytes, file.size, &v, err);
   bool is_open = status == KILN_OK;
   if (is_open) status = check(s, &v, &file, err);

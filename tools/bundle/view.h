@@ -44,6 +44,10 @@ kiln_status bundle_view_open(const char *path, bundle_view *out, kiln_error *err
 /// The bytes must outlive the view; messages call the bundle `name`.
 kiln_status bundle_view_open_bytes(const char *name, const void *bytes, size_t size, bundle_view *out,
                                    kiln_error *err);
+/// The bytes of a whole bundle into `out`, ended as by cli_read_file, once libkiln has found that the file is
+/// a regular one and has the size that its header states. "-": standard input, up to 1 GiB. The caller
+/// deinits `out`, also after a failure.
+kiln_status bundle_view_read(const char *path, kiln_buffer *out, kiln_error *err);
 void bundle_view_close(bundle_view *view);
 
 /// Which codes of a view go into another bundle; NULL takes all.

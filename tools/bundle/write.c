@@ -86,7 +86,8 @@ static kiln_status take_note(kiln_bundle_writer *w, kiln_reader *r, kiln_error *
   return status;
 }
 
-static kiln_status read_manifest(kiln_bundle_writer *w, const kiln_buffer *stream, kiln_error *err) {
+static kiln_status take_manifest(kiln_bundle_writer *w, const char *path, const kiln_buffer *stream,
+                                 kiln_error *err) {
   static kiln_status (*const takers[])(kiln_bundle_writer *, kiln_reader *, kiln_error *,
                                        bool *) = {[KILN_MANIFEST_KERNEL] = take_kernel,
                                                   [KILN_MANIFEST_CODE] = take_code,
@@ -95,7 +96,9 @@ static kiln_status read_manifest(kiln_bundle_writer *w, const kiln_buffer *strea
   kiln_reader r = kiln_reader_of(stream->bytes, stream->size);
   const uint8_t *magic = kiln_read_bytes(&r, 8);
   if (!magic || memcmp(magic, KILN_MANIFEST_MAGIC, 8))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "manifest does not begin with %s", KILN_MANIFEST_MAGIC);
+    return kiln_fail(err, KILN_STATUS_CORRUPT,
+                     "%s: expected a manifest that begins with %s, found %zu bytes that do not",
+                     strcmp(path, "-") ? path : "standard input", KILN_MANIFEST_MAGIC, stream->size);
   for (;;) {
     bool is_damaged = false;
     uint8_t tag = kiln_read_u8(&r);
@@ -137,8 +140,9 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
   kiln_bundle_writer *w = kiln_bundle_writer_create();
   kiln_status status = w ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   if (status == KILN_OK) status = read_key(s, err);
-  if (status == KILN_OK) status = cli_read_file(s->manifest, (size_t)1 << 36, &stream, err);
-  if (status == KILN_OK) status = read_manifest(w, &stream, err);
+  if (status == KILN_OK)
+    status = cli_read_begun(s->manifest, KILN_MANIFEST_MAGIC, (size_t)1 << 36, &stream, err);
+  if (status == KILN_OK) status = take_manifest(w, s->manifest, &stream, err);
   if (status == KILN_OK) status = kiln_bundle_writer_build(w, &s->options, &bundle, sums, err);
   if (status == KILN_OK && sums->file > (uint64_t)s->max_size)
     status = kiln_fail(err, KILN_STATUS_LIMIT, "%s would have %llu bytes; --max-size allows %llu", s->name,

@@ -224,11 +224,13 @@ int cache_command_import(int argc, char **argv) {
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};
   kiln_move_report report = {0};
-  int fd = kiln_fs_open(AT_FDCWD, tool.words.items[0], O_RDONLY, 0);
-  kiln_status status =
-      fd < 0 ? kiln_fail(&err, kiln_status_of_errno(-fd), "%s: %s", tool.words.items[0], strerror(-fd))
-             : kiln_import(tool.store, fd, &report, &err);
-  if (fd >= 0) kiln_fs_close(fd);
+  int fd;
+  kiln_status status = cli_open_input(tool.words.items[0], &fd, &err);
+  if (!status) {
+    status = kiln_import(tool.store, fd, &report, &err);
+    if (status) kiln_context(&err, status, "%s", tool.words.items[0]);
+  }
+  if (fd > 0) close(fd);
   return cache_tool_end(&tool, report_move(&tool, "imported", &report, status, &err));
 }
 

@@ -241,43 +241,6 @@ int cli_report(kiln_status status, const kiln_error *err) {
   return status == KILN_STATUS_INTERNAL ? CLI_INTERNAL : CLI_FAILED;
 }
 
-static kiln_status too_long(const char *path, size_t most, uint64_t found, const char *at_least,
-                            kiln_error *err) {
-  return kiln_fail(err, KILN_STATUS_LIMIT, "%s: expected at most %zu bytes, found %s%llu", path, most,
-                   at_least, (unsigned long long)found);
-}
-
-kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_error *err) {
-  kiln_status status = KILN_OK;
-  struct stat st;
-  size_t whole = SIZE_MAX; // of a regular file, whose end needs no read of its own
-  int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : 0;
-  if (fd < 0) return kiln_fail(err, kiln_status_of_errno(errno), "cannot open %s: %s", path, strerror(errno));
-  if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0) {
-    whole = (size_t)st.st_size;
-    if (whole > most) status = too_long(path, most, whole, "", err);
-    else if (!kiln_buffer_reserve(out, whole + 1))
-      status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: no memory for its %zu bytes", path, whole);
-  }
-  while (status == KILN_OK && out->size != whole) {
-    if (!kiln_buffer_reserve(out, 1 + (out->size == out->capacity ? 65536 : 0))) {
-      status =
-          kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: no memory for more than %zu bytes", path, out->size);
-      break;
-    }
-    ssize_t got = read(fd, out->bytes + out->size, out->capacity - out->size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      status = kiln_fail(err, kiln_status_of_errno(errno), "cannot read %s: %s", path, strerror(errno));
-    if (got <= 0) break;
-    out->size += (size_t)got;
-    if (out->size > most) status = too_long(path, most, out->size, "at least ", err);
-  }
-  if (fd) close(fd);
-  if (status == KILN_OK && kiln_buffer_reserve(out, 1)) out->bytes[out->size] = 0;
-  return status;
-}
-
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err) {
   if (strcmp(path, "-")) return kiln_output_write(path, bytes, size, err);
   if (kiln_stream_write(1, bytes, size)) return KILN_OK;

@@ -79,8 +79,16 @@ int cli_report(kiln_status status, const kiln_error *err);
 int cli_usage(const cli_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /// The whole file (path "-": standard input) into `out`, ended by a NUL that size does not count. LIMIT above
-/// `most` bytes.
+/// `most` bytes, and above 1 GiB of what has no size: pipes, devices, files of /proc. A FIFO without a writer
+/// is waited for 10 s, then IO.
 kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_error *err);
+/// The same of what begins with `magic`, up to `most` bytes also of what has no size. Of anything else only
+/// the first piece is read, which the reader of the format refuses.
+kiln_status cli_read_begun(const char *path, const char *magic, size_t most, kiln_buffer *out,
+                           kiln_error *err);
+/// Opens what is read piece by piece; a FIFO without a writer is waited for as above, and reads as empty
+/// then. The caller closes `out_fd`, which is -1 on failure and 0 for "-".
+kiln_status cli_open_input(const char *path, int *out_fd, kiln_error *err);
 /// Writes through a temporary file in the same folder and a rename; leaves an identical file alone ("-":
 /// standard output).
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err);

@@ -12,10 +12,25 @@
 #include "base/stream.h"
 #include "tools/common/cli.h"
 
+/// The largest tool known has 100 MB; its digest is taken of all its bytes.
+static const long long most_tool = 4ll << 30;
+
+static kiln_status check_file(const toolchain_program *tool, kiln_error *err) {
+  struct stat st;
+  if (fstat(tool->fd, &st))
+    return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", tool->path, strerror(errno));
+  if (!S_ISREG(st.st_mode))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: not a regular file", tool->path);
+  if (st.st_size <= most_tool) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_LIMIT, "%s: expected a tool of at most %lld bytes, found %lld",
+                   tool->path, most_tool, (long long)st.st_size);
+}
+
 static kiln_status take_identity(toolchain_program *tool, kiln_file_extent extent, kiln_cache *cache,
                                  kiln_error *err) {
   char hex[KILN_DIGEST_HEX + 1];
   tool->extent = extent;
+  KILN_TRY(check_file(tool, err));
   kiln_status status = kiln_cache_file_digest(cache, tool->fd, extent, &tool->mark, &tool->digest, err);
   if (status != KILN_OK) return kiln_context(err, status, "%s", tool->path);
   tool->settled = kiln_file_mark_settled(&tool->mark);
