@@ -15,7 +15,7 @@ import tempfile
 
 PRODUCTS = ("base", "targets", "compiler", "cache", "tuner", "runtime", "tools", "python")
 # Here each C file begins with a sentence that says what it is for.
-HEADED = ("base", "bench", "cache", "examples", "python", "runtime", "targets", "tests", "tools", "tuner")
+HEADED = ("base", "bench", "cache", "compiler", "examples", "python", "runtime", "targets", "tests", "tools", "tuner")
 FILE_LINES, FUNCTION_LINES = 600, 60
 COMMENT_COLUMNS = 132  # code has 110; a table may be wider
 # What may be there; the others are told, not judged.

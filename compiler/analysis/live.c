@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Adds up, for each operation of a body, the bytes of the values that are alive there, and takes the most.
 #include "compiler/analysis/live.h"
 
 // From where to where a value is needed, by numbers of operations; `bytes` is 0 for what is not counted:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Follows pointers and views back to the parameters that they may come from.
 #include "compiler/analysis/provenance.h"
 
 static bool points(const ir_value *v) { return v->type.pointer || v->type.is_view; }

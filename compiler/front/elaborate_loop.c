@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loops. The variables of outer blocks that a body assigns become loop-carried values, in order of
+// Elaborates loops: variables of outer blocks that a body assigns become loop-carried values, in order of
 // declaration. In a loop with a break, values bound before the break are passed over it when the part after
 // it reads them.
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Turns expressions of a kernel's attributes into launch expressions, which the runtime evaluates.
 #include "compiler/front/launch_expr.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inline assembly. An operation of ours has one result; one with several is repeated for each, its text
-// rewritten so that the registers of the other results are local to it. That asks for assembly without side
-// effects, in PTX.
+// Reads inline assembly of Triton IR. An operation of ours has one result; one with several is repeated for
+// each, its text rewritten so that the registers of the other results are local to it. That asks for
+// assembly without side effects, in PTX.
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

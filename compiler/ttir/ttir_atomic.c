@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Atomics. Triton after 3.8 has loads, stores and polls of its own; they are made of read-modify-writes that
-// change nothing or keep nothing.
+// Reads atomics of Triton IR. Triton after 3.8 has loads, stores and polls of its own; they are made of
+// read-modify-writes that change nothing or keep nothing.
 #include <string.h>
 
 #include "compiler/ttir/ttir_forms.h"

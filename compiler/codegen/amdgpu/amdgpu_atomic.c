@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Atomics. The C interface of LLVM 19 cannot name a synchronisation scope, so each form that a kernel uses is
-// one small function in textual IR, linked in when it is first asked for. What the hardware lacks LLVM turns
-// into a compare-and-swap loop.
+// Emits atomics for AMD GPUs. The C interface of LLVM 19 cannot name a synchronisation scope, so each form
+// that a kernel uses is one small function in textual IR, linked in when it is first asked for. What the
+// hardware lacks LLVM turns into a compare-and-swap loop.
 #include <stdio.h>
 #include <string.h>
 

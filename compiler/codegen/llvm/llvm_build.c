@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sets attributes and metadata and calls intrinsics through the C interface of LLVM.
 #include "compiler/codegen/llvm/llvm_build.h"
 
 #include <stdbool.h>

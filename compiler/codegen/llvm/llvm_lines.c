@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Writes line tables: makes the debug information of a module and sets the place of each instruction.
 #include "compiler/codegen/llvm/llvm_lines.h"
 
 #include <llvm-c/DebugInfo.h>

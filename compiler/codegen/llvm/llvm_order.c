@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Orders the instructions of very long blocks so that few values are alive at a time.
 #include "compiler/codegen/llvm/llvm_order.h"
 
 #include <stdbool.h>

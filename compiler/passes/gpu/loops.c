@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Changes loops for passes: adds carried values, moves scalars in front, finds the loop over programs.
 #include "compiler/passes/gpu/loops.h"
 
 #include <string.h>

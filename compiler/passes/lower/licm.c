@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loop-invariant motion. Scalars always leave a loop that does not change them; tiles only when they are dear
-// to compute (division, roots, reductions, dot), with the cheap tiles that those need: a cheap tile costs
-// more to keep than to make again.
+// Moves what a loop does not change in front of it (loop-invariant code motion). Scalars always leave a loop
+// that does not change them; tiles only when they are dear to compute (division, roots, reductions, dot),
+// with the cheap tiles that those need: a cheap tile costs more to keep than to make again.
 //
 // Needs nothing. Only pure operations move, and none of them can trap.
 #include "compiler/passes/pass.h"
