@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs commands in odd surroundings: closed standard descriptors, a limit on the size of files, no /proc,
-// devices and FIFOs as outputs, files of 100 GB, names that make and ninja read in their own way. Each does
-// what was asked for or ends with one line that says why not.
+// Runs commands in odd surroundings: closed standard descriptors, a limit on the size of files, devices and
+// FIFOs as outputs, files of 100 GB, names that make and ninja read in their own way. Each does what was asked
+// for or ends with one line that says why not.
 #include "tests/harness.h"
 
 #include <errno.h>
@@ -149,45 +149,6 @@ TEST(surroundings, devices_and_fifos_as_outputs) {
     if (!S_ISCHR(st.st_mode)) FAIL("%s replaced a device", writers[w]);
   }
   if (!has_device) SKIP("no device can be made here: FIFOs only");
-}
-
-TEST(surroundings, without_proc) {
-  char *out;
-  prepare();
-  if (run(NULL, "unshare -m sh -c 'mount -t tmpfs none /proc && test ! -e /proc/self'"))
-    SKIP("no mount namespace without /proc can be made here");
-  static const struct {
-    const char *command;
-    const char *text; // NULL: it succeeds, else what it says
-  } cases[] = {
-      {"kiln build -q add.kiln -t sm_80 --ptx-assembler=none --no-cache -o new.kb && cmp new.kb sm_80.kb",
-       NULL},
-      {"kiln build -q add.kiln -t sm_80 --ptx-assembler=none --no-cache -o old.kb && cmp old.kb sm_80.kb",
-       NULL},
-      {"kiln build -q add.kiln -t host -o from_cache.kb", NULL},
-      {"kiln build -q add.kiln -t host --no-cache -o c.kb", "linking an object needs /proc"},
-      {"kiln verify a.kbundle", NULL},
-      {"kiln sign --key key -o a.kbundle a.kbundle", NULL},
-      {"kiln cache export exported && kiln cache export exported", NULL},
-      {"kiln run a.kbundle add -a x=ones:64 -a y=zeros:64 -a n=64 -p y:2 | grep -q '^y = 2 2 '", NULL},
-      {"kiln header -o h.h a.kbundle && kiln embed -o e.S a.kbundle && kiln report -o r.html a.kbundle",
-       NULL},
-      {"kiln disasm --target x86-64-v3 a.kbundle add", "needs /proc"},
-      {"kiln cache stats && kiln targets && kiln env", NULL},
-  };
-  must("kiln build -q add.kiln -t sm_80 --ptx-assembler=none -o sm_80.kb && cp a.kbundle old.kb && "
-       "kiln build -q add.kiln -t host -o from_cache.kb && rm from_cache.kb");
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char command[1200];
-    put("case.sh", cases[i].command);
-    snprintf(command, sizeof command, "unshare -m sh -c 'mount -t tmpfs none /proc && sh case.sh'");
-    int code = run(&out, command);
-    if (!cases[i].text && code) FAIL("%s: %d, %s", cases[i].command, code, out);
-    if (cases[i].text && (code != 1 || !strstr(out, cases[i].text)))
-      FAIL("%s: %d, %s", cases[i].command, code, out);
-    free(out);
-  }
-  must("! ls -A | grep -q '^.kiln-'");
 }
 
 // A file that is 100 GB long and takes no place: sizes are compared before memory is asked for.

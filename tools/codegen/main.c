@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,6 +39,9 @@ static bool send_error(const kiln_error *err) {
   return ok;
 }
 
+static const char *started_by; ///< path of this program; NULL: unknown
+static struct stat started;    ///< of it, at the start
+
 // LLVM is about to end the process: say why, then begin again with the same pipes.
 static void on_fatal(const char *reason) {
   kiln_error err;
@@ -47,7 +51,11 @@ static void on_fatal(const char *reason) {
   if (!send_error(&err) || dup2(reply_fd, 1) < 0) _exit(1);
   char option[sizeof assembler_option + 16];
   snprintf(option, sizeof option, "%s%d", assembler_option, setting.assembler_fd);
-  execl("/proc/self/exe", "kiln-codegen", setting.assembler_fd ? option : (char *)NULL, (char *)NULL);
+  const char *argument = setting.assembler_fd ? option : NULL;
+  execl("/proc/self/exe", "kiln-codegen", argument, (char *)NULL);
+  struct stat st; // without /proc: the path that it was started by, if it still leads to the same file
+  if (started_by && !stat(started_by, &st) && st.st_dev == started.st_dev && st.st_ino == started.st_ino)
+    execl(started_by, "kiln-codegen", argument, (char *)NULL);
   _exit(1);
 }
 
@@ -93,6 +101,8 @@ static int serve(void) {
     return 1;
   }
   struct stat st;
+  started_by = (const char *)getauxval(AT_EXECFN);
+  if (started_by && stat(started_by, &started)) started_by = NULL;
   if (!stat("/proc/self/exe", &st)) setting.own = kiln_file_mark_of(&st);
   kiln_codegen_on_fatal(on_fatal);
   kiln_buffer request = {0};

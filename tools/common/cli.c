@@ -256,10 +256,14 @@ static bool cut_name(char *path) {
   return slash;
 }
 
-/// The folder of the name by which this program was started, which the kernel passes on; not for programs
-/// with more rights than their caller.
+/// The name by which this program was started, which the kernel passes on; NULL for programs with more rights
+/// than their caller.
+static const char *started_name(void) {
+  return getauxval(AT_SECURE) ? NULL : (const char *)getauxval(AT_EXECFN);
+}
+
 static bool started_folder(char *out) {
-  const char *name = getauxval(AT_SECURE) ? NULL : (const char *)getauxval(AT_EXECFN);
+  const char *name = started_name();
   return name && snprintf(out, PATH_MAX, "%s", name) < PATH_MAX && cut_name(out);
 }
 
@@ -271,8 +275,14 @@ static bool file_folder(char *out) {
   return cut_name(out);
 }
 
+/// The same where there is no /proc: of the name that it was started by.
+static bool resolved_folder(char *out) {
+  const char *name = started_name();
+  return name && realpath(name, out) && cut_name(out);
+}
+
 typedef bool folder_function(char *out);
-static folder_function *const folders[] = {started_folder, file_folder};
+static folder_function *const folders[] = {started_folder, file_folder, resolved_folder};
 
 /// Calls `take` for each place where `name` may be, until it returns true; the path is in `out`.
 static bool each_place(const char *name, char *out, size_t capacity,

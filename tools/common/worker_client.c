@@ -117,6 +117,7 @@ uint64_t worker_client_work(const worker_client *client) {
   char path[64];
   long child;
   if (!pid) return 0;
+  if (kiln_stream_need_names("a count of its work", NULL) != KILN_OK) return cli_now_ns();
   uint64_t sum = ticks_of(pid);
   snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
   FILE *children = fopen(path, "re");

@@ -42,7 +42,7 @@ kiln_status worker_client_init(worker_client *client, kiln_error *err);
 void worker_client_deinit(worker_client *client);
 
 /// The processor time, in ticks, that the process and its children have used: it grows as long as they work,
-/// and stays the same when they are stopped. Any thread may call it.
+/// and stays the same when they are stopped. Without /proc it always grows. Any thread may call it.
 uint64_t worker_client_work(const worker_client *client);
 
 /// Compiles. `options` is the encoding of kiln_codegen_options_encode, `positions` that of
