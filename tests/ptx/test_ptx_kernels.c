@@ -41,12 +41,12 @@ TEST(ptx_kernels, library) {
   else check_kernels("softmax.kiln elementwise.kiln", "log_softmax silu_mul");
 }
 
-/// One config at a time, for sm_90a. In the quick form two whose blocks are clusters: of blocks that share a
-/// program, and of blocks that share a loop.
+/// One config at a time, for sm_90a. In the quick form three whose blocks are clusters: of blocks that share a
+/// program, of blocks that share a loop, and of the latter with sums exchanged in the memory of slots.
 TEST(ptx_kernels, every_config) {
   char *out;
   int code = kiln_test_run(&out, "KILN_BUILD=%s ${PYTHON:-/usr/bin/python3} tests/ptx/configs.py %s",
-                           kiln_test_build(), kiln_test_full() ? "" : "gemm:28 gemm:38");
+                           kiln_test_build(), kiln_test_full() ? "" : "gemm:14 gemm:28 gemm:38");
   if (code || strstr(out, "refused gemm:")) FAIL("%s", out);
   printf("%s", out);
   free(out);

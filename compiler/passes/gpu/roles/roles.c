@@ -64,7 +64,9 @@ static void pass_on(ir_op *op) {
 
 /// Over the slots: the next program's copies wait for it. Consumers of a block without iterations have
 /// nothing to wait for in their loop: were they two programs ahead, the producer would take the wrong phase
-/// for its own. So they say it again only when the producers have seen the time before.
+/// for its own. So they say it again only when the producers have seen the time before. They wait for that in
+/// front of the exchange, whose barrier then keeps the group's leader from saying it before each of its warps
+/// has gone on: a warp that came later would find the next phase over, and wait for good.
 static void exchange(splitting *s, ir_op *op) {
   ir_value *phase = op->operands[1];
   if (s->is_producer) {
@@ -74,9 +76,10 @@ static void exchange(splitting *s, ir_op *op) {
     pass_on(op);
     return;
   }
-  roles_behind(s, op);
+  roles_before(s, op);
   ir_value *before = ir_binary(&s->b, IR_XOR, 0, phase, roles_i32(s, 1));
   roles_emit_barrier(s, IR_BAR_WAIT, s->passed, roles_i32(s, 0), before);
+  roles_behind(s, op);
   roles_emit_barrier(s, IR_BAR_ARRIVE, s->taken, roles_i32(s, 0), NULL);
 }
 
