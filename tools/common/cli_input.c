@@ -44,8 +44,9 @@ static kiln_status open_input(const char *path, input *out, kiln_error *err) {
   if (strcmp(path, "-")) out->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (out->fd < 0) return failed("open", path, err);
   bool is_known = !fstat(out->fd, &st);
-  if (is_known && S_ISREG(st.st_mode) && st.st_size > 0) out->size = (size_t)st.st_size;
-  if (!out->fd) return KILN_OK;
+  bool has_size = is_known && S_ISREG(st.st_mode) && st.st_size > 0; // reads of such a file do not wait
+  if (has_size) out->size = (size_t)st.st_size;
+  if (!out->fd || has_size) return KILN_OK;
   out->is_silent = is_known && S_ISFIFO(st.st_mode) && has_silence(out->fd);
   int flags = fcntl(out->fd, F_GETFL);
   if (flags >= 0 && fcntl(out->fd, F_SETFL, flags & ~O_NONBLOCK) >= 0) return KILN_OK;
