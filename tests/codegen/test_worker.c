@@ -19,6 +19,7 @@ extern char **environ;
 typedef struct worker {
   pid_t pid;
   int to, from;
+  kiln_file_mark mark; // what its replies say of its file; all zero: it does not know
 } worker;
 
 typedef struct reply {
@@ -30,12 +31,10 @@ typedef struct reply {
   kiln_span code;
 } reply;
 
-static worker start(void) {
-  char path[300];
+// Runs argv[0], found in the path.
+static worker start_command(char *const *argv) {
   int in[2], out[2];
-  worker w;
-  snprintf(path, sizeof path, "%s/bin/kiln-codegen", kiln_test_build());
-  if (access(path, X_OK) != 0) SKIP("%s is not built", path);
+  worker w = {0};
   CHECK(pipe(in) == 0 && pipe(out) == 0);
   signal(SIGPIPE, SIG_IGN);
   posix_spawn_file_actions_t actions;
@@ -44,11 +43,30 @@ static worker start(void) {
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   for (int i = 0; i < 2; i++)
     posix_spawn_file_actions_addclose(&actions, in[i]), posix_spawn_file_actions_addclose(&actions, out[i]);
-  char *argv[] = {path, NULL};
-  CHECK(posix_spawn(&w.pid, path, &actions, NULL, argv, environ) == 0);
+  CHECK(posix_spawnp(&w.pid, argv[0], &actions, NULL, argv, environ) == 0);
   posix_spawn_file_actions_destroy(&actions);
   close(in[0]), close(out[1]);
   w.to = in[1], w.from = out[0];
+  return w;
+}
+
+// The worker of the build.
+static void find(char path[300]) {
+  snprintf(path, 300, "%s/bin/kiln-codegen", kiln_test_build());
+  if (access(path, X_OK) != 0) SKIP("%s is not built", path);
+}
+
+static kiln_file_mark mark_of(const char *path) {
+  struct stat st;
+  CHECK(!stat(path, &st));
+  return kiln_file_mark_of(&st);
+}
+
+static worker start(void) {
+  char path[300];
+  find(path);
+  worker w = start_command((char *[]){path, NULL});
+  w.mark = mark_of(path);
   return w;
 }
 
@@ -100,13 +118,8 @@ static reply receive(worker *w) {
     size_t report_size;
     kiln_read_block(&at, &report_size);
     for (int i = 0; i < 6; i++) kiln_read_u64(&at);
-    kiln_file_mark maker = kiln_file_mark_decode(&at), want;
-    char path[300];
-    struct stat st;
-    snprintf(path, sizeof path, "%s/bin/kiln-codegen", kiln_test_build());
-    CHECK(!stat(path, &st));
-    want = kiln_file_mark_of(&st);
-    CHECK(kiln_file_mark_same(&maker, &want)); // the reply says whose it is
+    kiln_file_mark maker = kiln_file_mark_decode(&at);
+    CHECK(kiln_file_mark_same(&maker, &w->mark)); // the reply says whose it is
   }
   CHECK(kiln_read_done(&at));
   return r;
@@ -117,13 +130,13 @@ static const char source[] =
     "kernel twice(x: in *f32, y: out *f32, n: i32)\n  @grid(cdiv(n, 1024)) @warps(4)\n{\n"
     "  let i = pid(0) * 1024 + iota(1024)\n  store(y + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
 
-// A good request for `target`.
-static void make_request(const char *target, const char *symbol, const char *option, kiln_buffer *out) {
+static void make_request_of(const char *text, const char *target, const char *symbol, const char *option,
+                            kiln_buffer *out) {
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
   kiln_front_options front = {0};
   kiln_error err = {0};
-  kiln_unit *unit = kiln_unit_open(arena, "twice.kiln", source, sizeof source - 1, &front, &d);
+  kiln_unit *unit = kiln_unit_open(arena, "twice.kiln", text, strlen(text), &front, &d);
   if (!unit) FAIL("%s", d.count ? d.items[0].text : "no unit");
   kiln_target t;
   CHECK_OK(kiln_target_parse(target, &t, &err), err);
@@ -146,6 +159,11 @@ static void make_request(const char *target, const char *symbol, const char *opt
   kiln_buffer_deinit(&canonical);
   kiln_buffer_deinit(&options);
   kiln_arena_destroy(arena);
+}
+
+// A good request for `target`.
+static void make_request(const char *target, const char *symbol, const char *option, kiln_buffer *out) {
+  make_request_of(source, target, symbol, option, out);
 }
 
 TEST(worker, many_requests_one_process) {
@@ -246,6 +264,94 @@ TEST(worker, damaged_requests_are_answered) {
   free(copy);
   kiln_buffer_deinit(&good);
   CHECK_INT(finish(&w), 0);
+}
+
+// LLVM gives up on the operand that is not there.
+static const char given_up[] =
+    "kiln 1\nkernel copy(x: inout *f32) @grid(1) @warps(1)\n{\n"
+    "  store(x + iota(32), asm(\"mov.b32 $0, $7;\", \"=f,f\", [load(x + iota(32))], f32))\n}\n";
+
+static void send_and_expect(worker *w, const kiln_buffer *request, kiln_status status, const char *part) {
+  send_bytes(w, request->bytes, request->size);
+  reply r = receive(w);
+  if (r.status != status || !strstr(r.text, part))
+    FAIL("%u, '%s'; expected %u, '%s'", r.status, r.text, (unsigned)status, part);
+  kiln_buffer_deinit(&r.body);
+}
+
+// Twice, since what starts again does so from what it was started by. With `other`, this program lies in the
+// worker's place by then: the process ends, or goes on from its own file, and never runs the other one.
+static void give_up_twice(worker *w, const char *path, const char *other, bool goes_on) {
+  kiln_buffer good = {0}, bad = {0};
+  make_request("sm_80", "kiln_twice", NULL, &good);
+  make_request_of(given_up, "sm_80", "kiln_copy", NULL, &bad);
+  send_and_expect(w, &good, KILN_OK, "");
+  if (other) CHECK(!rename(other, path));
+  if (other && goes_on) {
+    char file[40];
+    snprintf(file, sizeof file, "/proc/%d/exe", (int)w->pid);
+    w->mark = mark_of(file); // the loss of its name is a change of the file
+  }
+  for (int i = 0; i < (goes_on ? 2 : 1); i++) {
+    send_and_expect(w, &bad, KILN_STATUS_INTERNAL, "LLVM gave up: Invalid $ operand number");
+    if (goes_on) send_and_expect(w, &good, KILN_OK, "");
+  }
+  kiln_buffer_deinit(&good), kiln_buffer_deinit(&bad);
+  int status = finish(w);
+  CHECK(WIFEXITED(status));
+  CHECK_INT(WEXITSTATUS(status), goes_on ? 0 : 1);
+}
+
+// A worker that runs from `path` where /proc is not mounted.
+static worker start_without_proc(char *path) {
+  if (kiln_test_run(NULL, "unshare -rm sh -c 'mount -t tmpfs none /proc && test ! -e /proc/self'"))
+    SKIP("no mount namespace without /proc can be made here");
+  if (KILN_TEST_SANITIZED) SKIP("sanitizers need /proc");
+  return start_command(
+      (char *[]){"unshare", "-rm", "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\"", path, NULL});
+}
+
+// A copy of the worker, and a program that leaves a file where it runs.
+static void copy(char path[300], char other[300]) {
+  char own[300], script[700];
+  find(own);
+  snprintf(path, 300, "%s/kiln-codegen", kiln_test_folder());
+  snprintf(other, 300, "%s/other", kiln_test_folder());
+  snprintf(script, sizeof script, "#!/bin/sh\n: >%s/ran\n", kiln_test_folder());
+  kiln_test_write(other, script, strlen(script));
+  CHECK_INT(kiln_test_run(NULL, "cp %s %s && chmod +x %s", own, path, other), 0);
+}
+
+static bool other_ran(void) {
+  char ran[300];
+  snprintf(ran, sizeof ran, "%s/ran", kiln_test_folder());
+  return !access(ran, F_OK);
+}
+
+TEST(worker, it_goes_on_after_llvm_gave_up) {
+  char path[300], other[300];
+  worker w = start();
+  give_up_twice(&w, NULL, NULL, true);
+  copy(path, other);
+  w = start_command((char *[]){path, NULL});
+  w.mark = mark_of(path);
+  give_up_twice(&w, path, other, true);
+  CHECK(!other_ran());
+}
+
+TEST(worker, it_goes_on_after_llvm_gave_up_without_proc) {
+  char path[300];
+  find(path);
+  worker w = start_without_proc(path);
+  give_up_twice(&w, NULL, NULL, true);
+}
+
+TEST(worker, without_proc_it_starts_no_other_program) {
+  char path[300], other[300];
+  copy(path, other);
+  worker w = start_without_proc(path);
+  give_up_twice(&w, path, other, false);
+  CHECK(!other_ran());
 }
 
 TEST(worker, an_early_end_of_input_ends_it) {
