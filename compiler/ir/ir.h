@@ -247,7 +247,7 @@ struct ir_op {
   ir_block *block;
   /// One an operand, or NULL: the layouts in which it takes its tiles, set by the pass `layouts` for GPUs.
   /// NULL for what is no tile. Operations whose result has no layout take what their user wants.
-  const kiln_layout **takes;
+  const kiln_layout **operand_layouts;
   ir_place place;
   uint32_t number; ///< set by ir_number: position in the text
   ir_attrs attrs;

@@ -164,7 +164,7 @@ static void put_op(ir_printing *p, const ir_op *op, unsigned depth) {
   for (uint32_t i = 0; i < op->operand_count; i++) {
     kiln_buffer_format(p->out, i ? ", " : " ");
     put_value(p, op->operands[i]);
-    if (op->takes && op->takes[i]) ir_printing_layout(p, op->takes[i]);
+    if (op->operand_layouts && op->operand_layouts[i]) ir_printing_layout(p, op->operand_layouts[i]);
   }
   put_attributes(p->out, op);
   put_place(p->out, op->place);

@@ -52,10 +52,10 @@ static bool read_operands(ir_reading *r, uint32_t line, ir_read_op *op) {
       return false;
     if (!check_layout(r, value, taken, name.place)) return false;
     KILN_GROW(r->w.arena, op->operands, op->operand_count, op->operand_capacity);
-    KILN_GROW(r->w.arena, op->takes, op->operand_count, op->takes_capacity);
+    KILN_GROW(r->w.arena, op->operand_layouts, op->operand_count, op->layout_capacity);
     op->operands[op->operand_count] = value;
-    op->takes[op->operand_count++] = taken;
-    op->has_takes |= taken != NULL;
+    op->operand_layouts[op->operand_count++] = taken;
+    op->has_operand_layouts |= taken != NULL;
     if (!ir_words_take(&r->w, ",")) return true;
     if (r->w.kind != IR_TOKEN_VALUE || r->w.place.line != line) return ir_words_fail(&r->w, "an operand");
   }
@@ -146,7 +146,7 @@ static bool emit(ir_reading *r, const ir_read_op *op, const stated *results, uin
   ir_op *made = *out = ir_emit(&r->b, op->code, &op->attrs, op->operands, op->operand_count, given,
                                op->regions, op->region_count);
   if (!made) return ir_words_fail_at(&r->w, op->place, "%s", r->b.error.text);
-  if (op->has_takes) made->takes = op->takes;
+  if (op->has_operand_layouts) made->operand_layouts = op->operand_layouts;
   if (made->result_count != count)
     return ir_words_fail_at(&r->w, op->place, "%s: expected %u results, found %u", ir_ops[op->code].text,
                             made->result_count, count);

@@ -21,9 +21,9 @@ typedef struct ir_read_op {
   ir_type result; ///< the first one that is stated
   ir_attrs attrs;
   ir_value **operands;
-  const kiln_layout **takes; ///< one an operand
-  uint32_t operand_count, operand_capacity, takes_capacity;
-  bool has_takes;
+  const kiln_layout **operand_layouts; ///< one an operand
+  uint32_t operand_count, operand_capacity, layout_capacity;
+  bool has_operand_layouts;
   ir_place source;
   ir_block *regions[IR_READ_REGIONS];
   uint32_t region_count, end_line;

@@ -40,7 +40,7 @@ static void fill(gpu *g, bundle *b, ir_value *from) {
     b->values[0] = gpu_scalar(g, from);
     return;
   }
-  LLVMValueRef *regs = gpu_tile_of(g, from).regs; // in ir_op.takes of who hands it on
+  LLVMValueRef *regs = gpu_tile_of(g, from).regs; // in ir_op.operand_layouts of who hands it on
   if (b->per_word == 1) b->values = regs;
   else
     for (uint32_t i = 0; i < b->count; i++)

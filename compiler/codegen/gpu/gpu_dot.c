@@ -26,7 +26,7 @@ static source open_source(gpu *g, const ir_op *op, uint32_t i) {
   ir_value *value = op->operands[i];
   source s = {.element = ir_element(value->type)};
   gpu_place place;
-  if (g->status != KILN_OK || !gpu_home_of(g, value, op->takes[i], &s.tile, &place, &s.wanted)) {
+  if (g->status != KILN_OK || !gpu_home_of(g, value, op->operand_layouts[i], &s.tile, &place, &s.wanted)) {
     s.tile = gpu_operand(g, op, i);
     return s;
   }

@@ -36,7 +36,7 @@ typedef struct cut_operand {
 } cut_operand;
 
 static cut_operand cut(gpu *g, const ir_op *op, uint32_t operand, unsigned k_axis, unsigned parts) {
-  cut_operand c = {.tile = gpu_operand(g, op, operand), .part = *op->takes[operand]};
+  cut_operand c = {.tile = gpu_operand(g, op, operand), .part = *op->operand_layouts[operand]};
   if (parts) {
     ir_type type = op->operands[operand]->type;
     unsigned at = layout_axis_shift(type, k_axis) + type.log2[k_axis] - parts;
@@ -167,7 +167,7 @@ static stored *stored_of(gpu *g, kiln_scalar scalar, uint32_t base) {
 }
 
 gpu_tile gpu_dot_by_adds(gpu *g, ir_op *op) {
-  const kiln_layout layout = *op->takes[2];
+  const kiln_layout layout = *op->operand_layouts[2];
   gpu_tile sums = gpu_operand(g, op, 2);
   kiln_scalar to = op->operands[2]->type.scalar;
   kiln_dot_shape s = kiln_dot_shape_of(op);

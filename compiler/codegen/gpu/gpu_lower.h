@@ -327,7 +327,7 @@ layout_memory gpu_padded_memory(gpu *g, ir_type tile, unsigned axis, unsigned pa
 /// Where the piece of register `r` lies in a slot, for a thread that holds slots->writer.
 LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r);
 
-// gpu_passage.c
+// gpu_shared.c
 /// Stores a tile into shared memory from byte `start` on; only owners store. No barriers.
 void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
                     uint32_t start);
@@ -337,7 +337,7 @@ void gpu_barrier(gpu *g);
 void gpu_scratch_begin(gpu *g, uint64_t bytes);
 LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset);
 
-// gpu_words.c
+// gpu_packing.c
 /// Bytes of an element in memory.
 unsigned gpu_bytes_of(gpu *g, LLVMTypeRef type);
 /// Elements as one integer of i8..i64 or vector of i32, and back; `type` is the element's LLVM type.

@@ -93,12 +93,12 @@ layout_memory gpu_matrix_memory(const gpu_matrix_load *plan, const kiln_layout *
   return layout_swizzle(from, &plan->address, log2_bytes, plan->row, plan->wanted);
 }
 
-void gpu_read_matrix_piece(gpu *g, const gpu_matrix_load *plan, const gpu_passage *p, LLVMTypeRef type,
+void gpu_read_matrix_piece(gpu *g, const gpu_matrix_load *plan, const gpu_shared_tile *p, LLVMTypeRef type,
                            uint32_t r, LLVMValueRef *regs) {
   static const kl_function functions[2][3] = {
       {KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
       {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
-  LLVMValueRef pointer = gpu_passage_pointer(g, p, r << gpu_matrix_row_bits(plan));
+  LLVMValueRef pointer = gpu_shared_tile_pointer(g, p, r << gpu_matrix_row_bits(plan));
   if (g->machine->read_turned) {
     LLVMValueRef read = g->machine->read_turned(g, pointer, type);
     for (uint32_t i = 0; i < 1u << plan->matrices; i++)
@@ -117,7 +117,8 @@ void gpu_read_matrix_piece(gpu *g, const gpu_matrix_load *plan, const gpu_passag
 gpu_tile gpu_read_matrices(gpu *g, const gpu_matrix_load *plan, const layout_memory *memory, LLVMTypeRef type,
                            const kiln_layout *to) {
   gpu_tile out = gpu_tile_new(g, to);
-  gpu_passage p = gpu_passage_open(g, memory, &plan->address, WORD_BYTES - plan->word, g->scratch_base);
+  gpu_shared_tile p =
+      gpu_shared_tile_open(g, memory, &plan->address, WORD_BYTES - plan->word, g->scratch_base);
   for (uint32_t r = 0; r < 1u << (to->registers - plan->word - plan->matrices); r++)
     gpu_read_matrix_piece(g, plan, &p, type, r, out.regs);
   return out;

@@ -3,7 +3,7 @@
 #ifndef KILN_COMPILER_CODEGEN_GPU_MATRIX_LOAD_H
 #define KILN_COMPILER_CODEGEN_GPU_MATRIX_LOAD_H
 
-#include "compiler/codegen/gpu/gpu_passage.h"
+#include "compiler/codegen/gpu/gpu_shared.h"
 
 /// ldmatrix: 8 rows of 16 bytes a matrix. Each lane names a row; a thread gets a word of a row (plain), so
 /// that elements may have any size up to that, or two neighbours of 16 bits of a column (transposed).
@@ -28,7 +28,7 @@ unsigned gpu_matrix_row_bits(const gpu_matrix_load *plan);
 /// How a tile in layout `from` lies in shared memory when the plan reads it.
 layout_memory gpu_matrix_memory(const gpu_matrix_load *plan, const kiln_layout *from, unsigned log2_bytes);
 /// One matrix load: piece `r` of the registers.
-void gpu_read_matrix_piece(gpu *g, const gpu_matrix_load *plan, const gpu_passage *p, LLVMTypeRef type,
+void gpu_read_matrix_piece(gpu *g, const gpu_matrix_load *plan, const gpu_shared_tile *p, LLVMTypeRef type,
                            uint32_t r, LLVMValueRef *regs);
 /// Reads a whole tile from scratch.
 gpu_tile gpu_read_matrices(gpu *g, const gpu_matrix_load *plan, const layout_memory *memory, LLVMTypeRef type,

@@ -154,7 +154,7 @@ static void take_ahead(gpu *g, const ir_value *base, uint32_t element_bytes, gpu
 
 /// A load in the form that compiler/passes/gpu/addresses.c gives it.
 static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element) {
-  const kiln_layout *layout = op->takes[0];
+  const kiln_layout *layout = op->operand_layouts[0];
   const ir_op *sum = op->operands[0]->def,
               *base = sum && sum->code == IR_PTRADD ? sum->operands[0]->def : NULL;
   gpu_near near = {.base = NULL};
@@ -175,7 +175,7 @@ static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element) {
 static tile_access open_access(gpu *g, ir_op *op, const gpu_access *element, LLVMTypeRef type,
                                unsigned mask_at, unsigned data_at) {
   tile_access x = {.element = element, .type = type, .near = near_of(g, op, element)};
-  const kiln_layout *layout = op->takes[0];
+  const kiln_layout *layout = op->operand_layouts[0];
   if (!x.near.bytes) x.pointer = gpu_operand(g, op, 0);
   if (op->operand_count > mask_at) x.mask = gpu_operand(g, op, mask_at);
   if (op->operand_count > data_at) x.data = gpu_operand(g, op, data_at);
@@ -418,9 +418,9 @@ void gpu_lower_store(gpu *g, ir_op *op) {
     scalar_store(g, op, &access);
     return;
   }
-  uint32_t count = 1u << op->takes[0]->registers;
+  uint32_t count = 1u << op->operand_layouts[0]->registers;
   tile_access x = open_access(g, op, &access, NULL, 2, 1);
-  x.owner = gpu_is_owner(g, op->takes[0]);
+  x.owner = gpu_is_owner(g, op->operand_layouts[0]);
   gpu_note_access(g, op, access.bytes << x.wide.vector, access.bytes << x.narrow.vector, access.bytes);
   if (x.wide.vector <= x.narrow.vector) {
     x.wide = x.narrow;

@@ -27,7 +27,8 @@ static void park(gpu *g, const ir_op *loop, const ir_op *dot) {
   uint32_t bytes = 1u << (value->layout->bits + log2_bytes);
   if (g->scratch_base + 2 * (uint64_t)bytes > g->machine->max_shared) return; // the rest is for exchanges
   gpu_slots *s = KILN_NEW(g->arena, gpu_slots);
-  *s = (gpu_slots){.writer = *value->layout, .reader = *dot->takes[0], .has_reader = true, .is_open = true};
+  *s = (gpu_slots){
+      .writer = *value->layout, .reader = *dot->operand_layouts[0], .has_reader = true, .is_open = true};
   s->memory = gpu_staged_memory(g, &s->writer, &s->reader, log2_bytes);
   s->start = g->scratch_base;
   s->bytes = bytes;

@@ -251,7 +251,7 @@ static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t a
 
 void gpu_lower_reduce(gpu *g, ir_op *op) {
   uint32_t axis = layout_axis_mask(op->operands[0]->type, op->attrs.axis);
-  const kiln_layout layout = *op->takes[0], result = layout_without(&layout, axis);
+  const kiln_layout layout = *op->operand_layouts[0], result = layout_without(&layout, axis);
   kiln_chain chain = {0};
   unsigned bits = layout.registers;
   bool is_deferred = kiln_chain_of(g->layouts, op, &chain);
@@ -405,7 +405,7 @@ static scan open_warps(gpu *g, const scan *x, const kiln_layout *layout, uint32_
 void gpu_lower_scan(gpu *g, ir_op *op) {
   ir_type type = op->operands[0]->type;
   uint32_t axis = layout_axis_mask(type, op->attrs.axis);
-  const kiln_layout l = *op->takes[0];
+  const kiln_layout l = *op->operand_layouts[0];
   scan x = {.s = open_group(g, op, &l), .is_reverse = (op->attrs.flags & IR_REVERSE) != 0};
   if (g->status != KILN_OK) return;
   x.registers = count_axis(l.basis, l.registers, axis);

@@ -385,7 +385,7 @@ void gpu_lower_sort(gpu *g, ir_op *op) {
   static const kiln_network_actions actions = {complement, exchange, trade,     compare, sort_runs,
                                                merge_rows, halve,    end_stage, end};
   const LLVMTypeRef element = gpu_type(g, ir_element(op->operands[0]->type));
-  const kiln_layout start = *op->takes[0];
+  const kiln_layout start = *op->operand_layouts[0];
   if (!gpu_words_fit(g, op, "sort of", op->operands[0]->type, start.registers, GPU_MAX_SORTED)) return;
   gpu_tile from = gpu_operand(g, op, 0);
   if (g->status != KILN_OK) return;
@@ -415,7 +415,7 @@ void gpu_lower_gather(gpu *g, ir_op *op) {
   ir_value *source = op->operands[0];
   ir_type element = ir_element(source->type);
   LLVMTypeRef type = gpu_type(g, element);
-  const kiln_layout home = *op->takes[1], l = *op->takes[0];
+  const kiln_layout home = *op->operand_layouts[1], l = *op->operand_layouts[0];
   gpu_tile from = gpu_operand(g, op, 0), index = gpu_operand(g, op, 1), out = gpu_tile_new(g, &home);
   if (g->status != KILN_OK) return;
   unsigned log2_bytes = (unsigned)__builtin_ctz(gpu_bytes_of(g, type)), axis = op->attrs.axis,

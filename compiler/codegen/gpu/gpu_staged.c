@@ -11,7 +11,7 @@ struct gpu_staged {
   LLVMValueRef slot;
   gpu_matrix_load plan;
   layout_memory memory;
-  gpu_passage passage;
+  gpu_shared_tile shared;
 };
 
 /// A writer may have less of a piece than the reader: what both hold in registers comes first, then what the
@@ -97,9 +97,9 @@ void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile) {
 
 LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r) {
   const gpu_slots *s = place->slots;
-  gpu_passage p = gpu_passage_open(g, &s->memory, &s->writer, s->log2_bytes, s->start);
+  gpu_shared_tile p = gpu_shared_tile_open(g, &s->memory, &s->writer, s->log2_bytes, s->start);
   p.slot = slot_offset(g, place);
-  return gpu_passage_pointer(g, &p, r);
+  return gpu_shared_tile_pointer(g, &p, r);
 }
 
 uint32_t gpu_staged_bytes(const gpu_staged *s) { return 1u << (s->from.layout.bits + s->log2_bytes); }
@@ -111,18 +111,18 @@ void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start) {
 
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count) {
   const kiln_layout *l = s->is_matrix ? &s->plan.address : &s->to.layout;
-  if (!s->passage.base) {
-    s->passage = gpu_passage_open(g, &s->memory, l, s->log2_bytes, s->start);
-    s->passage.slot = s->slot;
+  if (!s->shared.base) {
+    s->shared = gpu_shared_tile_open(g, &s->memory, l, s->log2_bytes, s->start);
+    s->shared.slot = s->slot;
   }
   for (uint32_t r = first; r < first + count; r++) {
     if (s->to.regs[r]) continue;
     if (s->is_matrix) {
-      gpu_read_matrix_piece(g, &s->plan, &s->passage, s->type, r >> (s->plan.word + s->plan.matrices),
+      gpu_read_matrix_piece(g, &s->plan, &s->shared, s->type, r >> (s->plan.word + s->plan.matrices),
                             s->to.regs);
       continue;
     }
-    gpu_passage_read(g, &s->passage, s->type, r & ~s->passage.pieces.mask, s->to.regs);
+    gpu_shared_tile_read(g, &s->shared, s->type, r & ~s->shared.pieces.mask, s->to.regs);
   }
   return s->to.regs + first;
 }

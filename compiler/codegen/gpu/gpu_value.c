@@ -168,7 +168,8 @@ gpu_tile gpu_tile_of(gpu *g, ir_value *value) {
 }
 
 gpu_tile gpu_operand(gpu *g, const ir_op *op, uint32_t i) {
-  KILN_ASSERT(layout_equal(op->operands[i]->layout, op->takes[i])); // the pass `conversions` has seen to it
+  KILN_ASSERT(
+      layout_equal(op->operands[i]->layout, op->operand_layouts[i])); // the pass `conversions` has seen to it
   return gpu_tile_of(g, op->operands[i]);
 }
 

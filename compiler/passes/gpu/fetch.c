@@ -26,7 +26,7 @@
 #include "compiler/passes/gpu/fetch_mask.h"
 
 enum {
-  MOST_SLOTS = KILN_AHEAD_STAGES,
+  MOST_SLOTS = KILN_PIPELINE_STAGES,
   DEFAULT_SLOTS = 3,
   SPARE_SHARED = 32 * 1024,
   LEAST_PIECE = 32,
@@ -48,7 +48,7 @@ static uint32_t bytes_of(const ir_op *load) {
 }
 
 /// Slots that shared memory has room for, at most as asked for by loop or kernel.
-static unsigned slots_for(const fetching *f, const kiln_ahead *a) {
+static unsigned slots_for(const fetching *f, const kiln_pipeline *a) {
   unsigned asked = a->loop->attrs.loop.stages ? a->loop->attrs.loop.stages
                    : f->kernel->stages        ? f->kernel->stages
                                               : DEFAULT_SLOTS;
@@ -89,7 +89,7 @@ static int split_axis(const fetching *f, const ir_op *load, unsigned *out_row) {
 
 /// Pieces of at least a word are in a row, each thread has one, what is masked off is zero, and the tile goes
 /// straight to a matrix instruction.
-static bool can_fetch(const fetching *f, const kiln_ahead *a, const kiln_ahead_load *x) {
+static bool can_fetch(const fetching *f, const kiln_pipeline *a, const kiln_pipeline_load *x) {
   const ir_op *load = x->load;
   ir_type type = load->results[0].type;
   uint64_t other = 0;
@@ -98,28 +98,28 @@ static bool can_fetch(const fetching *f, const kiln_ahead *a, const kiln_ahead_l
   for (const ir_value *v = x->dot->operands[x->operand]; v->def != load; v = v->def->operands[0])
     if (v->def->code == IR_CAST) return false;
   split_axis(f, load, &row);
-  return bits >= 8 && bits << row >= LEAST_PIECE && kiln_ahead_words(a, type) &&
+  return bits >= 8 && bits << row >= LEAST_PIECE && kiln_pipeline_words(a, type) &&
          kiln_matrix_form_of(f->machine->matrix, f->machine->lanes, x->dot, NULL);
 }
 
 /// Whether one slot is worth while: a thread has no registers for the tiles, and each copy moves 16 bytes of
 /// 16-bit elements. Others are cut into words, and then take longer than the way through registers.
-static bool can_fill_at_once(const fetching *f, const kiln_ahead *a) {
+static bool can_fill_at_once(const fetching *f, const kiln_pipeline *a) {
   for (unsigned i = 0; i < a->count; i++) {
     unsigned row, bits = ir_type_bits(a->loads[i].load->results[0].type);
     split_axis(f, a->loads[i].load, &row);
     if (bits != 16 || bits << row < WHOLE_PIECE) return false;
   }
-  return kiln_ahead_overflows(a);
+  return kiln_pipeline_overflows(a);
 }
 
 // ---------------------------------------------------------------------------------------------- ring
 
 typedef struct ring {
-  kiln_ahead *a;
+  kiln_pipeline *a;
   kiln_facts *facts;
-  ir_value *memory[KILN_AHEAD_LOADS];
-  int axis[KILN_AHEAD_LOADS]; ///< along which masks are taken apart; -1: they are not
+  ir_value *memory[KILN_PIPELINE_LOADS];
+  int axis[KILN_PIPELINE_LOADS]; ///< along which masks are taken apart; -1: they are not
   unsigned slots;
 } ring;
 
@@ -141,12 +141,12 @@ static void emit_wait(ring *r, unsigned groups) {
 
 static void fetch_one(ring *r, unsigned i, kiln_iteration when, ir_value *slot) {
   const ir_op *load = r->a->loads[i].load;
-  kiln_ahead_place at = {NULL};
+  kiln_pipeline_place at = {NULL};
   kiln_mask_parts parts = {NULL};
   if (r->axis[i] < 0) {
-    at = kiln_ahead_at(r->a, load, when);
+    at = kiln_pipeline_at(r->a, load, when);
   } else {
-    at.pointer = kiln_ahead_value(r->a, load->operands[0], when);
+    at.pointer = kiln_pipeline_value(r->a, load->operands[0], when);
     parts = kiln_split_mask(r->a, r->facts, load->operands[1], (unsigned)r->axis[i], when);
     at.mask = parts.mask;
   }
@@ -185,8 +185,8 @@ static void emit_barrier(ring *r) { ir_emit(&r->a->b, IR_BARRIER, NULL, NULL, 0,
 
 /// Of one slot: filled once all threads have read what it had.
 static ir_op *fill_at_once(ring *r) {
-  kiln_ahead *a = r->a;
-  kiln_ahead_open_inside(a, 0);
+  kiln_pipeline *a = r->a;
+  kiln_pipeline_open_inside(a, 0);
   a->exists[KILN_THIS] = ir_const_int(&a->b, KILN_I1, 1);
   ir_value *slot = ir_const_int(&a->b, KILN_I32, 0);
   emit_barrier(r);
@@ -194,15 +194,15 @@ static ir_op *fill_at_once(ring *r) {
   emit_wait(r, 0);
   emit_barrier(r);
   read_slot(r, slot);
-  return a->b.error.status == KILN_OK ? kiln_ahead_remake(a, NULL, NULL, 0) : NULL;
+  return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, NULL, NULL, 0) : NULL;
 }
 
 static ir_op *fill_ahead(ring *r) {
-  kiln_ahead *a = r->a;
+  kiln_pipeline *a = r->a;
   const unsigned slots = r->slots, ahead = slots - 1;
   for (unsigned n = 0; n < ahead; n++) fetch(r, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
   ir_value *start = ir_const_int(&a->b, KILN_I32, 0);
-  kiln_ahead_open_inside(a, ahead);
+  kiln_pipeline_open_inside(a, ahead);
   emit_wait(r, slots - 2);
   emit_barrier(r);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32)),
@@ -216,14 +216,14 @@ static ir_op *fill_ahead(ring *r) {
                       ir_binary(&a->b, IR_ADD, 0, slot, one));
   fetch(r, KILN_THIS + ahead, write);
   read_slot(r, slot);
-  return a->b.error.status == KILN_OK ? kiln_ahead_remake(a, &start, &next, 1) : NULL;
+  return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, &start, &next, 1) : NULL;
 }
 
-static void make_ring(const fetching *f, kiln_ahead *a, unsigned slots) {
+static void make_ring(const fetching *f, kiln_pipeline *a, unsigned slots) {
   ring r = {.a = a, .facts = f->facts, .slots = slots};
   unsigned row;
   for (unsigned i = 0; i < a->count; i++) r.axis[i] = split_axis(f, a->loads[i].load, &row);
-  kiln_ahead_open_before(a, slots - 1);
+  kiln_pipeline_open_before(a, slots - 1);
   alloc_memory(&r);
   ir_op *loop = slots > 1 ? fill_ahead(&r) : fill_at_once(&r);
   if (loop) end_ring(&r, loop);
@@ -232,8 +232,8 @@ static void make_ring(const fetching *f, kiln_ahead *a, unsigned slots) {
 static void visit(ir_op *op, void *context) {
   fetching *f = context;
   if (op->code != IR_FOR || f->error.status != KILN_OK) return;
-  kiln_ahead *a = kiln_ahead_open(f->kernel, op, f->machine);
-  if (!kiln_ahead_find(a, false, MOST_SLOTS - 1)) return;
+  kiln_pipeline *a = kiln_pipeline_open(f->kernel, op, f->machine);
+  if (!kiln_pipeline_find(a, false, MOST_SLOTS - 1)) return;
   if (!f->facts) f->facts = kiln_facts_compute(f->kernel->arena, f->kernel);
   for (unsigned i = 0; i < a->count; i++)
     if (!can_fetch(f, a, &a->loads[i])) return;

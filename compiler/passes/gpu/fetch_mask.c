@@ -52,7 +52,7 @@ bool kiln_can_split_mask(kiln_facts *facts, const ir_value *mask, unsigned axis)
 // ----------------------------------------------------------------------------------------- building
 
 typedef struct splitting {
-  kiln_ahead *a;
+  kiln_pipeline *a;
   kiln_facts *facts;
   kiln_iteration when;
 } splitting;
@@ -60,8 +60,8 @@ typedef struct splitting {
 /// Of an i64 as many as matter. What is not above 0 does not matter either, so that nothing overflows.
 static ir_value *left_of(const splitting *s, const ir_op *op) {
   ir_builder *b = &s->a->b;
-  ir_value *x = kiln_ahead_value(s->a, op->operands[0], s->when),
-           *bound = kiln_ahead_value(s->a, op->operands[1], s->when);
+  ir_value *x = kiln_pipeline_value(s->a, op->operands[0], s->when),
+           *bound = kiln_pipeline_value(s->a, op->operands[1], s->when);
   ir_type type = op->operands[0]->type;
   if (kiln_fact_of(s->facts, op->operands[1])->lo < 0)
     bound = ir_binary(b, IR_MAX, 0, bound, ir_splat(b, ir_const_int(b, type.scalar, 0), type));
@@ -85,7 +85,8 @@ static ir_value *both(const splitting *s, ir_opcode code, ir_value *x, ir_value 
 
 static kiln_mask_parts split(const splitting *s, ir_value *mask, unsigned axis) {
   const ir_op *op = mask->def;
-  if (is_level(s->facts, mask, axis)) return (kiln_mask_parts){.mask = kiln_ahead_value(s->a, mask, s->when)};
+  if (is_level(s->facts, mask, axis))
+    return (kiln_mask_parts){.mask = kiln_pipeline_value(s->a, mask, s->when)};
   if (op->code == IR_AND) {
     kiln_mask_parts x = split(s, op->operands[0], axis), y = split(s, op->operands[1], axis);
     return (kiln_mask_parts){both(s, IR_AND, x.mask, y.mask), both(s, IR_MIN, x.left, y.left)};
@@ -95,7 +96,7 @@ static kiln_mask_parts split(const splitting *s, ir_value *mask, unsigned axis) 
   return (kiln_mask_parts){reshaped(s, op, inner.mask), reshaped(s, op, inner.left)};
 }
 
-kiln_mask_parts kiln_split_mask(kiln_ahead *a, kiln_facts *facts, ir_value *mask, unsigned axis,
+kiln_mask_parts kiln_split_mask(kiln_pipeline *a, kiln_facts *facts, ir_value *mask, unsigned axis,
                                 kiln_iteration when) {
   splitting s = {a, facts, when};
   kiln_mask_parts p = split(&s, mask, axis);

@@ -4,7 +4,7 @@
 #define KILN_COMPILER_PASSES_GPU_FETCH_MASK_H
 
 #include "compiler/analysis/facts.h"
-#include "compiler/passes/gpu/ahead.h"
+#include "compiler/passes/gpu/pipeline.h"
 
 /// Whether the mask can be taken apart for pieces along that axis of the tile.
 bool kiln_can_split_mask(kiln_facts *facts, const ir_value *mask, unsigned axis);
@@ -15,7 +15,7 @@ typedef struct kiln_mask_parts {
 } kiln_mask_parts;
 
 /// The parts as they are in that iteration, at the builder's place; none where the loop does not come to it.
-kiln_mask_parts kiln_split_mask(kiln_ahead *a, kiln_facts *facts, ir_value *mask, unsigned axis,
+kiln_mask_parts kiln_split_mask(kiln_pipeline *a, kiln_facts *facts, ir_value *mask, unsigned axis,
                                 kiln_iteration when);
 
 #endif

@@ -163,8 +163,8 @@ static bool is_by_same_thread(const kiln_access_pair *pair) {
   const ir_op *first = pair->first, *second = pair->second;
   if (!is_plain(first) || !is_plain(second) || is_tile(first) != is_tile(second)) return false;
   if (!is_tile(first)) return is_done_once(first) && is_done_once(second);
-  const kiln_layout *layout = first->takes[0];
-  return layout_equal(layout, second->takes[0]) &&
+  const kiln_layout *layout = first->operand_layouts[0];
+  return layout_equal(layout, second->operand_layouts[0]) &&
          (!layout_replicas(layout) || (is_done_once(first) && is_done_once(second))) &&
          kiln_same_value(pair, first->operands[0], second->operands[0]);
 }

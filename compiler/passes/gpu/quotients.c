@@ -12,7 +12,7 @@
 // A quotient is stepped itself, by one more where its remainder wraps, so that quotients of quotients are
 // carried, too: the axes of a grid are digits of a program's number.
 //
-// Needs the consumer of `roles`. The producer divides where no one waits (programs_ahead.c).
+// Needs the consumer of `roles`. The producer divides where no one waits (next_program.c).
 #include "compiler/passes/gpu/loops.h"
 
 enum { MOST_DIVISIONS = 8 };

@@ -299,7 +299,7 @@ kiln_status kiln_pass_layouts(ir_kernel *kernel, kiln_pass_context *context, kil
   ir_walk(kernel->body, note_sums, &s);
   if (s.count) ir_walk(kernel->body, note_spread, &s);
   assign_block(c, kernel->body);
-  kiln_layouts_note_takes(c);
+  kiln_layouts_choose_operand_layouts(c);
   kernel->layouts = c;
   return KILN_OK;
 }

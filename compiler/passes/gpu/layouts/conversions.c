@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The pass `conversions`: every operation finds its operands in the layouts that it takes (ir_op.takes). What
+// The pass `conversions`: every operation finds its operands in the layouts that it takes (ir_op.operand_layouts). What
 // lies in another one, or in a slot, gets a `convert`; what has no layout is computed for its user, as a copy.
 // Both stand before their first user, or before the outermost loop that does not change them, and serve all
 // that follows inside of the same block. Every tile in registers has a layout then.
@@ -118,8 +118,9 @@ static ir_op *copy_for(conversions *x, const ir_op *op, const kiln_layout *layou
         operands[i] = in_layout(x, op->operands[i], takes, before);
   ir_op *copy = emit(x, op, op->code, &op->attrs, operands, op->operand_count, &op->results[0].type, before);
   if (!copy) return NULL;
-  copy->takes = KILN_NEW_ARRAY(x->c->arena, const kiln_layout *, op->operand_count);
-  for (uint32_t i = 0; i < op->operand_count; i++) copy->takes[i] = is_tile(operands[i]) ? takes : NULL;
+  copy->operand_layouts = KILN_NEW_ARRAY(x->c->arena, const kiln_layout *, op->operand_count);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    copy->operand_layouts[i] = is_tile(operands[i]) ? takes : NULL;
   return copy;
 }
 
@@ -192,11 +193,11 @@ static bool takes_as_it_lies(conversions *x, const ir_op *op, uint32_t i) {
 static void convert_block(conversions *x, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) {
     x->user = op;
-    for (unsigned constants = 0; op->takes && constants < 2; constants++)
+    for (unsigned constants = 0; op->operand_layouts && constants < 2; constants++)
       for (uint32_t i = 0; i < op->operand_count; i++)
-        if (op->takes[i] && state_of(x, op->operands[i])->is_constant == constants &&
+        if (op->operand_layouts[i] && state_of(x, op->operands[i])->is_constant == constants &&
             !takes_as_it_lies(x, op, i))
-          op->operands[i] = in_layout(x, op->operands[i], op->takes[i], op);
+          op->operands[i] = in_layout(x, op->operands[i], op->operand_layouts[i], op);
     for (uint32_t i = 0; i < op->region_count; i++) convert_block(x, op->regions[i]);
     note_results(x, op);
     x->stretch += !block->parent && op->code == IR_FOR && kiln_loop_is_full(x->c, op);

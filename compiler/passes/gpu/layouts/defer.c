@@ -55,7 +55,7 @@ static uint64_t widest(const kiln_chain *chain) {
 
 static bool find_chain(ir_op *reduce, kiln_chain *out) {
   *out = (kiln_chain){0};
-  if (reduce->operand_count > 1 || !find_load(reduce->operands[0], reduce, reduce->takes[0], out))
+  if (reduce->operand_count > 1 || !find_load(reduce->operands[0], reduce, reduce->operand_layouts[0], out))
     return false;
   for (unsigned k = 0; k < out->count / 2; k++) {
     ir_op *last = out->ops[out->count - 1 - k];
@@ -75,7 +75,7 @@ static bool has_parts(const kiln_layouts *c, const ir_op *load, const kiln_layou
 /// of the scalar registers, one or two of 32 bits each. 0: the tile is small enough, or parts would not help.
 static unsigned part_of(const kiln_layouts *c, const ir_op *reduce, const kiln_chain *chain) {
   enum { MOST_MASK_WORDS = 11 }; // 64 masks of 32 lanes, logarithm of all bits
-  const kiln_layout *layout = reduce->takes[0];
+  const kiln_layout *layout = reduce->operand_layouts[0];
   uint32_t axis = layout_axis_mask(reduce->operands[0]->type, reduce->attrs.axis);
   uint64_t words = widest(chain) / 32, room = kiln_thread_registers(c) / 2;
   unsigned part = layout->registers, left = layout->registers;
@@ -90,7 +90,7 @@ static void defer(ir_op *reduce, void *context) {
   kiln_chain chain;
   if (reduce->code != IR_REDUCE || !find_chain(reduce, &chain) || !is_quiet(chain.load, reduce)) return;
   unsigned part = part_of(c, reduce, &chain);
-  if (!part || !has_parts(c, chain.load, reduce->takes[0], part)) return;
+  if (!part || !has_parts(c, chain.load, reduce->operand_layouts[0], part)) return;
   kiln_notes_of(c, &chain.load->results[0])->is_deferred = true;
   for (unsigned i = 0; i < chain.count; i++) kiln_notes_of(c, &chain.ops[i]->results[0])->is_deferred = true;
 }
@@ -105,5 +105,5 @@ bool kiln_chain_of(const kiln_layouts *c, ir_op *reduce, kiln_chain *out) {
   if (!c->machine.register_file || !find_chain(reduce, out)) return false;
   out->registers = part_of(c, reduce, out);
   return kiln_notes_of(c, &out->load->results[0])->is_deferred && out->registers &&
-         has_parts(c, out->load, reduce->takes[0], out->registers);
+         has_parts(c, out->load, reduce->operand_layouts[0], out->registers);
 }

@@ -35,7 +35,7 @@ static bool runs_in(const ir_op *loop, const ir_block *block) {
 static bool is_candidate(const ir_op *loop, const ir_op *dot) {
   const ir_value *left = dot->operands[0];
   return left->def && runs_in(loop, left->def->block) && left->layout && left->def->code != IR_SLOT_LOAD &&
-         layout_convert(left->layout, dot->takes[0]).reach != LAYOUT_SAME_THREAD;
+         layout_convert(left->layout, dot->operand_layouts[0]).reach != LAYOUT_SAME_THREAD;
 }
 
 /// What the loop carries, what does not change in it, and the product with most sums and operands of its own.
@@ -44,7 +44,7 @@ static uint64_t words_of_loop(const kiln_layouts *c, const ir_op *loop) {
   for (uint32_t i = 0; i < loop->result_count; i++) words += words_at_home(ir_loop_args(loop)[i]);
   for (const ir_op *op = ir_loop_body(loop)->first; op; op = op->next) {
     if (!is_by_matrix(c, op)) continue;
-    uint64_t own = 0, operand = words_in(op->operands[0], op->takes[0]);
+    uint64_t own = 0, operand = words_in(op->operands[0], op->operand_layouts[0]);
     if (op->operands[2]->def) own += words_at_home(&op->results[0]); // else its sums are carried
     if (is_candidate(loop, op)) words += operand;
     else own += operand;

@@ -6,7 +6,7 @@
 // (ir_value.layout). Indices, splats, shape operations, and elementwise operations on those get none: they
 // follow their users.
 //
-// What operations take follows from what is chosen (ir_op.takes). The pass after it, `conversions`, makes
+// What operations take follows from what is chosen (ir_op.operand_layouts). The pass after it, `conversions`, makes
 // operands agree with that, and gives the rest its layouts.
 #ifndef KILN_COMPILER_PASSES_GPU_LAYOUTS_H
 #define KILN_COMPILER_PASSES_GPU_LAYOUTS_H
@@ -96,10 +96,10 @@ kiln_layout kiln_layout_default(const kiln_layouts *c, ir_type type);
 /// What an operand is offered in, else the default of its type.
 kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value);
 
-// ------------------------------------------------------------------------- takes.c, full_loops.c
+// ------------------------------------------------------------------------- operand_layouts.c, full_loops.c
 
-/// Sets ir_op.takes.
-void kiln_layouts_note_takes(kiln_layouts *c);
+/// Sets ir_op.operand_layouts.
+void kiln_layouts_choose_operand_layouts(kiln_layouts *c);
 /// What an elementwise or shape operation takes its tiles in, so that its results come in `layout`.
 kiln_layout kiln_layout_behind(const ir_op *op, const kiln_layout *layout);
 

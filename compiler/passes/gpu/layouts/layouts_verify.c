@@ -59,11 +59,12 @@ static bool is_exchanged(const ir_op *op, uint32_t i) {
 }
 
 static void check_taken(ir_op *op, void *context) {
-  for (uint32_t i = 0; op->takes && i < op->operand_count; i++) {
+  for (uint32_t i = 0; op->operand_layouts && i < op->operand_count; i++) {
     const ir_value *v = op->operands[i];
-    if (is_tile(v) != (op->takes[i] != NULL)) fail_operand(context, op, i, "has no layout to be taken in");
-    if (!op->takes[i] || is_exchanged(op, i)) continue;
-    if (!v->layout || !layout_equal(v->layout, op->takes[i]))
+    if (is_tile(v) != (op->operand_layouts[i] != NULL))
+      fail_operand(context, op, i, "has no layout to be taken in");
+    if (!op->operand_layouts[i] || is_exchanged(op, i)) continue;
+    if (!v->layout || !layout_equal(v->layout, op->operand_layouts[i]))
       fail_operand(context, op, i, "does not lie as it is taken");
   }
 }

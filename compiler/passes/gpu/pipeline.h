@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads of a loop's products ahead of their use: which there are, and what they load in iterations to come.
-// Shared by the passes `fetch`, `slots` and `prefetch`.
-#ifndef KILN_COMPILER_PASSES_GPU_AHEAD_H
-#define KILN_COMPILER_PASSES_GPU_AHEAD_H
+// Shared by the passes `fetch`, `double-buffer` and `prefetch`.
+#ifndef KILN_COMPILER_PASSES_GPU_PIPELINE_H
+#define KILN_COMPILER_PASSES_GPU_PIPELINE_H
 
 #include "compiler/passes/gpu/gpu.h"
 
 enum {
-  KILN_AHEAD_LOADS = 4,
-  KILN_AHEAD_SLICE = 128, ///< operations that an address and a mask may need
-  KILN_AHEAD_STAGES = 4   ///< iterations that are looked at together
+  KILN_PIPELINE_LOADS = 4,
+  KILN_PIPELINE_SLICE = 128, ///< operations that an address and a mask may need
+  KILN_PIPELINE_STAGES = 4   ///< iterations that are looked at together
 };
 
 /// As which iteration a value is computed again: THIS + n is n iterations on, FIRST + n the n-th of the loop.
@@ -17,80 +17,80 @@ typedef unsigned kiln_iteration;
 enum {
   KILN_THIS = 0,
   KILN_NEXT = 1,
-  KILN_FIRST = KILN_AHEAD_STAGES,
-  KILN_ITERATIONS = 2 * KILN_AHEAD_STAGES
+  KILN_FIRST = KILN_PIPELINE_STAGES,
+  KILN_ITERATIONS = 2 * KILN_PIPELINE_STAGES
 };
 
 /// A load that a product's operand comes from.
-typedef struct kiln_ahead_load {
+typedef struct kiln_pipeline_load {
   ir_op *load, *dot;
   unsigned operand; ///< of that product
-} kiln_ahead_load;
+} kiln_pipeline_load;
 
-typedef struct kiln_ahead_copy {
+typedef struct kiln_pipeline_copy {
   const ir_value *from;
   kiln_iteration when;
   ir_value *to;
-} kiln_ahead_copy;
+} kiln_pipeline_copy;
 
-/// Work on one loop. The builder stands where kiln_ahead_open_* put it.
-typedef struct kiln_ahead {
+/// Work on one loop. The builder stands where kiln_pipeline_open_* put it.
+typedef struct kiln_pipeline {
   ir_kernel *kernel;
   ir_op *loop;
   ir_block *body;
   unsigned threads; ///< of a block, logarithm
-  kiln_ahead_load loads[KILN_AHEAD_LOADS];
+  kiln_pipeline_load loads[KILN_PIPELINE_LOADS];
   unsigned count;
   ir_builder b;
   ir_value *index[KILN_ITERATIONS];  ///< the loop's counter in that iteration
   ir_value *exists[KILN_ITERATIONS]; ///< i1: the loop comes to it; NULL: it does
-  kiln_ahead_copy copies[KILN_ITERATIONS * KILN_AHEAD_SLICE];
+  kiln_pipeline_copy copies[KILN_ITERATIONS * KILN_PIPELINE_SLICE];
   unsigned copy_count;
-  bool stays;       ///< see kiln_ahead_stay
+  bool stays;       ///< see kiln_pipeline_stay
   bool reads_masks; ///< a mask that no iteration behind the last passes is not asked for again
-} kiln_ahead;
+} kiln_pipeline;
 
-kiln_ahead *kiln_ahead_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine);
+kiln_pipeline *kiln_pipeline_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine);
 
 /// Finds the loads whose addresses and masks follow from the counter, carried values and invariants by pure
 /// operations `iterations` on. With `deep` also those whose values are computed with before the product.
 /// False: the loop writes memory or meets at barriers, or there are none.
-bool kiln_ahead_find(kiln_ahead *a, bool deep, unsigned iterations);
+bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations);
 
 /// Registers of 32 bits that a tile takes in a thread.
-uint64_t kiln_ahead_words(const kiln_ahead *a, ir_type type);
+uint64_t kiln_pipeline_words(const kiln_pipeline *a, ir_type type);
 
 /// Whether a thread has registers for the loads of another iteration beside what the loop carries.
-bool kiln_ahead_has_room(const kiln_ahead *a);
+bool kiln_pipeline_has_room(const kiln_pipeline *a);
 
 /// Whether the loads of one iteration beside what the loop carries are more than a thread has registers for.
-bool kiln_ahead_overflows(const kiln_ahead *a);
+bool kiln_pipeline_overflows(const kiln_pipeline *a);
 
 /// Before the loop: the counters of its first `count` iterations.
-void kiln_ahead_open_before(kiln_ahead *a, unsigned count);
+void kiln_pipeline_open_before(kiln_pipeline *a, unsigned count);
 /// At the start of the body: those of `count` iterations to come.
-void kiln_ahead_open_inside(kiln_ahead *a, unsigned count);
+void kiln_pipeline_open_inside(kiln_pipeline *a, unsigned count);
 
-/// Behind kiln_ahead_open_inside for one iteration: where no load has a mask and all addresses rest on
+/// Behind kiln_pipeline_open_inside for one iteration: where no load has a mask and all addresses rest on
 /// scalars and on what the loop does not change, the iteration behind the last is the last once more. Its
 /// loads then need no mask.
-void kiln_ahead_stay(kiln_ahead *a);
+void kiln_pipeline_stay(kiln_pipeline *a);
 
 /// The value as it is in that iteration, computed at the builder's place.
-ir_value *kiln_ahead_value(kiln_ahead *a, ir_value *value, kiln_iteration when);
+ir_value *kiln_pipeline_value(kiln_pipeline *a, ir_value *value, kiln_iteration when);
 
 /// Address and mask of a load as they are in that iteration: nothing is loaded where the loop does not come
 /// to it.
-typedef struct kiln_ahead_place {
+typedef struct kiln_pipeline_place {
   ir_value *pointer, *mask, *other; ///< mask: NULL where all is loaded; other: where the load has none
-} kiln_ahead_place;
-kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration when);
+} kiln_pipeline_place;
+kiln_pipeline_place kiln_pipeline_at(kiln_pipeline *a, const ir_op *load, kiln_iteration when);
 
 /// The load as it is in that iteration.
-ir_value *kiln_ahead_load_at(kiln_ahead *a, const ir_op *load, kiln_iteration when);
+ir_value *kiln_pipeline_load_at(kiln_pipeline *a, const ir_op *load, kiln_iteration when);
 
 /// The loop again with more carried values: `first` before it, `next` at the end of its body. The arguments
 /// for them are there already. Returns the new loop; NULL after an error of the builder.
-ir_op *kiln_ahead_remake(kiln_ahead *a, ir_value *const *first, ir_value *const *next, uint32_t count);
+ir_op *kiln_pipeline_remake(kiln_pipeline *a, ir_value *const *first, ir_value *const *next, uint32_t count);
 
 #endif

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a loop loads for its products, in iterations to come. A value of a later iteration is its operations
 // once more, over the carried values as the iterations between leave them.
-#include "compiler/passes/gpu/ahead.h"
+#include "compiler/passes/gpu/pipeline.h"
 #include "compiler/passes/gpu/loops.h"
 
 enum { MAX_BEHIND = 64 };
 
-kiln_ahead *kiln_ahead_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine) {
-  kiln_ahead *a = KILN_NEW(kernel->arena, kiln_ahead);
+kiln_pipeline *kiln_pipeline_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine) {
+  kiln_pipeline *a = KILN_NEW(kernel->arena, kiln_pipeline);
   unsigned most = machine->threads >> machine->lanes, warps = kernel->warps < most ? kernel->warps : most;
-  *a = (kiln_ahead){.kernel = kernel,
-                    .loop = loop,
-                    .body = ir_loop_body(loop),
-                    .threads = machine->lanes + (unsigned)__builtin_ctz(warps),
-                    .reads_masks = machine->has_buffers};
+  *a = (kiln_pipeline){.kernel = kernel,
+                       .loop = loop,
+                       .body = ir_loop_body(loop),
+                       .threads = machine->lanes + (unsigned)__builtin_ctz(warps),
+                       .reads_masks = machine->has_buffers};
   return a;
 }
 
@@ -34,7 +34,7 @@ static void note_effect(ir_op *op, void *context) {
   e->writes |= ir_ops[op->code].effect == IR_WRITE && !fetches;
 }
 
-static bool has_effect(const kiln_ahead *a) {
+static bool has_effect(const kiln_pipeline *a) {
   effects e = {false};
   ir_walk(a->body, note_effect, &e);
   return e.writes || (e.meets && !e.fetches);
@@ -45,8 +45,8 @@ static bool is_load(const ir_op *op) {
 }
 
 /// Counts the operations a value needs in that iteration; false when one of them is not pure.
-static bool measure(const kiln_ahead *a, const ir_value *value, kiln_iteration when, unsigned *size) {
-  if (++*size > KILN_AHEAD_SLICE) return false;
+static bool measure(const kiln_pipeline *a, const ir_value *value, kiln_iteration when, unsigned *size) {
+  if (++*size > KILN_PIPELINE_SLICE) return false;
   if (!value->def) {
     if (value->block != a->body || value->index == 0 || when == KILN_THIS) return true;
     return measure(a, ir_loop_next(a->loop)->operands[value->index - 1], when - 1, size);
@@ -59,18 +59,18 @@ static bool measure(const kiln_ahead *a, const ir_value *value, kiln_iteration w
   return true;
 }
 
-static void add_load(kiln_ahead *a, ir_op *load, ir_op *dot, unsigned operand, kiln_iteration when) {
+static void add_load(kiln_pipeline *a, ir_op *load, ir_op *dot, unsigned operand, kiln_iteration when) {
   unsigned size = 0;
   for (unsigned i = 0; i < a->count; i++)
     if (a->loads[i].load == load) return;
-  if (a->count == KILN_AHEAD_LOADS) return;
+  if (a->count == KILN_PIPELINE_LOADS) return;
   for (uint32_t i = 0; i < load->operand_count; i++)
     if (!measure(a, load->operands[i], when, &size)) return;
-  a->loads[a->count++] = (kiln_ahead_load){load, dot, operand};
+  a->loads[a->count++] = (kiln_pipeline_load){load, dot, operand};
 }
 
 /// Only renamed or cast on its way to the product.
-static void add_straight(kiln_ahead *a, const ir_value *value, ir_op *dot, unsigned operand,
+static void add_straight(kiln_pipeline *a, const ir_value *value, ir_op *dot, unsigned operand,
                          kiln_iteration when) {
   enum { MOST_BETWEEN = 16 };
   for (unsigned i = 0; i < MOST_BETWEEN && value->def && value->def->block == a->body; i++) {
@@ -83,7 +83,7 @@ static void add_straight(kiln_ahead *a, const ir_value *value, ir_op *dot, unsig
 }
 
 /// All loads in this body that the operand is computed from, as far as `budget` operations reach.
-static void add_behind(kiln_ahead *a, const ir_value *value, ir_op *dot, unsigned operand,
+static void add_behind(kiln_pipeline *a, const ir_value *value, ir_op *dot, unsigned operand,
                        kiln_iteration when, unsigned *budget) {
   ir_op *op = value->def;
   if (!op || op->block != a->body || !*budget) return;
@@ -96,7 +96,7 @@ static void add_behind(kiln_ahead *a, const ir_value *value, ir_op *dot, unsigne
   for (uint32_t i = 0; i < op->operand_count; i++) add_behind(a, op->operands[i], dot, operand, when, budget);
 }
 
-bool kiln_ahead_find(kiln_ahead *a, bool deep, unsigned iterations) {
+bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations) {
   a->count = 0;
   if (has_effect(a)) return false;
   for (ir_op *op = a->body->first; op; op = op->next)
@@ -108,36 +108,37 @@ bool kiln_ahead_find(kiln_ahead *a, bool deep, unsigned iterations) {
   return a->count != 0;
 }
 
-uint64_t kiln_ahead_words(const kiln_ahead *a, ir_type type) {
+uint64_t kiln_pipeline_words(const kiln_pipeline *a, ir_type type) {
   return (((uint64_t)ir_type_bits(type) << ir_log2_elements(type)) / 32) >> a->threads;
 }
 
-static uint64_t words_of_loads(const kiln_ahead *a) {
+static uint64_t words_of_loads(const kiln_pipeline *a) {
   uint64_t words = 0;
-  for (unsigned i = 0; i < a->count; i++) words += kiln_ahead_words(a, a->loads[i].load->results[0].type);
+  for (unsigned i = 0; i < a->count; i++) words += kiln_pipeline_words(a, a->loads[i].load->results[0].type);
   return words;
 }
 
-static uint64_t words_carried(const kiln_ahead *a) {
+static uint64_t words_carried(const kiln_pipeline *a) {
   uint64_t words = 0;
-  for (uint32_t i = 0; i < a->loop->result_count; i++) words += kiln_ahead_words(a, a->loop->results[i].type);
+  for (uint32_t i = 0; i < a->loop->result_count; i++)
+    words += kiln_pipeline_words(a, a->loop->results[i].type);
   return words;
 }
 
-bool kiln_ahead_has_room(const kiln_ahead *a) {
+bool kiln_pipeline_has_room(const kiln_pipeline *a) {
   enum { MAX_WORDS = 32, MAX_ALL_WORDS = 176 }; // of loads, of all that is carried
   uint64_t words = words_of_loads(a);
   return words <= MAX_WORDS && words_carried(a) + words <= MAX_ALL_WORDS;
 }
 
-bool kiln_ahead_overflows(const kiln_ahead *a) {
+bool kiln_pipeline_overflows(const kiln_pipeline *a) {
   enum { REGISTERS = 255 };
   return words_carried(a) + words_of_loads(a) > REGISTERS;
 }
 
 // -------------------------------------------------------------------------------------- iterations
 
-static void stand(kiln_ahead *a, ir_block *block, ir_op *before) {
+static void stand(kiln_pipeline *a, ir_block *block, ir_op *before) {
   a->b = (ir_builder){.arena = a->kernel->arena,
                       .block = block,
                       .before = before,
@@ -148,7 +149,7 @@ static void stand(kiln_ahead *a, ir_block *block, ir_op *before) {
 
 /// Counter of iteration `when` and whether the loop comes to it, from those of the iteration before. Exact
 /// also near the ends of the integers.
-static void advance(kiln_ahead *a, kiln_iteration when) {
+static void advance(kiln_pipeline *a, kiln_iteration when) {
   ir_value *step = ir_for_step(a->loop);
   ir_value *left = ir_binary(&a->b, IR_SUB, 0, ir_for_upper(a->loop), a->index[when - 1]);
   ir_value *fits = ir_compare(&a->b, IR_GT, IR_UNSIGNED, left, step);
@@ -156,14 +157,14 @@ static void advance(kiln_ahead *a, kiln_iteration when) {
   a->index[when] = ir_binary(&a->b, IR_ADD, 0, a->index[when - 1], step);
 }
 
-void kiln_ahead_open_before(kiln_ahead *a, unsigned count) {
+void kiln_pipeline_open_before(kiln_pipeline *a, unsigned count) {
   stand(a, a->loop->block, a->loop);
   a->index[KILN_FIRST] = ir_for_lower(a->loop);
   a->exists[KILN_FIRST] = ir_compare(&a->b, IR_LT, 0, ir_for_lower(a->loop), ir_for_upper(a->loop));
   for (unsigned n = 1; n < count; n++) advance(a, KILN_FIRST + n);
 }
 
-void kiln_ahead_open_inside(kiln_ahead *a, unsigned count) {
+void kiln_pipeline_open_inside(kiln_pipeline *a, unsigned count) {
   stand(a, a->body, a->body->first);
   a->index[KILN_THIS] = ir_for_counter(a->loop);
   a->exists[KILN_THIS] = NULL;
@@ -171,8 +172,8 @@ void kiln_ahead_open_inside(kiln_ahead *a, unsigned count) {
 }
 
 /// The value in the next iteration rests on scalars and on what the loop does not change.
-static bool rests_on_scalars(const kiln_ahead *a, const ir_value *value, unsigned *size) {
-  if (++*size > KILN_AHEAD_SLICE) return false;
+static bool rests_on_scalars(const kiln_pipeline *a, const ir_value *value, unsigned *size) {
+  if (++*size > KILN_PIPELINE_SLICE) return false;
   if (!value->def) return value->block != a->body || !value->type.rank;
   if (value->def->block != a->body) return true;
   for (uint32_t i = 0; i < value->def->operand_count; i++)
@@ -180,7 +181,7 @@ static bool rests_on_scalars(const kiln_ahead *a, const ir_value *value, unsigne
   return true;
 }
 
-void kiln_ahead_stay(kiln_ahead *a) {
+void kiln_pipeline_stay(kiln_pipeline *a) {
   unsigned size = 0;
   for (unsigned i = 0; i < a->count; i++) {
     const ir_op *load = a->loads[i].load;
@@ -232,7 +233,7 @@ static bool is_rounded_up(const ir_value *v, const ir_value *length, int64_t ste
 
 /// The loop goes from 0 or more in steps of one to length / step, rounded up: iteration n begins at n * step,
 /// and the one behind the last at `length` or beyond.
-static bool covers(const kiln_ahead *a, const ir_value *length, int64_t step) {
+static bool covers(const kiln_pipeline *a, const ir_value *length, int64_t step) {
   int64_t lower, one;
   if (!ir_constant_int(ir_for_lower(a->loop), &lower) || lower < 0) return false;
   if (!ir_constant_int(ir_for_step(a->loop), &one) || one != 1) return false;
@@ -241,7 +242,7 @@ static bool covers(const kiln_ahead *a, const ir_value *length, int64_t step) {
 
 /// The mask holds nowhere in the iteration behind the last: one of its conditions is that a number from 0 on
 /// lies below length - n * step.
-static bool ends_with_loop(const kiln_ahead *a, const ir_value *mask) {
+static bool ends_with_loop(const kiln_pipeline *a, const ir_value *mask) {
   const ir_op *op = behind_shape(mask)->def;
   int64_t step;
   if (!op) return false;
@@ -256,30 +257,30 @@ static bool ends_with_loop(const kiln_ahead *a, const ir_value *mask) {
 
 // ------------------------------------------------------------------------------------------- values
 
-static ir_value *remembered(const kiln_ahead *a, const ir_value *value, kiln_iteration when) {
+static ir_value *remembered(const kiln_pipeline *a, const ir_value *value, kiln_iteration when) {
   for (unsigned i = 0; i < a->copy_count; i++)
     if (a->copies[i].from == value && a->copies[i].when == when) return a->copies[i].to;
   return NULL;
 }
 
-static ir_value *remember(kiln_ahead *a, const ir_value *value, kiln_iteration when, ir_value *to) {
+static ir_value *remember(kiln_pipeline *a, const ir_value *value, kiln_iteration when, ir_value *to) {
   if (a->copy_count < sizeof a->copies / sizeof *a->copies)
-    a->copies[a->copy_count++] = (kiln_ahead_copy){value, when, to};
+    a->copies[a->copy_count++] = (kiln_pipeline_copy){value, when, to};
   return to;
 }
 
 /// A counter or carried value.
-static ir_value *argument_in(kiln_ahead *a, ir_value *value, kiln_iteration when) {
+static ir_value *argument_in(kiln_pipeline *a, ir_value *value, kiln_iteration when) {
   if (when == KILN_THIS) return value;
   if (!value->index) return a->index[when];
   uint32_t carried = value->index - ir_loop_counters(a->loop);
   if (when == KILN_FIRST) return ir_loop_initials(a->loop)[carried];
-  ir_value *next = kiln_ahead_value(a, ir_loop_next(a->loop)->operands[carried], when - 1);
+  ir_value *next = kiln_pipeline_value(a, ir_loop_next(a->loop)->operands[carried], when - 1);
   if (!a->stays || next == value) return next;
   return remember(a, value, when, ir_ternary(&a->b, IR_SELECT, 0, a->exists[when], next, value));
 }
 
-ir_value *kiln_ahead_value(kiln_ahead *a, ir_value *value, kiln_iteration when) {
+ir_value *kiln_pipeline_value(kiln_pipeline *a, ir_value *value, kiln_iteration when) {
   bool is_argument = !value->def && value->block == a->body;
   if (!is_argument && (!value->def || value->def->block != a->body)) return value;
   ir_value *known = remembered(a, value, when);
@@ -287,16 +288,17 @@ ir_value *kiln_ahead_value(kiln_ahead *a, ir_value *value, kiln_iteration when) 
   if (is_argument) return argument_in(a, value, when);
   ir_op *op = value->def;
   ir_value **operands = KILN_NEW_ARRAY(a->kernel->arena, ir_value *, op->operand_count);
-  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = kiln_ahead_value(a, op->operands[i], when);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    operands[i] = kiln_pipeline_value(a, op->operands[i], when);
   a->b.place = op->place;
   ir_op *made = ir_emit(&a->b, op->code, &op->attrs, operands, op->operand_count, &value->type, NULL, 0);
   return made ? remember(a, value, when, &made->results[value->index]) : value;
 }
 
-kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
-  kiln_ahead_place at = {.pointer = kiln_ahead_value(a, load->operands[0], when)};
-  ir_value *mask = load->operand_count > 1 ? kiln_ahead_value(a, load->operands[1], when) : NULL;
-  if (load->operand_count > 2) at.other = kiln_ahead_value(a, load->operands[2], when);
+kiln_pipeline_place kiln_pipeline_at(kiln_pipeline *a, const ir_op *load, kiln_iteration when) {
+  kiln_pipeline_place at = {.pointer = kiln_pipeline_value(a, load->operands[0], when)};
+  ir_value *mask = load->operand_count > 1 ? kiln_pipeline_value(a, load->operands[1], when) : NULL;
+  if (load->operand_count > 2) at.other = kiln_pipeline_value(a, load->operands[2], when);
   a->b.place = load->place;
   if (a->stays) return at;
   if (a->reads_masks && when == KILN_NEXT && mask && ends_with_loop(a, load->operands[1])) {
@@ -308,8 +310,8 @@ kiln_ahead_place kiln_ahead_at(kiln_ahead *a, const ir_op *load, kiln_iteration 
   return at;
 }
 
-ir_value *kiln_ahead_load_at(kiln_ahead *a, const ir_op *load, kiln_iteration when) {
-  kiln_ahead_place at = kiln_ahead_at(a, load, when);
+ir_value *kiln_pipeline_load_at(kiln_pipeline *a, const ir_op *load, kiln_iteration when) {
+  kiln_pipeline_place at = kiln_pipeline_at(a, load, when);
   ir_value *operands[3] = {at.pointer, at.mask, at.other};
   uint32_t count = at.other ? 3 : at.mask ? 2 : 1;
   ir_op *made = ir_emit(&a->b, IR_LOAD, &load->attrs, operands, count, &load->results[0].type, NULL, 0);
@@ -318,7 +320,7 @@ ir_value *kiln_ahead_load_at(kiln_ahead *a, const ir_op *load, kiln_iteration wh
 
 // --------------------------------------------------------------------------------------------- loop
 
-ir_op *kiln_ahead_remake(kiln_ahead *a, ir_value *const *first, ir_value *const *next, uint32_t count) {
+ir_op *kiln_pipeline_remake(kiln_pipeline *a, ir_value *const *first, ir_value *const *next, uint32_t count) {
   stand(a, a->loop->block, a->loop);
   ir_apply_forwards(a->kernel);
   ir_op *made = kiln_carry_more(&a->b, a->loop, first, next, count);

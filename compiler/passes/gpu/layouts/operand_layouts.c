@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The layouts in which operations take their operands (ir_op.takes), once those of their results are chosen.
+// The layouts in which operations take their operands (ir_op.operand_layouts), once those of their results are chosen.
 #include "compiler/passes/gpu/layouts/sort_network.h"
 
 static bool is_tile(ir_type type) { return type.rank && !type.is_view && !type.slots; }
@@ -10,8 +10,9 @@ static const kiln_layout *keep(kiln_layouts *c, kiln_layout layout) {
 
 static void take(kiln_layouts *c, ir_op *op, uint32_t i, const kiln_layout *layout) {
   if (!is_tile(op->operands[i]->type)) return;
-  if (!op->takes) op->takes = KILN_NEW_ARRAY(c->arena, const kiln_layout *, op->operand_count);
-  op->takes[i] = layout;
+  if (!op->operand_layouts)
+    op->operand_layouts = KILN_NEW_ARRAY(c->arena, const kiln_layout *, op->operand_count);
+  op->operand_layouts[i] = layout;
 }
 
 static void take_all(kiln_layouts *c, ir_op *op, const kiln_layout *layout) {
@@ -145,12 +146,12 @@ static void take_operands(ir_op *op, void *context) {
       [IR_FETCH] = take_fetch,
       [IR_SLOT_STORE] = take_slot_store,
   };
-  op->takes = NULL;
+  op->operand_layouts = NULL;
   if (takers[op->code]) takers[op->code](context, op);
   else if (ir_has(op->code, IR_EACH)) take_result(context, op);
 }
 
-void kiln_layouts_note_takes(kiln_layouts *c) { ir_walk(c->kernel->body, take_operands, c); }
+void kiln_layouts_choose_operand_layouts(kiln_layouts *c) { ir_walk(c->kernel->body, take_operands, c); }
 
 kiln_layout kiln_layout_behind(const ir_op *op, const kiln_layout *layout) {
   if (ir_has(op->code, IR_EACH)) return *layout;

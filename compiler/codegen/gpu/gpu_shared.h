@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ways of tiles into and out of shared memory, for the files that move them (gpu_passage.c).
-#ifndef KILN_COMPILER_CODEGEN_GPU_PASSAGE_H
-#define KILN_COMPILER_CODEGEN_GPU_PASSAGE_H
+// Ways of tiles into and out of shared memory, for the files that move them (gpu_shared.c).
+#ifndef KILN_COMPILER_CODEGEN_GPU_SHARED_H
+#define KILN_COMPILER_CODEGEN_GPU_SHARED_H
 
 #include "compiler/codegen/gpu/gpu_lower.h"
 
 /// A tile's way into or out of shared memory: how registers make pieces, and where a thread's first
 /// element lies.
-typedef struct gpu_passage {
+typedef struct gpu_shared_tile {
   const layout_memory *memory;
   const kiln_layout *layout;
   unsigned log2_bytes;
@@ -17,17 +17,17 @@ typedef struct gpu_passage {
   LLVMValueRef plain; ///< the same without what is left free
   uint32_t base_bits; ///< bits that the latter can have
   LLVMValueRef slot;  ///< byte offset of a slot, or NULL
-} gpu_passage;
+} gpu_shared_tile;
 
-gpu_passage gpu_passage_open(gpu *g, const layout_memory *memory, const kiln_layout *layout,
-                             unsigned log2_bytes, uint32_t start);
+gpu_shared_tile gpu_shared_tile_open(gpu *g, const layout_memory *memory, const kiln_layout *layout,
+                                     unsigned log2_bytes, uint32_t start);
 /// Where the piece of register `r` lies.
-LLVMValueRef gpu_passage_pointer(gpu *g, const gpu_passage *p, uint32_t r);
+LLVMValueRef gpu_shared_tile_pointer(gpu *g, const gpu_shared_tile *p, uint32_t r);
 /// gpu_write_tile, from `slot` bytes behind `start` on; NULL: none.
 void gpu_write_tile_in_slot(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
                             uint32_t start, LLVMValueRef slot);
 /// Reads the piece that starts at register `r`.
-void gpu_passage_read(gpu *g, const gpu_passage *p, LLVMTypeRef type, uint32_t r, LLVMValueRef *regs);
+void gpu_shared_tile_read(gpu *g, const gpu_shared_tile *p, LLVMTypeRef type, uint32_t r, LLVMValueRef *regs);
 /// Reads a tile from scratch.
 gpu_tile gpu_read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *layout,
                        unsigned log2_bytes);

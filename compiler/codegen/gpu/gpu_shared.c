@@ -3,7 +3,7 @@
 //
 // Scratch is at offset 0 and lives within one operation. Writing it needs a barrier when threads may still
 // read what was there (g->shared_dirty); reading needs one after the writes; afterwards it is dirty.
-#include "compiler/codegen/gpu/gpu_passage.h"
+#include "compiler/codegen/gpu/gpu_shared.h"
 
 void gpu_barrier(gpu *g) {
   static const kl_function functions[2] = {KL_kl_barrier, KL_kl_barrier_shared};
@@ -37,9 +37,9 @@ static LLVMValueRef padded(gpu *g, const layout_memory *memory, unsigned log2_by
   return LLVMBuildAdd(g->builder, place, free, "");
 }
 
-gpu_passage gpu_passage_open(gpu *g, const layout_memory *memory, const kiln_layout *layout,
-                             unsigned log2_bytes, uint32_t start) {
-  gpu_passage p = {.start = start, .memory = memory, .layout = layout, .log2_bytes = log2_bytes};
+gpu_shared_tile gpu_shared_tile_open(gpu *g, const layout_memory *memory, const kiln_layout *layout,
+                                     unsigned log2_bytes, uint32_t start) {
+  gpu_shared_tile p = {.start = start, .memory = memory, .layout = layout, .log2_bytes = log2_bytes};
   uint32_t basis[LAYOUT_MAX_PLACES] = {0};
   p.pieces.vector = layout_memory_vector(memory, layout, 4 - log2_bytes, p.pieces.bits);
   for (unsigned i = 0; i < p.pieces.vector; i++) p.pieces.mask |= 1u << p.pieces.bits[i];
@@ -52,9 +52,9 @@ gpu_passage gpu_passage_open(gpu *g, const layout_memory *memory, const kiln_lay
   return p;
 }
 
-static bool starts_piece(const gpu_passage *p, uint32_t r) { return !(r & p->pieces.mask); }
+static bool starts_piece(const gpu_shared_tile *p, uint32_t r) { return !(r & p->pieces.mask); }
 
-LLVMValueRef gpu_passage_pointer(gpu *g, const gpu_passage *p, uint32_t r) {
+LLVMValueRef gpu_shared_tile_pointer(gpu *g, const gpu_shared_tile *p, uint32_t r) {
   uint32_t own = layout_offset(p->memory, layout_element(p->layout, r)), more = p->start;
   LLVMValueRef base = p->base;
   if (!(own << p->log2_bytes & p->base_bits)) {
@@ -70,7 +70,7 @@ LLVMValueRef gpu_passage_pointer(gpu *g, const gpu_passage *p, uint32_t r) {
 
 void gpu_write_tile_in_slot(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
                             uint32_t start, LLVMValueRef slot) {
-  gpu_passage p = gpu_passage_open(g, memory, &tile->layout, log2_bytes, start);
+  gpu_shared_tile p = gpu_shared_tile_open(g, memory, &tile->layout, log2_bytes, start);
   p.slot = slot;
   LLVMValueRef owner = gpu_is_owner(g, &tile->layout), elements[16];
   LLVMBasicBlockRef after = NULL;
@@ -88,7 +88,7 @@ void gpu_write_tile_in_slot(gpu *g, const gpu_tile *tile, const layout_memory *m
     for (unsigned i = 0; i < 1u << p.pieces.vector; i++)
       elements[i] = tile->regs[kiln_piece_register(&p.pieces, r, i)];
     LLVMValueRef store = LLVMBuildStore(g->builder, gpu_pack(g, elements, 1u << p.pieces.vector),
-                                        gpu_passage_pointer(g, &p, r));
+                                        gpu_shared_tile_pointer(g, &p, r));
     LLVMSetAlignment(store, 1u << (p.pieces.vector + log2_bytes));
   }
   if (!owner) return;
@@ -101,10 +101,12 @@ void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, u
   gpu_write_tile_in_slot(g, tile, memory, log2_bytes, start, NULL);
 }
 
-void gpu_passage_read(gpu *g, const gpu_passage *p, LLVMTypeRef type, uint32_t r, LLVMValueRef *regs) {
+void gpu_shared_tile_read(gpu *g, const gpu_shared_tile *p, LLVMTypeRef type, uint32_t r,
+                          LLVMValueRef *regs) {
   LLVMValueRef elements[16];
   unsigned bytes = 1u << (p->pieces.vector + p->log2_bytes);
-  LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, bytes), gpu_passage_pointer(g, p, r), "");
+  LLVMValueRef load =
+      LLVMBuildLoad2(g->builder, gpu_packed_type(g, bytes), gpu_shared_tile_pointer(g, p, r), "");
   LLVMSetAlignment(load, bytes);
   gpu_unpack(g, load, type, elements, 1u << p->pieces.vector);
   for (unsigned i = 0; i < 1u << p->pieces.vector; i++)
@@ -114,9 +116,9 @@ void gpu_passage_read(gpu *g, const gpu_passage *p, LLVMTypeRef type, uint32_t r
 gpu_tile gpu_read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, const kiln_layout *layout,
                        unsigned log2_bytes) {
   gpu_tile out = gpu_tile_new(g, layout);
-  gpu_passage p = gpu_passage_open(g, memory, layout, log2_bytes, g->scratch_base);
+  gpu_shared_tile p = gpu_shared_tile_open(g, memory, layout, log2_bytes, g->scratch_base);
   for (uint32_t r = 0; r < 1u << layout->registers; r++)
-    if (starts_piece(&p, r)) gpu_passage_read(g, &p, type, r, out.regs);
+    if (starts_piece(&p, r)) gpu_shared_tile_read(g, &p, type, r, out.regs);
   return out;
 }
 

@@ -92,7 +92,7 @@ static void carry(moving *m, ir_builder *before, ir_builder *behind) {
   kiln_carry_more(before, loop, first, next, m->wanted_count);
 }
 
-kiln_status kiln_pass_ahead(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+kiln_status kiln_pass_next_program(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context;
   moving m = {.kernel = kernel, .loop = kiln_program_loop(kernel, KILN_PRODUCER)};
   if (!m.loop) return KILN_OK;

@@ -66,7 +66,7 @@ static void visit(ir_op *op, void *context) {
   ir_remove(op);
 }
 
-kiln_status kiln_pass_between(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+kiln_status kiln_pass_range_checks(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context;
   ir_builder b = {.arena = kernel->arena};
   ir_count_uses(kernel);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operands of products through two slots of shared memory that threads store to (`slots`), where loads go
+// Operands of products through two slots of shared memory that threads store to, where loads go
 // through registers. A loop whose operands are loads
 //
 //   for iv in lo..hi { x = load p(iv); dot(x, ...) }
@@ -20,7 +20,7 @@
 // The barrier makes what all threads have stored in the iteration before seen by all, and says that the other
 // slot has been read by all, which is the one stored to next: one barrier an iteration, where one slot needs
 // two, and none between the products of an iteration.
-#include "compiler/passes/gpu/ahead.h"
+#include "compiler/passes/gpu/pipeline.h"
 
 enum { SLOTS = 2, PAD_BYTES = 16, LEAST_WORDS = 4, LEAST_WAVES = 2, SPARE_SHARED = 16 * 1024 };
 
@@ -31,17 +31,17 @@ typedef struct slotting {
 } slotting;
 
 typedef struct ring {
-  kiln_ahead *a;
-  int axis[KILN_AHEAD_LOADS]; ///< of each tile, that the product sums over
+  kiln_pipeline *a;
+  int axis[KILN_PIPELINE_LOADS]; ///< of each tile, that the product sums over
   bool turns;
   unsigned pad; ///< bytes left free behind each row along the summed axis
-  ir_value *memory[KILN_AHEAD_LOADS];
+  ir_value *memory[KILN_PIPELINE_LOADS];
 } ring;
 
 // -------------------------------------------------------------------------------------------- choice
 
 /// The axis of the loaded matrix that the product sums over; -1: it goes another way than straight.
-static int summed_axis(const kiln_ahead_load *x) {
+static int summed_axis(const kiln_pipeline_load *x) {
   const ir_value *v = x->dot->operands[x->operand];
   int axis = x->operand ? 0 : 1;
   if (v->type.rank != 2) return -1;
@@ -61,10 +61,10 @@ static uint32_t slot_bytes(const ring *r, ir_type type, int axis) {
 }
 
 /// Whole pieces of the tile go straight to products of the matrix unit.
-static bool fits(const slotting *s, const kiln_ahead *a, const kiln_ahead_load *x) {
+static bool fits(const slotting *s, const kiln_pipeline *a, const kiln_pipeline_load *x) {
   ir_type type = x->load->results[0].type;
   return !type.pointer && s->machine->slot_scalars >> type.scalar & 1 && summed_axis(x) >= 0 &&
-         kiln_ahead_words(a, type) >= LEAST_WORDS;
+         kiln_pipeline_words(a, type) >= LEAST_WORDS;
 }
 
 /// Anything but products and what is computed element by element may exchange values through shared memory.
@@ -118,10 +118,11 @@ static bool has_shared(const slotting *s, const ring *r) {
 }
 
 static bool choose(const slotting *s, ring *r) {
-  kiln_ahead *a = r->a;
-  if (!s->machine->slot_scalars || !kiln_ahead_find(a, true, KILN_NEXT)) return false;
+  kiln_pipeline *a = r->a;
+  if (!s->machine->slot_scalars || !kiln_pipeline_find(a, true, KILN_NEXT)) return false;
   const unsigned behind = a->count; // products, also those that are computed with before
-  if (!kiln_ahead_find(a, false, KILN_NEXT) || a->count != behind || !kiln_ahead_has_room(a)) return false;
+  if (!kiln_pipeline_find(a, false, KILN_NEXT) || a->count != behind || !kiln_pipeline_has_room(a))
+    return false;
   for (unsigned i = 0; i < a->count; i++) {
     if (!fits(s, a, &a->loads[i])) return false;
     r->axis[i] = summed_axis(&a->loads[i]);
@@ -166,31 +167,31 @@ static void read_slot(ring *r, ir_value *slot) {
 }
 
 static ir_op *make_loop(ring *r) {
-  kiln_ahead *a = r->a;
+  kiln_pipeline *a = r->a;
   const unsigned count = a->count;
-  ir_value *next[KILN_AHEAD_LOADS];
-  kiln_ahead_open_before(a, 1);
+  ir_value *next[KILN_PIPELINE_LOADS];
+  kiln_pipeline_open_before(a, 1);
   alloc_memory(r);
-  ir_value *start = ir_const_int(&a->b, KILN_I32, 0), *first[KILN_AHEAD_LOADS];
+  ir_value *start = ir_const_int(&a->b, KILN_I32, 0), *first[KILN_PIPELINE_LOADS];
   for (unsigned i = 0; i < count; i++) a->loads[i].load->attrs.flags |= IR_FEEDS;
-  for (unsigned i = 0; i < count; i++) first[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_FIRST);
+  for (unsigned i = 0; i < count; i++) first[i] = kiln_pipeline_load_at(a, a->loads[i].load, KILN_FIRST);
   for (unsigned i = 0; i < count; i++) store(r, i, start, first[i]);
-  kiln_ahead_open_inside(a, 1);
-  kiln_ahead_stay(a);
+  kiln_pipeline_open_inside(a, 1);
+  kiln_pipeline_stay(a);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32));
   ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = {.is_shared = true}}, NULL, 0, NULL, NULL, 0);
-  for (unsigned i = 0; i < count; i++) next[i] = kiln_ahead_load_at(a, a->loads[i].load, KILN_NEXT);
+  for (unsigned i = 0; i < count; i++) next[i] = kiln_pipeline_load_at(a, a->loads[i].load, KILN_NEXT);
   read_slot(r, slot);
   a->b.before = ir_terminator(a->body);
   ir_value *other = ir_binary(&a->b, IR_SUB, 0, ir_const_int(&a->b, KILN_I32, stride_of(r)), slot);
   for (unsigned i = 0; i < count; i++) store(r, i, other, next[i]);
-  return a->b.error.status == KILN_OK ? kiln_ahead_remake(a, &start, &other, 1) : NULL;
+  return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, &start, &other, 1) : NULL;
 }
 
 static void visit(ir_op *op, void *context) {
   slotting *s = context;
   if (op->code != IR_FOR || s->error.status != KILN_OK) return;
-  ring r = {.a = kiln_ahead_open(s->kernel, op, s->machine), .turns = s->machine->turns};
+  ring r = {.a = kiln_pipeline_open(s->kernel, op, s->machine), .turns = s->machine->turns};
   if (!choose(s, &r)) return;
   ir_op *loop = make_loop(&r);
   ir_builder *b = &r.a->b;
@@ -201,7 +202,7 @@ static void visit(ir_op *op, void *context) {
   s->error = b->error;
 }
 
-kiln_status kiln_pass_slots(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+kiln_status kiln_pass_double_buffer(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   const kiln_fetch_machine *machine = &context->machine;
   slotting s = {.kernel = kernel, .machine = machine};
   ir_walk(kernel->body, visit, &s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tests the order of programs on processors with several dies (compiler/passes/gpu/dies.c): each program is
+// Tests the order of programs on processors with several dies (compiler/passes/gpu/chiplets.c): each program is
 // computed once, whatever the grid is, and blocks on the same die compute neighbours. The interpreter runs
 // the kernels.
 #include "compiler/front.h"
@@ -87,7 +87,7 @@ static void check_grid(const made *m, uint32_t x, uint32_t y, uint32_t z) {
   }
 }
 
-TEST(gpu_dies, every_program_is_computed_once) {
+TEST(gpu_chiplets, every_program_is_computed_once) {
   made m = lower(by_ticket, "gfx942");
   for (uint32_t n = 1; n <= 40; n++) check_grid(&m, n, 1, 1);
   for (uint32_t n = 250; n <= 266; n++) check_grid(&m, n, 1, 1);
@@ -111,7 +111,7 @@ static void check_kept(const char *take, const char *target) {
 }
 
 /// Of one die; programs that may wait for one another; that find their die themselves.
-TEST(gpu_dies, what_keeps_its_order) {
+TEST(gpu_chiplets, what_keeps_its_order) {
   check_kept(by_ticket, "gfx90a");
   check_kept(by_ticket, "gfx1100");
   check_kept("atomic.add(ticket, 1, order = acq_rel)", "gfx942");

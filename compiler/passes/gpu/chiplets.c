@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which program a block computes, on processors of several dies, each with a cache of its own (`dies`).
+// Which program a block computes, on GPUs of several dies (chiplets), each with a cache of its own.
 // Blocks go to the dies in turn, block n to die n modulo DIES, so neighbours, which share operands of
 // products, would never meet in a cache. Of each WINDOW blocks in a row, die d computes the d-th share of the
 // programs:
@@ -115,7 +115,7 @@ static void order(ordering *o, ir_builder *b) {
   }
 }
 
-kiln_status kiln_pass_dies(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+kiln_status kiln_pass_chiplets(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   const kiln_fetch_machine *machine = &context->machine;
   ordering o = {.kernel = kernel, .dies = machine->dies};
   if (machine->dies < 2) return KILN_OK;
