@@ -184,11 +184,16 @@ TEST(front_replay, changed_sources) {
 
 // Kernels at a stage: kept inputs, those of the tests of passes, and these changed.
 TEST(front_replay, kernels_between_passes) {
-  static const char *const seeds[] = {
-      "beside.roles", "layouts_mma.layouts",   "converted_queries.conversions",
-      "slots.slots",  "views_first.views",     "recover.recover",
-      "dies.dies",    "layouts_wgmma.layouts", "fetch.simplify-form",
-      "guard.guard"};
+  static const char *const seeds[] = {"beside.roles",
+                                      "layouts_mma.layouts",
+                                      "converted_queries.conversions",
+                                      "double_buffer.double-buffer",
+                                      "views_first.views",
+                                      "recover.recover",
+                                      "chiplets.chiplets",
+                                      "layouts_wgmma.layouts",
+                                      "fetch.simplify-form",
+                                      "guard.guard"};
   static uint8_t bytes[LARGEST_INPUT];
   CHECK(replay_folder(fuzz_kir, "tests/fuzz/corpus/kir") > 0);
   CHECK(replay_folder(fuzz_kir, "tests/text/passes") > 50);

@@ -24,19 +24,12 @@
 
 enum { SLOTS = 2, PAD_BYTES = 16, LEAST_WORDS = 4, LEAST_WAVES = 2, SPARE_SHARED = 16 * 1024 };
 
-typedef struct slotting {
-  ir_kernel *kernel;
-  const kiln_fetch_machine *machine;
-  kiln_error error;
-} slotting;
-
-typedef struct ring {
+typedef struct buffering {
   kiln_pipeline *a;
+  kiln_ring ring;
   int axis[KILN_PIPELINE_LOADS]; ///< of each tile, that the product sums over
-  bool turns;
-  unsigned pad; ///< bytes left free behind each row along the summed axis
-  ir_value *memory[KILN_PIPELINE_LOADS];
-} ring;
+  unsigned pad;                  ///< bytes left free after each row along the summed axis
+} buffering;
 
 // -------------------------------------------------------------------------------------------- choice
 
@@ -54,16 +47,16 @@ static int summed_axis(const kiln_pipeline_load *x) {
 
 /// Room for rows along the summed axis, and, where a matrix may turn as it is read, along the other one with
 /// twice as much between them.
-static uint32_t slot_bytes(const ring *r, ir_type type, int axis) {
+static uint32_t slot_bytes(const buffering *r, ir_type type, int axis) {
   uint64_t elements = (uint64_t)1 << ir_log2_elements(type), free = (elements >> type.log2[axis]) * r->pad,
-           turned = r->turns ? (elements >> type.log2[1 - axis]) * 2 * r->pad : 0;
+           turned = r->a->machine->turns ? (elements >> type.log2[1 - axis]) * 2 * r->pad : 0;
   return (uint32_t)(elements * ir_type_bits(type) / 8 + (turned > free ? turned : free));
 }
 
 /// Whole pieces of the tile go straight to products of the matrix unit.
-static bool fits(const slotting *s, const kiln_pipeline *a, const kiln_pipeline_load *x) {
+static bool can_buffer(const kiln_pipeline *a, const kiln_pipeline_load *x) {
   ir_type type = x->load->results[0].type;
-  return !type.pointer && s->machine->slot_scalars >> type.scalar & 1 && summed_axis(x) >= 0 &&
+  return !type.pointer && a->machine->slot_scalars >> type.scalar & 1 && summed_axis(x) >= 0 &&
          kiln_pipeline_words(a, type) >= LEAST_WORDS;
 }
 
@@ -89,123 +82,93 @@ static void note_contents(ir_op *op, void *context) {
 }
 
 /// Of one slot of each tile.
-static uint32_t stride_of(const ring *r) {
+static uint32_t stride_of(const buffering *r) {
   uint32_t bytes = 0;
   for (unsigned i = 0; i < r->a->count; i++)
     bytes += slot_bytes(r, r->a->loads[i].load->results[0].type, r->axis[i]);
   return bytes;
 }
 
-/// Waves of a SIMD, as far as shared memory limits them.
-static uint32_t waves_of(const slotting *s, uint32_t bytes) {
-  KILN_ASSERT(bytes);
-  return s->machine->resident_shared / bytes * s->kernel->warps / s->machine->simds;
-}
-
 /// Shared memory has room for two slots, and for as many waves as one slot leaves, or for enough that one
 /// computes while another waits. `stages` above two asks for slots where there is room at all, below two for
 /// none. Without the barriers between its products a loop with sums of its own (attention) holds more values
 /// at a time than a small file has room for.
-static bool has_shared(const slotting *s, const ring *r) {
-  const ir_op *loop = r->a->loop;
-  const unsigned asked = loop->attrs.loop.stages ? loop->attrs.loop.stages : s->kernel->stages;
+static bool has_shared(const buffering *r) {
+  const kiln_pipeline *a = r->a;
+  const unsigned asked = a->loop->attrs.loop.stages ? a->loop->attrs.loop.stages : a->kernel->stages;
   contents inside = {false};
-  ir_walk(r->a->body, note_contents, &inside);
+  ir_walk(a->body, note_contents, &inside);
   const uint32_t bytes = SLOTS * stride_of(r), spare = inside.exchanges ? SPARE_SHARED : 0;
-  if (s->machine->small_file && inside.own_sums && inside.products > 1) return false;
-  if (asked == 1 || inside.loops || bytes + spare > s->machine->shared_bytes) return false;
-  return asked > SLOTS || waves_of(s, bytes) >= LEAST_WAVES;
+  KILN_ASSERT(bytes);
+  if (a->machine->small_file && inside.own_sums && inside.products > 1) return false;
+  if (asked == 1 || inside.loops || bytes + spare > a->machine->shared_bytes) return false;
+  const uint32_t waves =
+      a->machine->resident_shared / bytes * a->kernel->warps / a->machine->simds; // of a SIMD
+  return asked > SLOTS || waves >= LEAST_WAVES;
 }
 
-static bool choose(const slotting *s, ring *r) {
+static bool choose(buffering *r) {
   kiln_pipeline *a = r->a;
-  if (!s->machine->slot_scalars || !kiln_pipeline_find(a, true, KILN_NEXT)) return false;
+  if (!a->machine->slot_scalars || !kiln_pipeline_find(a, true, KILN_NEXT)) return false;
   const unsigned behind = a->count; // products, also those that are computed with before
   if (!kiln_pipeline_find(a, false, KILN_NEXT) || a->count != behind || !kiln_pipeline_has_room(a))
     return false;
   for (unsigned i = 0; i < a->count; i++) {
-    if (!fits(s, a, &a->loads[i])) return false;
+    if (!can_buffer(a, &a->loads[i])) return false;
     r->axis[i] = summed_axis(&a->loads[i]);
   }
   r->pad = PAD_BYTES;
-  if (has_shared(s, r)) return true;
+  if (has_shared(r)) return true;
   r->pad = 0;
-  return has_shared(s, r);
+  return has_shared(r);
 }
 
 // ---------------------------------------------------------------------------------------------- ring
 
-static void alloc_memory(ring *r) {
+static void alloc_memory(buffering *r) {
   uint32_t at = 0;
+  r->ring.slots = SLOTS;
   for (unsigned i = 0; i < r->a->count; i++) {
-    const ir_type loaded = r->a->loads[i].load->results[0].type, type = ir_memory_type(loaded, SLOTS);
-    const ir_alloc how = {
+    const ir_type loaded = r->a->loads[i].load->results[0].type;
+    const ir_alloc where = {
         .at = at, .stride = stride_of(r), .pad = (uint8_t)r->pad, .pad_axis = (uint8_t)r->axis[i]};
-    ir_op *made = ir_emit(&r->a->b, IR_ALLOC, &(ir_attrs){.alloc = how}, NULL, 0, &type, NULL, 0);
-    r->memory[i] = made ? &made->results[0] : NULL;
+    kiln_ring_alloc(&r->ring, kiln_ring_add(&r->ring, loaded), where, &r->a->b);
     at += slot_bytes(r, loaded, r->axis[i]);
   }
 }
 
-static void store(ring *r, unsigned i, ir_value *slot, ir_value *value) {
-  ir_value *operands[3] = {r->memory[i], slot, value};
+static void store(buffering *r, unsigned i, ir_value *slot, ir_value *value) {
+  ir_value *operands[3] = {r->ring.memory[i], slot, value};
   r->a->b.place = r->a->loads[i].load->place;
   ir_emit(&r->a->b, IR_SLOT_STORE, NULL, operands, 3, NULL, NULL, 0);
 }
 
-/// The loads read what the iteration before has stored.
-static void read_slot(ring *r, ir_value *slot) {
-  for (unsigned i = 0; i < r->a->count; i++) {
-    ir_op *load = r->a->loads[i].load;
-    ir_value *operands[2] = {r->memory[i], slot};
-    r->a->b.place = load->place;
-    ir_op *made = ir_emit(&r->a->b, IR_SLOT_LOAD, NULL, operands, 2, NULL, NULL, 0);
-    if (!made) return;
-    ir_forward(&load->results[0], &made->results[0]);
-    ir_remove(load);
-  }
-}
-
-static ir_op *make_loop(ring *r) {
-  kiln_pipeline *a = r->a;
+static void buffer_loop(kiln_pipeline *a) {
+  buffering r = {.a = a};
+  if (!choose(&r)) return;
   const unsigned count = a->count;
-  ir_value *next[KILN_PIPELINE_LOADS];
+  ir_value *first[KILN_PIPELINE_LOADS], *next[KILN_PIPELINE_LOADS];
   kiln_pipeline_open_before(a, 1);
-  alloc_memory(r);
-  ir_value *start = ir_const_int(&a->b, KILN_I32, 0), *first[KILN_PIPELINE_LOADS];
+  alloc_memory(&r);
+  ir_value *start = ir_const_int(&a->b, KILN_I32, 0);
   for (unsigned i = 0; i < count; i++) a->loads[i].load->attrs.flags |= IR_FEEDS;
   for (unsigned i = 0; i < count; i++) first[i] = kiln_pipeline_load_at(a, a->loads[i].load, KILN_FIRST);
-  for (unsigned i = 0; i < count; i++) store(r, i, start, first[i]);
+  for (unsigned i = 0; i < count; i++) store(&r, i, start, first[i]);
   kiln_pipeline_open_inside(a, 1);
   kiln_pipeline_stay(a);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32));
   ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = {.is_shared = true}}, NULL, 0, NULL, NULL, 0);
   for (unsigned i = 0; i < count; i++) next[i] = kiln_pipeline_load_at(a, a->loads[i].load, KILN_NEXT);
-  read_slot(r, slot);
+  // The loads read what the iteration before has stored.
+  for (unsigned i = 0; i < count; i++) kiln_ring_replace_load(&r.ring, i, a->loads[i].load, slot, &a->b);
   a->b.before = ir_terminator(a->body);
-  ir_value *other = ir_binary(&a->b, IR_SUB, 0, ir_const_int(&a->b, KILN_I32, stride_of(r)), slot);
-  for (unsigned i = 0; i < count; i++) store(r, i, other, next[i]);
-  return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, &start, &other, 1) : NULL;
-}
-
-static void visit(ir_op *op, void *context) {
-  slotting *s = context;
-  if (op->code != IR_FOR || s->error.status != KILN_OK) return;
-  ring r = {.a = kiln_pipeline_open(s->kernel, op, s->machine), .turns = s->machine->turns};
-  if (!choose(s, &r)) return;
-  ir_op *loop = make_loop(&r);
-  ir_builder *b = &r.a->b;
-  if (loop) {
-    b->block = loop->block, b->before = loop->next, b->place = loop->place;
-    ir_emit(b, IR_FETCH_END, NULL, r.memory, r.a->count, NULL, NULL, 0);
-  }
-  s->error = b->error;
+  ir_value *other = ir_binary(&a->b, IR_SUB, 0, ir_const_int(&a->b, KILN_I32, stride_of(&r)), slot);
+  for (unsigned i = 0; i < count; i++) store(&r, i, other, next[i]);
+  if (a->b.error.status != KILN_OK) return;
+  ir_op *loop = kiln_pipeline_remake(a, &start, &other, 1);
+  if (loop) kiln_ring_end(&r.ring, loop, &a->b);
 }
 
 kiln_status kiln_pass_double_buffer(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
-  const kiln_fetch_machine *machine = &context->machine;
-  slotting s = {.kernel = kernel, .machine = machine};
-  ir_walk(kernel->body, visit, &s);
-  if (s.error.status == KILN_OK) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_INTERNAL, "slots: %s", s.error.text);
+  return kiln_pipeline_loops(kernel, context, buffer_loop, "double-buffer", err);
 }

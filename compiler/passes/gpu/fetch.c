@@ -34,10 +34,10 @@ enum {
 };
 
 typedef struct fetching {
-  ir_kernel *kernel;
-  const kiln_fetch_machine *machine;
-  kiln_facts *facts; ///< of the kernel as it is; NULL until a loop asks
-  kiln_error error;
+  kiln_pipeline *a;
+  kiln_ring ring;
+  kiln_facts *facts;
+  int axis[KILN_PIPELINE_LOADS]; ///< along which masks are taken apart; -1: they are not
 } fetching;
 
 // -------------------------------------------------------------------------------------------- choice
@@ -48,11 +48,11 @@ static uint32_t bytes_of(const ir_op *load) {
 }
 
 /// Slots that shared memory has room for, at most as asked for by loop or kernel.
-static unsigned slots_for(const fetching *f, const kiln_pipeline *a) {
+static unsigned slots_for(const kiln_pipeline *a) {
   unsigned asked = a->loop->attrs.loop.stages ? a->loop->attrs.loop.stages
-                   : f->kernel->stages        ? f->kernel->stages
+                   : a->kernel->stages        ? a->kernel->stages
                                               : DEFAULT_SLOTS;
-  uint32_t shared = f->machine->shared_bytes;
+  uint32_t shared = a->machine->shared_bytes;
   uint64_t bytes = 0, room = shared > SPARE_SHARED ? shared - SPARE_SHARED : 0;
   for (unsigned i = 0; i < a->count; i++) bytes += bytes_of(a->loads[i].load);
   if (asked > MOST_SLOTS) asked = MOST_SLOTS;
@@ -89,7 +89,8 @@ static int split_axis(const fetching *f, const ir_op *load, unsigned *out_row) {
 
 /// Pieces of at least a word are in a row, each thread has one, what is masked off is zero, and the tile goes
 /// straight to a matrix instruction.
-static bool can_fetch(const fetching *f, const kiln_pipeline *a, const kiln_pipeline_load *x) {
+static bool can_fetch(const fetching *f, const kiln_pipeline_load *x) {
+  const kiln_fetch_machine *machine = f->a->machine;
   const ir_op *load = x->load;
   ir_type type = load->results[0].type;
   uint64_t other = 0;
@@ -98,13 +99,14 @@ static bool can_fetch(const fetching *f, const kiln_pipeline *a, const kiln_pipe
   for (const ir_value *v = x->dot->operands[x->operand]; v->def != load; v = v->def->operands[0])
     if (v->def->code == IR_CAST) return false;
   split_axis(f, load, &row);
-  return bits >= 8 && bits << row >= LEAST_PIECE && kiln_pipeline_words(a, type) &&
-         kiln_matrix_form_of(f->machine->matrix, f->machine->lanes, x->dot, NULL);
+  return bits >= 8 && bits << row >= LEAST_PIECE && kiln_pipeline_words(f->a, type) &&
+         kiln_matrix_form_of(machine->matrix, machine->lanes, x->dot, NULL);
 }
 
 /// Whether one slot is worth while: a thread has no registers for the tiles, and each copy moves 16 bytes of
 /// 16-bit elements. Others are cut into words, and then take longer than the way through registers.
-static bool can_fill_at_once(const fetching *f, const kiln_pipeline *a) {
+static bool can_fill_at_once(const fetching *f) {
+  const kiln_pipeline *a = f->a;
   for (unsigned i = 0; i < a->count; i++) {
     unsigned row, bits = ir_type_bits(a->loads[i].load->results[0].type);
     split_axis(f, a->loads[i].load, &row);
@@ -115,139 +117,96 @@ static bool can_fill_at_once(const fetching *f, const kiln_pipeline *a) {
 
 // ---------------------------------------------------------------------------------------------- ring
 
-typedef struct ring {
-  kiln_pipeline *a;
-  kiln_facts *facts;
-  ir_value *memory[KILN_PIPELINE_LOADS];
-  int axis[KILN_PIPELINE_LOADS]; ///< along which masks are taken apart; -1: they are not
-  unsigned slots;
-} ring;
-
-static void alloc_memory(ring *r) {
-  uint32_t at = 0;
-  for (unsigned i = 0; i < r->a->count; i++) {
-    const ir_op *load = r->a->loads[i].load;
-    ir_attrs attrs = {.alloc = {.at = at}};
-    ir_type type = ir_memory_type(load->results[0].type, r->slots);
-    ir_op *made = ir_emit(&r->a->b, IR_ALLOC, &attrs, NULL, 0, &type, NULL, 0);
-    r->memory[i] = made ? &made->results[0] : NULL;
-    at += bytes_of(load) * r->slots;
-  }
+static void emit_wait(fetching *f, unsigned groups) {
+  ir_emit(&f->a->b, IR_FETCH_WAIT, &(ir_attrs){.wait = {.out = groups}}, NULL, 0, NULL, NULL, 0);
 }
 
-static void emit_wait(ring *r, unsigned groups) {
-  ir_emit(&r->a->b, IR_FETCH_WAIT, &(ir_attrs){.wait = {.out = groups}}, NULL, 0, NULL, NULL, 0);
-}
-
-static void fetch_one(ring *r, unsigned i, kiln_iteration when, ir_value *slot) {
-  const ir_op *load = r->a->loads[i].load;
-  kiln_pipeline_place at = {NULL};
-  kiln_mask_parts parts = {NULL};
-  if (r->axis[i] < 0) {
-    at = kiln_pipeline_at(r->a, load, when);
-  } else {
-    at.pointer = kiln_pipeline_value(r->a, load->operands[0], when);
-    parts = kiln_split_mask(r->a, r->facts, load->operands[1], (unsigned)r->axis[i], when);
-    at.mask = parts.mask;
-  }
-  ir_value *operands[5] = {at.pointer, at.mask, r->memory[i], slot, parts.left};
-  r->a->b.place = load->place;
-  ir_emit(&r->a->b, IR_FETCH, &load->attrs, operands, parts.left ? 5 : 4, NULL, NULL, 0);
-}
+static void emit_barrier(fetching *f) { ir_emit(&f->a->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0); }
 
 /// What iteration `when` reads.
-static void fetch(ring *r, kiln_iteration when, ir_value *slot) {
-  for (unsigned i = 0; i < r->a->count; i++) fetch_one(r, i, when, slot);
-  r->a->b.place = r->a->loop->place;
-  ir_emit(&r->a->b, IR_FETCH_COMMIT, NULL, NULL, 0, NULL, NULL, 0);
+static void fetch(fetching *f, kiln_iteration when, ir_value *slot) {
+  ir_builder *b = &f->a->b;
+  for (unsigned i = 0; i < f->a->count; i++) {
+    const ir_op *load = f->a->loads[i].load;
+    kiln_pipeline_place at = {NULL};
+    kiln_mask_parts parts = {NULL};
+    if (f->axis[i] < 0) {
+      at = kiln_pipeline_at(f->a, load, when);
+    } else {
+      at.pointer = kiln_pipeline_value(f->a, load->operands[0], when);
+      parts = kiln_split_mask(f->a, f->facts, load->operands[1], (unsigned)f->axis[i], when);
+      at.mask = parts.mask;
+    }
+    ir_value *operands[5] = {at.pointer, at.mask, f->ring.memory[i], slot, parts.left};
+    b->place = load->place;
+    ir_emit(b, IR_FETCH, &load->attrs, operands, parts.left ? 5 : 4, NULL, NULL, 0);
+  }
+  b->place = f->a->loop->place;
+  ir_emit(b, IR_FETCH_COMMIT, NULL, NULL, 0, NULL, NULL, 0);
 }
 
-/// Loads of the iteration read its slot.
-static void read_slot(ring *r, ir_value *slot) {
-  for (unsigned i = 0; i < r->a->count; i++) {
-    ir_op *load = r->a->loads[i].load;
-    r->a->b.block = load->block, r->a->b.before = load, r->a->b.place = load->place;
-    ir_value *operands[2] = {r->memory[i], slot};
-    ir_op *made = ir_emit(&r->a->b, IR_SLOT_LOAD, NULL, operands, 2, NULL, NULL, 0);
-    if (!made) return;
-    ir_forward(&load->results[0], &made->results[0]);
-    ir_remove(load);
+/// Loads of the iteration read its slot, where they stand.
+static void read_slot(fetching *f, ir_value *slot) {
+  for (unsigned i = 0; i < f->a->count; i++) {
+    ir_op *load = f->a->loads[i].load;
+    f->a->b.block = load->block, f->a->b.before = load;
+    kiln_ring_replace_load(&f->ring, i, load, slot, &f->a->b);
   }
 }
 
-static void end_ring(ring *r, ir_op *loop) {
-  ir_builder *b = &r->a->b;
-  b->block = loop->block, b->before = loop->next, b->place = loop->place;
-  ir_emit(b, IR_FETCH_END, NULL, r->memory, r->a->count, NULL, NULL, 0);
-}
-
-static void emit_barrier(ring *r) { ir_emit(&r->a->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0); }
-
 /// Of one slot: filled once all threads have read what it had.
-static ir_op *fill_at_once(ring *r) {
-  kiln_pipeline *a = r->a;
+static ir_op *fill_at_once(fetching *f) {
+  kiln_pipeline *a = f->a;
   kiln_pipeline_open_inside(a, 0);
   a->exists[KILN_THIS] = ir_const_int(&a->b, KILN_I1, 1);
   ir_value *slot = ir_const_int(&a->b, KILN_I32, 0);
-  emit_barrier(r);
-  fetch(r, KILN_THIS, slot);
-  emit_wait(r, 0);
-  emit_barrier(r);
-  read_slot(r, slot);
+  emit_barrier(f);
+  fetch(f, KILN_THIS, slot);
+  emit_wait(f, 0);
+  emit_barrier(f);
+  read_slot(f, slot);
   return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, NULL, NULL, 0) : NULL;
 }
 
-static ir_op *fill_ahead(ring *r) {
-  kiln_pipeline *a = r->a;
-  const unsigned slots = r->slots, ahead = slots - 1;
-  for (unsigned n = 0; n < ahead; n++) fetch(r, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
+static ir_op *fill_ahead(fetching *f) {
+  kiln_pipeline *a = f->a;
+  const unsigned slots = f->ring.slots, ahead = slots - 1;
+  for (unsigned n = 0; n < ahead; n++) fetch(f, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
   ir_value *start = ir_const_int(&a->b, KILN_I32, 0);
   kiln_pipeline_open_inside(a, ahead);
-  emit_wait(r, slots - 2);
-  emit_barrier(r);
+  emit_wait(f, slots - 2);
+  emit_barrier(f);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32)),
-           *zero = ir_const_int(&a->b, KILN_I32, 0), *one = ir_const_int(&a->b, KILN_I32, 1),
-           *last = ir_const_int(&a->b, KILN_I32, (int64_t)ahead);
-  ir_value *write = ir_ternary(&a->b, IR_SELECT, 0, ir_compare(&a->b, IR_EQ, 0, slot, zero), last,
-                               ir_binary(&a->b, IR_SUB, 0, slot, one));
-  ir_value *next = write; // of two slots the other is both
-  if (slots > 2)
-    next = ir_ternary(&a->b, IR_SELECT, 0, ir_compare(&a->b, IR_EQ, 0, slot, last), zero,
-                      ir_binary(&a->b, IR_ADD, 0, slot, one));
-  fetch(r, KILN_THIS + ahead, write);
-  read_slot(r, slot);
+           *write = kiln_ring_before(&f->ring, slot, &a->b),
+           *next = slots > 2 ? kiln_ring_after(&f->ring, slot, &a->b, NULL)
+                             : write; // of two slots the other is both
+  fetch(f, KILN_THIS + ahead, write);
+  read_slot(f, slot);
   return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, &start, &next, 1) : NULL;
 }
 
-static void make_ring(const fetching *f, kiln_pipeline *a, unsigned slots) {
-  ring r = {.a = a, .facts = f->facts, .slots = slots};
-  unsigned row;
-  for (unsigned i = 0; i < a->count; i++) r.axis[i] = split_axis(f, a->loads[i].load, &row);
-  kiln_pipeline_open_before(a, slots - 1);
-  alloc_memory(&r);
-  ir_op *loop = slots > 1 ? fill_ahead(&r) : fill_at_once(&r);
-  if (loop) end_ring(&r, loop);
-}
-
-static void visit(ir_op *op, void *context) {
-  fetching *f = context;
-  if (op->code != IR_FOR || f->error.status != KILN_OK) return;
-  kiln_pipeline *a = kiln_pipeline_open(f->kernel, op, f->machine);
+static void fetch_loop(kiln_pipeline *a) {
+  fetching f = {.a = a};
   if (!kiln_pipeline_find(a, false, MOST_SLOTS - 1)) return;
-  if (!f->facts) f->facts = kiln_facts_compute(f->kernel->arena, f->kernel);
+  f.facts = kiln_facts_compute(a->kernel->arena, a->kernel);
   for (unsigned i = 0; i < a->count; i++)
-    if (!can_fetch(f, a, &a->loads[i])) return;
-  unsigned slots = slots_for(f, a);
-  if (!slots || (slots == 1 && !can_fill_at_once(f, a))) return;
-  make_ring(f, a, slots);
-  f->error = a->b.error;
-  f->facts = NULL;
+    if (!can_fetch(&f, &a->loads[i])) return;
+  f.ring.slots = slots_for(a);
+  if (!f.ring.slots || (f.ring.slots == 1 && !can_fill_at_once(&f))) return;
+  kiln_pipeline_open_before(a, f.ring.slots - 1);
+  uint32_t at = 0;
+  for (unsigned i = 0; i < a->count; i++) {
+    const ir_op *load = a->loads[i].load;
+    unsigned row;
+    f.axis[i] = split_axis(&f, load, &row);
+    kiln_ring_alloc(&f.ring, kiln_ring_add(&f.ring, load->results[0].type), (ir_alloc){.at = at}, &a->b);
+    at += bytes_of(load) * f.ring.slots;
+  }
+  ir_op *loop = f.ring.slots > 1 ? fill_ahead(&f) : fill_at_once(&f);
+  if (loop) kiln_ring_end(&f.ring, loop, &a->b);
 }
 
 kiln_status kiln_pass_fetch(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
-  const kiln_fetch_machine *machine = &context->machine;
-  fetching f = {.kernel = kernel, .machine = machine};
-  if (machine->has_fetch) ir_walk(kernel->body, visit, &f);
-  if (f.error.status == KILN_OK) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_INTERNAL, "fetch: %s", f.error.text);
+  return context->machine.has_fetch ? kiln_pipeline_loops(kernel, context, fetch_loop, "fetch", err)
+                                    : KILN_OK;
 }

@@ -6,15 +6,35 @@
 
 enum { MAX_BEHIND = 64 };
 
-kiln_pipeline *kiln_pipeline_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine) {
-  kiln_pipeline *a = KILN_NEW(kernel->arena, kiln_pipeline);
-  unsigned most = machine->threads >> machine->lanes, warps = kernel->warps < most ? kernel->warps : most;
-  *a = (kiln_pipeline){.kernel = kernel,
-                       .loop = loop,
-                       .body = ir_loop_body(loop),
-                       .threads = machine->lanes + (unsigned)__builtin_ctz(warps),
-                       .reads_masks = machine->has_buffers};
-  return a;
+typedef struct walk {
+  ir_kernel *kernel;
+  const kiln_fetch_machine *machine;
+  void (*pipeline)(kiln_pipeline *loop);
+  kiln_error error;
+} walk;
+
+static void open_loop(ir_op *op, void *context) {
+  walk *w = context;
+  if (op->code != IR_FOR || w->error.status != KILN_OK) return;
+  unsigned most = w->machine->threads >> w->machine->lanes,
+           warps = w->kernel->warps < most ? w->kernel->warps : most;
+  kiln_pipeline *a = KILN_NEW(w->kernel->arena, kiln_pipeline);
+  *a = (kiln_pipeline){.kernel = w->kernel,
+                       .machine = w->machine,
+                       .loop = op,
+                       .body = ir_loop_body(op),
+                       .threads = w->machine->lanes + (unsigned)__builtin_ctz(warps),
+                       .reads_masks = w->machine->has_buffers};
+  w->pipeline(a);
+  w->error = a->b.error;
+}
+
+kiln_status kiln_pipeline_loops(ir_kernel *kernel, kiln_pass_context *context,
+                                void (*pipeline)(kiln_pipeline *loop), const char *pass, kiln_error *err) {
+  walk w = {.kernel = kernel, .machine = &context->machine, .pipeline = pipeline};
+  ir_walk(kernel->body, open_loop, &w);
+  if (w.error.status == KILN_OK) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INTERNAL, "%s: %s", pass, w.error.text);
 }
 
 // ----------------------------------------------------------------------------------------- what fits

@@ -4,10 +4,12 @@
 #ifndef KILN_COMPILER_PASSES_GPU_PIPELINE_H
 #define KILN_COMPILER_PASSES_GPU_PIPELINE_H
 
+#include "compiler/analysis/facts.h"
 #include "compiler/passes/gpu/gpu.h"
+#include "compiler/passes/gpu/ring.h"
 
 enum {
-  KILN_PIPELINE_LOADS = 4,
+  KILN_PIPELINE_LOADS = KILN_RING_TILES,
   KILN_PIPELINE_SLICE = 128, ///< operations that an address and a mask may need
   KILN_PIPELINE_STAGES = 4   ///< iterations that are looked at together
 };
@@ -36,6 +38,7 @@ typedef struct kiln_pipeline_copy {
 /// Work on one loop. The builder stands where kiln_pipeline_open_* put it.
 typedef struct kiln_pipeline {
   ir_kernel *kernel;
+  const kiln_fetch_machine *machine;
   ir_op *loop;
   ir_block *body;
   unsigned threads; ///< of a block, logarithm
@@ -50,7 +53,9 @@ typedef struct kiln_pipeline {
   bool reads_masks; ///< a mask that no iteration behind the last passes is not asked for again
 } kiln_pipeline;
 
-kiln_pipeline *kiln_pipeline_open(ir_kernel *kernel, ir_op *loop, const kiln_fetch_machine *machine);
+/// Opens every loop of the kernel in turn and calls `pipeline` for it, until an error of a builder.
+kiln_status kiln_pipeline_loops(ir_kernel *kernel, kiln_pass_context *context,
+                                void (*pipeline)(kiln_pipeline *loop), const char *pass, kiln_error *err);
 
 /// Finds the loads whose addresses and masks follow from the counter, carried values and invariants by pure
 /// operations `iterations` on. With `deep` also those whose values are computed with before the product.

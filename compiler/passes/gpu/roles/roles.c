@@ -143,7 +143,7 @@ static ir_block *copy_body(splitting *s) {
 /// released all slots.
 static void drain(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++)
-    for (unsigned slot = 0; !s->rings[i].is_put && slot < s->rings[i].slots; slot++) {
+    for (unsigned slot = 0; !s->rings[i].is_put && slot < s->rings[i].ring.slots; slot++) {
       roles_emit_barrier(s, IR_BAR_WAIT, s->rings[i].empty, s->at[i].slot, s->at[i].phase);
       roles_advance(s, i);
     }

@@ -36,7 +36,7 @@ static site *site_of(splitting *s, const ir_op *load) {
 }
 
 static ir_value *memory_of(splitting *s, const site *x, const ir_op *load) {
-  return s->rings[x->ring].memory[x->loads[0] == load ? 0 : 1];
+  return s->rings[x->ring].ring.memory[x->loads[0] == load ? 0 : 1];
 }
 
 /// The slot that a product reads; waits for it when the loads stand in the product's block.
@@ -56,8 +56,8 @@ static void release_behind(splitting *s, site *x, const ir_op *dot) {
 /// Writes a computed left operand where it is computed; all meet before the product. Gives its memory and
 /// slot.
 static void put(splitting *s, unsigned number, ir_op *turn, const ir_op *dot, ir_value *out[2]) {
-  ring *r = &s->rings[number];
-  out[0] = r->memory[0], out[1] = s->at[number].slot;
+  roles_ring *r = &s->rings[number];
+  out[0] = r->ring.memory[0], out[1] = s->at[number].slot;
   ir_value *operands[3] = {out[0], out[1], turn->operands[0]};
   roles_before(s, turn);
   ir_emit(&s->b, IR_PUT, NULL, operands, 3, NULL, NULL, 0);

@@ -4,22 +4,22 @@
 #define KILN_COMPILER_PASSES_GPU_ROLES_INNER_H
 
 #include "compiler/passes/gpu/gpu.h"
+#include "compiler/passes/gpu/ring.h"
 
 enum { MAX_RINGS = 8, MAX_LOADS = 2, MAX_SITES = 32 };
 enum { EXCHANGE_BYTES = 512 }; // of exchanges within a group of consumers
 
-typedef struct ring {
-  ir_type tiles[MAX_LOADS];
+typedef struct roles_ring {
+  kiln_ring ring;
   int64_t first[MAX_LOADS]; ///< rows of the tile that are copied; 0: all
-  ir_value *memory[MAX_LOADS], *full, *empty;
-  unsigned count, slots;
+  ir_value *full, *empty;   ///< barriers, one a slot
   bool is_left[MAX_LOADS];
   unsigned parts[MAX_LOADS]; ///< different ones that the blocks which share the program have
   uint32_t bytes;            ///< of a slot, in all blocks of the cluster together
   uint32_t part;             ///< of a slot, in one of them
   bool is_in_loop;
   bool is_put; ///< for a computed operand: `tiles[0]`
-} ring;
+} roles_ring;
 
 typedef struct site {
   unsigned ring, count;
@@ -37,7 +37,7 @@ typedef struct position {
 typedef struct splitting {
   ir_kernel *kernel;
   const kiln_matrix_machine *machine;
-  ring rings[MAX_RINGS];
+  roles_ring rings[MAX_RINGS];
   site sites[MAX_SITES];
   struct {
     ir_op *dot;

@@ -12,10 +12,14 @@ static uint32_t bytes_of(ir_type tile) {
   return (uint32_t)kiln_scalars[tile.scalar].bytes << ir_log2_elements(tile);
 }
 
+static uint32_t claim(splitting *s, uint32_t bytes, uint32_t align) {
+  uint32_t at = (s->top + align - 1) & ~(align - 1);
+  s->top = at + bytes;
+  return at;
+}
+
 static ir_value *alloc(splitting *s, ir_type type, uint32_t bytes, uint32_t align, unsigned arrivals) {
-  s->top = (s->top + align - 1) & ~(align - 1);
-  ir_attrs attrs = {.alloc = {.at = s->top, .arrivals = (uint8_t)arrivals}};
-  s->top += bytes;
+  ir_attrs attrs = {.alloc = {.at = claim(s, bytes, align), .arrivals = (uint8_t)arrivals}};
   ir_op *op = ir_emit(&s->b, IR_ALLOC, &attrs, NULL, 0, &type, NULL, 0);
   return op ? &op->results[0] : NULL;
 }
@@ -136,32 +140,32 @@ static bool choose_slots(splitting *s, const kiln_target *target) {
   if (over > slots && over * loop >= exchanged - ALIGN)
     s->scatter->attrs.cluster.is_overlaid = true, slots = over;
   for (unsigned i = 0; i < s->ring_count; i++) {
-    ring *r = &s->rings[i];
-    r->slots = r->is_put ? KILN_PUT_SLOTS : r->is_in_loop ? slots : 1;
+    roles_ring *r = &s->rings[i];
+    r->ring.slots = r->is_put ? KILN_PUT_SLOTS : r->is_in_loop ? slots : 1;
   }
   return slots > 1 || (slots == 1 && take_turns(s));
 }
 
 static void alloc_slots(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
-    ring *r = &s->rings[i];
-    for (unsigned k = 0; k < r->count; k++) {
-      uint32_t parts = r->parts[k], bytes = kiln_memory_bytes(r->tiles[k], r->first[k]) / parts;
-      r->memory[k] = alloc(s, ir_memory_type(r->tiles[k], r->slots), r->slots * bytes, ALIGN, 0);
-      if (!r->memory[k]) return;
-      r->memory[k]->def->attrs.alloc.rows = (uint32_t)r->first[k];
-      if (parts > 1) r->memory[k]->def->attrs.alloc.parts = (uint8_t)parts;
+    roles_ring *r = &s->rings[i];
+    for (unsigned k = 0; k < r->ring.count; k++) {
+      uint32_t parts = r->parts[k], bytes = kiln_memory_bytes(r->ring.tiles[k], r->first[k]) / parts;
+      ir_alloc where = {.at = claim(s, r->ring.slots * bytes, ALIGN),
+                        .rows = (uint32_t)r->first[k],
+                        .parts = parts > 1 ? (uint8_t)parts : 0};
+      kiln_ring_alloc(&r->ring, k, where, &s->b);
     }
   }
 }
 
 static void alloc_barriers(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
-    ring *r = &s->rings[i];
-    uint32_t bytes = r->slots * BARRIER_BYTES;
+    roles_ring *r = &s->rings[i];
+    uint32_t bytes = r->ring.slots * BARRIER_BYTES;
     if (r->is_put) continue;
-    r->full = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, 1);
-    r->empty = alloc(s, ir_barrier_type(r->slots), bytes, BARRIER_BYTES, s->groups);
+    r->full = alloc(s, ir_barrier_type(r->ring.slots), bytes, BARRIER_BYTES, 1);
+    r->empty = alloc(s, ir_barrier_type(r->ring.slots), bytes, BARRIER_BYTES, s->groups);
   }
 }
 

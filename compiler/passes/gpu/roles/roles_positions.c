@@ -11,15 +11,14 @@ void roles_start_positions(splitting *s) {
 
 void roles_advance(splitting *s, unsigned number) {
   position *p = &s->at[number];
-  unsigned slots = s->rings[number].slots;
+  const kiln_ring *ring = &s->rings[number].ring;
   ir_value *flipped = ir_binary(&s->b, IR_XOR, 0, p->phase, roles_i32(s, 1));
-  if (slots == 1) {
+  if (ring->slots == 1) {
     p->phase = flipped;
     return;
   }
-  ir_value *next = ir_binary(&s->b, IR_ADD, 0, p->slot, roles_i32(s, 1));
-  ir_value *wraps = ir_compare(&s->b, IR_EQ, 0, next, roles_i32(s, slots));
-  p->slot = ir_ternary(&s->b, IR_SELECT, 0, wraps, roles_i32(s, 0), next);
+  ir_value *wraps;
+  p->slot = kiln_ring_after(ring, p->slot, &s->b, &wraps);
   p->phase = ir_ternary(&s->b, IR_SELECT, 0, wraps, flipped, p->phase);
 }
 
@@ -48,7 +47,7 @@ static unsigned parts_of(splitting *s, unsigned set, ir_value **out[2 * MAX_RING
   unsigned count = 0;
   for (unsigned i = 0; i < s->ring_count; i++) {
     if (!(set >> i & 1)) continue;
-    if (s->rings[i].slots > 1) out[count++] = &s->at[i].slot;
+    if (s->rings[i].ring.slots > 1) out[count++] = &s->at[i].slot;
     out[count++] = &s->at[i].phase;
   }
   return count;

@@ -6,7 +6,7 @@
 
 /// All loads of a site are filled where the last of them stands. `loads` are those of the producer's copy.
 static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where) {
-  ring *r = &s->rings[x->ring];
+  roles_ring *r = &s->rings[x->ring];
   position *p = &s->at[x->ring];
   roles_behind(s, where);
   roles_emit_barrier(s, IR_BAR_WAIT, r->empty, p->slot, p->phase);
@@ -16,7 +16,7 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
     ir_value *operands[IR_MAX_RANK + 4];
     uint32_t count = loads[i]->operand_count;
     memcpy(operands, loads[i]->operands, count * sizeof *operands);
-    operands[count++] = r->memory[i];
+    operands[count++] = r->ring.memory[i];
     operands[count++] = p->slot;
     operands[count++] = r->full;
     ir_copy how = {.rows = (uint32_t)r->first[i], .is_multicast = s->spread > r->parts[i]};

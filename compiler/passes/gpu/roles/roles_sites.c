@@ -17,10 +17,11 @@ static unsigned parts_of_operand(const splitting *s, bool is_left) {
 
 /// A ring is shared by sites of different blocks only, and not of those within each other: else the order of
 /// products could differ from that of loads.
-static bool can_share(const splitting *s, const ring *r, unsigned number, const site *from) {
-  if (r->is_put || r->count != from->count || !r->is_in_loop || !is_in_loop(from->loads[0])) return false;
-  for (unsigned i = 0; i < r->count; i++)
-    if (!ir_type_equal(r->tiles[i], from->loads[i]->results[0].type) ||
+static bool can_share(const splitting *s, const roles_ring *r, unsigned number, const site *from) {
+  if (r->is_put || r->ring.count != from->count || !r->is_in_loop || !is_in_loop(from->loads[0]))
+    return false;
+  for (unsigned i = 0; i < r->ring.count; i++)
+    if (!ir_type_equal(r->ring.tiles[i], from->loads[i]->results[0].type) ||
         r->first[i] != from->loads[i]->attrs.access.first ||
         (s->spread > 1 && r->is_left[i] != (from->loads[i] == from->left)))
       return false;
@@ -29,18 +30,17 @@ static bool can_share(const splitting *s, const ring *r, unsigned number, const 
   return true;
 }
 
-static void add_load(const splitting *s, ring *r, const ir_op *load, bool is_left) {
-  unsigned i = r->count++;
-  r->tiles[i] = load->results[0].type;
+static void add_load(const splitting *s, roles_ring *r, const ir_op *load, bool is_left) {
+  unsigned i = kiln_ring_add(&r->ring, load->results[0].type);
   r->is_left[i] = is_left;
   r->parts[i] = parts_of_operand(s, is_left);
   r->first[i] = load->attrs.access.first;
-  uint32_t bytes = kiln_memory_bytes(r->tiles[i], r->first[i]);
+  uint32_t bytes = kiln_memory_bytes(r->ring.tiles[i], r->first[i]);
   r->bytes += bytes;
   r->part += bytes / r->parts[i];
 }
 
-static ring *new_ring(splitting *s, unsigned *out_number) {
+static roles_ring *new_ring(splitting *s, unsigned *out_number) {
   if (s->ring_count == MAX_RINGS) {
     s->reason = KILN_REASON_MANY;
     return NULL;
@@ -54,7 +54,7 @@ static void add_ring(splitting *s, site *from) {
       from->ring = i;
       return;
     }
-  ring *r = new_ring(s, &from->ring);
+  roles_ring *r = new_ring(s, &from->ring);
   if (!r) return;
   r->is_in_loop = is_in_loop(from->loads[0]);
   for (unsigned i = 0; i < from->count; i++) add_load(s, r, from->loads[i], from->loads[i] == from->left);
@@ -62,10 +62,11 @@ static void add_ring(splitting *s, site *from) {
 
 /// A computed operand.
 static void add_put(splitting *s, unsigned *out_ring, const ir_op *put) {
-  ring *r = new_ring(s, out_ring);
+  roles_ring *r = new_ring(s, out_ring);
   if (!r) return;
-  *r = (ring){.count = 1, .is_put = true, .tiles = {put->operands[0]->type}, .parts = {1}};
-  r->part = KILN_PUT_SLOTS * kiln_memory_bytes(r->tiles[0], 0);
+  *r = (roles_ring){.is_put = true, .parts = {1}};
+  kiln_ring_add(&r->ring, put->operands[0]->type);
+  r->part = KILN_PUT_SLOTS * kiln_memory_bytes(r->ring.tiles[0], 0);
 }
 
 static bool comes_first(const ir_op *a, const ir_op *b) { return a->number < b->number; }
