@@ -90,7 +90,7 @@ typedef struct kiln_elab {
   kiln_binding *top;
   kiln_control *control, *base; ///< innermost; innermost around the function being inlined
   uint32_t frame, frames, scope, order, depth, calls;
-  uint64_t steps;           ///< left before the kernel is too large
+  uint64_t steps;           ///< left before the instance is too large
   const char *library_call; ///< name of the library function that the user's text calls, or NULL
   ir_place library_place;
   bool in_kernel;         ///< not inside a function

@@ -161,6 +161,7 @@ static void make_instance(kiln_maker *m, kiln_list args, ir_place place, bool ma
     return;
   }
   symbol->mark = u->count + 1;
+  if (m->e.steps) m->e.steps = KILN_ELAB_STEPS; // what one instance needs does not count for the next
   uint32_t scope = kiln_elab_open_scope(&m->e, &top);
   kiln_native_bind(&m->e, m->kernel, in.values, KILN_CPARAM_TYPE);
   kiln_make_params(m);

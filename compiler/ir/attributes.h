@@ -90,6 +90,7 @@ typedef struct ir_alloc {
   uint32_t at;      ///< first byte in the block's shared memory
   uint32_t stride;  ///< bytes from a slot to the next, by which slots are named then; 0: by numbers
   uint32_t rows;    ///< that a tile in it has; 0: all
+  uint32_t columns; ///< that a tile in it has; 0: all
   uint8_t arrivals; ///< barriers: that end a phase
   uint8_t pad;      ///< bytes left free after each row along pad_axis
   uint8_t pad_axis;
@@ -98,7 +99,9 @@ typedef struct ir_alloc {
 
 typedef struct ir_copy {
   uint32_t rows;     ///< of the tile that are copied; 0: all
+  uint32_t columns;  ///< of the tile that are copied; 0: all
   uint8_t operand;   ///< of the product: 0 left, 1 right
+  bool is_mn;        ///< the tile's columns are rows or columns of the product, not the reduced index
   uint8_t parts;     ///< blocks that share the program
   bool is_multicast; ///< to all blocks of a row or column of those that share the program
   uint8_t map;       ///< number of its tensor map, set by code generation
@@ -109,8 +112,10 @@ typedef struct ir_expect {
   uint32_t part;  ///< of them, that come to this block
 } ir_expect;
 
+/// Of arrivals at barriers, and of waits for them.
 typedef struct ir_arrive {
-  uint8_t blocks; ///< whose barriers are meant; 0: this block's alone
+  uint8_t blocks;  ///< arrivals: whose barriers are meant; 0: this block's alone
+  bool is_cluster; ///< what is written before the arrival is seen after the wait by all blocks of the cluster
 } ir_arrive;
 
 typedef struct ir_mma {

@@ -22,7 +22,28 @@ BUILD = os.path.abspath(os.environ.get("KILN_BUILD", "build/release"))
 CASES = {"dequantise_i8": "quantise_i8", "dequantise_fp8": "quantise_fp8", "argsort_rows": "sort_rows", "attention_backward_begin": "attention_backward",
          "attention_backward_end": "attention_backward", "attention_backward_rows": "attention_backward", "attention_backward_keys": "attention_backward",
          "attention_backward_queries": "attention_backward", "paged_attention_join": "paged_attention_parts"}
-PRODUCTS = {"gemm": "gemm[T=bf16,ACT=0,BIAS=false]", "gemm_batched": "gemm_batched[T=bf16]"}
+# Kernels that run once an instance: instances (those that may use the config), arguments, what is compared with the host's. Sizes are expressions in Python.
+LAYOUTS = [(a, b) for a in ("false", "true") for b in ("false", "true")]
+STRIDES = " ".join("%s_batch=heads*%s*D+8 %s_row=D %s_head=%s*D" % (x, n, x, x, n) for x, n in (("q", "rows"), ("k", "keys"), ("v", "keys"), ("g", "rows")))
+BACKWARD = ("batch=2 heads=2 kv_heads=1 rows=70 keys=90 %s left=-1 right=-1 scale=0.125 q=random:batch*heads*rows*D+16 k=random:batch*heads*keys*D+16:1 "
+            "v=random:batch*heads*keys*D+16:2 g=random:batch*heads*rows*D+16:3 " % STRIDES)
+KEYS = " dk=zeros:batch*heads*keys*D dv=zeros:batch*heads*keys*D"
+HEADS = ["T=bf16,D=64", "T=bf16,D=128"]
+BORROWERS = ("gemm_batched",)  # of the configs of gemm
+RUNS = {
+    "gemm": (["T=bf16,ACT=0,BIAS=false"], "M=BM+28 N=72 K=200 lda=K+8 ldb=K+24 ldc=N+8 bias=null a=random:M*lda b=random:N*ldb:1 c=zeros:M*ldc", "c"),
+    "gemm_batched": (["T=bf16"], "M=BM+28 N=72 K=200 batch=2 stride_a=M*K+8 stride_b=N*K+24 stride_c=M*N+40 a=random:2*stride_a b=random:2*stride_b:1 "
+                                 "c=zeros:2*stride_c", "c"),
+    "gemm_split_k": (["T=bf16", "T=f32"], "M=BM+28 N=72 K=200 parts=3 a=random:M*K b=random:N*K:1 c=zeros:M*N", "c"),
+    "gemm_general": (["T=bf16,TA=%s,TB=%s,BETA=false" % t for t in LAYOUTS] + ["T=bf16,TA=%s,TB=%s,BETA=true" % t for t in LAYOUTS],
+                     "M=BM+28 N=BN+20 K=200 lda=(K,M+4)[TA]+8 ldb=(N+4,K)[TB]+24 ldc=N+4 ldd=N+12 beta=0.5 a=random:(M,K)[TA]*lda b=random:(K,N)[TB]*ldb:1 "
+                     "c=random:M*ldc:2 d=zeros:M*ldd", "d"),
+    "gemm_grouped": (["T=bf16,ACT=0", "T=f32,ACT=0"], "rows=150 experts=2 N=72 K=200 lda=K+8 ldc=N+8 a=random:rows*lda weights=random:2*N*K:1 ends=fill:2:rows "
+                                                      "c=zeros:rows*ldc", "c"),
+    "attention_backward": (HEADS, BACKWARD + "stats=fill:4*batch*heads*rows:9 sums=zeros:2*batch*heads*rows*D" + KEYS, "dk dv sums"),
+    "attention_backward_keys": (HEADS, BACKWARD + "lse=fill:batch*heads*rows:9 delta=zeros:batch*heads*rows" + KEYS, "dk dv"),
+    "attention_backward_queries": (HEADS, BACKWARD + "lse=fill:batch*heads*rows:9 delta=zeros:batch*heads*rows dq=zeros:batch*heads*rows*D", "dq"),
+}
 
 
 def is_for(config, target):
@@ -77,9 +98,9 @@ def source_with(path, owner, config, instances):
 def build(path, kernel, config, options, folder):
     """Makes folder/one.kbundle of the instances that may use the config. Returns the first error where none may."""
     def attempt(instances):
-        open(folder + "/one.kiln", "w").write(source_with(path, {"gemm", kernel} if kernel == "gemm_batched" else {kernel}, config, instances))
+        open(folder + "/one.kiln", "w").write(source_with(path, {"gemm", kernel} if kernel in BORROWERS else {kernel}, config, instances))
         return run([BUILD + "/bin/kiln", "build", folder + "/one.kiln", "-q", "-t", options.target, "--emit=ptx", "--configs-all", "-o", folder + "/one.kbundle"])
-    every = ["@instance(T = bf16)"] if kernel in PRODUCTS else instances_of(path, kernel)
+    every = ["@instance(T = bf16)"] if kernel in ("gemm", "gemm_batched") else [i for i in instances_of(path, kernel) if kernel != "gemm_general" or "bf16" in i]
     code, text = attempt(every)
     if not code:
         return None
@@ -92,20 +113,48 @@ def number(config, name):
     return int(found.group(1)) if found else 64
 
 
-def product_arguments(kernel, config):
-    m, n, k = number(config, "BM") + 28, 72, 200
-    if kernel == "gemm":
-        lda, ldb, ldc = k + 8, k + 24, n + 8
-        return ["M=%d" % m, "N=%d" % n, "K=%d" % k, "lda=%d" % lda, "ldb=%d" % ldb, "ldc=%d" % ldc, "bias=null",
-                "a=random:%d" % (m * lda), "b=random:%d:1" % (n * ldb), "c=zeros:%d" % (m * ldc)]
-    sizes = [m * k + 8, n * k + 24, m * n + 40]
-    return ["M=%d" % m, "N=%d" % n, "K=%d" % k, "batch=2", "stride_a=%d" % sizes[0], "stride_b=%d" % sizes[1], "stride_c=%d" % sizes[2],
-            "a=random:%d" % (2 * sizes[0]), "b=random:%d:1" % (2 * sizes[1]), "c=zeros:%d" % (2 * sizes[2])]
+def arguments(kernel, config, instance):
+    """The words of RUNS with numbers."""
+    known = {"BM": number(config, "BM"), "BN": number(config, "BN"), "D": number(instance, "D"), "TA": "TA=true" in instance, "TB": "TB=true" in instance}
+    words = []
+    for word in RUNS[kernel][1].split():
+        name, value = word.split("=")
+        parts = value.split(":")
+        for i, part in enumerate(parts):
+            if part not in ("random", "zeros", "fill", "null") and not re.fullmatch(r"[-0-9.]+", part):
+                parts[i] = str(eval(part, {"max": max}, known))
+        if len(parts) == 1 and re.fullmatch(r"-?\d+", parts[0]):
+            known[name] = int(parts[0])
+        words += ["-a", name + "=" + ":".join(parts)]
+    return words
 
 
 def run(command, **more):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
     return done.returncode, done.stdout
+
+
+def run_once(kernel, config, path, device, environment, folder):
+    """On the host, then on the device; results are compared."""
+    host, bundle = folder + "/host.kbundle", folder + "/one.kbundle"
+    code, text = run([BUILD + "/bin/kiln-tool", "inspect", bundle])
+    there = [i for i in RUNS[kernel][0] if "%s[%s]" % (kernel, i) in text]
+    if not there:
+        return 1, "no kernel for it among " + ", ".join(RUNS[kernel][0])
+    for instance in there:
+        instance = "%s[%s]" % (kernel, instance)
+        words, outputs = arguments(kernel, config, instance), RUNS[kernel][2].split()
+        code, text = run([BUILD + "/bin/kiln", "build", path, "-q", "-t", "host", "-k", instance, "-o", host])
+        saves = [w for o in outputs for w in ("--save", "%s=%s/%s" % (o, folder, o))]
+        if not code:
+            code, text = run([BUILD + "/bin/kiln", "run", host, instance] + words + saves)
+        if code:
+            return code, "%s on the host: %s" % (instance, text)
+        compares = [w for o in outputs for w in ("--compare", "%s=%s/%s" % (o, folder, o))]
+        code, text = run(device + [BUILD + "/bin/kiln", "run", "-d", "cuda:0", bundle, instance] + words + compares + ["--tolerance", "0.02"], env=environment)
+        if code:
+            return code, instance + ": " + text
+    return code, text
 
 
 def judge(kernel, kernels, config, options, folder):
@@ -116,18 +165,8 @@ def judge(kernel, kernels, config, options, folder):
         return "refused", "does not compile: " + error
     environment = dict(os.environ, KILN_BUILD=BUILD, KILN_PTX_LOG=log, KILN_PTX_SEED=str(options.seed))
     device = ["tests/emulation/interpreted.sh", options.target[3:5]]
-    if kernel in PRODUCTS:
-        instance, words = PRODUCTS[kernel], []
-        for argument in product_arguments(kernel, config):
-            words += ["-a", argument]
-        host = folder + "/host.kbundle"
-        if not os.path.exists(host):
-            run([BUILD + "/bin/kiln", "build", path, "-q", "-t", "host", "-k", instance, "-o", host])
-        code, text = run([BUILD + "/bin/kiln", "run", host, instance] + words + ["--save", "c=" + folder + "/c"])
-        if code:
-            return "FOUND", "on the host: " + text.strip()
-        code, text = run(device + [BUILD + "/bin/kiln", "run", "-d", "cuda:0", bundle, instance] + words + ["--compare", "c=" + folder + "/c", "--tolerance", "0.02"],
-                         env=environment)
+    if kernel in RUNS:
+        code, text = run_once(kernel, config, path, device, environment, folder)
     else:
         code, text = run(device + [BUILD + "/bin/kernel-check", bundle, "cuda:0", "=" + CASES.get(kernel, kernel)], env=environment)
     launches = [line.split() for line in open(log)] if os.path.exists(log) else []

@@ -29,14 +29,13 @@ static unsigned row_of(const gpu *g, const ir_op *op) {
 
 /// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1.
 static void put_box(const gpu *g, kiln_buffer *out, const ir_op *op, ir_type view) {
-  const unsigned parts = op->code == IR_COPY ? op->attrs.copy.parts : op->attrs.access.spread;
+  const unsigned parts = op->code == IR_STAGE ? op->attrs.access.spread : 0;
   unsigned bytes = kiln_scalars[view.scalar].bytes;
   unsigned box_rows =
       op->code == IR_STAGE ? kiln_stage_box_rows(kiln_matrix_machine_of(g->target), g->kernel, op) : 0;
   for (unsigned i = view.rank; i-- > 0;) {
     uint32_t extent = view.log2[i] == IR_DROPPED ? 1 : 1u << view.log2[i];
-    if (i + 1 < view.rank && extent > 1 && op->code == IR_COPY)
-      extent = kiln_memory_rows(ir_view_tile(view), op->attrs.copy.rows);
+    if (i + 1 < view.rank && extent > 1 && op->code == IR_COPY) extent = kiln_copied_rows(op);
     if (i + 1 == view.rank) extent = row_of(g, op) / bytes;
     else if (op->code == IR_STAGE && extent > box_rows) extent = box_rows;
     else if (parts && extent > 1) extent /= parts;

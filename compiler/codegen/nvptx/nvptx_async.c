@@ -44,7 +44,8 @@ static void find_top(ir_op *op, void *context) {
   if (op->code != IR_ALLOC) return;
   ir_type type = op->results[0].type;
   uint32_t bytes =
-      type.rank ? kiln_memory_bytes(type, op->attrs.alloc.rows) / nvptx_parts(op) : BARRIER_BYTES;
+      type.rank ? kiln_memory_bytes(type, op->attrs.alloc.rows, op->attrs.alloc.columns) / nvptx_parts(op)
+                : BARRIER_BYTES;
   uint32_t end = op->attrs.alloc.at + type.slots * bytes;
   if (end > g->scratch_base) g->scratch_base = end;
 }
@@ -214,7 +215,7 @@ static void lower_expect(gpu *g, ir_op *op) {
 static void lower_wait(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
                                gpu_scalar(g, op->operands[2])};
-  call(g, KL_kl_mbar_wait, arguments, 2);
+  call(g, op->attrs.arrive.is_cluster ? KL_kl_mbar_wait_cluster : KL_kl_mbar_wait, arguments, 2);
 }
 
 static void lower_arrive(gpu *g, ir_op *op) {
@@ -224,7 +225,7 @@ static void lower_arrive(gpu *g, ir_op *op) {
   if (!op->attrs.arrive.blocks) call(g, KL_kl_mbar_arrive_if, arguments, 2);
   for (unsigned place = 0; place < op->attrs.arrive.blocks; place++) {
     LLVMValueRef there[2] = {arguments[0], nvptx_block_at(g, gpu_i32(g, place))};
-    call(g, KL_kl_cluster_release_if,
+    call(g, op->attrs.arrive.is_cluster ? KL_kl_cluster_release_writes_if : KL_kl_cluster_release_if,
          (LLVMValueRef[2]){call(g, KL_kl_cluster_address, there, 2), arguments[1]}, 2);
   }
 }
@@ -272,46 +273,54 @@ static void load_for_all(gpu *g, const LLVMValueRef *arguments, unsigned rank, L
   nvptx_asm(g, text, (size_t)n, constraints, LLVMVoidTypeInContext(g->context), values, 4 + rank);
 }
 
-/// What a block that shares the program copies of an operand: `rows` of its part, which all blocks of a row
-/// (left operands) or column of blocks have.
+/// What a block that shares the program copies of an operand. All blocks of a row (left operands) or column of
+/// blocks have the same part of the tile, and each of them copies some of the part's rows to all of them.
 typedef struct share {
-  LLVMValueRef first, inside; ///< row in the tile, in the part
-  LLVMValueRef blocks;        ///< that it goes to, a set
+  LLVMValueRef row, column; ///< in the tile: of the first element that it copies
+  LLVMValueRef inside;      ///< that row's number in the part
+  LLVMValueRef blocks;      ///< that it goes to, a set
 } share;
 
-static share share_of(gpu *g, const ir_op *op, uint32_t rows, uint32_t part_rows) {
-  if (!op->attrs.copy.parts) return (share){.first = gpu_i32(g, 0), .inside = gpu_i32(g, 0)};
+/// `rows`: that it copies; `part`: rows of the part, or columns, where it is columns that the tile is divided by.
+static share share_of(gpu *g, const ir_op *op, uint32_t rows, uint32_t part) {
+  LLVMValueRef zero = gpu_i32(g, 0);
+  if (!op->attrs.copy.parts) return (share){.row = zero, .column = zero, .inside = zero};
   uint32_t columns = g->spread_columns, set = 0;
   bool is_left = op->attrs.copy.operand == 0;
-  LLVMValueRef part = is_left ? g->block_row : g->block_column,
+  LLVMValueRef number = is_left ? g->block_row : g->block_column,
                turn = is_left ? g->block_column : g->block_row;
   for (uint32_t i = 0; i < g->spread; i++)
     if (is_left ? i < columns : i % columns == 0) set |= 1u << i;
   share s = {.inside = scale(g, turn, rows)};
-  s.first = add(g, scale(g, part, part_rows), s.inside);
-  s.blocks =
-      LLVMBuildShl(g->builder, gpu_i32(g, set), nvptx_block_at(g, scale(g, part, is_left ? columns : 1)), "");
+  LLVMValueRef first = scale(g, number, part);
+  s.row = op->attrs.copy.is_mn ? s.inside : add(g, first, s.inside);
+  s.column = op->attrs.copy.is_mn ? first : zero;
+  s.blocks = LLVMBuildShl(g->builder, gpu_i32(g, set),
+                          nvptx_block_at(g, scale(g, number, is_left ? columns : 1)), "");
   return s;
 }
 
-/// One box per column of `row_bytes`; each is as long as the tile has rows, or the block's part of them.
+/// One box per column of `row` bytes; each is as long as the tile has rows, or as the rows that the block copies.
 static void lower_copy(gpu *g, ir_op *op) {
   ir_type view = op->operands[0]->type, tile = ir_view_tile(view);
   uint32_t at = 1u + view.rank;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  unsigned boxes = (bytes << tile.log2[1]) / row,
-           rows = kiln_memory_rows(tile, op->attrs.copy.rows) / nvptx_parts(op);
-  uint32_t part_rows = kiln_memory_rows(tile, op->attrs.copy.rows) / nvptx_parts(op->operands[at]->def);
-  uint32_t column = row * part_rows;
-  share mine = share_of(g, op, rows, part_rows);
+  const ir_copy *how = &op->attrs.copy;
+  const uint32_t parts = nvptx_parts(op->operands[at]->def),
+                 across = how->columns ? how->columns : 1u << tile.log2[1];
+  const uint32_t part_rows = kiln_memory_rows(tile, how->rows) / (how->is_mn ? 1 : parts),
+                 part_columns = across / (how->is_mn ? parts : 1);
+  const uint32_t boxes = bytes * part_columns / row, rows = kiln_copied_rows(op), column = row * part_rows;
+  share mine = share_of(g, op, rows, how->is_mn ? part_columns : part_rows);
   LLVMValueRef to = nvptx_slot_address(g, op->operands[at], op->operands[at + 1]);
   to = add(g, to, scale(g, mine.inside, row));
   LLVMValueRef barrier = barrier_address(g, op->operands[at + 2], op->operands[at + 1]);
   for (unsigned i = 0; i < boxes; i++) {
     LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * column)), g->maps[op->attrs.copy.map].param,
                                  barrier};
-    unsigned rank = coordinates(g, op, view, gpu_i32(g, i * row / bytes), mine.first, arguments + 3);
-    if (op->attrs.copy.is_multicast) load_for_all(g, arguments, rank, mine.blocks);
+    unsigned rank =
+        coordinates(g, op, view, add(g, mine.column, gpu_i32(g, i * row / bytes)), mine.row, arguments + 3);
+    if (how->is_multicast) load_for_all(g, arguments, rank, mine.blocks);
     else call(g, loads[rank - 2], arguments, 3 + rank);
   }
 }
@@ -460,7 +469,7 @@ static void wait_for_slot(gpu *g, LLVMValueRef leader, unsigned number, unsigned
 static staging open_staging(gpu *g, ir_op *op, unsigned slots) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
   ir_value *memory = op->operands[op->operand_count - 2];
-  unsigned bytes = kiln_memory_bytes(memory->type, 0);
+  unsigned bytes = kiln_memory_bytes(memory->type, 0, 0);
   staging s = {.row = kiln_stage_row(machine, g->kernel, op),
                .box_rows = kiln_stage_box_rows(machine, g->kernel, op),
                .columns = kiln_stage_at_a_time(machine, g->kernel, op) / slots};

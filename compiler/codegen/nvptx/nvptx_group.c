@@ -8,7 +8,7 @@ LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
   const ir_alloc *alloc = &memory->def->attrs.alloc;
   LLVMValueRef start = LLVMBuildAdd(g->builder, g->shared_address, gpu_i32(g, alloc->at), "");
   if (!slot) return start;
-  uint32_t bytes = kiln_memory_bytes(memory->type, alloc->rows) / nvptx_parts(memory->def);
+  uint32_t bytes = kiln_memory_bytes(memory->type, alloc->rows, alloc->columns) / nvptx_parts(memory->def);
   LLVMValueRef offset = LLVMBuildMul(g->builder, gpu_scalar(g, slot), gpu_i32(g, bytes), "");
   return LLVMBuildAdd(g->builder, start, offset, "");
 }

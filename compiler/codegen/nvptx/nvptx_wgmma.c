@@ -55,7 +55,8 @@ static uint64_t pattern(unsigned row) { return (uint64_t)(row == 128 ? 1 : row =
 static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LLVMValueRef free) {
   ir_type tile = memory->type;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  uint32_t column = row * kiln_memory_rows(tile, memory->def->attrs.alloc.rows) / nvptx_parts(memory->def),
+  uint32_t column = row * kiln_memory_rows(tile, memory->def->attrs.alloc.rows) /
+                    (is_mn ? 1 : nvptx_parts(memory->def)),
            lead = is_mn ? column : 16;
   operand o = {
       .row = row, .column = column, .step = is_mn ? 16 * row : STEP, .per_column = is_mn ? 0 : row / STEP};
@@ -232,7 +233,8 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   if (!in_memory) left = gpu_operand(g, op, 2);
   if (g->status != KILN_OK) return;
   unsigned k_axis = op->attrs.mma.a_mn ? 0 : 1, sums = 1u << (s.columns - 1);
-  unsigned columns = b->def->attrs.alloc.rows ? b->def->attrs.alloc.rows >> s.groups_n : 1u << s.columns;
+  unsigned counted = op->attrs.mma.b_mn ? b->def->attrs.alloc.columns : b->def->attrs.alloc.rows;
+  unsigned columns = counted ? counted >> s.groups_n : 1u << s.columns;
   product p = {.op = op, .a = a->type, .b = b->type, .c = acc->type};
   p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);

@@ -154,9 +154,14 @@ void kiln_write_conditions(const ir_kernel *kernel, kiln_buffer *out);
 /// Row width of a tile in shared memory: bytes of the innermost axis, at most `row_bytes`. Wider tiles lie as
 /// several such columns one after another.
 unsigned kiln_memory_row(ir_type tile, unsigned row_bytes);
-/// Rows of a tile in shared memory, of which only the `first` are copied (0: all); their bytes.
-unsigned kiln_memory_rows(ir_type tile, int64_t first);
-uint32_t kiln_memory_bytes(ir_type tile, int64_t first);
+/// Rows of a tile in shared memory, of which only `rows` are copied (0: all).
+unsigned kiln_memory_rows(ir_type tile, uint32_t rows);
+/// Bytes of a tile in shared memory, of which only so many rows and columns are copied (0: all).
+uint32_t kiln_memory_bytes(ir_type tile, uint32_t rows, uint32_t columns);
+/// How many of its tile's elements along an axis a load through a view copies; 0: all.
+uint32_t kiln_copied(const ir_op *load, unsigned axis);
+/// Rows that a copy brings: the tile's, or this block's share of them where blocks share the program.
+uint32_t kiln_copied_rows(const ir_op *copy);
 
 /// Columns of a group of warps of a store by the copy engine; bytes of a row while they are staged, of which
 /// they are a multiple; rows of a box. Those of a turned store are the tile's rows.

@@ -197,7 +197,8 @@ static bool may_share(const promoting *p, unsigned ring, const ir_op *load) {
     if (p->seen[i].ring != ring) continue;
     is_new = false;
     if (!ir_type_equal(other->results[0].type, load->results[0].type) ||
-        other->attrs.access.first != load->attrs.access.first || kiln_gpu_are_nested(other, load))
+        other->attrs.access.first != load->attrs.access.first ||
+        other->attrs.access.axis != load->attrs.access.axis || kiln_gpu_are_nested(other, load))
       return false;
   }
   return !is_new;
@@ -235,7 +236,7 @@ static bool are_all_from_memory(const promoting *p) {
 static void mark(promoting *p, ir_op *load, const ir_op *dot, bool is_left) {
   if (load) note_use(p, load, dot);
   if (!load || load->attrs.access.is_mapped) return;
-  uint64_t bytes = kiln_memory_bytes(load->results[0].type, load->attrs.access.first);
+  uint64_t bytes = kiln_memory_bytes(load->results[0].type, kiln_copied(load, 0), kiln_copied(load, 1));
   load->attrs.access.is_mapped = true;
   p->is_tall[!is_left] |= load->results[0].type.log2[0] > LOG2_BOX;
   p->loads++;
@@ -271,7 +272,7 @@ static void visit_dot(ir_op *op, void *context) {
   p->has_rows &= c.log2[0] > p->machine->log2_rows;
   mark(p, product.left, op, true);
   mark(p, product.right, op, false);
-  if (product.put) p->fixed_bytes += KILN_PUT_SLOTS * kiln_memory_bytes(product.put->operands[0]->type, 0);
+  if (product.put) p->fixed_bytes += KILN_PUT_SLOTS * kiln_memory_bytes(product.put->operands[0]->type, 0, 0);
   if (p->block != op->block) p->sums = (kiln_sums){0};
   p->block = op->block;
   kiln_count_sums(&p->sums, p->kernel, op, &product);

@@ -87,7 +87,8 @@ static bool is_tile_op(const ir_op *op) {
 }
 
 /// Each block has one piece of the result, 64 rows and more for each of its groups, and copies whole patterns
-/// of eight rows for those that share an operand with it.
+/// of eight rows for those that share an operand with it. An operand whose rows in shared memory have the
+/// product's rows or columns is divided by whole such rows.
 static bool has_pieces(spreading *s, const ir_op *dot, const kiln_product *p) {
   enum { PATTERN_ROWS = 8 };
   unsigned rows = 1u << dot->results[0].type.log2[0], of_block = GROUPS_OF_BLOCK << s->machine->log2_rows;
@@ -96,8 +97,13 @@ static bool has_pieces(spreading *s, const ir_op *dot, const kiln_product *p) {
   s->is_part |= p->is_beside || p->columns < 1u << dot->results[0].type.log2[1];
   s->columns = columns;
   if (p->is_beside) return s->blocks == 2 && !p->right_mn && p->rows % (2 * PATTERN_ROWS) == 0;
-  if (columns > 1 && (rows != s->blocks / columns * of_block || p->right_mn)) return false;
-  return s->blocks == 2 || (rows <= MOST_SPREAD * of_block && p->columns % (s->blocks * PATTERN_ROWS) == 0);
+  const ir_type left = dot->operands[0]->type;
+  const unsigned depth = 1u << left.log2[1], row = s->machine->row_bytes / kiln_scalars[left.scalar].bytes;
+  if ((p->left_mn || p->right_mn) && depth % (s->blocks * PATTERN_ROWS)) return false;
+  if (columns > 1 && rows != s->blocks / columns * of_block) return false;
+  if (columns > 1 && p->right_mn && p->columns % (columns * row)) return false;
+  if (s->blocks == 2) return true;
+  return rows <= MOST_SPREAD * of_block && (p->right_mn || p->columns % (s->blocks * PATTERN_ROWS) == 0);
 }
 
 /// All have as many columns: `count` is one more.
@@ -122,10 +128,9 @@ static bool is_mapped_load(const ir_value *value) {
 
 static void note_product(spreading *s, const ir_op *dot) {
   kiln_product p;
-  bool fits = kiln_product_of(s->machine, s->kernel, dot, &p) && p.left && p.right && !p.left_mn &&
-              ir_is_mapped(p.left) && ir_is_mapped(p.right) && p.left->block == dot->block &&
-              p.right->block == dot->block && has_pieces(s, dot, &p) && p.left->results[0].uses == 1 &&
-              p.right->results[0].uses == 1;
+  bool fits = kiln_product_of(s->machine, s->kernel, dot, &p) && p.left && p.right && ir_is_mapped(p.left) &&
+              ir_is_mapped(p.right) && p.left->block == dot->block && p.right->block == dot->block &&
+              has_pieces(s, dot, &p) && p.left->results[0].uses == 1 && p.right->results[0].uses == 1;
   s->is_possible &= fits;
   if (fits) note_columns(s, &s->made, p.columns);
   if (!s->is_scattered) s->sums = dot->results[0].type;

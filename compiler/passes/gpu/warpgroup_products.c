@@ -8,13 +8,25 @@ unsigned kiln_memory_row(ir_type tile, unsigned row_bytes) {
   return bytes < row_bytes ? bytes : row_bytes;
 }
 
-unsigned kiln_memory_rows(ir_type tile, int64_t first) {
-  return first ? (unsigned)first : 1u << tile.log2[0];
+unsigned kiln_memory_rows(ir_type tile, uint32_t rows) { return rows ? rows : 1u << tile.log2[0]; }
+
+uint32_t kiln_memory_bytes(ir_type tile, uint32_t rows, uint32_t columns) {
+  uint32_t all = 1u << (ir_log2_elements(tile) - tile.log2[0]);
+  return kiln_memory_rows(tile, rows) * (columns ? columns : all) * kiln_scalars[tile.scalar].bytes;
 }
 
-uint32_t kiln_memory_bytes(ir_type tile, int64_t first) {
-  unsigned columns = ir_log2_elements(tile) - tile.log2[0];
-  return kiln_memory_rows(tile, first) * ((uint32_t)kiln_scalars[tile.scalar].bytes << columns);
+uint32_t kiln_copied(const ir_op *load, unsigned axis) {
+  const ir_view_access *how = &load->attrs.access;
+  return how->first && how->axis == axis ? (uint32_t)how->first : 0;
+}
+
+uint32_t kiln_copied_rows(const ir_op *copy) {
+  const ir_type view = copy->operands[0]->type;
+  const uint32_t parts = ir_view_indices(copy)[view.rank]->def->attrs.alloc.parts,
+                 rows = kiln_memory_rows(ir_view_tile(view), copy->attrs.copy.rows);
+  if (!copy->attrs.copy.parts) return rows;
+  return copy->attrs.copy.is_mn && parts ? rows * parts / copy->attrs.copy.parts
+                                         : rows / copy->attrs.copy.parts;
 }
 
 /// Rows or columns of the products' tile that are stored, which the stored one may have the other way round;
@@ -142,15 +154,18 @@ static kiln_report_reason judge_shape(const kiln_matrix_machine *m, const ir_op 
                                                                              : KILN_REASON_NONE;
 }
 
-/// Of the right operand only some columns count.
+/// Of the right operand only some columns count: whole rows of shared memory for each group, where these have
+/// the product's columns.
 static kiln_report_reason judge_part(const kiln_matrix_machine *m, unsigned groups, unsigned down,
                                      kiln_product *p) {
+  const ir_type tile = p->right->results[0].type;
+  const unsigned row = m->row_bytes / kiln_scalars[tile.scalar].bytes,
+                 least = p->right_mn ? row : m->part_columns;
   p->columns = (unsigned)p->right->attrs.access.first;
-  bool is_free = !p->right_mn && p->right->attrs.access.axis == 0 && (groups <= down + 1 || p->is_beside) &&
-                 !p->is_partial;
+  bool is_free = p->right->attrs.access.axis == (p->right_mn ? 1 : 0) &&
+                 (groups <= down + 1 || p->is_beside) && !p->is_partial;
   p->is_divided = groups > down;
-  return is_free && p->columns % (m->part_columns << (groups - down)) == 0 ? KILN_REASON_NONE
-                                                                           : KILN_REASON_PARTS;
+  return is_free && p->columns % (least << (groups - down)) == 0 ? KILN_REASON_NONE : KILN_REASON_PARTS;
 }
 
 static bool is_of_pointers(const ir_value *value) {

@@ -46,6 +46,9 @@ void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_val
   ir_value *operands[3] = {barriers, slot, phase};
   ir_attrs attrs = {0};
   if (code == IR_BAR_ARRIVE && s->spread > 1) attrs.arrive.blocks = (uint8_t)s->spread;
+  // Consumers have written what was exchanged over the slots, which producers of other blocks copy to next. Of slots
+  // they only read.
+  attrs.arrive.is_cluster = barriers == s->taken && s->spread > 1;
   ir_emit(&s->b, code, &attrs, operands, phase ? 3 : 2, NULL, NULL, 0);
 }
 

@@ -11,9 +11,10 @@ enum { EXCHANGE_BYTES = 512 }; // of exchanges within a group of consumers
 
 typedef struct roles_ring {
   kiln_ring ring;
-  int64_t first[MAX_LOADS]; ///< rows of the tile that are copied; 0: all
-  ir_value *full, *empty;   ///< barriers, one a slot
+  uint32_t rows[MAX_LOADS], columns[MAX_LOADS]; ///< of the tile that are copied; 0: all
+  ir_value *full, *empty;                       ///< barriers, one a slot
   bool is_left[MAX_LOADS];
+  bool is_mn[MAX_LOADS];     ///< rows in shared memory have the product's rows or columns
   unsigned parts[MAX_LOADS]; ///< different ones that the blocks which share the program have
   uint32_t bytes;            ///< of a slot, in all blocks of the cluster together
   uint32_t part;             ///< of a slot, in one of them

@@ -150,9 +150,11 @@ static void alloc_slots(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     roles_ring *r = &s->rings[i];
     for (unsigned k = 0; k < r->ring.count; k++) {
-      uint32_t parts = r->parts[k], bytes = kiln_memory_bytes(r->ring.tiles[k], r->first[k]) / parts;
+      uint32_t parts = r->parts[k],
+               bytes = kiln_memory_bytes(r->ring.tiles[k], r->rows[k], r->columns[k]) / parts;
       ir_alloc where = {.at = claim(s, r->ring.slots * bytes, ALIGN),
-                        .rows = (uint32_t)r->first[k],
+                        .rows = r->rows[k],
+                        .columns = r->columns[k],
                         .parts = parts > 1 ? (uint8_t)parts : 0};
       kiln_ring_alloc(&r->ring, k, where, &s->b);
     }

@@ -19,8 +19,9 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
     operands[count++] = r->ring.memory[i];
     operands[count++] = p->slot;
     operands[count++] = r->full;
-    ir_copy how = {.rows = (uint32_t)r->first[i], .is_multicast = s->spread > r->parts[i]};
-    if (s->spread > 1) how.parts = (uint8_t)s->spread, how.operand = r->is_left[i] ? 0 : 1;
+    ir_copy how = {.rows = r->rows[i], .columns = r->columns[i], .is_multicast = s->spread > r->parts[i]};
+    if (s->spread > 1)
+      how.parts = (uint8_t)s->spread, how.operand = r->is_left[i] ? 0 : 1, how.is_mn = r->is_mn[i];
     ir_emit(&s->b, IR_COPY, &(ir_attrs){.copy = how}, operands, count, NULL, NULL, 0);
   }
   roles_advance(s, x->ring);

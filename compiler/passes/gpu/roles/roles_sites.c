@@ -22,7 +22,7 @@ static bool can_share(const splitting *s, const roles_ring *r, unsigned number, 
     return false;
   for (unsigned i = 0; i < r->ring.count; i++)
     if (!ir_type_equal(r->ring.tiles[i], from->loads[i]->results[0].type) ||
-        r->first[i] != from->loads[i]->attrs.access.first ||
+        r->rows[i] != kiln_copied(from->loads[i], 0) || r->columns[i] != kiln_copied(from->loads[i], 1) ||
         (s->spread > 1 && r->is_left[i] != (from->loads[i] == from->left)))
       return false;
   for (unsigned i = 0; i < s->site_count; i++)
@@ -30,12 +30,13 @@ static bool can_share(const splitting *s, const roles_ring *r, unsigned number, 
   return true;
 }
 
-static void add_load(const splitting *s, roles_ring *r, const ir_op *load, bool is_left) {
+static void add_load(const splitting *s, roles_ring *r, const ir_op *load, bool is_left, bool is_mn) {
   unsigned i = kiln_ring_add(&r->ring, load->results[0].type);
   r->is_left[i] = is_left;
+  r->is_mn[i] = is_mn;
   r->parts[i] = parts_of_operand(s, is_left);
-  r->first[i] = load->attrs.access.first;
-  uint32_t bytes = kiln_memory_bytes(r->ring.tiles[i], r->first[i]);
+  r->rows[i] = kiln_copied(load, 0), r->columns[i] = kiln_copied(load, 1);
+  uint32_t bytes = kiln_memory_bytes(r->ring.tiles[i], r->rows[i], r->columns[i]);
   r->bytes += bytes;
   r->part += bytes / r->parts[i];
 }
@@ -48,7 +49,7 @@ static roles_ring *new_ring(splitting *s, unsigned *out_number) {
   return &s->rings[*out_number = s->ring_count++];
 }
 
-static void add_ring(splitting *s, site *from) {
+static void add_ring(splitting *s, site *from, const kiln_product *p) {
   for (unsigned i = 0; i < s->ring_count; i++)
     if (can_share(s, &s->rings[i], i, from)) {
       from->ring = i;
@@ -57,7 +58,10 @@ static void add_ring(splitting *s, site *from) {
   roles_ring *r = new_ring(s, &from->ring);
   if (!r) return;
   r->is_in_loop = is_in_loop(from->loads[0]);
-  for (unsigned i = 0; i < from->count; i++) add_load(s, r, from->loads[i], from->loads[i] == from->left);
+  for (unsigned i = 0; i < from->count; i++) {
+    bool is_left = from->loads[i] == from->left;
+    add_load(s, r, from->loads[i], is_left, is_left ? p->left_mn : p->right_mn);
+  }
 }
 
 /// A computed operand.
@@ -66,7 +70,7 @@ static void add_put(splitting *s, unsigned *out_ring, const ir_op *put) {
   if (!r) return;
   *r = (roles_ring){.is_put = true, .parts = {1}};
   kiln_ring_add(&r->ring, put->operands[0]->type);
-  r->part = KILN_PUT_SLOTS * kiln_memory_bytes(r->ring.tiles[0], 0);
+  r->part = KILN_PUT_SLOTS * kiln_memory_bytes(r->ring.tiles[0], 0, 0);
 }
 
 static bool comes_first(const ir_op *a, const ir_op *b) { return a->number < b->number; }
@@ -93,13 +97,13 @@ static bool joins(splitting *s, ir_op *dot, ir_op *load) {
     x->loads[x->count++] = load;
     x->dot = dot;
     load->attrs.access.site = (uint8_t)(i + 1);
-    add_load(s, &s->rings[x->ring], load, false);
+    add_load(s, &s->rings[x->ring], load, false, false);
     return true;
   }
   return false;
 }
 
-static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y) {
+static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y, const kiln_product *p) {
   x = if_new(s, dot, x), y = if_new(s, dot, y);
   if (!x && !y) return;
   if ((!x || !y) && joins(s, dot, x ? x : y)) return;
@@ -115,7 +119,7 @@ static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y) {
   }
   if (x) made->loads[made->count++] = x;
   if (y) made->loads[made->count++] = y;
-  add_ring(s, made);
+  add_ring(s, made, p);
   s->site_count++;
   for (unsigned i = 0; i < made->count; i++) made->loads[i]->attrs.access.site = (uint8_t)s->site_count;
 }
@@ -132,10 +136,10 @@ static void find_sites(ir_op *op, void *context) {
   s->products[s->product_count].dot = op;
   s->products[s->product_count++].how = p;
   if (left && left->block != right->block) {
-    add_site(s, op, left, NULL);
+    add_site(s, op, left, NULL, &p);
     left = NULL;
   }
-  add_site(s, op, left, right);
+  add_site(s, op, left, right, &p);
 }
 
 void roles_find_sites(splitting *s) { ir_walk(s->kernel->body, find_sites, s); }
