@@ -152,11 +152,6 @@ void kiln_cache_close(kiln_cache *c) {
   free(c);
 }
 
-void kiln_cache_entry_deinit(kiln_cache_entry *entry) {
-  kiln_blob_release(entry->held);
-  memset(entry, 0, sizeof *entry);
-}
-
 // ---------------------------------------------------------------------------------------- counting
 
 static void flush_locked(kiln_cache *c) {

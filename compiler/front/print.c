@@ -3,24 +3,455 @@
 // canonical bytes, so every operation is spelled in the form that emits exactly it: constants with their
 // type, no implied broadcast, loops with named carried values.
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "compiler/front/elaborate.h"
-#include "compiler/front/print.h"
+#include "compiler/ir/ir.h"
+
+typedef struct printer {
+  kiln_buffer *out, *functions; ///< combiners go to the second
+  const ir_kernel *kernel;
+  const ir_block *combiner; ///< being printed, else NULL
+  uint32_t next, function_count;
+  unsigned indent;
+} printer;
+
+static uint32_t put_combiner(printer *p, ir_block *block);
+
+// ------------------------------------------------------------------------------------------ pieces
+
+static void put_type(kiln_buffer *out, ir_type t) {
+  char text[IR_TYPE_TEXT];
+  kiln_buffer_format(out, "%s", ir_type_text(t, text));
+}
+
+// Decimal when that reads back exactly, else the bit pattern.
+static void put_constant(kiln_buffer *out, ir_type t, uint64_t bits) {
+  const char *name = kiln_scalars[t.scalar].spelling;
+  unsigned class = ir_type_class(t), width = ir_type_bits(t);
+  double real = class == KILN_CLASS_FLOAT ? ir_bits_to_float((kiln_scalar)t.scalar, bits) : 0;
+  bool plain = class == KILN_CLASS_FLOAT && isfinite(real) && (real != 0 || !bits);
+  int64_t v = width < 64 ? (int64_t)(bits << (64 - width)) >> (64 - width) : (int64_t)bits;
+  if (isinf(real)) kiln_buffer_format(out, real < 0 ? "(-inf) as %s" : "inf as %s", name);
+  else if (plain) kiln_buffer_format(out, real < 0 ? "(%.17g) as %s" : "%.17g as %s", real, name);
+  else if (class == KILN_CLASS_INT && v != INT64_MIN)
+    kiln_buffer_format(out, v < 0 ? "(%" PRId64 ") as %s" : "%" PRId64 " as %s", v, name);
+  else kiln_buffer_format(out, "bits(%s, 0x%" PRIx64 ")", name, bits);
+}
+
+static void put_string(kiln_buffer *out, const char *text) {
+  kiln_buffer_u8(out, '"');
+  for (; text && *text; text++) {
+    if (*text == '\n') kiln_buffer_bytes(out, "\\n", 2);
+    else if (*text == '\t') kiln_buffer_bytes(out, "\\t", 2);
+    else {
+      if (*text == '"' || *text == '\\') kiln_buffer_u8(out, '\\');
+      kiln_buffer_u8(out, (uint8_t)*text);
+    }
+  }
+  kiln_buffer_u8(out, '"');
+}
+
+static bool is_inside(const ir_value *v, const ir_block *block) {
+  const ir_block *b = v->def ? v->def->block : v->block;
+  for (; b; b = b->parent ? b->parent->block : NULL)
+    if (b == block) return true;
+  return false;
+}
+
+static void put_value(printer *p, ir_value *v) {
+  v = ir_resolve(v);
+  uint64_t bits;
+  if (p->combiner && !is_inside(v, p->combiner) && !v->type.rank && ir_constant_bits(v, &bits)) {
+    kiln_buffer_u8(p->out, '(');
+    put_constant(p->out, v->type, bits);
+    kiln_buffer_u8(p->out, ')');
+  } else {
+    kiln_buffer_format(p->out, "%c%u", v->block == p->kernel->body ? 'p' : 'v', v->id);
+  }
+}
+
+static void put_values(printer *p, ir_value **values, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i) kiln_buffer_format(p->out, ", ");
+    put_value(p, values[i]);
+  }
+}
+
+static void put_list(printer *p, ir_value **values, uint32_t count) {
+  kiln_buffer_u8(p->out, '[');
+  put_values(p, values, count);
+  kiln_buffer_u8(p->out, ']');
+}
+
+static void put_shape(kiln_buffer *out, ir_type t) {
+  kiln_buffer_u8(out, '[');
+  for (unsigned i = 0; i < t.rank; i++) {
+    if (i) kiln_buffer_format(out, ", ");
+    if (t.log2[i] == IR_DROPPED) kiln_buffer_u8(out, '_');
+    else kiln_buffer_format(out, "%u", 1u << t.log2[i]);
+  }
+  kiln_buffer_u8(out, ']');
+}
+
+// -------------------------------------------------------------------------------------- attributes
+
+static void put_word(kiln_buffer *out, const char *name, const char *const *words, unsigned index) {
+  if (index) kiln_buffer_format(out, ", %s = %s", name, words[index]);
+}
+
+static void put_flag(kiln_buffer *out, const char *name, bool set) {
+  if (set) kiln_buffer_format(out, ", %s = true", name);
+}
+
+static void put_access(kiln_buffer *out, const ir_attrs *a) {
+  put_word(out, "cache", ir_cache_words, a->cache);
+  put_word(out, "evict", ir_evict_words, a->evict);
+  put_flag(out, "volatile", a->flags & IR_VOLATILE);
+}
+
+static void put_order(kiln_buffer *out, const ir_attrs *a) {
+  put_word(out, "order", ir_order_words, a->order);
+  put_word(out, "scope", ir_scope_words, a->scope);
+}
+
+static const char *combine_name(const ir_attrs *a) {
+  if (a->flags & IR_UNSIGNED) return a->kind == IR_COMBINE_MAX ? "umax" : "umin";
+  return ir_combines[a->kind].text;
+}
+
+// -------------------------------------------------------------------------------------- operations
+
+static const char *const infix[IR_OPCODE_COUNT] = {
+    [IR_ADD] = "+", [IR_SUB] = "-", [IR_MUL] = "*",  [IR_DIV] = "/",  [IR_REM] = "%",    [IR_AND] = "&",
+    [IR_OR] = "|",  [IR_XOR] = "^", [IR_SHL] = "<<", [IR_SHR] = ">>", [IR_PTRADD] = "+",
+};
+
+static void put_infix(printer *p, const ir_op *op, const char *sign) {
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, " %s ", sign);
+  put_value(p, op->operands[1]);
+}
+
+// name(operands, flags)
+static void put_call(printer *p, const ir_op *op, const char *name) {
+  bool is_unsigned = op->attrs.flags & IR_UNSIGNED;
+  kiln_buffer_format(p->out, "%s%s(", is_unsigned ? "u" : "", name);
+  put_values(p, op->operands, op->operand_count);
+  put_flag(p->out, "precise", op->attrs.flags & IR_PRECISE);
+  put_flag(p->out, "nan", op->attrs.flags & IR_NAN);
+  put_flag(p->out, "ftz", op->attrs.flags & IR_FTZ);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_compare(printer *p, const ir_op *op) {
+  static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">="}, *const names[] = {"eq",  "ne",
+                                                                                           "ult", "ule",
+                                                                                           "ugt", "uge"};
+  bool is_unsigned = (op->attrs.flags & IR_UNSIGNED) && op->attrs.kind >= IR_LT;
+  if (!is_unsigned) {
+    put_infix(p, op, signs[op->attrs.kind]);
+    return;
+  }
+  kiln_buffer_format(p->out, "%s(", names[op->attrs.kind]);
+  put_values(p, op->operands, 2);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_cast(printer *p, const ir_op *op) {
+  const char *to = kiln_scalars[op->results[0].type.scalar].spelling;
+  const ir_attrs *a = &op->attrs;
+  bool plain = !(a->flags & (IR_UNSIGNED | IR_SATURATE_OFF)) && !a->round;
+  if (plain) {
+    put_value(p, op->operands[0]);
+    kiln_buffer_format(p->out, " as %s", to);
+    return;
+  }
+  kiln_buffer_format(p->out, a->flags & IR_UNSIGNED ? "ucast(" : "cast(");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", %s%s%s)", to, a->round ? ", round = rtz" : "",
+                     a->flags & IR_SATURATE_OFF ? ", sat = false" : "");
+}
+
+static void put_expand(printer *p, const ir_op *op) {
+  unsigned rank = op->operands[0]->type.rank;
+  if (!rank) {
+    kiln_buffer_format(p->out, "reshape(");
+    put_value(p, op->operands[0]);
+    kiln_buffer_format(p->out, ", [1])");
+    return;
+  }
+  put_value(p, op->operands[0]);
+  kiln_buffer_u8(p->out, '[');
+  for (unsigned i = 0; i <= rank; i++)
+    kiln_buffer_format(p->out, "%s%c", i ? ", " : "", i == op->attrs.axis ? '_' : ':');
+  kiln_buffer_u8(p->out, ']');
+}
+
+static void put_shaped(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "%s(", ir_ops[op->code].text);
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_shape(p->out, op->results[0].type);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_trans(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "trans(");
+  put_value(p, op->operands[0]);
+  for (unsigned i = 0; i < op->operands[0]->type.rank; i++)
+    kiln_buffer_format(p->out, "%s%u", i ? ", " : ", [", op->attrs.perm[i]);
+  kiln_buffer_format(p->out, op->operands[0]->type.rank ? "])" : ", [])");
+}
+
+static void put_across(printer *p, const ir_op *op) {
+  const char *name = ir_ops[op->code].text;
+  if (op->attrs.kind == IR_COMBINE_REGION) {
+    uint32_t which = put_combiner(p, op->regions[0]);
+    kiln_buffer_format(p->out, "%s(combine%u, %u, ", name, which, op->attrs.axis);
+    put_values(p, op->operands, op->operand_count);
+  } else {
+    kiln_buffer_format(p->out, "%s.%s(", name, combine_name(&op->attrs));
+    put_value(p, op->operands[0]);
+    kiln_buffer_format(p->out, ", %u", op->attrs.axis);
+  }
+  put_flag(p->out, "reverse", op->attrs.flags & IR_REVERSE);
+  put_flag(p->out, "nan", op->attrs.flags & IR_NAN);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_memory(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "%s%s%s(", ir_ops[op->code].text, op->code == IR_ATOMIC ? "." : "",
+                     op->code == IR_ATOMIC ? combine_name(&op->attrs) : "");
+  put_values(p, op->operands, op->operand_count);
+  op->code == IR_ATOMIC || op->code == IR_CAS ? put_order(p->out, &op->attrs)
+                                              : put_access(p->out, &op->attrs);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_view(printer *p, const ir_op *op) {
+  uint32_t rank = op->results[0].type.rank;
+  kiln_buffer_format(p->out, "view(");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_list(p, ir_view_extents(op), rank);
+  kiln_buffer_format(p->out, ", ");
+  put_list(p, ir_view_strides(op), rank);
+  kiln_buffer_format(p->out, ", ");
+  put_shape(p->out, op->results[0].type);
+  kiln_buffer_u8(p->out, ')');
+}
+
+/// Of an access to a part of the tile along two axes: one count for each.
+static void put_counts(printer *p, const ir_op *op) {
+  ir_type view = op->operands[0]->type;
+  const char *before = "[";
+  kiln_buffer_format(p->out, ", first = ");
+  for (unsigned i = 0; i < view.rank; i++) {
+    if (view.log2[i] == IR_DROPPED) continue;
+    kiln_buffer_format(p->out, "%s%" PRId64, before, ir_view_count(op, i));
+    before = ", ";
+  }
+  kiln_buffer_format(p->out, "]");
+}
+
+static void put_view_access(printer *p, const ir_op *op) {
+  uint32_t rank = op->operands[0]->type.rank;
+  if (op->code == IR_VIEW_ATOMIC) kiln_buffer_format(p->out, "atomic.%s(", combine_name(&op->attrs));
+  else kiln_buffer_format(p->out, op->code == IR_VIEW_LOAD ? "load(" : "store(");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_list(p, ir_view_indices(op), rank);
+  if (op->operand_count > 1 + rank) {
+    kiln_buffer_format(p->out, ", ");
+    put_value(p, ir_view_indices(op)[rank]);
+  }
+  if (op->attrs.access.across) put_counts(p, op);
+  else if (op->attrs.access.first)
+    kiln_buffer_format(p->out, ", first = %" PRId64 ", axis = %u", op->attrs.access.first,
+                       op->attrs.access.axis);
+  op->code == IR_VIEW_ATOMIC ? put_order(p->out, &op->attrs) : put_access(p->out, &op->attrs);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_dot(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "dot(");
+  put_values(p, op->operands, 3);
+  put_word(p->out, "prec", ir_precision_words, op->attrs.precision);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_hint(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "hint(");
+  put_value(p, op->operands[0]);
+  if (op->attrs.hint.divisible) kiln_buffer_format(p->out, ", div = %" PRId64, op->attrs.hint.divisible);
+  if (op->attrs.hint.contiguous) kiln_buffer_format(p->out, ", contig = %" PRId64, op->attrs.hint.contiguous);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_sort(printer *p, const ir_op *op) {
+  ir_type from = op->operands[0]->type, to = op->results[0].type;
+  kiln_buffer_format(p->out, "sort(");
+  put_value(p, op->operands[0]);
+  if (!ir_same_shape(from, to)) kiln_buffer_format(p->out, ", first = %u", 1u << to.log2[to.rank - 1]);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_gather(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "gather(");
+  put_values(p, op->operands, op->operand_count);
+  kiln_buffer_format(p->out, ", %u)", op->attrs.axis);
+}
+
+static void put_asm(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "asm(");
+  put_string(p->out, op->attrs.assembly.text);
+  kiln_buffer_format(p->out, ", ");
+  put_string(p->out, op->attrs.assembly.constraints);
+  kiln_buffer_format(p->out, ", ");
+  put_list(p, op->operands, op->operand_count);
+  kiln_buffer_format(p->out, ", ");
+  put_type(p->out, ir_element(op->results[0].type));
+  kiln_buffer_format(p->out, ", pack = %u", op->attrs.assembly.pack);
+  put_flag(p->out, "pure", op->attrs.assembly.is_pure);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_on_axis(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "%s(%u)", ir_ops[op->code].text, op->attrs.axis);
+}
+
+static void put_const(printer *p, const ir_op *op) {
+  put_constant(p->out, op->results[0].type, op->attrs.bits);
+}
+
+static void put_iota(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "iota(%u)", 1u << op->results[0].type.log2[0]);
+}
+
+static void put_full(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "full(");
+  put_type(p->out, op->results[0].type);
+  kiln_buffer_format(p->out, ", ");
+  put_value(p, op->operands[0]);
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_named(printer *p, const ir_op *op) { put_call(p, op, ir_ops[op->code].text); }
+
+static void put_binary(printer *p, const ir_op *op) {
+  if (!op->attrs.flags && infix[op->code]) put_infix(p, op, infix[op->code]);
+  else put_named(p, op);
+}
+
+static void put_bitcast(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "bitcast(");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_type(p->out, ir_element(op->results[0].type));
+  kiln_buffer_u8(p->out, ')');
+}
+
+static void put_assert(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "assert(");
+  put_value(p, op->operands[0]);
+  kiln_buffer_format(p->out, ", ");
+  put_string(p->out, op->attrs.assertion.text);
+  kiln_buffer_format(p->out, ", %llu)", (unsigned long long)op->attrs.assertion.line);
+}
+
+static void put_of_view(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "%s(", ir_ops[op->code].text);
+  put_value(p, op->operands[0]);
+  if (op->code != IR_VIEW_BASE) kiln_buffer_format(p->out, ", %u", op->attrs.axis);
+  kiln_buffer_u8(p->out, ')');
+}
+
+/// How an operation is written; NULL: it is a statement, or not of the language.
+static void (*const expressions[IR_OPCODE_COUNT])(printer *p, const ir_op *op) = {
+    [IR_PID] = put_on_axis,
+    [IR_NPID] = put_on_axis,
+    [IR_CONST] = put_const,
+    [IR_IOTA] = put_iota,
+    [IR_SPLAT] = put_full,
+    [IR_CMP] = put_compare,
+    [IR_ADD] = put_binary,
+    [IR_SUB] = put_binary,
+    [IR_MUL] = put_binary,
+    [IR_DIV] = put_binary,
+    [IR_REM] = put_binary,
+    [IR_AND] = put_binary,
+    [IR_OR] = put_binary,
+    [IR_XOR] = put_binary,
+    [IR_SHL] = put_binary,
+    [IR_SHR] = put_binary,
+    [IR_PTRADD] = put_binary,
+    [IR_MIN] = put_binary,
+    [IR_MAX] = put_binary,
+    [IR_MULHI] = put_binary,
+    [IR_FMA] = put_named,
+    [IR_SELECT] = put_named,
+    [IR_ABS] = put_named,
+    [IR_FLOOR] = put_named,
+    [IR_CEIL] = put_named,
+    [IR_ROUND] = put_named,
+    [IR_SQRT] = put_named,
+    [IR_RSQRT] = put_named,
+    [IR_EXP2] = put_named,
+    [IR_LOG2] = put_named,
+    [IR_SIN] = put_named,
+    [IR_COS] = put_named,
+    [IR_TANH] = put_named,
+    [IR_ERF] = put_named,
+    [IR_JOIN] = put_named,
+    [IR_SPLIT] = put_named,
+    [IR_BARRIER] = put_named,
+    [IR_ASSUME] = put_named,
+    [IR_CAST] = put_cast,
+    [IR_BITCAST] = put_bitcast,
+    [IR_EXPAND] = put_expand,
+    [IR_BROADCAST] = put_shaped,
+    [IR_RESHAPE] = put_shaped,
+    [IR_TRANS] = put_trans,
+    [IR_REDUCE] = put_across,
+    [IR_SCAN] = put_across,
+    [IR_SORT] = put_sort,
+    [IR_GATHER] = put_gather,
+    [IR_LOAD] = put_memory,
+    [IR_STORE] = put_memory,
+    [IR_ATOMIC] = put_memory,
+    [IR_CAS] = put_memory,
+    [IR_VIEW] = put_view,
+    [IR_VIEW_LOAD] = put_view_access,
+    [IR_VIEW_STORE] = put_view_access,
+    [IR_VIEW_ATOMIC] = put_view_access,
+    [IR_DIM] = put_of_view,
+    [IR_VIEW_STRIDE] = put_of_view,
+    [IR_VIEW_BASE] = put_of_view,
+    [IR_DOT] = put_dot,
+    [IR_HINT] = put_hint,
+    [IR_ASM] = put_asm,
+    [IR_ASSERT] = put_assert,
+};
+
+static void put_expression(printer *p, const ir_op *op) {
+  if (expressions[op->code]) expressions[op->code](p, op);
+}
 
 // -------------------------------------------------------------------------------------- statements
 
-static void new_line(kiln_printer *p) { kiln_buffer_format(p->out, "%*s", (int)(2 * p->indent), ""); }
+static void new_line(printer *p) { kiln_buffer_format(p->out, "%*s", (int)(2 * p->indent), ""); }
 
-static void put_statements(kiln_printer *p, ir_block *block);
+static void put_statements(printer *p, ir_block *block);
 
-static void number(kiln_printer *p, ir_value *v) { v->id = p->next++; }
+static void number(printer *p, ir_value *v) { v->id = p->next++; }
 
-static void put_names(kiln_printer *p, const ir_value *values, uint32_t count) {
+static void put_names(printer *p, const ir_value *values, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) kiln_buffer_format(p->out, "%sv%u", i ? ", " : "", values[i].id);
 }
 
-static void put_args(kiln_printer *p, ir_value *const *args, uint32_t count) {
+static void put_args(printer *p, ir_value *const *args, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) kiln_buffer_format(p->out, "%sv%u", i ? ", " : "", args[i]->id);
 }
 
@@ -34,39 +465,39 @@ static void put_loop_attributes(kiln_buffer *out, const ir_loop *a) {
 }
 
 // The last line of a loop's body: carried values become what is yielded.
-static void put_next(kiln_printer *p, ir_value *const *args, const ir_op *yield) {
+static void put_next(printer *p, ir_value *const *args, const ir_op *yield) {
   if (!yield->operand_count) return;
   new_line(p);
   put_args(p, args, yield->operand_count);
   kiln_buffer_format(p->out, " = ");
-  kiln_put_values(p, yield->operands, yield->operand_count);
+  put_values(p, yield->operands, yield->operand_count);
   kiln_buffer_u8(p->out, '\n');
 }
 
-static void close_block(kiln_printer *p) {
+static void close_block(printer *p) {
   p->indent--;
   new_line(p);
   kiln_buffer_format(p->out, "}\n");
 }
 
 // Carried values are variables: outside they are the results.
-static void put_for(kiln_printer *p, ir_op *op) {
+static void put_for(printer *p, ir_op *op) {
   ir_block *body = ir_loop_body(op);
   ir_value **args = ir_loop_args(op);
   for (uint32_t i = 0; i < body->arg_count; i++) number(p, body->args[i]);
   for (uint32_t i = 0; i < ir_carried_count(op); i++) {
     new_line(p);
     kiln_buffer_format(p->out, "var v%u = ", args[i]->id);
-    kiln_put_value(p, ir_loop_initials(op)[i]);
+    put_value(p, ir_loop_initials(op)[i]);
     kiln_buffer_u8(p->out, '\n');
   }
   new_line(p);
   kiln_buffer_format(p->out, "for v%u in ", ir_for_counter(op)->id);
-  kiln_put_value(p, ir_for_lower(op));
+  put_value(p, ir_for_lower(op));
   kiln_buffer_format(p->out, " .. ");
-  kiln_put_value(p, ir_for_upper(op));
+  put_value(p, ir_for_upper(op));
   kiln_buffer_format(p->out, " step ");
-  kiln_put_value(p, ir_for_step(op));
+  put_value(p, ir_for_step(op));
   put_loop_attributes(p->out, &op->attrs.loop);
   kiln_buffer_format(p->out, " {\n");
   p->indent++;
@@ -76,7 +507,7 @@ static void put_for(kiln_printer *p, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = args[i]->id;
 }
 
-static void put_while(kiln_printer *p, ir_op *op) {
+static void put_while(printer *p, ir_op *op) {
   ir_block *first = op->regions[0], *second = ir_loop_body(op);
   const ir_op *test = ir_while_test(op);
   for (uint32_t i = 0; i < first->arg_count; i++) number(p, first->args[i]);
@@ -84,7 +515,7 @@ static void put_while(kiln_printer *p, ir_op *op) {
   kiln_buffer_format(p->out, "loop%s", first->arg_count ? " " : "");
   put_args(p, first->args, first->arg_count);
   if (first->arg_count) kiln_buffer_format(p->out, " = ");
-  kiln_put_values(p, op->operands, op->operand_count);
+  put_values(p, op->operands, op->operand_count);
   put_loop_attributes(p->out, &op->attrs.loop);
   kiln_buffer_format(p->out, " {\n");
   p->indent++;
@@ -94,9 +525,9 @@ static void put_while(kiln_printer *p, ir_op *op) {
   kiln_buffer_format(p->out, "break ");
   put_args(p, second->args, second->arg_count);
   if (second->arg_count) kiln_buffer_format(p->out, " = ");
-  kiln_put_values(p, ir_cond_passed(test), ir_cond_passed_count(test));
+  put_values(p, ir_cond_passed(test), ir_cond_passed_count(test));
   kiln_buffer_format(p->out, "%sif ~", second->arg_count ? " " : "");
-  kiln_put_value(p, ir_cond_condition(test));
+  put_value(p, ir_cond_condition(test));
   kiln_buffer_u8(p->out, '\n');
   put_statements(p, second);
   put_next(p, first->args, ir_loop_next(op));
@@ -104,15 +535,15 @@ static void put_while(kiln_printer *p, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = second->args[i]->id;
 }
 
-static void put_yield(kiln_printer *p, const ir_op *yield) {
+static void put_yield(printer *p, const ir_op *yield) {
   if (!yield->operand_count) return;
   new_line(p);
   kiln_buffer_format(p->out, "yield ");
-  kiln_put_values(p, yield->operands, yield->operand_count);
+  put_values(p, yield->operands, yield->operand_count);
   kiln_buffer_u8(p->out, '\n');
 }
 
-static void put_if(kiln_printer *p, ir_op *op) {
+static void put_if(printer *p, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) number(p, &op->results[i]);
   new_line(p);
   if (op->result_count) {
@@ -121,7 +552,7 @@ static void put_if(kiln_printer *p, ir_op *op) {
     kiln_buffer_format(p->out, " = ");
   }
   kiln_buffer_format(p->out, "if ");
-  kiln_put_value(p, op->operands[0]);
+  put_value(p, op->operands[0]);
   kiln_buffer_format(p->out, " {\n");
   for (unsigned side = 0; side < 2; side++) {
     const ir_op *yield = ir_if_end(op, side);
@@ -138,7 +569,7 @@ static void put_if(kiln_printer *p, ir_op *op) {
   close_block(p);
 }
 
-static void put_statement(kiln_printer *p, ir_op *op) {
+static void put_statement(printer *p, ir_op *op) {
   if (op->code == IR_FOR) put_for(p, op);
   else if (op->code == IR_WHILE) put_while(p, op);
   else if (op->code == IR_IF) put_if(p, op);
@@ -150,18 +581,18 @@ static void put_statement(kiln_printer *p, ir_op *op) {
       put_names(p, op->results, op->result_count);
       kiln_buffer_format(p->out, " = ");
     }
-    kiln_put_expression(p, op);
+    put_expression(p, op);
     kiln_buffer_u8(p->out, '\n');
   }
 }
 
-static void put_statements(kiln_printer *p, ir_block *block) {
+static void put_statements(printer *p, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) put_statement(p, op);
 }
 
-uint32_t kiln_put_combiner(kiln_printer *p, ir_block *block) {
+static uint32_t put_combiner(printer *p, ir_block *block) {
   kiln_buffer inner = {0};
-  kiln_printer q = *p;
+  printer q = *p;
   q.out = &inner;
   q.combiner = block;
   q.indent = 1;
@@ -169,12 +600,12 @@ uint32_t kiln_put_combiner(kiln_printer *p, ir_block *block) {
   put_statements(&q, block);
   const ir_op *yield = ir_terminator(block);
   kiln_buffer_format(&inner, "  return ");
-  kiln_put_values(&q, yield->operands, yield->operand_count);
+  put_values(&q, yield->operands, yield->operand_count);
   uint32_t which = q.function_count++;
   kiln_buffer_format(p->functions, "\nfn combine%u(", which);
   for (uint32_t i = 0; i < block->arg_count; i++) {
     kiln_buffer_format(p->functions, "%sv%u: ", i ? ", " : "", block->args[i]->id);
-    kiln_put_type(p->functions, block->args[i]->type);
+    put_type(p->functions, block->args[i]->type);
   }
   kiln_buffer_format(p->functions, ") {\n%.*s\n}\n", (int)inner.size, (const char *)inner.bytes);
   kiln_buffer_deinit(&inner);
@@ -190,10 +621,10 @@ static void put_integer(kiln_buffer *out, int64_t v) {
   else kiln_buffer_format(out, "%" PRId64, v);
 }
 
-static void put_param(kiln_printer *p, const ir_param *param, uint32_t index) {
+static void put_param(printer *p, const ir_param *param, uint32_t index) {
   static const char *const modes[] = {"", "in ", "out ", "inout ", "accum "};
   kiln_buffer_format(p->out, "%sp%u: %s", index ? ",\n    " : "", index, modes[param->access]);
-  kiln_put_type(p->out, param->type);
+  put_type(p->out, param->type);
   if (param->align) kiln_buffer_format(p->out, " @align(%u)", param->align);
   if (param->rows) kiln_buffer_format(p->out, " @rows(%u)", param->rows);
   if (param->div) kiln_buffer_format(p->out, " @div(%" PRId64 ")", param->div);
@@ -233,7 +664,7 @@ static bool is_name(const char *name) {
          strncmp(name, "combine", strlen("combine")) != 0; // combiners are printed under that name
 }
 
-static void put_head(kiln_printer *p) {
+static void put_head(printer *p) {
   const ir_kernel *k = p->kernel;
   kiln_buffer_format(p->out, "kiln 1\n\nkernel %s", is_name(k->name) ? "" : "kernel_");
   for (const char *c = k->name; *c; c++) {
@@ -253,7 +684,7 @@ static void put_head(kiln_printer *p) {
 
 void kiln_print_ir(ir_kernel *kernel, kiln_buffer *out) {
   kiln_buffer functions = {0};
-  kiln_printer p = {.out = out, .functions = &functions, .kernel = kernel, .indent = 1};
+  printer p = {.out = out, .functions = &functions, .kernel = kernel, .indent = 1};
   for (uint32_t i = 0; i < kernel->param_count; i++) number(&p, kernel->body->args[i]);
   put_head(&p);
   put_statements(&p, kernel->body);

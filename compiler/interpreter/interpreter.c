@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The reference interpreter: programs, control flow, elementwise operations.
+// The reference interpreter. Every access to memory is checked against the ranges of the options before it is made.
 #include "compiler/interpreter/interpreter_inner.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/float_state.h"
 #include "compiler/ir/scalar.h"
 
@@ -23,6 +26,421 @@ void machine_copy(machine *m, ir_value *const *from, ir_value *const *to, uint32
   for (uint32_t i = 0; i < count; i++)
     memcpy(machine_place(m, to[i]), copies[i], element_count(to[i]->type) * sizeof(uint64_t));
   kiln_arena_destroy(scratch);
+}
+
+// ---------------------------------------------------------------------------------------------- memory
+
+static size_t bytes_of(ir_type element) { return element.pointer ? 8 : kiln_scalars[element.scalar].bytes; }
+
+static kiln_status check_access(machine *m, const ir_op *op, uint64_t address, size_t size) {
+  if (!m->options->range_count) return KILN_OK;
+  for (size_t i = 0; i < m->options->range_count; i++) {
+    const kiln_memory_range *range = &m->options->ranges[i];
+    uint64_t begin = (uintptr_t)range->begin;
+    if (address >= begin && size <= range->size && address - begin <= range->size - size) return KILN_OK;
+  }
+  return kiln_fail_at(
+      m->err, KILN_STATUS_LAUNCH, ir_operation(op),
+      "operation %u (%s): access of %zu bytes at 0x%llx is outside all buffers, in program (%u, %u, %u)",
+      ir_operation(op), ir_ops[op->code].text, size, (unsigned long long)address, m->program[0],
+      m->program[1], m->program[2]);
+}
+
+static kiln_status read_element(machine *m, const ir_op *op, ir_type element, uint64_t address,
+                                uint64_t *out) {
+  *out = 0;
+  KILN_TRY(check_access(m, op, address, bytes_of(element)));
+  memcpy(out, (const void *)(uintptr_t)address, bytes_of(element));
+  if (!element.pointer && element.scalar == KILN_I1) *out = *out != 0;
+  return KILN_OK;
+}
+
+static kiln_status write_element(machine *m, const ir_op *op, ir_type element, uint64_t address,
+                                 uint64_t bits) {
+  KILN_TRY(check_access(m, op, address, bytes_of(element)));
+  memcpy((void *)(uintptr_t)address, &bits, bytes_of(element));
+  return KILN_OK;
+}
+
+static kiln_status update_element(machine *m, const ir_op *op, ir_type element, uint64_t address,
+                                  uint64_t operand, uint64_t *old) {
+  KILN_TRY(read_element(m, op, element, address, old));
+  return write_element(m, op, element, address,
+                       kiln_scalar_combine(op->attrs.kind, element.scalar, op->attrs.flags, *old, operand));
+}
+
+// ---------------------------------------------------------------------------------------- pointers
+
+static kiln_status run_ptradd(machine *m, const ir_op *op) {
+  const uint64_t *pointer = operand_place(m, op, 0), *offset = operand_place(m, op, 1);
+  uint64_t *out = result_place(m, op, 0), scale = bytes_of(ir_element(ir_pointee(op->results[0].type)));
+  unsigned width = ir_type_bits(op->operands[1]->type);
+  for (size_t i = 0; i < element_count(op->results[0].type); i++)
+    out[i] = pointer[i] + (uint64_t)kiln_scalar_signed(offset[i], width) * scale;
+  return KILN_OK;
+}
+
+/// The mask operand at `i`, or NULL when all lanes are on.
+static const uint64_t *mask_at(machine *m, const ir_op *op, uint32_t i) {
+  return op->operand_count > i ? operand_place(m, op, i) : NULL;
+}
+
+static kiln_status run_load(machine *m, const ir_op *op) {
+  const uint64_t *pointer = operand_place(m, op, 0), *mask = mask_at(m, op, 1), *other = mask_at(m, op, 2);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type element = ir_element(op->results[0].type);
+  for (size_t i = 0; i < element_count(op->results[0].type); i++) {
+    if (mask && !(mask[i] & 1)) out[i] = other ? other[i] : 0;
+    else KILN_TRY(read_element(m, op, element, pointer[i], &out[i]));
+  }
+  return KILN_OK;
+}
+
+static kiln_status run_store(machine *m, const ir_op *op) {
+  const uint64_t *pointer = operand_place(m, op, 0), *value = operand_place(m, op, 1),
+                 *mask = mask_at(m, op, 2);
+  ir_type type = op->operands[1]->type;
+  for (size_t i = 0; i < element_count(type); i++)
+    if (!mask || (mask[i] & 1)) KILN_TRY(write_element(m, op, ir_element(type), pointer[i], value[i]));
+  return KILN_OK;
+}
+
+static kiln_status run_atomic(machine *m, const ir_op *op) {
+  const uint64_t *pointer = operand_place(m, op, 0), *value = operand_place(m, op, 1),
+                 *mask = mask_at(m, op, 2);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type type = op->operands[1]->type;
+  for (size_t i = 0; i < element_count(type); i++) {
+    out[i] = 0;
+    if (!mask || (mask[i] & 1))
+      KILN_TRY(update_element(m, op, ir_element(type), pointer[i], value[i], &out[i]));
+  }
+  return KILN_OK;
+}
+
+static kiln_status run_cas(machine *m, const ir_op *op) {
+  const uint64_t *pointer = operand_place(m, op, 0), *expected = operand_place(m, op, 1),
+                 *desired = operand_place(m, op, 2);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type type = op->operands[1]->type;
+  for (size_t i = 0; i < element_count(type); i++) {
+    KILN_TRY(read_element(m, op, ir_element(type), pointer[i], &out[i]));
+    if (out[i] == expected[i]) KILN_TRY(write_element(m, op, ir_element(type), pointer[i], desired[i]));
+  }
+  return KILN_OK;
+}
+
+// ------------------------------------------------------------------------------------------- views
+
+static kiln_status run_view(machine *m, const ir_op *op) {
+  uint64_t *out = result_place(m, op, 0);
+  for (uint32_t i = 0; i < op->operand_count; i++) out[i] = operand_place(m, op, i)[0];
+  return KILN_OK;
+}
+
+/// One of base, extents and strides.
+static kiln_status run_view_part(machine *m, const ir_op *op) {
+  result_place(m, op, 0)[0] = operand_place(m, op, 0)[ir_view_part(op)];
+  return KILN_OK;
+}
+
+/// Address of element `lane` of an access; false when it is out of range.
+static bool view_address(machine *m, const ir_op *op, size_t lane, uint64_t *address) {
+  ir_type type = op->operands[0]->type;
+  const uint64_t *view = operand_place(m, op, 0);
+  bool inside = true;
+  *address = view[0];
+  for (unsigned i = type.rank; i-- > 0;) {
+    unsigned log2 = type.log2[i] == IR_DROPPED ? 0 : type.log2[i];
+    size_t place = lane & (((size_t)1 << log2) - 1);
+    int64_t at = (int64_t)(operand_place(m, op, 1 + i)[0] + place);
+    lane >>= log2;
+    inside &= at >= 0 && at < (int64_t)view[1 + i] && place < (size_t)ir_view_count(op, i);
+    *address += (uint64_t)at * view[1 + type.rank + i] * bytes_of(ir_scalar_type(type.scalar));
+  }
+  return inside;
+}
+
+static kiln_status run_view_load(machine *m, const ir_op *op) {
+  uint64_t *out = result_place(m, op, 0), address;
+  uint64_t other = op->attrs.access.has_other ? operand_place(m, op, op->operand_count - 1)[0] : 0;
+  for (size_t i = 0; i < element_count(op->results[0].type); i++) {
+    if (view_address(m, op, i, &address))
+      KILN_TRY(read_element(m, op, ir_element(op->results[0].type), address, &out[i]));
+    else out[i] = other;
+  }
+  return KILN_OK;
+}
+
+static kiln_status run_view_write(machine *m, const ir_op *op) {
+  const ir_value *value = op->operands[op->operand_count - 1];
+  const uint64_t *bits = machine_place(m, value);
+  uint64_t address, old;
+  for (size_t i = 0; i < element_count(value->type); i++) {
+    if (!view_address(m, op, i, &address)) continue;
+    if (op->code == IR_VIEW_STORE) KILN_TRY(write_element(m, op, ir_element(value->type), address, bits[i]));
+    else KILN_TRY(update_element(m, op, ir_element(value->type), address, bits[i], &old));
+  }
+  return KILN_OK;
+}
+
+execute *interpreter_memory_operation(ir_opcode code) {
+  static execute *const operations[IR_OPCODE_COUNT] = {
+      [IR_PTRADD] = run_ptradd,
+      [IR_LOAD] = run_load,
+      [IR_STORE] = run_store,
+      [IR_ATOMIC] = run_atomic,
+      [IR_CAS] = run_cas,
+      [IR_VIEW] = run_view,
+      [IR_DIM] = run_view_part,
+      [IR_VIEW_BASE] = run_view_part,
+      [IR_VIEW_STRIDE] = run_view_part,
+      [IR_VIEW_LOAD] = run_view_load,
+      [IR_VIEW_STORE] = run_view_write,
+      [IR_VIEW_ATOMIC] = run_view_write,
+  };
+  return operations[code];
+}
+
+// ------------------------------------------------------------------------------------------ shapes
+
+static kiln_status run_splat(machine *m, const ir_op *op) {
+  uint64_t value = operand_place(m, op, 0)[0], *out = result_place(m, op, 0);
+  for (size_t i = 0; i < element_count(op->results[0].type); i++) out[i] = value;
+  return KILN_OK;
+}
+
+/// expand, reshape: the order of elements stays.
+static kiln_status run_same_order(machine *m, const ir_op *op) {
+  memcpy(result_place(m, op, 0), operand_place(m, op, 0),
+         element_count(op->results[0].type) * sizeof(uint64_t));
+  return KILN_OK;
+}
+
+/// Coordinates of element `index`.
+static void coordinates(ir_type type, size_t index, size_t out[IR_MAX_RANK]) {
+  for (unsigned i = type.rank; i-- > 0;) {
+    out[i] = index & (((size_t)1 << type.log2[i]) - 1);
+    index >>= type.log2[i];
+  }
+}
+
+static size_t index_of(ir_type type, const size_t coordinate[IR_MAX_RANK]) {
+  size_t index = 0;
+  for (unsigned i = 0; i < type.rank; i++) index = index << type.log2[i] | coordinate[i];
+  return index;
+}
+
+static kiln_status run_broadcast(machine *m, const ir_op *op) {
+  const uint64_t *in = operand_place(m, op, 0);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type from = op->operands[0]->type, to = op->results[0].type;
+  size_t at[IR_MAX_RANK];
+  for (size_t i = 0; i < element_count(to); i++) {
+    coordinates(to, i, at);
+    for (unsigned k = 0; k < from.rank; k++)
+      if (!from.log2[k]) at[k] = 0;
+    out[i] = in[index_of(from, at)];
+  }
+  return KILN_OK;
+}
+
+static kiln_status run_trans(machine *m, const ir_op *op) {
+  const uint64_t *in = operand_place(m, op, 0);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type from = op->operands[0]->type, to = op->results[0].type;
+  size_t at[IR_MAX_RANK], source[IR_MAX_RANK];
+  for (size_t i = 0; i < element_count(to); i++) {
+    coordinates(to, i, at);
+    for (unsigned k = 0; k < to.rank; k++) source[op->attrs.perm[k]] = at[k];
+    out[i] = in[index_of(from, source)];
+  }
+  return KILN_OK;
+}
+
+static kiln_status run_join(machine *m, const ir_op *op) {
+  const uint64_t *a = operand_place(m, op, 0), *b = operand_place(m, op, 1);
+  uint64_t *out = result_place(m, op, 0);
+  for (size_t i = 0; i < element_count(op->operands[0]->type); i++) {
+    out[2 * i] = a[i];
+    out[2 * i + 1] = b[i];
+  }
+  return KILN_OK;
+}
+
+static kiln_status run_split(machine *m, const ir_op *op) {
+  const uint64_t *in = operand_place(m, op, 0);
+  uint64_t *a = result_place(m, op, 0), *b = result_place(m, op, 1);
+  for (size_t i = 0; i < element_count(op->results[0].type); i++) {
+    a[i] = in[2 * i];
+    b[i] = in[2 * i + 1];
+  }
+  return KILN_OK;
+}
+
+// -------------------------------------------------------------------------------- across the lanes
+
+/// An element that a reduction or scan takes or gives.
+static uint64_t passed(const machine *m, const ir_op *op, kiln_scalar scalar, uint64_t bits) {
+  return m->kernel->fp_flush && kiln_scalar_flushes(op) ? kiln_scalar_flush(scalar, bits) : bits;
+}
+
+/// Combines what stands at element `from` of each operand into `total`, one scalar an operand: total =
+/// combine(total, from).
+static kiln_status combine(machine *m, const ir_op *op, uint64_t *const *operands, size_t from,
+                           uint64_t *total) {
+  uint32_t n = op->operand_count;
+  if (!op->region_count) {
+    kiln_scalar scalar = op->operands[0]->type.scalar;
+    uint64_t sum = kiln_scalar_combine(op->attrs.kind, scalar, op->attrs.flags, total[0],
+                                       passed(m, op, scalar, operands[0][from]));
+    total[0] = passed(m, op, scalar, sum);
+    return KILN_OK;
+  }
+  const ir_block *region = op->regions[0];
+  for (uint32_t i = 0; i < n; i++) {
+    machine_place(m, region->args[i])[0] = total[i];
+    machine_place(m, region->args[n + i])[0] = operands[i][from];
+  }
+  KILN_TRY(machine_run(m, region));
+  for (uint32_t i = 0; i < n; i++) total[i] = machine_place(m, ir_combiner_end(op)->operands[i])[0];
+  return KILN_OK;
+}
+
+/// A row along the axis: element k is at `first + k * step`.
+typedef struct row {
+  size_t first, step, count;
+} row;
+
+static row row_at(const ir_op *op, size_t index) {
+  ir_type type = op->operands[0]->type;
+  unsigned axis = op->attrs.axis, inner = 0;
+  for (unsigned i = axis + 1; i < type.rank; i++) inner += type.log2[i];
+  size_t low = index & (((size_t)1 << inner) - 1), high = index >> inner;
+  return (row){high << (inner + type.log2[axis]) | low, (size_t)1 << inner, (size_t)1 << type.log2[axis]};
+}
+
+static size_t row_count(const ir_op *op) {
+  ir_type type = op->operands[0]->type;
+  return element_count(type) >> type.log2[op->attrs.axis];
+}
+
+static kiln_status run_reduce(machine *m, const ir_op *op) {
+  uint64_t *operands[IR_MAX_RESULTS], total[IR_MAX_RESULTS];
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = operand_place(m, op, i);
+  for (size_t r = 0; r < row_count(op); r++) {
+    row line = row_at(op, r);
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      total[i] = passed(m, op, op->operands[i]->type.scalar, operands[i][line.first]);
+    for (size_t k = 1; k < line.count; k++)
+      KILN_TRY(combine(m, op, operands, line.first + k * line.step, total));
+    for (uint32_t i = 0; i < op->operand_count; i++) result_place(m, op, i)[r] = total[i];
+  }
+  return KILN_OK;
+}
+
+/// Inclusive; reverse runs from the last element, which is then the earliest one that the combiner sees.
+static kiln_status run_scan(machine *m, const ir_op *op) {
+  uint64_t *operands[IR_MAX_RESULTS], total[IR_MAX_RESULTS];
+  bool reverse = op->attrs.flags & IR_REVERSE;
+  KILN_ASSERT(op->operand_count > 0);
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = operand_place(m, op, i);
+  for (size_t r = 0; r < row_count(op); r++) {
+    row line = row_at(op, r);
+    for (size_t k = 0; k < line.count; k++) {
+      size_t at = line.first + (reverse ? line.count - 1 - k : k) * line.step;
+      for (uint32_t i = 0; k == 0 && i < op->operand_count; i++)
+        total[i] = passed(m, op, op->operands[i]->type.scalar, operands[i][at]);
+      if (k > 0) KILN_TRY(combine(m, op, operands, at, total));
+      for (uint32_t i = 0; i < op->operand_count; i++) result_place(m, op, i)[at] = total[i];
+    }
+  }
+  return KILN_OK;
+}
+
+// --------------------------------------------------------------------------------------------- dot
+
+static uint64_t multiply_add(kiln_scalar left, uint64_t a, kiln_scalar right, uint64_t b, kiln_scalar sum,
+                             uint64_t c) {
+  if (sum == KILN_I32)
+    return kiln_scalar_mask(c + (uint64_t)(kiln_scalar_signed(a, 8) * kiln_scalar_signed(b, 8)), 32);
+  double x = ir_bits_to_float(left, a), y = ir_bits_to_float(right, b), z = ir_bits_to_float(sum, c);
+  return sum == KILN_F64 ? ir_float_to_bits(sum, fma(x, y, z), false)
+                         : ir_float_to_bits(sum, fmaf((float)x, (float)y, (float)z), false);
+}
+
+/// Products are added to the accumulator in order of k, each with one rounding.
+static kiln_status run_dot(machine *m, const ir_op *op) {
+  const uint64_t *a = operand_place(m, op, 0), *b = operand_place(m, op, 1), *c = operand_place(m, op, 2);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type left = op->operands[0]->type, right = op->operands[1]->type, type = op->results[0].type;
+  unsigned r = type.rank;
+  size_t rows = (size_t)1 << type.log2[r - 2], columns = (size_t)1 << type.log2[r - 1],
+         depth = (size_t)1 << left.log2[r - 1];
+  size_t batches = r == 3 ? (size_t)1 << type.log2[0] : 1;
+  for (size_t n = 0; n < batches; n++)
+    for (size_t i = 0; i < rows; i++)
+      for (size_t j = 0; j < columns; j++) {
+        size_t at = (n * rows + i) * columns + j;
+        uint64_t sum = c[at];
+        for (size_t k = 0; k < depth; k++)
+          sum = multiply_add(left.scalar, a[(n * rows + i) * depth + k], right.scalar,
+                             b[(n * depth + k) * columns + j], type.scalar, sum);
+        out[at] = sum;
+      }
+  return KILN_OK;
+}
+
+// --------------------------------------------------------------------------------- orders and indices
+
+static int compare_signed(const void *a, const void *b) {
+  int64_t x, y;
+  memcpy(&x, a, sizeof x);
+  memcpy(&y, b, sizeof y);
+  return (x > y) - (x < y);
+}
+
+static kiln_status run_sort(machine *m, const ir_op *op) {
+  const uint64_t *in = operand_place(m, op, 0);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type from = op->operands[0]->type, to = op->results[0].type;
+  size_t length = (size_t)1 << from.log2[from.rank - 1], kept = (size_t)1 << to.log2[to.rank - 1];
+  int64_t *line = malloc(length * sizeof *line);
+  if (!line) return kiln_fail(m->err, KILN_STATUS_OUT_OF_MEMORY, "no memory to sort");
+  for (size_t r = 0; r < element_count(from) / length; r++) {
+    for (size_t k = 0; k < length; k++) line[k] = kiln_scalar_signed(in[r * length + k], ir_type_bits(from));
+    qsort(line, length, sizeof *line, compare_signed);
+    for (size_t k = 0; k < kept; k++)
+      out[r * kept + k] = kiln_scalar_mask((uint64_t)line[k], ir_type_bits(from));
+  }
+  free(line);
+  return KILN_OK;
+}
+
+static kiln_status run_gather(machine *m, const ir_op *op) {
+  const uint64_t *in = operand_place(m, op, 0), *index = operand_place(m, op, 1);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type from = op->operands[0]->type, to = op->results[0].type;
+  unsigned axis = op->attrs.axis;
+  size_t at[IR_MAX_RANK];
+  for (size_t i = 0; i < element_count(to); i++) {
+    coordinates(to, i, at);
+    at[axis] = index[i] & (((size_t)1 << from.log2[axis]) - 1);
+    out[i] = in[index_of(from, at)];
+  }
+  return KILN_OK;
+}
+
+execute *interpreter_tile_operation(ir_opcode code) {
+  static execute *const operations[IR_OPCODE_COUNT] = {
+      [IR_SPLAT] = run_splat,        [IR_EXPAND] = run_same_order,
+      [IR_RESHAPE] = run_same_order, [IR_BROADCAST] = run_broadcast,
+      [IR_TRANS] = run_trans,        [IR_JOIN] = run_join,
+      [IR_SPLIT] = run_split,        [IR_REDUCE] = run_reduce,
+      [IR_SCAN] = run_scan,          [IR_DOT] = run_dot,
+      [IR_SORT] = run_sort,          [IR_GATHER] = run_gather,
+  };
+  return operations[code];
 }
 
 // ------------------------------------------------------------------------------------ control flow

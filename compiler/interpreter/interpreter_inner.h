@@ -37,9 +37,9 @@ kiln_status machine_run(machine *m, const ir_block *block);
 /// Copies values at once, so that they may trade places.
 void machine_copy(machine *m, ir_value *const *from, ir_value *const *to, uint32_t count);
 
-/// interpreter_tiles.c: shapes, reductions, scans, dot. NULL where another part knows the operation.
+/// What executes an operation on shapes, a reduction, scan, product, sort or gather; NULL for the others.
 execute *interpreter_tile_operation(ir_opcode code);
-/// interpreter_memory.c: loads, stores, atomics, views.
+/// What executes a load, store, atomic or an operation on views; NULL for the others.
 execute *interpreter_memory_operation(ir_opcode code);
 
 #endif

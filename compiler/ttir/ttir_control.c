@@ -5,21 +5,6 @@
 
 #include "compiler/ttir/ttir_forms.h"
 
-ttir_region ttir_open_region(ttir_reader *r) {
-  ttir_region region = {.block = ir_block_create(r->arena), .outer = r->b.block, .scope = ttir_scope(r)};
-  if (++r->depth > TTIR_MAX_DEPTH) ttir_error(r, "regions are nested deeper than %d", TTIR_MAX_DEPTH);
-  r->b.block = region.block;
-  return region;
-}
-
-void ttir_close_region(ttir_reader *r, const ttir_region *region) {
-  r->depth--;
-  ttir_leave(r, region->scope);
-  r->b.block = region->outer;
-  r->result_count = 0;
-  r->dictionary.count = 0;
-}
-
 static void define_argument(ttir_reader *r, ir_block *block, ttir_token name, ir_type type) {
   if (r->failed) return;
   ir_value *argument = ir_block_arg(r->arena, block, type);

@@ -46,6 +46,20 @@ void ttir_leave(ttir_reader *r, uint32_t scope) {
     r->slots[name->hash % TTIR_SLOTS] = name->shadowed;
   }
 }
+ttir_region ttir_open_region(ttir_reader *r) {
+  ttir_region region = {.block = ir_block_create(r->arena), .outer = r->b.block, .scope = ttir_scope(r)};
+  if (++r->depth > TTIR_MAX_DEPTH) ttir_error(r, "regions are nested deeper than %d", TTIR_MAX_DEPTH);
+  r->b.block = region.block;
+  return region;
+}
+
+void ttir_close_region(ttir_reader *r, const ttir_region *region) {
+  r->depth--;
+  ttir_leave(r, region->scope);
+  r->b.block = region->outer;
+  r->result_count = 0;
+  r->dictionary.count = 0;
+}
 
 ir_value *ttir_value(ttir_reader *r) {
   ttir_token token = ttir_take(r, TTIR_VALUE, "a value");

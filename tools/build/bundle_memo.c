@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Remembers finished bundles in the cache, so that a build with unchanged inputs skips the front end and
+// Writes bundles, and remembers finished ones in the cache, so that a build with unchanged inputs skips the front end and
 // the packing.
 #include "tools/build/bundle_memo.h"
 
@@ -162,8 +162,10 @@ static void keep_asked(session *s, const session_bundle *how, const toolchain_pr
   kiln_key_deinit(&key);
 }
 
-void bundle_memo_keep(session *s, const session_bundle *how, toolchain_program *tool,
-                      const kiln_buffer *bundle, uint64_t cost) {
+/// Stores a bundle that has all its objects, each made as its key says. A failure only costs the next build
+/// time. `cost`: nanoseconds of packing.
+static void keep_bundle(session *s, const session_bundle *how, toolchain_program *tool,
+                        const kiln_buffer *bundle, uint64_t cost) {
   kiln_key key;
   kiln_buffer notes = {0};
   for (size_t i = 0; i < s->plan.job_count; i++) {
@@ -181,6 +183,19 @@ void bundle_memo_keep(session *s, const session_bundle *how, toolchain_program *
   keep_asked(s, how, tool, &key, !content.unvouched);
   kiln_buffer_deinit(&notes);
   kiln_key_deinit(&key);
+}
+
+kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err) {
+  toolchain_program tool;
+  kiln_buffer bundle = {0};
+  uint64_t start = cli_now_ns();
+  KILN_TRY(toolchain_program_open(&tool, "kiln-tool", s->cache, err));
+  kiln_status status = pack_bundle(s, how, &tool, &bundle, err);
+  if (status == KILN_OK) status = pack_write(how, bundle.bytes, bundle.size, err);
+  if (status == KILN_OK && s->cache) keep_bundle(s, how, &tool, &bundle, cli_now_ns() - start);
+  kiln_buffer_deinit(&bundle);
+  close(tool.fd);
+  return status;
 }
 
 // --------------------------------------------------------------------------------------------- finding

@@ -15,9 +15,4 @@
 /// options, targets, tools, and this program.
 kiln_status bundle_memo_inputs(const session *s, kiln_buffer *out, kiln_error *err);
 
-/// Stores a bundle that has all its objects, each made as its key says. A failure only costs the next build
-/// time. `cost`: nanoseconds of packing.
-void bundle_memo_keep(session *s, const session_bundle *how, toolchain_program *tool,
-                      const kiln_buffer *bundle, uint64_t cost);
-
 #endif

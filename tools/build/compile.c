@@ -192,7 +192,7 @@ int kiln_command_compile(int argc, char **argv) {
     code = cli_usage(&page, "--report: --emit=ir makes no code to report on");
   if (code == -1 && c.until && (c.report || c.s.plan.options.output == KILN_FORMAT_IR))
     code = cli_usage(&page, "--until: the kernel is what is written, without --report and --emit=ir");
-  if (code == -1 && is_kir_path(c.s.words.items[0])) code = compile_text(&c, &page);
+  if (code == -1 && plan_is_kir_path(c.s.words.items[0])) code = compile_text(&c, &page);
   if (code == -1) {
     if (c.until) c.s.no_cache = true;
     kiln_status status = session_read(&c.s, "host", &err);

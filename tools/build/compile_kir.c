@@ -11,11 +11,6 @@
 
 enum { MOST_TEXT = 64 << 20 };
 
-bool is_kir_path(const char *path) {
-  size_t length = strlen(path);
-  return length > 4 && !strcmp(path + length - 4, ".kir");
-}
-
 static void print_times(const worker_reply *reply) {
   for (unsigned i = 0; i < PLAN_STAGES; i++)
     fprintf(stderr, "%-10s %9.3f ms\n", plan_stage_names[i], (double)reply->times[i] / 1e6);

@@ -6,9 +6,6 @@
 
 #include "tools/build/session.h"
 
-/// Whether the path names a .kir file.
-bool is_kir_path(const char *path);
-
 typedef struct compile_kir {
   session *s;
   const char *output; ///< NULL: nowhere

@@ -16,7 +16,6 @@
 #include "base/output.h"
 #include "base/stream.h"
 #include "cache/bundle/manifest.h"
-#include "tools/build/bundle_memo.h"
 #include "tools/build/tuning.h"
 
 /// Kernels are numbered in the manifest by source and instance.
@@ -116,8 +115,7 @@ static bool read_all(int fd, kiln_buffer *out) {
   }
 }
 
-/// Runs kiln-tool to pack the manifest.
-static kiln_status pack(const session *s, const session_bundle *how, const toolchain_program *tool,
+kiln_status pack_bundle(const session *s, const session_bundle *how, const toolchain_program *tool,
                         kiln_buffer *bundle, kiln_error *err) {
   command_line line;
   kiln_buffer manifest = {0};
@@ -153,17 +151,4 @@ kiln_status pack_write(const session_bundle *how, const void *bytes, size_t size
   KILN_TRY(cli_write_file(how->output, bytes, size, err));
   if (strcmp(how->output, "-")) kiln_output_clean(how->output);
   return KILN_OK;
-}
-
-kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err) {
-  toolchain_program tool;
-  kiln_buffer bundle = {0};
-  uint64_t start = cli_now_ns();
-  KILN_TRY(toolchain_program_open(&tool, "kiln-tool", s->cache, err));
-  kiln_status status = pack(s, how, &tool, &bundle, err);
-  if (status == KILN_OK) status = pack_write(how, bundle.bytes, bundle.size, err);
-  if (status == KILN_OK && s->cache) bundle_memo_keep(s, how, &tool, &bundle, cli_now_ns() - start);
-  kiln_buffer_deinit(&bundle);
-  close(tool.fd);
-  return status;
 }

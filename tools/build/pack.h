@@ -7,6 +7,9 @@
 
 /// What kiln-tool packs. `by_key`: the same with each object's key in place of its bytes.
 void pack_manifest(const plan *p, bool by_key, kiln_buffer *out);
+/// Runs `tool`, which packs the objects of the plan into a bundle.
+kiln_status pack_bundle(const session *s, const session_bundle *how, const toolchain_program *tool,
+                        kiln_buffer *bundle, kiln_error *err);
 /// Writes the bytes of a bundle to where `how` says.
 kiln_status pack_write(const session_bundle *how, const void *bytes, size_t size, kiln_error *err);
 

@@ -122,8 +122,13 @@ static void read_metadata(plan_source *source) {
     kiln_buffer_clear(&source->metadata);
 }
 
+bool plan_is_kir_path(const char *path) {
+  size_t length = strlen(path);
+  return length > 4 && !strcmp(path + length - 4, ".kir");
+}
+
 kiln_status plan_read_source(plan *p, const char *path, kiln_error *err) {
-  if (is_kir_path(path))
+  if (plan_is_kir_path(path))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "%s is a kernel between passes: only `kiln compile` takes it, past cache and bundles",
                      path);
@@ -308,6 +313,18 @@ static kiln_status lower_one(plan *p, const plan_job *wanted, kiln_error *err) {
   return status;
 }
 
+bool plan_is_choice_for(const kiln_tuned_entry *e, const kiln_target *target) {
+  kiln_device_target device;
+  kiln_error unseen;
+  char rule[KILN_RULE_TEXT];
+  const char *processor = e->texts[KILN_TUNED_PROCESSOR];
+  if (!strcmp(processor, "*")) return true;
+  if (!strncmp(processor, "native", 6))
+    return kiln_family_of(target->processor->family)->plain == KILN_FORMAT_HOST;
+  return kiln_device_target_parse(processor, &device, &unseen) == KILN_OK &&
+         kiln_target_rank(target, false, &device, rule) != KILN_RANK_REFUSED;
+}
+
 /// Whether some choice of the table is this config, for a device that runs code for the target.
 static bool is_tuned(const plan *p, const kiln_interface *interface, uint32_t config,
                      const kiln_target *target) {
@@ -315,7 +332,7 @@ static bool is_tuned(const plan *p, const kiln_interface *interface, uint32_t co
     const kiln_tuned_entry *e = p->tuned->rows[i].entry;
     if (!strcmp(e->texts[KILN_TUNED_KERNEL], interface->name) &&
         !strcmp(e->texts[KILN_TUNED_CONFIG], interface->configs[config].text) &&
-        tuning_is_for_target(e, target))
+        plan_is_choice_for(e, target))
       return true;
   }
   return false;

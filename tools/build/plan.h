@@ -78,6 +78,10 @@ void plan_deinit(plan *p);
 
 /// Reads targets ("sm_90a,gfx942" or several words).
 kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err);
+/// Whether the path names a .kir file.
+bool plan_is_kir_path(const char *path);
+/// Whether a tuned choice is for devices that run code for the target.
+bool plan_is_choice_for(const kiln_tuned_entry *choice, const kiln_target *target);
 /// Reads the bytes of one source, and of the metadata beside it.
 kiln_status plan_read_source(plan *p, const char *path, kiln_error *err);
 /// Parses and checks a source that was read; its diagnostics go to stderr. SOURCE when it has errors.

@@ -71,21 +71,9 @@ kiln_status tuning_read_table(plan *p, const char *path, kiln_error *err) {
   return is_folder(path) ? read_folder(p, path, err) : read_file(p, path, err);
 }
 
-bool tuning_is_for_target(const kiln_tuned_entry *e, const kiln_target *target) {
-  kiln_device_target device;
-  kiln_error unseen;
-  char rule[KILN_RULE_TEXT];
-  const char *processor = e->texts[KILN_TUNED_PROCESSOR];
-  if (!strcmp(processor, "*")) return true;
-  if (!strncmp(processor, "native", 6))
-    return kiln_family_of(target->processor->family)->plain == KILN_FORMAT_HOST;
-  return kiln_device_target_parse(processor, &device, &unseen) == KILN_OK &&
-         kiln_target_rank(target, false, &device, rule) != KILN_RANK_REFUSED;
-}
-
 static bool is_for_targets(const plan *p, const kiln_tuned_entry *e) {
   for (size_t t = 0; t < p->target_count; t++)
-    if (tuning_is_for_target(e, &p->targets[t])) return true;
+    if (plan_is_choice_for(e, &p->targets[t])) return true;
   return false;
 }
 
@@ -229,7 +217,7 @@ static code_similarity like_job(const plan *p, const plan_job *job, const choice
   kiln_code_info info;
   if (job->state == JOB_FAILED || !job->code.size || plan_interface(p, job) != c->interface ||
       strcmp(c->interface->configs[job->config].text, c->entry->texts[KILN_TUNED_CONFIG]) ||
-      !tuning_is_for_target(c->entry, &p->targets[job->target]) ||
+      !plan_is_choice_for(c->entry, &p->targets[job->target]) ||
       !kiln_code_info_decode(job->info.bytes, job->info.size, &info))
     return CODE_UNKNOWN;
   *out = code_metrics_of(&info, job->code.bytes, job->code.size);

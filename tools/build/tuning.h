@@ -12,8 +12,6 @@ kiln_status tuning_read_table(plan *p, const char *path, kiln_error *err);
 /// Reads the tables in the folder `tuned` next to the sources, if one has a choice for a target of the plan;
 /// otherwise the plan stays without a table.
 kiln_status tuning_read_beside(plan *p, const cli_list *sources, kiln_error *err);
-/// Whether a choice is for devices that run code for the target.
-bool tuning_is_for_target(const kiln_tuned_entry *entry, const kiln_target *target);
 
 /// After lowering: checks that everything the table names of these kernels exists. `quiet`: no notes.
 kiln_status tuning_check_table(plan *p, bool quiet, kiln_error *err);

@@ -328,11 +328,9 @@ void host_scan(host *h, ir_op *op);
 void host_sort(host *h, ir_op *op);
 void host_gather(host *h, ir_op *op);
 void host_dot(host *h, ir_op *op);
-/// Packs what products inside `loop` multiply by in each turn, and forgets it behind the loop.
+/// Packs what products inside `loop` multiply by in each turn, and forgets it after the loop.
 void host_dot_before(host *h, const ir_op *loop);
-void host_dot_behind(host *h, const ir_op *loop);
-/// True when pulling an element of `v` may read the buffer at another index.
-bool host_reads_elsewhere(host *h, ir_value *v, const host_buffer *buffer);
+void host_dot_after(host *h, const ir_op *loop);
 void host_for(host *h, ir_op *op);
 void host_while(host *h, ir_op *op);
 void host_if(host *h, ir_op *op);
@@ -349,6 +347,11 @@ host_role host_role_of(const ir_op *op);
 bool host_is_lazy(const ir_op *op);
 /// True when the elements of a lazy operation are those of its operands at the same index.
 bool host_keeps_index(const ir_op *op);
+/// Whether pulling an element of a value reads a buffer, and whether at another index.
+typedef struct host_reads {
+  bool any, moved;
+} host_reads;
+host_reads host_reads_of(host *h, ir_value *v, const host_buffer *buffer);
 /// Sets when the results of a lazy operation can be pulled.
 void host_set_ready(const ir_op *op);
 /// True when load and write may touch the same memory in an order that matters. `in_place`: both happen for

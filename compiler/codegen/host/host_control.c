@@ -44,42 +44,12 @@ static LLVMValueRef scalar_of(ir_value *v) { return host_info(v)->lanes.value; }
 
 // --------------------------------------------------------------------------------- new tile values
 
-typedef struct reads {
-  const host_buffer *buffer;
-  uint32_t walk;
-  bool any, moved;
-} reads;
-
-// Whether pulling `v` reads the buffer, and under another index. Values are shared, so each is walked twice
-// at most.
-static void find_reads(reads *r, ir_value *v, bool moved) {
-  host_value *info = host_info(v);
-  if (info->has_lanes || (info->mark == r->walk && (info->mark_moved || !moved))) return;
-  info->mark_moved = moved;
-  info->mark = r->walk;
-  if (info->buffer) {
-    r->any |= info->buffer == r->buffer;
-    r->moved |= moved && info->buffer == r->buffer;
-    return;
-  }
-  if (!v->def || !v->type.rank) return;
-  for (uint32_t i = 0; i < v->def->operand_count; i++)
-    find_reads(r, v->def->operands[i], moved || !host_keeps_index(v->def));
-}
-
-bool host_reads_elsewhere(host *h, ir_value *v, const host_buffer *buffer) {
-  reads r = {.buffer = buffer, .walk = ++h->walk_count};
-  find_reads(&r, v, false);
-  return r.moved;
-}
-
 /// New value `i` may overwrite its buffer in the loop that computes it: whoever reads the old one does so in
 /// that loop too, at the same index.
 static bool can_overwrite(host *h, const carried *c, ir_value *const *values, uint32_t i) {
   for (uint32_t k = 0; k < c->count; k++) {
-    reads r = {.buffer = c->buffers[i], .walk = ++h->walk_count};
     if (!values[k]->type.rank) continue;
-    find_reads(&r, values[k], false);
+    const host_reads r = host_reads_of(h, values[k], c->buffers[i]);
     bool together = k == i || ir_log2_elements(values[k]->type) == ir_log2_elements(values[i]->type);
     if (r.moved || (r.any && !together)) return false;
   }
@@ -241,7 +211,7 @@ void host_for(host *h, ir_op *op) {
   ir_value **results = KILN_NEW_ARRAY(h->arena, ir_value *, op->result_count + 1);
   for (uint32_t i = 0; i < op->result_count; i++) results[i] = &op->results[i];
   bind_all(h, &c, op, results, all);
-  host_dot_behind(h, op);
+  host_dot_after(h, op);
 }
 
 // Carried values enter region 0; what it passes on are the arguments of region 1 and the results.
@@ -274,5 +244,5 @@ void host_while(host *h, ir_op *op) {
   LLVMPositionBuilderAtEnd(B, done);
   if (waits) host_wait_end(h, &wait);
   bind_results(h, &passed, op);
-  host_dot_behind(h, op);
+  host_dot_after(h, op);
 }

@@ -146,7 +146,7 @@ static host_buffer *carried_place(host *h, const ir_op *op) {
     if (result->users[0]->operands[i] != &op->results[0] || !arg->buffer || arg->last > op->number) continue;
     bool is_factor = host_info(op->operands[0])->buffer == arg->buffer ||
                      host_info(op->operands[1])->buffer == arg->buffer;
-    return is_factor || host_reads_elsewhere(h, op->operands[2], arg->buffer) ? NULL : arg->buffer;
+    return is_factor || host_reads_of(h, op->operands[2], arg->buffer).moved ? NULL : arg->buffer;
   }
   return NULL;
 }
@@ -264,6 +264,6 @@ void host_dot_before(host *h, const ir_op *loop) {
   for (uint32_t i = 0; i < loop->region_count; i++) each_product(h, loop, loop->regions[i], pack_before);
 }
 
-void host_dot_behind(host *h, const ir_op *loop) {
+void host_dot_after(host *h, const ir_op *loop) {
   for (uint32_t i = 0; i < loop->region_count; i++) each_product(h, loop, loop->regions[i], forget);
 }

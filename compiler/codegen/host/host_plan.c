@@ -300,3 +300,28 @@ void host_plan(host *h) {
   plan_block(h, h->kernel->body, group_of);
   clear_ready(h->kernel->body);
 }
+
+// -------------------------------------------------------------------- reads of a buffer
+
+// Values are shared, so each is walked twice at most.
+static void find_reads(const host *h, const host_buffer *buffer, ir_value *v, bool moved, host_reads *out) {
+  host_value *info = host_info(v);
+  if (info->has_lanes || (info->mark == h->walk_count && (info->mark_moved || !moved))) return;
+  info->mark_moved = moved;
+  info->mark = h->walk_count;
+  if (info->buffer) {
+    out->any |= info->buffer == buffer;
+    out->moved |= moved && info->buffer == buffer;
+    return;
+  }
+  if (!v->def || !v->type.rank) return;
+  for (uint32_t i = 0; i < v->def->operand_count; i++)
+    find_reads(h, buffer, v->def->operands[i], moved || !host_keeps_index(v->def), out);
+}
+
+host_reads host_reads_of(host *h, ir_value *v, const host_buffer *buffer) {
+  host_reads reads = {0};
+  h->walk_count++;
+  find_reads(h, buffer, v, false, &reads);
+  return reads;
+}
