@@ -188,14 +188,12 @@ static int digest_still(int fd, kiln_file_extent extent, kiln_file_mark *mark, k
   return e ? e : -EBUSY;
 }
 
-/// Where digests are looked up: the writable store, else the last of the others.
-static kiln_store *memory_store(kiln_cache *c) {
-  return !c || !c->store_count ? NULL : c->own ? c->own : &c->stores[c->store_count - 1];
-}
-
 kiln_status kiln_cache_file_digest(kiln_cache *cache, int fd, kiln_file_extent extent,
                                    kiln_file_mark *out_mark, kiln_digest *out, kiln_error *err) {
-  kiln_store *store = memory_store(cache);
+  // Where digests are looked up: the writable store, else the last of the others.
+  kiln_store *store = !cache || !cache->store_count ? NULL
+                      : cache->own                  ? cache->own
+                                                    : &cache->stores[cache->store_count - 1];
   memset(out, 0, sizeof *out);
   int e = take_mark(fd, out_mark);
   if (!e && store && recall(cache, store, extent, out_mark, out)) return KILN_OK;

@@ -96,23 +96,9 @@ static void seed_param(analysis *a, uint32_t i) {
   }
 }
 
-static void seed_program(analysis *a, const ir_op *op, kiln_fact *f) {
-  int64_t limit = a->kernel->grid_limit[op->attrs.axis];
-  int64_t most = limit > 0 ? limit : INT32_MAX;
-  f->lo = op->code == IR_NPID;
-  f->hi = op->code == IR_NPID ? most : most - 1;
-}
-
 // ----------------------------------------------------------------------------------------- regions
 
 static void run_block(analysis *a, const ir_block *block);
-
-static bool same(const kiln_fact *a, const kiln_fact *b) {
-  return a->lo == b->lo && a->hi == b->hi &&
-         !memcmp(a->divisibility, b->divisibility, sizeof a->divisibility) &&
-         !memcmp(a->contiguity, b->contiguity, sizeof a->contiguity) &&
-         !memcmp(a->constancy, b->constancy, sizeof a->constancy);
-}
 
 /// Joins `next` into `slot`; true when that changed it. After a few rounds a bound that still moves goes to
 /// the end of its type.
@@ -127,7 +113,11 @@ static bool join_into(kiln_fact *slot, const kiln_fact *next, ir_type type, unsi
     for (unsigned i = 0; i < IR_MAX_RANK; i++)
       if (joined.divisibility[i] != slot->divisibility[i]) joined.divisibility[i] = 0;
   }
-  if (same(&joined, slot)) return false;
+  if (joined.lo == slot->lo && joined.hi == slot->hi &&
+      !memcmp(joined.divisibility, slot->divisibility, sizeof joined.divisibility) &&
+      !memcmp(joined.contiguity, slot->contiguity, sizeof joined.contiguity) &&
+      !memcmp(joined.constancy, slot->constancy, sizeof joined.constancy))
+    return false;
   *slot = joined;
   return true;
 }
@@ -183,10 +173,6 @@ static void run_if(analysis *a, const ir_op *op) {
   }
 }
 
-static void run_roles(analysis *a, const ir_op *op) {
-  for (uint32_t r = 0; r < op->region_count; r++) run_block(a, op->regions[r]);
-}
-
 static void run_combiner(analysis *a, const ir_op *op) {
   for (uint32_t i = 0; op->region_count && i < op->regions[0]->arg_count; i++) {
     kiln_fact *f = at(a, op->regions[0]->args[i]);
@@ -203,8 +189,13 @@ static void run_op(analysis *a, const ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) {
     kiln_fact f = says_nothing;
     fact_type_bounds(op->results[i].type, &f);
-    if (op->code == IR_PID || op->code == IR_NPID) seed_program(a, op, &f);
-    else fact_transfer(op, i, operands, &f);
+    if (op->code == IR_PID || op->code == IR_NPID) {
+      const int64_t limit = a->kernel->grid_limit[op->attrs.axis], most = limit > 0 ? limit : INT32_MAX;
+      f.lo = op->code == IR_NPID;
+      f.hi = op->code == IR_NPID ? most : most - 1;
+    } else {
+      fact_transfer(op, i, operands, &f);
+    }
     fact_settle(op->results[i].type, &f);
     *at(a, &op->results[i]) = f;
     apply_assume(a, &op->results[i]);
@@ -217,8 +208,9 @@ static void run_block(analysis *a, const ir_block *block) {
     if (op->code == IR_FOR) run_for(a, op);
     else if (op->code == IR_WHILE) run_while(a, op);
     else if (op->code == IR_IF) run_if(a, op);
-    else if (op->code == IR_ROLES) run_roles(a, op);
-    else run_op(a, op);
+    else if (op->code != IR_ROLES) run_op(a, op);
+    else
+      for (uint32_t r = 0; r < op->region_count; r++) run_block(a, op->regions[r]);
   }
 }
 

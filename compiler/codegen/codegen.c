@@ -190,12 +190,6 @@ static kiln_status run_emit(compile *c, kiln_error *err) {
   return prefer_caught(c, kiln_llvm_emit(c->module, c->machine, c->form->emitted, &c->object, err), err);
 }
 
-static void take_object(compile *c) {
-  kiln_buffer_deinit(&c->artifact->code);
-  c->artifact->code = c->object;
-  c->object = (kiln_buffer){0};
-}
-
 static kiln_status run_finish(compile *c, kiln_error *err) {
   kiln_finishing f = {.target = c->target,
                       .options = c->options,
@@ -206,8 +200,13 @@ static kiln_status run_finish(compile *c, kiln_error *err) {
                       .texts = c->artifact->texts,
                       .producer = &c->producer};
   kiln_status status = KILN_OK;
-  if (c->form->finish) status = c->form->finish(&f, err);
-  else take_object(c);
+  if (c->form->finish) {
+    status = c->form->finish(&f, err);
+  } else { // the object is the code
+    kiln_buffer_deinit(&c->artifact->code);
+    c->artifact->code = c->object;
+    c->object = (kiln_buffer){0};
+  }
   c->spills = f.spills;
   return status;
 }

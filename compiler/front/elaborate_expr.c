@@ -334,13 +334,6 @@ static kiln_value cast_node(kiln_elab *e, const kiln_node *n) {
   return kiln_elab_cast(e, n->place, v, element, 0, IR_ROUND_NEAREST);
 }
 
-static kiln_value call_one(kiln_elab *e, const kiln_node *n) {
-  kiln_value one = {0};
-  kiln_values all = kiln_elab_call(e, n, &one);
-  if (all.count == 1) return all.items[0];
-  return kiln_elab_error(e, n->place, "'%s' yields %u values here, expected one", n->atom->text, all.count);
-}
-
 static kiln_value eval(kiln_elab *e, const kiln_node *n) {
   kiln_value v, right;
   switch ((kiln_node_kind)n->kind) {
@@ -366,7 +359,12 @@ static kiln_value eval(kiln_elab *e, const kiln_node *n) {
     return kiln_elab_binary(e, n->place, (kiln_token_kind)n->op, v, right);
   case KILN_NODE_AS: return cast_node(e, n);
   case KILN_NODE_INDEX: return index_any(e, n);
-  case KILN_NODE_CALL: return call_one(e, n);
+  case KILN_NODE_CALL: {
+    kiln_value one = {0};
+    kiln_values all = kiln_elab_call(e, n, &one);
+    if (all.count == 1) return all.items[0];
+    return kiln_elab_error(e, n->place, "'%s' yields %u values here, expected one", n->atom->text, all.count);
+  }
   case KILN_NODE_LIST:
     return kiln_elab_error(e, n->place, "a list stands only among the arguments of an operation");
   default: return kiln_elab_error(e, n->place, "expected an expression");

@@ -105,15 +105,6 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
 
 // -------------------------------------------------------------------------------------------- open
 
-static void check_names(const kiln_module *module, kiln_diagnostics *d) {
-  for (uint32_t i = 0; i < module->item_count; i++) {
-    const kiln_item *item = module->items[i];
-    if (kiln_elab_is_operation(item->atom->text) || kiln_elab_is_constant(item->atom->text))
-      kiln_diagnose(d, KILN_ERROR, module->file, item->place,
-                    "'%s' is the name of an operation or reserved constant", item->atom->text);
-  }
-}
-
 // A source with errors is elaborated as far as it goes, so that one run shows more of them.
 static void look_further(kiln_native_unit *u, kiln_diagnostics *d) {
   static const char any_target[] = "sm_90a";
@@ -171,7 +162,12 @@ kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char
   u->all_configs = options->all_configs;
   u->all_variants = options->all_variants;
   u->with_ranges = options->with_ranges;
-  check_names(u->module, d);
+  for (uint32_t i = 0; i < u->module->item_count; i++) {
+    const kiln_item *item = u->module->items[i];
+    if (kiln_elab_is_operation(item->atom->text) || kiln_elab_is_constant(item->atom->text))
+      kiln_diagnose(d, KILN_ERROR, u->module->file, item->place,
+                    "'%s' is the name of an operation or reserved constant", item->atom->text);
+  }
   if (options->tuning_key)
     kiln_diagnose(d, KILN_ERROR, u->unit.file, (ir_place){0},
                   "--key is for Triton IR; a kernel of this language says @key");

@@ -186,8 +186,6 @@ void ir_move(ir_op *op, ir_block *block, ir_op *position) {
   insert(op, block, position);
 }
 
-static ir_value *mapped(ir_value *v) { return v->slot ? v->slot : v; }
-
 static ir_block *clone_block(ir_builder *b, const ir_block *from) {
   ir_block *to = ir_block_create(b->arena);
   ir_builder inner = {.arena = b->arena, .block = to};
@@ -202,7 +200,8 @@ static ir_block *clone_block(ir_builder *b, const ir_block *from) {
 ir_op *ir_clone(ir_builder *b, const ir_op *op) {
   ir_op *copy = kiln_arena_copy(b->arena, op, sizeof *op);
   copy->operands = KILN_NEW_ARRAY(b->arena, ir_value *, op->operand_count);
-  for (uint32_t i = 0; i < op->operand_count; i++) copy->operands[i] = mapped(op->operands[i]);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    copy->operands[i] = op->operands[i]->slot ? op->operands[i]->slot : op->operands[i];
   copy->regions = KILN_NEW_ARRAY(b->arena, ir_block *, op->region_count);
   for (uint32_t i = 0; i < op->region_count; i++) {
     copy->regions[i] = clone_block(b, op->regions[i]);

@@ -158,7 +158,8 @@ static uint64_t binary_float(ir_opcode code, kiln_scalar scalar, uint32_t flags,
   return bits_of(scalar, real_binary[code](a, b));
 }
 
-static uint64_t fma_float(kiln_scalar scalar, const uint64_t *bits) {
+static uint64_t eval_fma(const ir_op *op, const uint64_t *bits) {
+  const kiln_scalar scalar = op->operands[0]->type.scalar;
   if (scalar == KILN_F64)
     return bits_of(scalar,
                    fma(double_of(scalar, bits[0]), double_of(scalar, bits[1]), double_of(scalar, bits[2])));
@@ -259,21 +260,19 @@ uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_r
 
 // --------------------------------------------------------------------------------------- the whole
 
-static uint64_t absolute(ir_type type, uint64_t bits) {
-  unsigned width = ir_type_bits(type);
-  if (ir_type_class(type) != KILN_CLASS_FLOAT) return integer_eval(IR_ABS, width, 0, bits, 0);
-  return bits & ~((uint64_t)1 << (width - 1));
-}
-
-static uint64_t eval_fma(const ir_op *op, const uint64_t *bits) {
-  return fma_float(op->operands[0]->type.scalar, bits);
-}
 static uint64_t eval_select(const ir_op *op, const uint64_t *bits) {
-  return (void)op, bits[0] & 1 ? bits[1] : bits[2];
+  (void)op;
+  return bits[0] & 1 ? bits[1] : bits[2];
 }
-static uint64_t eval_copy(const ir_op *op, const uint64_t *bits) { return (void)op, bits[0]; }
+static uint64_t eval_copy(const ir_op *op, const uint64_t *bits) {
+  (void)op;
+  return bits[0];
+}
 static uint64_t eval_abs(const ir_op *op, const uint64_t *bits) {
-  return absolute(op->operands[0]->type, bits[0]);
+  const ir_type type = op->operands[0]->type;
+  const unsigned width = ir_type_bits(type);
+  if (ir_type_class(type) != KILN_CLASS_FLOAT) return integer_eval(IR_ABS, width, 0, bits[0], 0);
+  return bits[0] & ~((uint64_t)1 << (width - 1));
 }
 static uint64_t eval_cast(const ir_op *op, const uint64_t *bits) {
   return kiln_scalar_cast(op->operands[0]->type.scalar, op->results[0].type.scalar, op->attrs.flags,

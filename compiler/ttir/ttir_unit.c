@@ -57,7 +57,8 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
 }
 
 static const char *tuning_key(const kiln_unit *unit, size_t index) {
-  return (void)index, ((const ttir_unit *)unit)->tuning_key;
+  (void)index;
+  return ((const ttir_unit *)unit)->tuning_key;
 }
 
 static bool is_generated(const kiln_unit *unit, size_t index, uint32_t config) {

@@ -7,9 +7,6 @@
 
 #include "tools/build/bundle_memo.h"
 
-/// --force and --verify-cache want no hit.
-static bool may_reuse(const session *s) { return s->cache && !s->force && !s->verify; }
-
 static kiln_status asked_key(const session *s, const object_choice *which, kiln_key *out, kiln_error *err) {
   kiln_key_builder b;
   kiln_buffer asked = {0};
@@ -45,7 +42,8 @@ bool object_memo_reuse(session *s, const object_choice *which, kiln_cache_entry 
   kiln_cache_entry kept;
   kiln_reader said;
   kiln_error err = {0};
-  if (!may_reuse(s) || asked_key(s, which, &key, &err) != KILN_OK) return false;
+  // --force and --verify-cache want no hit.
+  if (!s->cache || s->force || s->verify || asked_key(s, which, &key, &err) != KILN_OK) return false;
   bool found = kiln_cache_contains(s->cache, &key.digest) && kiln_cache_get(s->cache, &key, &kept);
   kiln_key_deinit(&key);
   if (!found) return false;

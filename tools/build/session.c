@@ -154,13 +154,6 @@ static void print_place(const plan *p, const plan_job *job) {
   plan_print_place(p, job, number, job->error.operation ? text : "the first operation of the kernel is here");
 }
 
-/// The output of --print-after, in the order of the jobs, independent of the order in which they were
-/// compiled.
-static void print_passes(const plan *p) {
-  for (size_t i = 0; i < p->job_count; i++)
-    if (p->jobs[i].printed.size) fwrite(p->jobs[i].printed.bytes, 1, p->jobs[i].printed.size, stderr);
-}
-
 static void print_failures(const plan *p) {
   char title[300];
   for (size_t i = 0; i < p->job_count; i++) {
@@ -271,7 +264,11 @@ int session_make(session *s, execute_counts *sums) {
                                .cache = s->cache};
     plan_execute(&s->plan, &options, sums);
   }
-  print_passes(&s->plan);
+  // The output of --print-after, in the order of the jobs, independent of the order in which they were
+  // compiled.
+  for (size_t i = 0; i < s->plan.job_count; i++)
+    if (s->plan.jobs[i].printed.size)
+      fwrite(s->plan.jobs[i].printed.bytes, 1, s->plan.jobs[i].printed.size, stderr);
   print_failures(&s->plan);
   if (!s->quiet) print_notes(s);
   if (s->fleet && sums->alone && !s->quiet) print_fleet_note(s, sums);

@@ -72,11 +72,6 @@ static void meet(gpu *g, bool is_cluster) {
   else call(g, KL_kl_meeting, all, 2);
 }
 
-/// The same number in all lanes, so that the compiler knows it as uniform.
-static LLVMValueRef uniform(gpu *g, LLVMValueRef v) {
-  return call(g, KL_kl_shfl_idx_i32, (LLVMValueRef[2]){v, gpu_i32(g, 0)}, 2);
-}
-
 static void branch_unless(gpu *g, LLVMValueRef condition, LLVMBasicBlockRef otherwise, const char *name) {
   LLVMBasicBlockRef then = gpu_block(g, name);
   LLVMBuildCondBr(g->builder, condition, then, otherwise);
@@ -90,22 +85,13 @@ static void set_registers(gpu *g, unsigned count, bool more) {
   nvptx_asm(g, text, (size_t)n, "", LLVMVoidTypeInContext(g->context), NULL, 0);
 }
 
-static void lower_region(gpu *g, ir_block *block) {
-  const gpu_nesting outside = gpu_enter_region(g);
-  gpu_lower_block(g, block);
-  g->nesting = outside;
-}
-
-static bool is_index(const ir_value *value) {
-  return ir_type_equal(value->type, ir_scalar_type(KILN_I32)) ||
-         ir_type_equal(value->type, ir_scalar_type(KILN_I64));
-}
-
 /// LLVM and the assembler compute a value where it is first read. Where there is time for that before and
 /// none then, this reads it.
 static void pin(gpu *g, ir_value *value) {
   uint64_t bits;
-  if (!is_index(value) || ir_constant_bits(value, &bits)) return;
+  const bool is_index = ir_type_equal(value->type, ir_scalar_type(KILN_I32)) ||
+                        ir_type_equal(value->type, ir_scalar_type(KILN_I64));
+  if (!is_index || ir_constant_bits(value, &bits)) return;
   LLVMValueRef scalar = gpu_scalar(g, value);
   const char *constraint = ir_type_bits(value->type) == 64 ? "l" : "r";
   nvptx_asm(g, "", 0, constraint, LLVMVoidTypeInContext(g->context), &scalar, 1);
@@ -172,7 +158,9 @@ static void lower_roles(gpu *g, ir_op *op) {
   ir_walk(g->kernel->body, find_top, g);
   if (g->scratch_base > g->shared_bytes) g->shared_bytes = g->scratch_base;
   open_barriers(g, is_cluster);
-  LLVMValueRef warp = uniform(g, LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), ""));
+  // The same number in all lanes, so that the compiler knows it as uniform.
+  LLVMValueRef warp = LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), "");
+  warp = call(g, KL_kl_shfl_idx_i32, (LLVMValueRef[2]){warp, gpu_i32(g, 0)}, 2);
   g->group = g->program_group = LLVMBuildLShr(g->builder, warp, gpu_i32(g, 2), "");
   nvptx_find_place(g, groups);
   LLVMValueRef is_producer = LLVMBuildICmp(g->builder, LLVMIntEQ, g->group, gpu_i32(g, groups), "");
@@ -189,7 +177,9 @@ static void lower_roles(gpu *g, ir_op *op) {
   g->barrier = NVPTX_BLOCK_BARRIER;
   g->barrier_threads = groups * NVPTX_GROUP_THREADS;
   g->shared_dirty = false;
-  lower_region(g, op->regions[1]);
+  const gpu_nesting outside = gpu_enter_region(g);
+  gpu_lower_block(g, op->regions[1]);
+  g->nesting = outside;
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, end);
 }

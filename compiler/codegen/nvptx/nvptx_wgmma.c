@@ -25,12 +25,6 @@ LLVMValueRef nvptx_group_column(gpu *g, const kiln_mma_split *s, unsigned column
   return group_part(g, g->program_group, 0, s->groups_n, columns);
 }
 
-/// First row, and column, of the group among those that its block has in shared memory. Groups of a block
-/// that shares its program stand below each other.
-static LLVMValueRef stored_row(gpu *g, const kiln_mma_split *s) {
-  return group_part(g, g->group, g->spread ? 0 : s->groups_n, s->groups_m, 64u << s->blocks);
-}
-
 static LLVMValueRef stored_column(gpu *g, const kiln_mma_split *s, unsigned columns) {
   if (g->kernel->groups_beside) return LLVMBuildMul(g->builder, g->group, gpu_i32(g, columns), "");
   return g->spread ? gpu_i32(g, 0) : nvptx_group_column(g, s, 1u << s->columns);
@@ -48,8 +42,6 @@ typedef struct operand {
   unsigned per_column; ///< steps that a column has; 0: all
   uint64_t high;
 } operand;
-
-static uint64_t pattern(unsigned row) { return (uint64_t)(row == 128 ? 1 : row == 64 ? 2 : 3) << 62; }
 
 /// `free`: the offset in rows or columns of the product, i32, a multiple of 64 or of the group's columns.
 static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LLVMValueRef free) {
@@ -71,7 +63,8 @@ static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LL
     offset = LLVMBuildMul(g->builder, free, gpu_i32(g, row), "");
   }
   o.address = LLVMBuildAdd(g->builder, nvptx_slot_address(g, memory, slot), offset, "");
-  o.high = pattern(row) | (uint64_t)(8 * row / 16) << 32 | (uint64_t)(lead / 16) << 16;
+  const unsigned swizzle = row == 128 ? 1 : row == 64 ? 2 : 3;
+  o.high = (uint64_t)swizzle << 62 | (uint64_t)(8 * row / 16) << 32 | (uint64_t)(lead / 16) << 16;
   return o;
 }
 
@@ -119,14 +112,6 @@ static void put_sums(product *p) {
   kiln_buffer_format(&p->text, "}");
 }
 
-/// Scale and major immediates: floats negate by -1; 16-bit types say which operands lie the other way.
-static void put_immediates(product *p, bool a_in_registers) {
-  bool is_float = p->c.scalar == KILN_F32, has_major = kiln_scalars[p->a.scalar].bytes == 2;
-  if (is_float) kiln_buffer_format(&p->text, ", 1, 1");
-  if (has_major && !a_in_registers) kiln_buffer_format(&p->text, ", %d", p->op->attrs.mma.a_mn ? 1 : 0);
-  if (has_major) kiln_buffer_format(&p->text, ", %d", p->op->attrs.mma.b_mn ? 1 : 0);
-}
-
 /// Of products that leave few registers for anything else the text itself adds to a descriptor what a step
 /// wants: LLVM would keep the sums in registers all through a loop.
 static void put_descriptor(gpu *g, product *p, const char *name, const operand *o, unsigned step) {
@@ -156,7 +141,11 @@ static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const 
   }
   put_descriptor(g, p, "b", right, step);
   kiln_buffer_format(&p->text, ", %s", scale);
-  put_immediates(p, registers != NULL);
+  // Scale and major immediates: floats negate by -1; 16-bit types say which operands lie the other way.
+  bool is_float = p->c.scalar == KILN_F32, has_major = kiln_scalars[p->a.scalar].bytes == 2;
+  if (is_float) kiln_buffer_format(&p->text, ", 1, 1");
+  if (has_major && !registers) kiln_buffer_format(&p->text, ", %d", p->op->attrs.mma.a_mn ? 1 : 0);
+  if (has_major) kiln_buffer_format(&p->text, ", %d", p->op->attrs.mma.b_mn ? 1 : 0);
   kiln_buffer_format(&p->text, "; ");
 }
 
@@ -254,7 +243,10 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
       after[i] = before[i]; // behind them are rows without products
     if (!counts) continue;
     if (in_memory) {
-      LLVMValueRef row = LLVMBuildAdd(g->builder, stored_row(g, &s), gpu_i32(g, 64 * block), "");
+      // First row, and column, of the group among those that its block has in shared memory. Groups of a block
+      // that shares its program stand below each other.
+      LLVMValueRef row = group_part(g, g->group, g->spread ? 0 : s.groups_n, s.groups_m, 64u << s.blocks);
+      row = LLVMBuildAdd(g->builder, row, gpu_i32(g, 64 * block), "");
       from = describe(g, a, op->operands[3], op->attrs.mma.a_mn, row);
     }
     const LLVMValueRef *registers = in_memory ? NULL : left.regs + ((size_t)block << (a->type.log2[1] - 1));
