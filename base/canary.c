@@ -50,7 +50,7 @@ static void describe(const kiln_canary *c, const char *name, size_t at, size_t m
     snprintf(out, size, "%s: element %zu before the first is written%s", name,
              (c->before - at - 1) / c->element + 1, rest);
   else if (at >= end)
-    snprintf(out, size, "%s: element %zu behind the last is written%s", name, (at - end) / c->element + 1,
+    snprintf(out, size, "%s: element %zu after the last is written%s", name, (at - end) / c->element + 1,
              rest);
   else
     snprintf(out, size, "%s: row %zu, column %zu is written (of %zu columns in rows of %zu)%s", name,

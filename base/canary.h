@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What stands around a buffer that a kernel gets, so that an access outside of it is seen: the rows of the
-// buffer lie in a larger block of bytes, with a pattern before them, behind them and between them. Around
+// buffer lie in a larger block of bytes, with a pattern before them, after them and between them. Around
 // what is only read stand NaNs (of integers: -1), which show in results; all of it is compared after the
 // launch.
 //
@@ -23,7 +23,7 @@ typedef struct kiln_canary {
   bool is_read;         ///< NaNs stand around it, not the pattern
 } kiln_canary;
 
-/// Bytes of the block; the buffer begins `before` bytes into it. Behind the last column of the last row are
+/// Bytes of the block; the buffer begins `before` bytes into it. After the last column of the last row are
 /// `after` bytes.
 size_t kiln_canary_bytes(const kiln_canary *c);
 /// Fills the block, the buffer with `elements`, which lie row after row without gaps; NULL: with the pattern,

@@ -73,7 +73,7 @@ static char *put_utf8(char *to, uint32_t code) {
   return to;
 }
 
-// Behind \u: one code point, surrogate pairs joined; a lone surrogate becomes U+FFFD.
+// After \u: one code point, surrogate pairs joined; a lone surrogate becomes U+FFFD.
 static bool read_code_point(json_reader *r, uint32_t *out) {
   uint32_t low;
   if (!read_unit(r, out)) return false;

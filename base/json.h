@@ -34,7 +34,7 @@ typedef struct kiln_json {
   struct kiln_json *next;  ///< arena; next member of the same array or object
 } kiln_json;
 
-/// Parses one value with nothing behind it. Error: SOURCE, with the line and what was expected.
+/// Parses one value with nothing after it. Error: SOURCE, with the line and what was expected.
 kiln_status kiln_json_parse(kiln_arena *arena, const char *text, size_t size, const kiln_json **out,
                             kiln_error *err);
 /// The member `name` of an object (the first of that name); NULL when absent or `object` is none.

@@ -45,7 +45,7 @@ static void mark_of(const char *path, char out[MARK]) {
   snprintf(out, MARK, ".kiln-%02x%02x%02x%02x%02x%02x-", b[0], b[1], b[2], b[3], b[4], b[5]);
 }
 
-/// A name beside `path` that nobody can guess. False: too long.
+/// A name next to `path` that nobody can guess. False: too long.
 static bool name_temporary(const char *path, char out[PATH_MAX]) {
   uint64_t random[2];
   char mark[MARK];

@@ -14,7 +14,7 @@
 /// Makes `path` hold exactly `bytes`. A file that does already keeps its time, so that what depends on it is
 /// not built again. Readers see the former content or the new one; after a loss of power, too, since the
 /// content is on its way through the disk before it gets a name. The new content has no name (O_TMPFILE)
-/// until it is complete. A former file is replaced by way of a name beside it that nobody can guess and that
+/// until it is complete. A former file is replaced by way of a name next to it that nobody can guess and that
 /// must be new (O_EXCL, no link is followed); what a writer that died left of these, the next writer of the
 /// same path takes away. Writers of one path at the same time do not disturb each other: the last one stays.
 ///

@@ -145,8 +145,8 @@ typedef struct kiln_code_info {
                              ///< any
   uint32_t cluster;          ///< blocks that work on one program together; 0: each block on its own
   uint32_t blocks; ///< not 0: a launch has that many blocks a processor at most, each computes programs until
-                   ///< the grid is done; the grid, 3 x u32, lies behind the parameters, aligned to 4
-  kiln_span maps;  ///< record of tensor maps (docs/bundle.md), which lie behind that; empty: none
+                   ///< the grid is done; the grid, 3 x u32, lies after the parameters, aligned to 4
+  kiln_span maps;  ///< record of tensor maps (docs/bundle.md), which lie after that; empty: none
 } kiln_code_info;
 
 /// Encodings: a version byte, then the fields in order; varints, blocks for texts. Decoding copies nothing
@@ -157,7 +157,7 @@ bool kiln_interface_decode(kiln_arena *arena, const uint8_t *bytes, size_t size,
 void kiln_code_info_encode(const kiln_code_info *info, kiln_buffer *out);
 bool kiln_code_info_decode(const uint8_t *bytes, size_t size, kiln_code_info *out);
 
-/// Kinds of records: each has 63 versions, which begin behind its number.
+/// Kinds of records: each has 63 versions, which begin after its number.
 typedef enum kiln_record_kind { KILN_RECORD_INTERFACE = 0, KILN_RECORD_CODE_INFO = 64 } kiln_record_kind;
 /// The error of a record that does not decode: VERSION of one that a later Kiln wrote, with both numbers,
 /// else CORRUPT. `format` names the record.

@@ -21,7 +21,7 @@ enum { KILN_ERROR_TEXT = 996 };
 typedef struct kiln_error {
   kiln_status status;
   char text[KILN_ERROR_TEXT];
-  uint32_t operation; ///< 1 + the number of the operation of a kernel that it is about; 0: of none. Behind
+  uint32_t operation; ///< 1 + the number of the operation of a kernel that it is about; 0: of none. After
                       ///< the text, so that the size and the fields of the first release stay
 } kiln_error;
 

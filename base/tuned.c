@@ -130,7 +130,7 @@ static kiln_status read_quoted(source *s, word *out) {
   }
   if (s->at == s->line_end) return fault(s, begin, "the quote is not closed in this line");
   s->at++;
-  if (s->at < s->line_end && *s->at != ' ') return fault(s, s->at, "expected a space behind the quote");
+  if (s->at < s->line_end && *s->at != ' ') return fault(s, s->at, "expected a space after the quote");
   out->text = text;
   return KILN_OK;
 }
@@ -188,7 +188,7 @@ static kiln_status read_axis(source *s, kiln_tuned_entry *entry, unsigned kind, 
   kiln_tuned_axis axis = {.kind = (kiln_tuned_axis_kind)kind,
                           .name = name->text + strlen(axis_prefixes[kind])};
   if (!*axis.name)
-    return fault(s, name->at, "expected the name of a parameter behind '%s'", axis_prefixes[kind]);
+    return fault(s, name->at, "expected the name of a parameter after '%s'", axis_prefixes[kind]);
   KILN_TRY(
       kind == KILN_TUNED_BIN
           ? read_bin(s, value, &axis.value)

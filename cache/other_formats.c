@@ -17,7 +17,7 @@ struct visit {
   unsigned depth;
 };
 
-/// The latest change of a folder, its folders and the files beside them (`stats` and `usage` change with
+/// The latest change of a folder, its folders and the files next to them (`stats` and `usage` change with
 /// every build).
 static void note_time(void *context, int folder, const char *name) {
   struct visit *v = context;

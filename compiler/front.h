@@ -4,7 +4,7 @@
 //   text -> unit (parsed, all kernels known) -> instances -> for each instance x config x variant x target: a
 //   canonical kernel and its bytes
 //
-// One unit a source file, native (.kiln) or Triton IR (.ttir); behind this header nobody knows which.
+// One unit a source file, native (.kiln) or Triton IR (.ttir); after this header nobody knows which.
 #ifndef KILN_COMPILER_FRONT_H
 #define KILN_COMPILER_FRONT_H
 
@@ -51,14 +51,14 @@ typedef struct kiln_front_options {
   size_t instance_count;
   bool all_configs;  ///< every config, not only those that launch rules can reach
   bool all_variants; ///< every variant of a config, not only those that some call takes
-  bool with_ranges;  ///< the configs of @space too, behind those of the source
-  // Launch facts of a .ttir file (Triton's metadata); 0: from the JSON text beside it, or the default (4
+  bool with_ranges;  ///< the configs of @space too, after those of the source
+  // Launch facts of a .ttir file (Triton's metadata); 0: from the JSON text next to it, or the default (4
   // warps, 3 stages).
   uint32_t warps, stages;
-  const char *metadata; ///< JSON text beside a .ttir file, or NULL
+  const char *metadata; ///< JSON text next to a .ttir file, or NULL
   size_t metadata_size;
   const char
-      *name_suffix; ///< of a .ttir file: put behind the look-up names of its kernels ("[4f2a]"), or NULL
+      *name_suffix;       ///< of a .ttir file: put after the look-up names of its kernels ("[4f2a]"), or NULL
   const char *tuning_key; ///< of a .ttir file: integer parameters, as @key names them ("M,N"); NULL: all
 } kiln_front_options;
 

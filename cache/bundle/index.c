@@ -131,7 +131,7 @@ static void encode_code(encoder *e, const kiln_pack_code *c, uint32_t kernel) {
   kiln_buffer_bytes(&e->sections[KILN_BUNDLE_CODES], entry, sizeof entry);
 }
 
-// Kernels, and right behind each kernel's records those of its codes, so that one look-up touches few pages.
+// Kernels, and right after each kernel's records those of its codes, so that one look-up touches few pages.
 static void encode_kernels(encoder *e) {
   const kiln_packed *p = e->packed;
   const kiln_bundle_writer *w = p->writer;

@@ -56,7 +56,7 @@ static bool blob_matches(const kiln_bundle_writer *w, uint32_t i, const void *wa
 }
 static bool code_matches(const kiln_bundle_writer *w, uint32_t i, const void *wanted) {
   const kiln_pack_code *a = &w->codes[i], *b = wanted;
-  bool same_form = !((a->flags ^ b->flags) & KILN_BUNDLE_CODE_PTX); // PTX may stand beside machine code
+  bool same_form = !((a->flags ^ b->flags) & KILN_BUNDLE_CODE_PTX); // PTX may be stored with machine code
   return a->kernel == b->kernel && a->config == b->config && a->variant == b->variant && same_form &&
          !strcmp(a->target, b->target);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A board that machines share: values, sets of names, and leases that are renewed as long as their work is
-// reported to go on. Behind `kiln-remote board`, which programs start that may not be linked with a network
+// reported to go on. After `kiln-remote board`, which programs start that may not be linked with a network
 // library.
 //
 // One request after another, little-endian, both ways a u32 length and that many bytes:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Leaving a sick server alone. The state is a small file beside the store that says until when; every process
+// Leaving a sick server alone. The state is a small file next to the store that says until when; every process
 // of every build on this machine looks at it, so a delay is paid once and not once a process.
 #ifndef KILN_CACHE_REMOTE_BREAKER_H
 #define KILN_CACHE_REMOTE_BREAKER_H

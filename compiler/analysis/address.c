@@ -117,7 +117,7 @@ static form sum(form x, const form *y) {
 
 static const form *form_of(kiln_addresses *a, const ir_value *v);
 
-static unsigned bytes_behind(const ir_value *pointer) {
+static unsigned bytes_pointed_to(const ir_value *pointer) {
   ir_type pointee = ir_pointee(ir_element(pointer->type));
   return pointee.pointer ? 8 : kiln_scalars[pointee.scalar].bytes;
 }
@@ -148,7 +148,7 @@ static form converted(kiln_addresses *a, const ir_op *op) {
 }
 
 static form moved(kiln_addresses *a, const ir_op *op) {
-  const form by = scaled(*form_of(a, op->operands[1]), bytes_behind(op->operands[0]));
+  const form by = scaled(*form_of(a, op->operands[1]), bytes_pointed_to(op->operands[0]));
   return sum(*form_of(a, op->operands[0]), &by);
 }
 
@@ -187,7 +187,7 @@ static bool added_by(kiln_addresses *a, const ir_op *op, int64_t *out) {
   if (op->code != IR_PTRADD && op->code != IR_ADD) return false;
   const form *by = form_of(a, op->operands[1]);
   if (!by->is_known || by->root || by->count || by->lo != by->hi) return false;
-  *out = (by->constant + by->lo) * (op->code == IR_PTRADD ? bytes_behind(op->operands[0]) : 1);
+  *out = (by->constant + by->lo) * (op->code == IR_PTRADD ? bytes_pointed_to(op->operands[0]) : 1);
   return true;
 }
 

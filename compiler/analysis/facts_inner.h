@@ -8,7 +8,7 @@
 
 /// log2 of the largest power of two that divides `n`; KILN_FACT_MAX_DIVISIBILITY for 0.
 uint8_t fact_log2(int64_t n);
-/// log2 of the bytes that one element takes in memory behind a pointer.
+/// log2 of the bytes that one element takes where a pointer points.
 unsigned fact_pointee_log2(ir_type pointer);
 /// Sets lo and hi to the bounds of the type when it is an integer.
 void fact_type_bounds(ir_type type, kiln_fact *f);

@@ -5,7 +5,7 @@
 
 #include "compiler/ir/ir.h"
 
-/// Bytes of the floating-point tiles of a program that are needed again behind a reduction, or that a loop
+/// Bytes of the floating-point tiles of a program that are needed again after a reduction, or that a loop
 /// carries, where they are most at a time. Between such places operations can be done element by element,
 /// there they cannot. All threads together. Numbers the kernel.
 uint64_t kiln_live_bytes(kiln_arena *arena, ir_kernel *kernel);

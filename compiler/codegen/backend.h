@@ -71,7 +71,7 @@ typedef struct kiln_backend {
   bool finishes_text;        ///< what is finished is text, which an assembler of another maker reads
   const char *const *passes; ///< LLVM's, by level
   void (*mend)(
-      LLVMModuleRef module); ///< behind them, what would be compiled wrongly or too slowly; NULL: nothing
+      LLVMModuleRef module); ///< after them, what would be compiled wrongly or too slowly; NULL: nothing
   const kiln_backend_form *forms;
   const char *const *link; ///< lld's flags besides the common ones, ended by NULL; NULL: it links nothing
   const char *const *bare; ///< those of code without line information

@@ -85,7 +85,7 @@ bool kiln_call_list(kiln_elab *e, const kiln_call *c, uint32_t i, const char *wh
   return false;
 }
 
-/// The combination that `name` means behind an operation, which atomics have more of; 0: none.
+/// The combination that `name` means after an operation, which atomics have more of; 0: none.
 static unsigned find_kind(ir_opcode code, const char *name, uint32_t *out_flags) {
   bool is_unsigned = !strcmp(name, "umax") || !strcmp(name, "umin");
   *out_flags = is_unsigned ? IR_UNSIGNED : 0;

@@ -264,7 +264,7 @@ static ir_value *emit_if(kiln_elab *e, ir_place place, ir_value *condition, cons
   return op->results + count;
 }
 
-// The values of an 'if'. `like`: those that it stands beside in a chain, whose types it takes, or NULL.
+// The values of an 'if'. `like`: those that it comes after in a chain, whose types it takes, or NULL.
 static kiln_values if_values(kiln_elab *e, const kiln_node *n, const kiln_values *like) {
   uint32_t errors = e->d->errors + e->d->suppressed;
   kiln_value condition = kiln_elab_condition(e, n->a, "if");
@@ -464,7 +464,7 @@ static bool statements(kiln_elab *e, kiln_list list, uint32_t from, const rest *
                     KILN_ELAB_DEPTH / STATEMENT_DEPTH);
     return true;
   }
-  ir_place around = e->b.place; // what holds the list is emitted behind it, and stands where it began
+  ir_place around = e->b.place; // what holds the list is emitted after it, and stands where it began
   e->depth += STATEMENT_DEPTH;
   for (uint32_t i = from; i < list.count && !e->ended && !all; i++) {
     rest after = {list, i + 1, outer};

@@ -239,7 +239,7 @@ bool kiln_native_has_config(const kiln_native_unit *unit, const kiln_native_inst
                            : is_reached(in, config, &in->configs[config], processor);
 }
 
-/// Some processor reaches a config behind those that are there. Of the one that this program runs on only the
+/// Some processor reaches a config after those that are there. Of the one that this program runs on only the
 /// table's row is asked: the interface says the same on all machines.
 static bool is_reached_anywhere(const kiln_native_instance *in, const kiln_native_config *c) {
   for (size_t i = 0; i < kiln_processor_count(); i++)

@@ -289,7 +289,7 @@ static kiln_node *primary(parser *p) {
   }
 }
 
-// One more operator behind its left operand: these nest in the tree as deep as they are many.
+// One more operator after its left operand: these nest in the tree as deep as they are many.
 static bool enter_operator(parser *p) {
   if (p->operators++ < OPERATOR_LIMIT) return true;
   stop(p, "an expression has more operators than the limit of", OPERATOR_LIMIT);

@@ -37,7 +37,7 @@ typedef enum ir_scope { IR_SCOPE_GPU, IR_SCOPE_CTA, IR_SCOPE_SYSTEM } ir_scope;
 /// FAST: products of fp8 may be summed by the matrix unit with fewer bits than f32 has, however many there
 /// are.
 typedef enum ir_precision { IR_PREC_IEEE, IR_PREC_TF32, IR_PREC_TF32X3, IR_PREC_FAST } ir_precision;
-/// The language's words for the values of these five, in order; NULL behind the last.
+/// The language's words for the values of these five, in order; NULL after the last.
 extern const char *const ir_cache_words[],
     *const ir_evict_words[], *const ir_order_words[], *const ir_scope_words[], *const ir_precision_words[];
 

@@ -53,7 +53,7 @@ typedef struct ir_attr_info {
 /// As ir_cache_words and the others of ir.h.
 extern const char *const ir_predicate_words[], *const ir_round_words[];
 
-/// The row behind `row` of the same operation, in order of the table; with NULL the first one. NULL: no more.
+/// The row after `row` of the same operation, in order of the table; with NULL the first one. NULL: no more.
 const ir_attr_info *ir_next_attr(ir_opcode code, const ir_attr_info *row);
 
 /// A field that holds a number. Fields of 8 bytes are read and written as they are.
@@ -64,7 +64,7 @@ void ir_attr_set(ir_attrs *attrs, const ir_attr_info *row, uint64_t value);
 const char *ir_attr_text(const ir_attrs *attrs, const ir_attr_info *row);
 void ir_attr_set_text(ir_attrs *attrs, const ir_attr_info *row, const char *text);
 
-/// A word of a table, NULL behind its end; and the place of a word, -1 where it has none.
+/// A word of a table, NULL after its end; and the place of a word, -1 where it has none.
 const char *ir_word_at(const char *const *words, uint64_t n);
 int ir_word_index(const char *const *words, const char *text, size_t length);
 

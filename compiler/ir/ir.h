@@ -523,7 +523,7 @@ typedef struct ir_fault {
 /// The same, and which operation it is. `out_fault` is set where the kernel does not verify.
 kiln_status ir_verify_fault(ir_kernel *kernel, const char *stage, ir_fault *out_fault, kiln_error *err);
 
-/// Appends the kernel as text, one form for every operation, with `fault` (NULL: none) beside its operation
+/// Appends the kernel as text, one form for every operation, with `fault` (NULL: none) next to its operation
 /// (ir/text.h). kiln_print_ir prints what the front end reads again. Numbers the kernel.
 void ir_print(ir_kernel *kernel, const ir_fault *fault, kiln_buffer *out);
 

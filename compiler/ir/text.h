@@ -14,9 +14,9 @@
 //     } with full
 //   }
 //
-// Behind a type and behind an operand stands the layout, where there is one: of the value, and the one that
+// After a type and after an operand stands the layout, where there is one: of the value, and the one that
 // the operation takes. Attributes are rows of attrs.def; `?flags=2` is one that no row names. `!7` is what
-// messages call the operation, its number in the canonical form, and `@12:3` behind that its place in the
+// messages call the operation, its number in the canonical form, and `@12:3` after that its place in the
 // source. `with` introduces notes, which belong to whoever gives an ir_text_notes.
 #ifndef KILN_COMPILER_IR_TEXT_H
 #define KILN_COMPILER_IR_TEXT_H
@@ -28,7 +28,7 @@
 
 typedef enum ir_token_kind {
   IR_TOKEN_END,
-  IR_TOKEN_WORD,   ///< letters, digits and _.- behind a letter or _
+  IR_TOKEN_WORD,   ///< letters, digits and _.- after a letter or _
   IR_TOKEN_NUMBER, ///< 12, -3, 0x1f, 1.5e-7
   IR_TOKEN_VALUE,  ///< %12, %sum
   IR_TOKEN_TEXT,   ///< "..."
@@ -53,9 +53,9 @@ void ir_words_open(ir_words *w, kiln_arena *arena, const char *text, size_t size
 void ir_words_next(ir_words *w);
 /// Whether the next word is this one.
 bool ir_words_at(const ir_words *w, const char *word);
-/// The same, and goes on behind it.
+/// The same, and goes on after it.
 bool ir_words_take(ir_words *w, const char *word);
-/// Goes on behind it, or fails.
+/// Goes on after it, or fails.
 bool ir_words_expect(ir_words *w, const char *word);
 /// An integer in the range.
 bool ir_words_number(ir_words *w, int64_t least, int64_t most, int64_t *out);
@@ -75,16 +75,16 @@ bool ir_words_fail_at(ir_words *w, ir_place place, const char *format, ...)
 typedef struct ir_printing ir_printing;
 typedef struct ir_reading ir_reading;
 
-/// What passes keep beside a kernel's own fields. Notes of an operation are about it, its first result or its
+/// What passes keep in addition to a kernel's own fields. Notes of an operation are about it, its first result or its
 /// first region's first argument.
 typedef struct ir_text_notes {
   /// Appends lines, each with a word of `lines` as its first; nothing where the kernel has none.
   void (*put_kernel)(const ir_kernel *kernel, kiln_buffer *out);
   /// Appends words, each with a blank before it.
   void (*put_op)(ir_printing *p, const ir_kernel *kernel, const ir_op *op);
-  /// Reads a line that begins with `word`, behind that; false without a failure where it knows no such line.
+  /// Reads a line that begins with `word`, after that; false without a failure where it knows no such line.
   bool (*read_line)(ir_reading *r, const char *word);
-  /// Reads what is next behind `with`, and all that belongs to the operation.
+  /// Reads what is next after `with`, and all that belongs to the operation.
   bool (*read_op)(ir_reading *r, ir_op *op);
   /// When the whole kernel is read, and verified: puts the notes where they belong.
   bool (*finish)(ir_reading *r, ir_kernel *kernel);
@@ -117,7 +117,7 @@ struct ir_reading {
 /// Reads from "kernel" to the "}" that ends it, and verifies. Whatever the text is, it is read or refused.
 /// `r->w` is open; its error has the place.
 bool ir_text_read(ir_reading *r, const ir_text_notes *notes);
-/// A type; what stands behind the name of a layout, "@l3" (NULL where none does).
+/// A type; what stands after the name of a layout, "@l3" (NULL where none does).
 bool ir_read_type(ir_reading *r, ir_type *out);
 bool ir_read_layout(ir_reading *r, const kiln_layout **out);
 /// A value that may be defined later: `out` is set before notes->finish is called.

@@ -106,7 +106,7 @@ static void put_attribute(kiln_buffer *out, const ir_attr_info *row, const ir_op
     return;
   case IR_ATTR_VALUE: put_constant(out, op); return;
   case IR_ATTR_TEXT:
-  case IR_ATTR_KIND: return; // above; stands behind the name
+  case IR_ATTR_KIND: return; // above; stands after the name
   }
 }
 

@@ -169,7 +169,7 @@ static bool read_notes(ir_reading *r, uint32_t line, ir_op *op) {
   return !failed(r);
 }
 
-/// Nothing but notes and a "}" stands behind an operation.
+/// Nothing but notes and a "}" stands after an operation.
 static bool end_line(ir_reading *r, uint32_t line) {
   return r->w.place.line != line || r->w.kind == IR_TOKEN_END || ir_words_at(&r->w, "with") ||
          ir_words_at(&r->w, "}") || ir_words_fail(&r->w, "the end of the line");

@@ -36,7 +36,7 @@ bool ir_read_name(ir_reading *r, ir_name *out);
 bool ir_define_name(ir_reading *r, const ir_name *name, ir_value *value);
 /// The value, which is defined and visible; else fails.
 bool ir_find_name(ir_reading *r, const ir_name *name, ir_value **out);
-/// What is defined between the two is not visible behind them.
+/// What is defined between the two is not visible after them.
 uint32_t ir_names_begin(ir_reading *r);
 void ir_names_end(ir_reading *r, uint32_t begin);
 /// Sets what ir_read_value_later promised.
@@ -46,7 +46,7 @@ bool ir_resolve_later(ir_reading *r);
 
 /// Appends a line for each condition of the launch.
 void ir_put_conditions(const ir_kernel *kernel, kiln_buffer *out);
-/// Reads one, behind "condition", up to the end of the line.
+/// Reads one, after "condition", up to the end of the line.
 bool ir_read_condition(ir_reading *r, uint32_t line);
 
 // -------------------------------------------------------------------------------- text_read_head.c
@@ -56,7 +56,7 @@ bool ir_read_head(ir_reading *r);
 
 // ------------------------------------------------------------------------------- text_read_attrs.c
 
-/// What stands behind the dot of an operation's name; NULL: nothing. Goes on behind the name.
+/// What stands after the dot of an operation's name; NULL: nothing. Goes on after the name.
 bool ir_read_kind(ir_reading *r, const char *kind, ir_read_op *op);
 /// The value of a constant.
 bool ir_read_constant(ir_reading *r, ir_read_op *op);

@@ -22,7 +22,7 @@ bool ir_read_kind(ir_reading *r, const char *kind, ir_read_op *op) {
   if (row) {
     int n = kind ? ir_word_index(row->words, kind, (size_t)(r->w.start + r->w.length - kind)) : -1;
     if (n < 0)
-      return ir_words_fail_at(&r->w, op->place, "%s: expected its kind behind a '.', %s",
+      return ir_words_fail_at(&r->w, op->place, "%s: expected its kind after a '.', %s",
                               ir_ops[op->code].text, list_words(row->words, list));
     ir_attr_set(&op->attrs, row, (uint64_t)n);
   }

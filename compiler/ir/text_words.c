@@ -191,7 +191,7 @@ bool ir_words_text(ir_words *w, const char **out) {
     else if (low >= 0 && (high || low)) *to++ = (char)(high << 4 | low), at += 2;
     else
       return ir_words_fail_at(w, w->place,
-                              "expected \\n, \\\", \\\\ or \\x and two digits behind '\\', found another");
+                              "expected \\n, \\\", \\\\ or \\x and two digits after '\\', found another");
   }
   *to = 0;
   *out = text;

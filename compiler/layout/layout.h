@@ -85,7 +85,7 @@ typedef struct layout_moves {
 layout_moves layout_convert(const kiln_layout *from, const kiln_layout *to);
 
 /// A tile in shared memory: the offset (in elements) of an element is the XOR of `offset[i]` over its set
-/// bits. `vector`: log2 of the elements that stay together. Behind each 2^row offsets `pad` elements are left
+/// bits. `vector`: log2 of the elements that stay together. After each 2^row offsets `pad` elements are left
 /// free.
 typedef struct layout_memory {
   uint8_t bits, vector, row, pad;
@@ -95,7 +95,7 @@ typedef struct layout_memory {
 uint32_t layout_offset(const layout_memory *memory, uint32_t element);
 /// Where an offset lies once what is left free is counted.
 uint32_t layout_padded(const layout_memory *memory, uint32_t offset);
-/// A matrix row by row along `axis`, elements of 2^log2_bytes bytes, with `pad` of them free behind each row:
+/// A matrix row by row along `axis`, elements of 2^log2_bytes bytes, with `pad` of them free after each row:
 /// an odd number of pieces of 16 bytes from row to row keeps neighbours of a column in different banks. All
 /// places of a thread then differ by constants, where those of a swizzle do not. `piece` names element bases
 /// that shall be the low offset bits, where they belong to a row.

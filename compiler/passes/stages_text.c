@@ -109,7 +109,7 @@ static bool check_layouts(ir_words *w, const kiln_stage *stage, ir_kernel *kerne
   const bool has_run = form >= KILN_FORM_LAYOUTS;
   if (has_run != (kernel->layouts != NULL))
     return ir_words_fail_at(w, place,
-                            has_run ? "expected the line 'layouts' in a kernel behind that pass, found none"
+                            has_run ? "expected the line 'layouts' in a kernel after that pass, found none"
                                     : "expected no line 'layouts' before that pass, found one");
   if (!has_run) return true;
   const kiln_fetch_machine machine = kiln_fetch_machine_of(&stage->target);

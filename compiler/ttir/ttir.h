@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The Triton IR front end: TTIR text in, ordinary kernel IR out. Nothing behind it knows where a kernel came
+// The Triton IR front end: TTIR text in, ordinary kernel IR out. Nothing after it knows where a kernel came
 // from.
 #ifndef KILN_COMPILER_TTIR_H
 #define KILN_COMPILER_TTIR_H

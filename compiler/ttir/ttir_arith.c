@@ -88,7 +88,7 @@ static uint64_t literal_bits(ttir_reader *r, const literal *l, ir_type type) {
 }
 
 // `dense<[[1, 2], [3, 4]]>`: the elements in order of the text. Brackets are counted; how deep they lie
-// follows from the type, which stands behind.
+// follows from the type, which stands after.
 static uint32_t read_list(ttir_reader *r, literal *out) {
   uint32_t count = 0, depth = 0;
   do {
@@ -384,7 +384,7 @@ void ttir_form_select(ttir_reader *r, const ttir_row *row) {
 
 // ------------------------------------------------------------------------------------------- casts
 
-// Behind the operand: rounding, attributes, `: T to U` or `: T -> U`. Returns U.
+// After the operand: rounding, attributes, `: T to U` or `: T -> U`. Returns U.
 static ir_type cast_types(ttir_reader *r, const ir_value *operand, ir_round *out_round) {
   *out_round = IR_ROUND_NEAREST;
   if (ttir_accept(r, ',')) { // tt.fp_to_fp %x, rounding = rtne

@@ -48,7 +48,7 @@ static void read_target(ttir_reader *r, block *b) {
   skip_arguments(r);
 }
 
-// Finds labels and branches of the body at the lexer, behind its opening brace.
+// Finds labels and branches of the body at the lexer, after its opening brace.
 static void scan_blocks(ttir_reader *r, graph *g) {
   block *b = add_block(r, g);
   while (!r->failed && !ttir_peek(r, '}')) {
@@ -213,7 +213,7 @@ static ir_block *side(ttir_reader *r, const graph *g, uint32_t target, uint32_t 
   return region.block;
 }
 
-// Behind cf.cond_br: emits the `if`; leaves in `values` what arrives where the sides meet.
+// After cf.cond_br: emits the `if`; leaves in `values` what arrives where the sides meet.
 static void branch(ttir_reader *r, const graph *g, const block *b, passed *values) {
   passed *sides = KILN_NEW_ARRAY(r->arena, passed, 2);
   ir_block *blocks[2];

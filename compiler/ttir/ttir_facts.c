@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Launch facts out of the JSON that Triton writes beside a TTIR file.
+// Launch facts out of the JSON that Triton writes next to a TTIR file.
 #include <string.h>
 
 #include "base/json.h"

@@ -119,7 +119,7 @@ bool ttir_token_is(const ttir_token *token, const char *text) {
 }
 
 bool ttir_lex_skip_group(ttir_lexer *l) {
-  size_t depth = 1; // the opening bracket is the look-ahead, l->at stands behind it
+  size_t depth = 1; // the opening bracket is the look-ahead, l->at stands after it
   while (l->at < l->end) {
     char c = *l->at++;
     if (c == '(' || c == '{' || c == '[') depth++;
@@ -195,7 +195,7 @@ static ir_type read_scalar(cursor *c) {
   if (fnuz && c->old_e4m3) return ir_scalar_type(KILN_E4M3);
   complain(c,
            fnuz ? "of the 8-bit floats only f8E4M3FN and f8E5M2 are supported; f8E4M3FNUZ means f8E4M3FN in "
-                  "Triton 3.1 for CUDA, when the JSON beside "
+                  "Triton 3.1 for CUDA, when the JSON next to "
                   "the file says that backend"
            : length > 2 && from[0] == 'f' && from[1] == '8'
                ? "of the 8-bit floats only f8E4M3FN and f8E5M2 are supported"
@@ -229,7 +229,7 @@ static void skip_space_number(cursor *c) {
     while (c->at < c->end && is_digit(*c->at)) c->at++;
 }
 
-// Behind `!tt.ptr<tensor<`
+// After `!tt.ptr<tensor<`
 static ir_type read_block_pointer(cursor *c) {
   ir_type tile = read_tensor(c), type = tile;
   skip_space_number(c);
@@ -239,7 +239,7 @@ static ir_type read_block_pointer(cursor *c) {
   return type;
 }
 
-// Behind `!tt.ptr<`: scalar or one more pointer, an optional address space, `>`.
+// After `!tt.ptr<`: scalar or one more pointer, an optional address space, `>`.
 static ir_type read_pointer(cursor *c) {
   ir_type type;
   if (take(c, "tensor<")) return read_block_pointer(c);
@@ -271,7 +271,7 @@ static uint8_t read_extent(cursor *c) {
   return (uint8_t)__builtin_ctzll(extent);
 }
 
-// Behind `tensor<`: extents, element, `>`.
+// After `tensor<`: extents, element, `>`.
 static ir_type read_tensor(cursor *c) {
   ir_type shape = {0};
   unsigned total = 0;
@@ -285,12 +285,12 @@ static ir_type read_tensor(cursor *c) {
   if (total > IR_MAX_LOG2_ELEMENTS) complain(c, "a tensor has more than 2^20 elements");
   ir_type element = take(c, "!tt.ptr<") ? read_pointer(c) : read_scalar(c);
   if (c->at < c->end && *c->at == ',')
-    complain(c, "a tensor with a layout is TTGIR; expected TTIR, which Triton writes beside it");
+    complain(c, "a tensor with a layout is TTGIR; expected TTIR, which Triton writes next to it");
   want(c, ">", "expected '>' after the element type of a tensor");
   return c->complaint ? element : ir_with_element(shape, element);
 }
 
-// Behind `!tt.tensordesc<`: `tensor<..>` up to Triton 3.6, bare extents later.
+// After `!tt.tensordesc<`: `tensor<..>` up to Triton 3.6, bare extents later.
 static ir_type read_descriptor(cursor *c) {
   ir_type type;
   if (take(c, "tensor<")) {

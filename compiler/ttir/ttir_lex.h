@@ -44,7 +44,7 @@ typedef struct ttir_lexer {
 void ttir_lex_open(ttir_lexer *lexer, const char *text, size_t size);
 /// Steps to the next token.
 void ttir_lex_next(ttir_lexer *lexer);
-/// With the look-ahead on an opening bracket: steps behind the closing one, texts respected. False when it is
+/// With the look-ahead on an opening bracket: steps after the closing one, texts respected. False when it is
 /// missing.
 bool ttir_lex_skip_group(ttir_lexer *lexer);
 bool ttir_token_is(const ttir_token *token, const char *text);
@@ -62,7 +62,7 @@ bool ttir_block_pointer(ir_type tile, ir_type *out);
 /// The type of the tiles that a block pointer points to; false when `type` is none.
 bool ttir_block_tile(ir_type type, ir_type *out_tile);
 
-/// Reads the type at the look-ahead and steps behind it. NULL, or what is wrong with it in one sentence.
+/// Reads the type at the look-ahead and steps after it. NULL, or what is wrong with it in one sentence.
 /// `elided` accepts `<f16>` for a pointer and `<tensor<..>>` for a descriptor. `old_e4m3` takes f8E4M3FNUZ as
 /// f8E4M3FN.
 const char *ttir_lex_type(ttir_lexer *lexer, bool elided, bool old_e4m3, ttir_type *out);

@@ -272,7 +272,7 @@ static bool has_prefix(const char *name, const char *prefix) {
   return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-// `__nv_NAME` and `__triton_hip_NAME`, with an f behind when it works on f32; `__ocml_NAME_f32`;
+// `__nv_NAME` and `__triton_hip_NAME`, with an f after when it works on f32; `__ocml_NAME_f32`;
 // `__ockl_NAME`.
 static const maths_row *find_symbol(const char *symbol) {
   static const char *const prefixes[] = {"__nv_", "__triton_hip_", "__ockl_"};

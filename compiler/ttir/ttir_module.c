@@ -24,7 +24,7 @@ static void skip_group(ttir_reader *r, const char *what) {
   if (!ttir_lex_skip_group(&r->lex)) ttir_error(r, "expected the end of %s, found the end of the text", what);
 }
 
-// Behind the word tt.func.
+// After the word tt.func.
 static void find_function(ttir_reader *r, ttir_module *module) {
   ttir_function f = {.is_public = true};
   if (ttir_accept_word(r, "private")) f.is_public = false;
@@ -77,7 +77,7 @@ static void find_functions(ttir_reader *r, ttir_module *module) {
     if (ttir_accept_word(r, "tt.func")) find_function(r, module);
     else if (!wrapped && ttir_accept_word(r, "module")) {
       if (ttir_peek_word(r, "attributes"))
-        ttir_error(r, "a module with attributes is TTGIR; expected TTIR, which Triton writes beside it");
+        ttir_error(r, "a module with attributes is TTGIR; expected TTIR, which Triton writes next to it");
       if (r->lex.token.kind == TTIR_SYMBOL) ttir_lex_next(&r->lex);
       ttir_expect(r, '{');
       wrapped = true;

@@ -30,7 +30,7 @@ static bool starts(span s, const char *text) {
   return (size_t)(s.end - s.at) >= length && memcmp(s.at, text, length) == 0;
 }
 
-// The last `loc(` of the line: that of the operation, behind those of its arguments.
+// The last `loc(` of the line: that of the operation, after those of its arguments.
 static span last_loc(span s) {
   for (const char *at = s.end; at > s.at; at--) {
     span rest = {at, s.end};
@@ -39,7 +39,7 @@ static span last_loc(span s) {
   return (span){s.end, s.end};
 }
 
-// The definition of alias `name` ("#loc7"): behind `#loc7 = loc(` at the start of a line.
+// The definition of alias `name` ("#loc7"): after `#loc7 = loc(` at the start of a line.
 static span alias_body(const ttir_module *module, span name) {
   span s = {module->text, module->text + module->size};
   size_t length = (size_t)(name.end - name.at);

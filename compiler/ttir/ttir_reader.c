@@ -248,7 +248,7 @@ static bool ends_block(const ttir_reader *r) {
 
 static void statement(ttir_reader *r) {
   left_side left;
-  ir_place outer = r->b.place; // an operation with regions is made behind them
+  ir_place outer = r->b.place; // an operation with regions is made after them
   r->line = r->lex.token.line;
   r->row = NULL;
   r->result_count = 0;

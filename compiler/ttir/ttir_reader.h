@@ -170,7 +170,7 @@ uint32_t ttir_entry_list(const ttir_dictionary *dictionary, const char *name, in
 uint32_t ttir_indices(ttir_reader *r, ir_value **out, uint32_t capacity);
 /// Base, extents and strides of a view as values: 1 + 2 * rank of them. False when they could not be made.
 bool ttir_view_parts(ttir_reader *r, ir_value *view, ir_value **out);
-/// Load and store through a block pointer, behind the operands and attributes: `value` is NULL for a load.
+/// Load and store through a block pointer, after the operands and attributes: `value` is NULL for a load.
 void ttir_block_access(ttir_reader *r, ir_value *pointer, ir_value *value, const ir_attrs *attrs);
 
 /// `%name` or `%name#1`.
@@ -221,7 +221,7 @@ ttir_region ttir_open_region(ttir_reader *r);
 void ttir_close_region(ttir_reader *r, const ttir_region *region);
 /// `^bb0(%a: T loc(..), ...):` Adds arguments to the open region and names them. Returns the count.
 uint32_t ttir_block_label(ttir_reader *r, ir_block *block);
-/// Reads the function's body at the lexer, behind its brace and with its arguments named; yields what it
+/// Reads the function's body at the lexer, after its brace and with its arguments named; yields what it
 /// returns. Returns the count of values.
 uint32_t ttir_body(ttir_reader *r, ir_value *out_values[TTIR_MAX_VALUES]);
 /// The function of that name, or NULL.

@@ -201,7 +201,7 @@ const ttir_entry *ttir_entry_find(const ttir_dictionary *dictionary, const char 
   return NULL;
 }
 
-// Behind `dense<` or `array<i32:`, or where the value starts.
+// After `dense<` or `array<i32:`, or where the value starts.
 static const char *first_digit(const ttir_entry *entry) {
   const char *at = entry->value, *end = entry->value + entry->value_length;
   if (end - at > 6 && memcmp(at, "array<", 6) == 0) {

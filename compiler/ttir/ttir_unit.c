@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A Triton IR file as a unit: one instance a public function, one variant, one config: the launch facts of
-// Triton's metadata. For tuning there are ranges behind it: what a launch may choose freely is how many warps
+// Triton's metadata. For tuning there are ranges after it: what a launch may choose freely is how many warps
 // compute a program, how many stages its loops have, and what the code generator may spend: registers of a
 // thread.
 //

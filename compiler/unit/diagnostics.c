@@ -94,7 +94,7 @@ static void put_message(kiln_buffer *out, const char *text) {
 
 static void print_caret(const kiln_diagnostic *item, const char *line, size_t length, kiln_buffer *out) {
   enum { WIDEST = 200, RIGHT = 50 };
-  static const char mark[] = "\xef\xbb\xbf"; // columns count from behind it
+  static const char mark[] = "\xef\xbb\xbf"; // columns count from after it
   if (item->line == 1 && length >= 3 && !memcmp(line, mark, 3)) line += 3, length -= 3;
   if (length && line[length - 1] == '\r') length--;
   size_t from = item->column > WIDEST - RIGHT ? item->column - WIDEST / 2 : 0; // what is around it

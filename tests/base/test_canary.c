@@ -40,7 +40,7 @@ static void expected(const kiln_canary *c, size_t at, char *out, size_t size) {
 behind:
   for (size_t n = 1;; n++, begin += c->element)
     if (at < begin + c->element) {
-      snprintf(out, size, "x: element %zu behind the last is written", n);
+      snprintf(out, size, "x: element %zu after the last is written", n);
       return;
     }
 }

@@ -193,7 +193,7 @@ TEST(random_kernels, surroundings_are_compared) {
       *at ^= 1;
       CHECK(!kernelgen_memory_equal(&c, &a, &b, text, sizeof text));
       CHECK(strstr(text, i % 2 ? ": element 1 before the first is written"
-                               : ": element 1 behind the last is written"));
+                               : ": element 1 after the last is written"));
       *at ^= 1;
     }
     kernelgen_memory_deinit(&a);

@@ -55,7 +55,7 @@ class Canary:
         if inside < 0:
             return "%s: element %d before the first is written%s" % (name, (self.before - at - 1) // self.element + 1, rest)
         if at >= end:
-            return "%s: element %d behind the last is written%s" % (name, (at - end) // self.element + 1, rest)
+            return "%s: element %d after the last is written%s" % (name, (at - end) // self.element + 1, rest)
         row, column = divmod(inside // self.element, self.pitch)
         return "%s: row %d, column %d is written (of %d columns in rows of %d)%s" % (name, row, column, self.columns, self.pitch, rest)
 

@@ -43,7 +43,7 @@ class Canaries(unittest.TestCase):
                 if begin <= at < begin + c.element:
                     return "" if column < c.columns else "x: row %d, column %d is written (of %d columns in rows of %d)" % (row, column, c.columns, c.pitch)
                 begin += c.element
-        return "x: element %d behind the last is written" % ((at - begin) // c.element + 1)
+        return "x: element %d after the last is written" % ((at - begin) // c.element + 1)
 
     def test_every_byte(self):
         r = random.Random(1)
@@ -88,7 +88,7 @@ class Canaries(unittest.TestCase):
         self.assertEqual(run(0, 1000), ("", True))
         self.assertEqual(run(0, 17), ("y: row 1, column 7 is written (of 7 columns in rows of 10), and 3 bytes more", True))
         self.assertEqual(run(0, -1), ("y: element 1 before the first is written, and 3 bytes more", True))
-        self.assertEqual(run(0, 27), ("y: element 1 behind the last is written, and 3 bytes more", True))
+        self.assertEqual(run(0, 27), ("y: element 1 after the last is written, and 3 bytes more", True))
         self.assertEqual(run(1, 1000), ("", False))  # NaN beside x shows
 
 

@@ -169,7 +169,7 @@ TEST(check_case, access_out_of_range) {
   expect_in(out, "outside all buffers");
   free(out);
   out = check(1, "-d host", folder);
-  expect_in(out, "behind the last is written");
+  expect_in(out, "after the last is written");
   free(out);
 }
 

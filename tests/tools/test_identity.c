@@ -183,7 +183,7 @@ TEST(identity, no_code_generator_is_no_key) {
   set_up();
   CHECK(!kiln_test_run(NULL, "rm %s/kiln-codegen", folder));
   CHECK_INT(kiln_test_run(&out, "%s/kiln key kernels/transpose.kiln -t sm_90", folder), 1);
-  CHECK(strstr(out, "kiln-codegen is not beside this program"));
+  CHECK(strstr(out, "kiln-codegen is not next to this program"));
   free(out);
 }
 

@@ -51,7 +51,7 @@ TEST(kernels, accesses_outside_are_reported) {
   static const planted all[] = {{0, NULL, "softmax                pass"},
                                 {0, "y + cols", "y: row 0, column "},
                                 {0, "y - 1", "y: element 1 before the first is written"},
-                                {0, "y + pid(0) * ldy + cols", "y: element 1 behind the last is written"},
+                                {0, "y + pid(0) * ldy + cols", "y: element 1 after the last is written"},
                                 {1, NULL, "nan, expected "}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_planted(&all[i]);
 }

@@ -28,7 +28,7 @@ typedef struct crew {
   pthread_mutex_t lock;
   pthread_cond_t changed;     // all is done
   size_t next, done;          // under lock
-  size_t first;               // job that is taken first, the others behind it in turn
+  size_t first;               // job that is taken first, the others after it in turn
   size_t *later;              // owned, under lock: jobs that another machine makes
   size_t later_count;         // under lock
   bool is_sweeping, is_swept; // under lock: those jobs are looked up all at once; were

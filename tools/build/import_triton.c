@@ -250,7 +250,7 @@ import m = {.bundle.output = "triton.kbundle" };
   const cli_page page = {"kiln import-triton [options] DIR...",
                          "Compiles every .ttir file below a Triton cache folder for every target and writes "
                          "one bundle. Launch facts come from the\n"
-                         "JSON beside each file. Exit codes: 0 all taken, 1 something was not (the report "
+                         "JSON next to each file. Exit codes: 0 all taken, 1 something was not (the report "
                          "says why), 2 wrong command line.",
                          options,
                          sizeof options / sizeof *options,

@@ -14,7 +14,7 @@
 
 typedef struct plan_source {
   const char *path;
-  kiln_buffer text, metadata; ///< owned; metadata is the JSON beside a .ttir file
+  kiln_buffer text, metadata; ///< owned; metadata is the JSON next to a .ttir file
   kiln_arena *arena;          ///< owned
   kiln_unit *unit;
 } plan_source;
@@ -82,7 +82,7 @@ kiln_status plan_targets(plan *p, const cli_list *texts, kiln_error *err);
 bool plan_is_kir_path(const char *path);
 /// Whether a tuned choice is for devices that run code for the target.
 bool plan_is_choice_for(const kiln_tuned_entry *choice, const kiln_target *target);
-/// Reads the bytes of one source, and of the metadata beside it.
+/// Reads the bytes of one source, and of the metadata next to it.
 kiln_status plan_read_source(plan *p, const char *path, kiln_error *err);
 /// Parses and checks a source that was read; its diagnostics go to stderr. SOURCE when it has errors.
 kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_options *options,

@@ -15,7 +15,7 @@ typedef struct session {
   int64_t jobs, warps, stages, max_objects, verify;
   const char *tuned; ///< --tuned
   const char *key;   ///< --key
-  bool beside;       ///< else the tables that lie beside the sources
+  bool beside;       ///< else the tables in the folders of the sources
   const char *fleet; ///< --fleet
   const char *sign;  ///< --sign
   bool no_cache, force, must_hit, all_configs, assembler_given, for_tuning, tuned_strict;

@@ -26,7 +26,7 @@ kiln_status worker_client_init(worker_client *client, kiln_error *err) {
   signal(SIGPIPE, SIG_IGN); // a worker that died is a status, not a signal
   if (cli_find_program("kiln-codegen", client->program, sizeof client->program)) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_NOT_FOUND,
-                   "kiln-codegen is not beside this program nor in ../libexec/kiln");
+                   "kiln-codegen is not next to this program nor in ../libexec/kiln");
 }
 
 /// Closes the pipes and reaps; the wait status in `out_how`.

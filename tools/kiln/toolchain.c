@@ -44,7 +44,7 @@ kiln_status toolchain_program_open(toolchain_program *out, const char *name, kil
   memset(out, 0, sizeof *out);
   out->fd = cli_open_program(name, out->path, sizeof out->path);
   if (out->fd < 0)
-    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s is not beside this program nor in ../libexec/kiln",
+    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s is not next to this program nor in ../libexec/kiln",
                      name);
   kiln_status status = take_identity(out, KILN_FILE_LOADED, cache, err);
   if (status != KILN_OK) close(out->fd);

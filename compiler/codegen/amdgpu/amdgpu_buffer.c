@@ -5,9 +5,9 @@
 //   base - BIAS ........ base ................... base + 2^31 | never read
 //   offset 0             BIAS                     LIMIT         LIMIT: masked off
 //
-// The whole access lies below 2^31 behind its parameter, but the thread's part of the offset may be below
+// The whole access lies below 2^31 after its parameter, but the thread's part of the offset may be below
 // zero where the base has taken up more than the rest: hence the bias. It is as large as leaves 16 bytes
-// behind LIMIT, so that an access there does not end beyond 2^32.
+// after LIMIT, so that an access there does not end beyond 2^32.
 //
 // What a loop adds of constants stands in the instruction's scalar offset. On gfx9 the bytes are then LIMIT
 // less that offset, which is never below zero: both are multiples of GPU_NEAR_STEP. So what is masked off

@@ -35,20 +35,20 @@ typedef struct matrix_call {
   bool has_whole_bytes; ///< bytes are one integer, else a vector of words
   bool has_bfloat;      ///< bf16 is called so, else 16-bit integers
   bool rounds;          ///< f32 operands to tf32 first, where the unit would leave the rest out
-  /// Where LLVM has no form of the instruction whose sums begin with the constant 0: what stands behind its
+  /// Where LLVM has no form of the instruction whose sums begin with the constant 0: what stands after its
   /// operands, in assembly.
   const char *flags;
 } matrix_call;
 
 static const matrix_call calls[KILN_EMISSIONS] = {
-    // Behind the sums of MFMA: broadcasts and exchanges of blocks; of fp8 the operands' formats (0 e4m3, 1
+    // After the sums of MFMA: broadcasts and exchanges of blocks; of fp8 the operands' formats (0 e4m3, 1
     // e5m2)
     // and selections and scales: constant zeros for both scales mean the instruction without.
     [KILN_EMIT_MFMA] = {"ABC000", "", .has_whole_bytes = true},
     [KILN_EMIT_MFMA_XF32] = {"ABC000", "", .rounds = true},
     [KILN_EMIT_MFMA_950] = {"ABC000", "", .has_bfloat = true},
     [KILN_EMIT_MFMA_FP8] = {"ABCab0000", "AB"},
-    // Before an operand of integers: it is signed; behind their sums: they do not saturate.
+    // Before an operand of integers: it is signed; after their sums: they do not saturate.
     [KILN_EMIT_WMMA] = {"ABC", "CA"},
     [KILN_EMIT_WMMA_INTEGER] = {"+A+BC-", "CA"},
     [KILN_EMIT_WMMA_11] = {"ABC", "CA", .flags = ""},

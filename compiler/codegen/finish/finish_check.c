@@ -68,7 +68,7 @@ typedef struct parameter {
   uint32_t size, align;
 } parameter;
 
-/// ".param .align 64 .b8 k_param_0[128]", with any marks between type and name. Moves `at` behind it.
+/// ".param .align 64 .b8 k_param_0[128]", with any marks between type and name. Moves `at` after it.
 static parameter read_parameter(const char **at) {
   parameter p = {0, 0};
   const char *s = *at;
@@ -147,7 +147,7 @@ static kiln_status check_parameters(kiln_span list, const char *symbol, const ch
   return KILN_OK;
 }
 
-/// One kernel that the PTX declares; `at` is behind ".entry" and moves behind its parameters.
+/// One kernel that the PTX declares; `at` is after ".entry" and moves after its parameters.
 static kiln_status check_entry(const elf_file *file, const char **at, kiln_error *err) {
   char symbol[NAME], section[NAME + 16] = ".nv.info.";
   elf_section code, info;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Linking in process. lld takes and gives files only: a memfd goes in, and what comes out goes through a
-// pipe, which lld writes in one go from its memory (into a regular file it would make a temporary file beside
+// pipe, which lld writes in one go from its memory (into a regular file it would make a temporary file next to
 // it, and map it).
 #include <errno.h>
 #include <fcntl.h>

@@ -279,7 +279,7 @@ typedef struct host_wait {
 } host_wait;
 /// Whether a `while` only waits.
 bool host_wait_is(host *h, const ir_op *loop);
-/// Before the loop, at the begin of each further turn, and behind the loop.
+/// Before the loop, at the begin of each further turn, and after the loop.
 void host_wait_begin(host *h, host_wait *w);
 void host_wait_turn(host *h, const host_wait *w);
 void host_wait_end(host *h, const host_wait *w);

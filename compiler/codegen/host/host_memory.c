@@ -92,7 +92,7 @@ static LLVMValueRef joined(host *h, LLVMValueRef low, LLVMValueRef high) {
 }
 
 /// llvm.masked.*, whose address (or vector of addresses) is argument `at` of three; `type` is what goes
-/// between memory and registers. Addresses are aligned for one element: up to LLVM 21 an argument behind them
+/// between memory and registers. Addresses are aligned for one element: up to LLVM 21 an argument after them
 /// says so, from 22 on an attribute of theirs.
 static LLVMValueRef masked(host *h, const access *a, const char *name, LLVMTypeRef type, unsigned at,
                            const LLVMValueRef arguments[3]) {

@@ -2,7 +2,7 @@
 // What LLVM would compile wrongly, written otherwise once its passes are done.
 //
 // With AVX-512 (LLVM 22) a masked store of one lane that is known becomes the store of a scalar, also where
-// the store narrows its lanes: then the scalar has the width from before, and the bytes behind the lane are
+// the store narrows its lanes: then the scalar has the width from before, and the bytes after the lane are
 // overwritten. Such stores are made scalar here. Masks often become constants late, as loops are unrolled.
 #include <string.h>
 

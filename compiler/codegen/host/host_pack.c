@@ -75,7 +75,7 @@ static host_point column_point(host *h, const host_point *outer, const host_pack
   return point;
 }
 
-/// Behind the rows of a square: writes its columns.
+/// After the rows of a square: writes its columns.
 void host_pack_end(host *h, const host_root *root) {
   const host_packing *p = root->packing;
   unsigned count = 1u << p->side;

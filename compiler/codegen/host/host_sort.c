@@ -105,7 +105,7 @@ static host_buffer *copied(host *h, ir_value *v) {
   return root.buffer;
 }
 
-/// The first 2^kept elements of each row, one row behind the other.
+/// The first 2^kept elements of each row, one row after the other.
 static void keep_first(host *h, const network *n, host_buffer *to, unsigned kept) {
   host_loop rows, inner;
   network out = *n;

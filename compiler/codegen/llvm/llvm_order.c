@@ -61,7 +61,7 @@ static bool is_movable(const block_order *o, LLVMValueRef instruction) {
   return true;
 }
 
-/// Puts an instruction next, behind the operands that wait for their first use.
+/// Puts an instruction next, after the operands that wait for their first use.
 static void put(block_order *o, uint32_t number) {
   uint32_t depth = 0;
   o->stack[depth++] = number;

@@ -108,7 +108,7 @@ static void look_for(ir_op *op, void *context) {
     s->is_found |= op->operands[i] == s->value;
 }
 
-static bool is_read_behind(ir_op *loop, const ir_value *value) {
+static bool is_read_after(ir_op *loop, const ir_value *value) {
   search s = {.value = value};
   for (ir_op *op = loop->next; op; op = op->next) {
     look_for(op, &s);
@@ -119,12 +119,12 @@ static bool is_read_behind(ir_op *loop, const ir_value *value) {
 
 static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_MMA; }
 
-/// There a thread waits for copies; behind the loop others wait for what it stores.
+/// There a thread waits for copies; after the loop others wait for what it stores.
 void nvptx_enter_loop(gpu *g, ir_op *loop) {
   bool has_product = false;
   ir_walk(ir_loop_body(loop), note_product, &has_product);
   for (ir_op *op = loop->block->first; has_product && op != loop; op = op->next)
-    if (op->result_count == 1 && is_read_behind(loop, op->results)) pin(g, op->results);
+    if (op->result_count == 1 && is_read_after(loop, op->results)) pin(g, op->results);
 }
 
 /// Copies are one thread's. What their indices need of the first program all threads of the warp compute
@@ -148,7 +148,7 @@ static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBl
   g->nesting = outside;
 }
 
-/// Consumers are the threads whose numbers the kernel's tiles know; the producer's group stands behind them,
+/// Consumers are the threads whose numbers the kernel's tiles know; the producer's group stands after them,
 /// and one thread of it copies.
 static void lower_roles(gpu *g, ir_op *op) {
   unsigned blocks = g->spread ? g->spread : 1, groups = g->kernel->warps / 4 / blocks;

@@ -240,7 +240,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
     operand from = {0};
     bool counts = 64 * block < rows || !g->kernel->groups_beside;
     for (unsigned i = 0; !counts && i < sums; i++)
-      after[i] = before[i]; // behind them are rows without products
+      after[i] = before[i]; // after them are rows without products
     if (!counts) continue;
     if (in_memory) {
       // First row, and column, of the group among those that its block has in shared memory. Groups of a block
@@ -252,7 +252,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
     const LLVMValueRef *registers = in_memory ? NULL : left.regs + ((size_t)block << (a->type.log2[1] - 1));
     if (op->attrs.mma.is_partial) add_parts(g, &p, &s, &from, &right, before, after);
     else multiply(g, &p, columns, &from, registers, &right, keep, before, after);
-    // Behind them are columns without products. Where `keep` is false they are zero.
+    // After them are columns without products. Where `keep` is false they are zero.
     for (unsigned i = columns / 2; i < sums; i++) after[i] = before[i];
   }
   kiln_buffer_deinit(&p.text);

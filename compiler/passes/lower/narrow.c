@@ -3,7 +3,7 @@
 // division of what is not negative as unsigned division. What every program assumes stays as it is, since the
 // ranges of later passes rest on it, and is true wherever else it is used.
 //
-// Needs no views. Keeps every value; makes narrow copies beside wide ones and leaves what is then unused to
+// Needs no views. Keeps every value; makes narrow copies next to wide ones and leaves what is then unused to
 // DCE.
 #include "compiler/analysis/facts.h"
 #include "compiler/passes/pass.h"
@@ -28,7 +28,7 @@ static bool is_modular(ir_opcode code) {
          code == IR_XOR;
 }
 
-/// The low half of an i64 value, made beside its definition and remembered in its slot.
+/// The low half of an i64 value, made next to its definition and remembered in its slot.
 static ir_value *low_half(narrowing *n, ir_value *v);
 
 static ir_value *low_half_made(narrowing *n, ir_op *op, ir_value *v) {

@@ -138,7 +138,7 @@ bool kiln_ptx_read(ptx_program *p, const char *text, unsigned outputs, unsigned 
 /// The value of a special register, which is the target's to make: `bits` wide, or NULL with the builder's
 /// error set.
 typedef ir_value *ptx_special_value(expanding *x, ptx_special special, unsigned bits);
-/// Emits the program on integers of the registers' bits, all of `shape`: values of the inputs behind the
+/// Emits the program on integers of the registers' bits, all of `shape`: values of the inputs after the
 /// outputs in `values`, where the outputs are left.
 void kiln_ptx_emit(expanding *x, const ptx_program *p, ir_type shape, ptx_special_value *special,
                    ir_value **values);

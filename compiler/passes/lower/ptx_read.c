@@ -144,7 +144,7 @@ static const ptx_type *find_type(word w) {
   return NULL;
 }
 
-/// `.reg .b32 a<2>, b;` behind the word `.reg`
+/// `.reg .b32 a<2>, b;` after the word `.reg`
 static bool read_declaration(reader *r) {
   if (!accept(r, '.')) return fault_here(r);
   word w = take_name(r);

@@ -90,7 +90,7 @@ typedef struct axis {
 
 static const kiln_fact *fact(const viewing *v, const ir_value *x) { return kiln_fact_of(v->facts, x); }
 
-/// Behind casts that change no number: those to fewer bits may.
+/// After casts that change no number: those to fewer bits may.
 static const ir_value *without_casts(const ir_value *x) {
   while (x->def && x->def->code == IR_CAST && !(x->def->attrs.flags & IR_UNSIGNED) &&
          ir_type_class(x->def->operands[0]->type) == KILN_CLASS_INT &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Views that loops carry, branches yield and selects choose are taken apart: base, extents and strides are
-// carried one by one, and a view is put together again where the loop's body begins and behind the operation.
+// carried one by one, and a view is put together again where the loop's body begins and after the operation.
 // Afterwards every view is the result of a `view` operation.
 //
 // Needs view parameters taken apart. What a loop does not change, the clean-up that follows takes out of it

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Axes along which a view's tile has one element are dropped, as a batch's are that is taken by its index:
-// what is loaded gets the axis behind the load, what is stored loses it before. So a tile of a matrix is one
+// what is loaded gets the axis after the load, what is stored loses it before. So a tile of a matrix is one
 // to the passes that look for matrices, however many axes its tensor has.
 //
 //   load V[1, 64, 32]  =>  reshape (load V[_, 64, 32])
