@@ -46,13 +46,6 @@ static kiln_status add_store(kiln_cache *c, const kiln_cache_config *config, con
   return status;
 }
 
-static uint32_t count_stores(const kiln_cache_config *config) {
-  uint32_t layers = 0, domains = 0;
-  while (layers < KILN_CACHE_LAYERS && config->layers[layers]) layers++;
-  while (domains < KILN_CACHE_LAYERS && config->read_domains[domains]) domains++;
-  return layers + (config->folder ? domains + 1 : 0);
-}
-
 static kiln_status add_stores(kiln_cache *c, const kiln_cache_config *config, kiln_error *err) {
   kiln_status status = KILN_OK;
   for (unsigned i = 0; i < KILN_CACHE_LAYERS && config->layers[i] && !status; i++)
@@ -107,7 +100,11 @@ kiln_status kiln_cache_open(const kiln_cache_config *config, kiln_cache **out, k
   if (!kiln_store_name_ok(domain))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "cache domain: expected [a-z0-9_-]{1,40}, found \"%.60s\"", domain);
-  kiln_cache *c = calloc(1, sizeof *c + count_stores(config) * sizeof *c->stores);
+  uint32_t layers = 0, domains = 0;
+  while (layers < KILN_CACHE_LAYERS && config->layers[layers]) layers++;
+  while (domains < KILN_CACHE_LAYERS && config->read_domains[domains]) domains++;
+  const uint32_t most_stores = layers + (config->folder ? domains + 1 : 0);
+  kiln_cache *c = calloc(1, sizeof *c + most_stores * sizeof *c->stores);
   if (!c) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a cache");
   c->config = *config;
   strcpy(c->domain, domain);

@@ -136,12 +136,6 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
 // once.
 static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
 
-static bool has_products(const ir_kernel *kernel) {
-  bool found = false;
-  ir_walk(kernel->body, note_product, &found);
-  return found;
-}
-
 static void keep_registers_near(compile *c) {
   LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
   if (function) c->backend->registers.keep_near(function);
@@ -325,7 +319,9 @@ static kiln_status generate(ir_kernel *kernel, const kiln_stage *stage, const ch
                .stage = *stage,
                .begin = *stage,
                .until = until};
-  c.is_wide = stage->pass ? stage->is_wide : !has_products(kernel);
+  bool has_products = false;
+  ir_walk(kernel->body, note_product, &has_products);
+  c.is_wide = stage->pass ? stage->is_wide : !has_products;
   begin_producer(&c);
   begin_info(&c);
   kiln_status status = resolve_format(&c, err);

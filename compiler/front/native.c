@@ -52,14 +52,6 @@ static void add_params(ir_kernel *kernel, const kiln_native_instance *in, const 
   for (uint32_t i = 0; i < count; i++) ir_add_param(kernel, &params[i]);
 }
 
-static void add_assumptions(kiln_elab *e, const kiln_native_variant *variant, const bool *left_over) {
-  for (uint32_t i = 0; i < variant->count; i++) {
-    if (!left_over[i]) continue;
-    ir_value *condition = kiln_launch_emit(&e->b, e->kernel, variant->conditions[i]);
-    if (condition) ir_emit(&e->b, IR_ASSUME, NULL, &condition, 1, NULL, NULL, 0);
-  }
-}
-
 static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
                         const kiln_target *target, kiln_diagnostics *d) {
   kiln_native_unit *u = (kiln_native_unit *)unit;
@@ -88,7 +80,11 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   for (uint32_t i = 0; i < kernel->param_count; i++)
     kiln_elab_bind(&e, in->kernel->params.items[i]->atom, in->kernel->params.items[i]->place,
                    kiln_value_runtime(kernel->body->args[i]));
-  add_assumptions(&e, v, left_over);
+  for (uint32_t i = 0; i < v->count; i++) {
+    if (!left_over[i]) continue;
+    ir_value *condition = kiln_launch_emit(&e.b, e.kernel, v->conditions[i]);
+    if (condition) ir_emit(&e.b, IR_ASSUME, NULL, &condition, 1, NULL, NULL, 0);
+  }
   kiln_elab_block(&e, in->kernel->body);
   kiln_elab_close_scope(&e, top, scope);
   u->library = e.library;

@@ -179,15 +179,6 @@ kiln_values kiln_operation_scan(kiln_elab *e, const kiln_call *c, kiln_value *on
 
 // --------------------------------------------------------------------------------------------- dot
 
-static ir_type product_type(ir_type a, ir_type b) {
-  kiln_scalar element = a.scalar == KILN_F64                 ? KILN_F64
-                        : ir_type_class(a) == KILN_CLASS_INT ? KILN_I32
-                                                             : KILN_F32;
-  ir_type type = ir_with_element(a, ir_scalar_type(element));
-  type.log2[a.rank - 1] = b.log2[a.rank - 1];
-  return type;
-}
-
 kiln_values kiln_operation_dot(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_attrs attrs = {0};
   ir_value *operands[3] = {tile(e, c, 0), tile(e, c, 1)};
@@ -203,7 +194,12 @@ kiln_values kiln_operation_dot(kiln_elab *e, const kiln_call *c, kiln_value *one
         one);
   const kiln_node *acc = kiln_call_arg(c, 2, "acc");
   kiln_value start = acc ? kiln_elab_eval(e, acc) : kiln_value_int(0);
-  operands[2] = kiln_elab_fit(e, c->place, start, product_type(a, b), "accumulator of 'dot'");
+  const kiln_scalar element = a.scalar == KILN_F64                 ? KILN_F64
+                              : ir_type_class(a) == KILN_CLASS_INT ? KILN_I32
+                                                                   : KILN_F32;
+  ir_type sum = ir_with_element(a, ir_scalar_type(element));
+  sum.log2[a.rank - 1] = b.log2[a.rank - 1];
+  operands[2] = kiln_elab_fit(e, c->place, start, sum, "accumulator of 'dot'");
   if (!operands[2]) return fail(one);
   ir_op *op = ir_emit(&e->b, IR_DOT, &attrs, operands, 3, NULL, NULL, 0);
   return kiln_call_one(kiln_elab_result(e, c->place, op ? &op->results[0] : NULL), one);

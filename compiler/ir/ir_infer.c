@@ -158,11 +158,6 @@ static kiln_status rule_split(ir_typing *t) {
   return yield_type(t, to);
 }
 
-static kiln_scalar accumulator_of(ir_type a) {
-  if (a.scalar == KILN_I8) return KILN_I32;
-  return a.scalar == KILN_F64 ? KILN_F64 : KILN_F32;
-}
-
 static kiln_status rule_dot(ir_typing *t) {
   ir_type a = operand(t, 0), b = operand(t, 1), c = operand(t, 2);
   unsigned r = a.rank;
@@ -179,7 +174,8 @@ static kiln_status rule_dot(ir_typing *t) {
   sum.log2[r - 1] = b.log2[r - 1];
   if (!ir_same_shape(right, b)) return wrong(t, "second operand (M x K times K x N)", right, b);
   if (!ir_same_shape(sum, c)) return wrong(t, "accumulator (M x N)", sum, c);
-  KILN_TRY(expect_type(t, "accumulator element", ir_scalar_type(accumulator_of(a)), ir_element(c)));
+  const kiln_scalar accumulator = a.scalar == KILN_I8 ? KILN_I32 : a.scalar == KILN_F64 ? KILN_F64 : KILN_F32;
+  KILN_TRY(expect_type(t, "accumulator element", ir_scalar_type(accumulator), ir_element(c)));
   return yield_type(t, c);
 }
 

@@ -219,13 +219,6 @@ static uint64_t float_to_int(double value, unsigned width, bool is_unsigned) {
   return kiln_scalar_mask(is_unsigned ? (uint64_t)value : (uint64_t)(int64_t)value, width);
 }
 
-/// Cut to 53 bits, the last one set when something was cut: a second rounding to fewer bits comes out as one.
-static double double_to_odd(uint64_t magnitude) {
-  const uint64_t low = 0x7ff;
-  if (magnitude >> 53 && magnitude & low) magnitude = (magnitude & ~low) | (low + 1);
-  return (double)magnitude;
-}
-
 /// In one rounding to each type.
 static uint64_t int_to_float(kiln_scalar to, bool negative, uint64_t magnitude, uint32_t flags,
                              ir_round round) {
@@ -234,7 +227,10 @@ static uint64_t int_to_float(kiln_scalar to, bool negative, uint64_t magnitude, 
     if (round == IR_ROUND_ZERO && (d >= 0x1p64 || (uint64_t)d > magnitude)) d = nextafter(d, 0);
     return bits_of(to, negative ? -d : d);
   }
-  double d = double_to_odd(magnitude);
+  // Cut to 53 bits, the last one set when something was cut: a second rounding to fewer bits comes out as one.
+  const uint64_t low = 0x7ff;
+  if (magnitude >> 53 && magnitude & low) magnitude = (magnitude & ~low) | (low + 1);
+  const double d = (double)magnitude;
   return round_to(to, negative ? -d : d, flags, round);
 }
 

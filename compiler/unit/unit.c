@@ -87,12 +87,6 @@ static void check_step(ir_op *op, void *context) {
   c->failed = true;
 }
 
-static bool steps_are_positive(const kiln_unit *unit, ir_kernel *kernel, kiln_diagnostics *d) {
-  step_check c = {.unit = unit, .d = d};
-  ir_walk(kernel->body, check_step, &c);
-  return !c.failed;
-}
-
 static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
                         const kiln_target *target, kiln_diagnostics *d) {
   const kiln_interface *interface = kiln_unit_interface(unit, index);
@@ -113,7 +107,9 @@ static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   uint32_t errors = d->errors + d->suppressed;
   if (unit->methods->check) unit->methods->check(kernel, unit->file, d);
   if (d->errors + d->suppressed != errors) return NULL;
-  if (!steps_are_positive(unit, kernel, d)) return NULL;
+  step_check steps = {.unit = unit, .d = d};
+  ir_walk(kernel->body, check_step, &steps);
+  if (steps.failed) return NULL;
   kiln_error err;
   if (ir_verify(kernel, "front", &err) == KILN_OK) return kernel;
   kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "%s: %s", interface->name, err.text);

@@ -205,13 +205,6 @@ static void print_notes(const session *s) {
 }
 
 // An internal error outranks a kernel that does not compile.
-static int worst_code(const plan *p, const execute_counts *sums) {
-  for (size_t i = 0; i < p->job_count; i++)
-    if (p->jobs[i].state == JOB_FAILED && p->jobs[i].error.status == KILN_STATUS_INTERNAL)
-      return CLI_INTERNAL;
-  return sums->failed ? CLI_FAILED : CLI_OK;
-}
-
 static void print_reserve_note(kiln_cache *cache) {
   uint64_t is_free, reserve;
   kiln_limits limits = kiln_cache_limits(cache);
@@ -273,5 +266,8 @@ int session_make(session *s, execute_counts *sums) {
   if (!s->quiet) print_notes(s);
   if (s->fleet && sums->alone && !s->quiet) print_fleet_note(s, sums);
   if (!s->quiet) session_print_cache_notes(s, s->fleet && sums->alone);
-  return worst_code(&s->plan, sums);
+  for (size_t i = 0; i < s->plan.job_count; i++)
+    if (s->plan.jobs[i].state == JOB_FAILED && s->plan.jobs[i].error.status == KILN_STATUS_INTERNAL)
+      return CLI_INTERNAL;
+  return sums->failed ? CLI_FAILED : CLI_OK;
 }

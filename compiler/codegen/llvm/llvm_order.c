@@ -109,12 +109,6 @@ static void order_block(block_order *o) {
   if (o->ordered == o->count) move_all(o); // what nothing uses would be left
 }
 
-static uint32_t length_of(LLVMBasicBlockRef block) {
-  uint32_t count = 0;
-  for (LLVMValueRef i = LLVMGetFirstInstruction(block); i; i = LLVMGetNextInstruction(i)) count++;
-  return count;
-}
-
 /// Without memory the block stays as it is.
 static void order_long_block(LLVMBasicBlockRef block, uint32_t count) {
   block_order o = {.block = block, .count = count};
@@ -132,7 +126,8 @@ static void order_long_block(LLVMBasicBlockRef block, uint32_t count) {
 void kiln_llvm_order(LLVMModuleRef module, size_t longest) {
   for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
     for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b; b = LLVMGetNextBasicBlock(b)) {
-      uint32_t count = length_of(b);
+      uint32_t count = 0;
+      for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) count++;
       if (count > longest) order_long_block(b, count);
     }
 }

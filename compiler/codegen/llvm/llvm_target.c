@@ -113,15 +113,6 @@ static machine_entry *find_entry(machine_cache *cache, const char *key) {
   return NULL;
 }
 
-// The slot of a new entry: a free one, else the one that was filled first.
-static machine_entry *take_slot(machine_cache *cache) {
-  if (cache->count < KILN_LLVM_MACHINES) return &cache->entries[cache->count++];
-  machine_entry *slot = &cache->entries[cache->oldest];
-  cache->oldest = (cache->oldest + 1) % KILN_LLVM_MACHINES;
-  entry_deinit(slot);
-  return slot;
-}
-
 kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVMTargetMachineRef *out_machine,
                               const char **out_layout, kiln_error *err) {
   *out_machine = NULL;
@@ -146,7 +137,13 @@ kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVM
       free(key);
       return KILN_STATUS_TARGET;
     }
-    entry = take_slot(cache);
+    if (cache->count < KILN_LLVM_MACHINES) {
+      entry = &cache->entries[cache->count++];
+    } else { // takes the place of the one that was filled first
+      entry = &cache->entries[cache->oldest];
+      cache->oldest = (cache->oldest + 1) % KILN_LLVM_MACHINES;
+      entry_deinit(entry);
+    }
     LLVMTargetDataRef data = LLVMCreateTargetDataLayout(machine);
     *entry = (machine_entry){.key = key, .machine = machine, .layout = LLVMCopyStringRepOfTargetData(data)};
     LLVMDisposeTargetData(data);

@@ -40,16 +40,6 @@ static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
 
 // ------------------------------------------------------------------------------------------ places
 
-/// Where the block stands in its cluster: blocks that share iterations come after those that share a program.
-static LLVMValueRef find_share(gpu *g) {
-  LLVMBuilderRef b = g->builder;
-  LLVMValueRef block = call(g, KL_kl_pid_0, NULL, 0);
-  unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
-  g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
-  g->share = LLVMBuildURem(b, g->share, gpu_i32(g, split), "");
-  return LLVMBuildAnd(b, block, gpu_i32(g, spread - 1), "");
-}
-
 LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place) {
   return add(g, scale(g, g->share, g->spread ? g->spread : 1), place);
 }
@@ -61,11 +51,17 @@ LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
   return add(g, number, add(g, row, g->block_column));
 }
 
-/// Groups side by side come one after another (kiln_mma_split_of).
+/// Blocks that share iterations come after those that share a program; groups side by side come one after another
+/// (kiln_mma_split_of).
 void nvptx_find_place(gpu *g, unsigned groups) {
   LLVMBuilderRef b = g->builder;
-  LLVMValueRef place = find_share(g);
+  LLVMValueRef block = call(g, KL_kl_pid_0, NULL, 0);
+  const unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
+  g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
+  g->share = LLVMBuildURem(b, g->share, gpu_i32(g, split), "");
+  LLVMValueRef place = LLVMBuildAnd(b, block, gpu_i32(g, spread - 1), "");
   if (!g->spread) return;
+
   unsigned columns = g->spread_columns;
   g->block_row = LLVMBuildLShr(b, place, gpu_i32(g, (uint32_t)__builtin_ctz(columns)), "");
   g->block_column = LLVMBuildAnd(b, place, gpu_i32(g, columns - 1), "");

@@ -107,11 +107,6 @@ static unsigned pass(product *p, const char *constraint, LLVMValueRef value) {
   return p->sums + p->count++;
 }
 
-static void put_sums(product *p) {
-  for (unsigned i = 0; i < p->sums; i++) kiln_buffer_format(&p->text, "%s$%u", i ? "," : "{", i);
-  kiln_buffer_format(&p->text, "}");
-}
-
 /// Of products that leave few registers for anything else the text itself adds to a descriptor what a step
 /// wants: LLVM would keep the sums in registers all through a loop.
 static void put_descriptor(gpu *g, product *p, const char *name, const operand *o, unsigned step) {
@@ -128,7 +123,8 @@ static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const 
   kiln_buffer_format(&p->text, "wgmma.mma_async.sync.aligned.m64n%uk%u.%s.%s.%s ", columns,
                      STEP / kiln_scalars[p->a.scalar].bytes, p->c.scalar == KILN_F32 ? "f32" : "s32",
                      type_text(&p->a), type_text(&p->b));
-  put_sums(p);
+  for (unsigned i = 0; i < p->sums; i++) kiln_buffer_format(&p->text, "%s$%u", i ? "," : "{", i);
+  kiln_buffer_format(&p->text, "}");
   if (registers) {
     for (unsigned i = 0; i < 4; i++) {
       LLVMValueRef word =
@@ -149,14 +145,6 @@ static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const 
   kiln_buffer_format(&p->text, "; ");
 }
 
-/// The results of a product of `sums` accumulators: one or a structure.
-static LLVMTypeRef result_type(gpu *g, const product *p) {
-  LLVMTypeRef element = p->c.scalar == KILN_F32 ? g->f32 : g->i32;
-  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, p->sums);
-  for (unsigned i = 0; i < p->sums; i++) types[i] = element;
-  return LLVMStructTypeInContext(g->context, types, p->sums, false);
-}
-
 static void put_results(product *p) {
   for (unsigned i = 0; i < p->sums; i++)
     kiln_buffer_format(&p->constraints, "%s%s", i ? "," : "", p->c.scalar == KILN_F32 ? "=f" : "=r");
@@ -164,7 +152,9 @@ static void put_results(product *p) {
 
 /// `initial`: values that the results are tied to; NULL: the text writes them first.
 static void issue(gpu *g, product *p, const LLVMValueRef *initial, LLVMValueRef *sums) {
-  LLVMTypeRef result = result_type(g, p);
+  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, p->sums); // one for each accumulator
+  for (unsigned i = 0; i < p->sums; i++) types[i] = p->c.scalar == KILN_F32 ? g->f32 : g->i32;
+  LLVMTypeRef result = LLVMStructTypeInContext(g->context, types, p->sums, false);
   for (unsigned i = 0; initial && i < p->sums; i++) {
     kiln_buffer_format(&p->constraints, ",%u", i);
     p->arguments[p->count++] = initial[i];

@@ -60,15 +60,10 @@ static void split_arguments(splitting *s, ir_block *block) {
 
 // ----------------------------------------------------------------------------------------- results
 
-static uint32_t split_count(const ir_op *op) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < op->result_count; i++) count += part_count(op->results[i].type);
-  return count;
-}
-
 /// Results lie in an array inside the operation: all move to a new one and the old ones forward to it.
 static void split_results(splitting *s, ir_op *op) {
-  uint32_t count = split_count(op), to = 0;
+  uint32_t count = 0, to = 0;
+  for (uint32_t i = 0; i < op->result_count; i++) count += part_count(op->results[i].type);
   if (count == op->result_count) return;
   if (count > IR_MAX_RESULTS) {
     s->too_many = true;
