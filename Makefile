@@ -7,6 +7,8 @@ comma := ,
 CONFIG  ?= release
 B       ?= build/$(CONFIG)
 PREFIX  ?= /usr/local
+# Libraries, pkg-config's and CMake's files: below PREFIX, as /usr/lib/x86_64-linux-gnu is below /usr.
+LIBDIR  ?= $(PREFIX)/lib
 DESTDIR ?=
 # The one place that names the version of LLVM; tools/install-packages.sh reads it.
 LLVM_VERSION ?= 22
@@ -62,6 +64,8 @@ REMOTE   := $(call sources,cache/remote)
 BUNDLE   := $(call sources,cache/bundle)
 RUNTIME  := $(call sources,runtime runtime/bundle runtime/device)
 VERIFY   := $(call sources,runtime/verify)
+# What libkiln takes of base: no other library than zstd's decoder, so that a C compiler and two headers build it (docs/runtime.md).
+OF_BASE  := $(addprefix base/,arena.c buffer.c checksum.c control_characters.c expr.c expr_code.c fs.c nearest.c output.c record.c status.c stream.c tuned.c types.c)
 EXTENSION := $(call sources,python/extension)
 # What the programs link of tools/, by folder. The folders have what is in common first; each may use those before it (tools/lint-folders.sh).
 OF_KILN  := $(call sources,$(addprefix tools/,common kiln cache build))
@@ -81,6 +85,8 @@ A_REMOTE   := $(call archive,remote)
 A_BUNDLE   := $(call archive,bundle)
 A_RUNTIME  := $(call archive,runtime)
 A_VERIFY   := $(call archive,kiln-verify)
+A_OF_BASE  := $(call archive,runtime-base)
+A_KILN     := $(call archive,kiln)
 A_PTX      := $(call archive,ptx)
 
 $(A_BASE):     $(call objects,$(BASE))
@@ -93,6 +99,9 @@ $(A_REMOTE):   $(call objects,$(REMOTE))
 $(A_BUNDLE):   $(call objects,$(BUNDLE))
 $(A_RUNTIME):  $(call objects,$(RUNTIME))
 $(A_VERIFY):   $(call objects,$(VERIFY))
+$(A_OF_BASE):  $(call objects,$(OF_BASE))
+# For static programs. zstd's decoder is not in it, so the stubs of its old formats are an application's own matter.
+$(A_KILN):     $(call objects,$(filter-out runtime/zstd_legacy.c,$(RUNTIME)) $(TARGETS) $(OF_BASE))
 $(A_PTX):      $(call objects,$(PTX))
 
 $(B)/lib/lib%.a:
@@ -179,7 +188,11 @@ ifeq ($(wildcard $(PYTHON_INCLUDE)/Python.h),)
 $(info Python.h is not there (tools/install-packages.sh build): the Python package is not built)
 PACKAGE_FILES :=
 endif
-LIBRARIES := $(INCLUDE)/kiln/kiln.h $(B)/lib/libkiln.so.0 $(B)/lib/libkiln.a $(B)/lib/libkiln-verify.so.0 $(A_VERIFY)
+# SHARED=no: archives alone, for a libc without shared libraries of its own. VERIFY_KEYS=no: without libkiln-verify, which needs libsodium.
+SHARED ?= yes
+VERIFY_KEYS ?= yes
+VERIFY_LIBRARIES := $(if $(filter yes,$(VERIFY_KEYS)),$(A_VERIFY) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln-verify.so.0))
+LIBRARIES := $(INCLUDE)/kiln/kiln.h $(A_KILN) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln.so.0) $(VERIFY_LIBRARIES)
 
 $(B)/bin/kiln: $(call objects,$(OF_KILN)) $(A_COMPILER) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
@@ -253,16 +266,11 @@ $(INCLUDE)/kiln/kiln.h: runtime/kiln.h
 	@mkdir -p $(@D)
 	ln -sfn $(abspath $<) $@
 
-# libkiln carries the few objects of base and targets that it calls, and zstd's decoder; all of them hidden.
-$(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_BASE) runtime/kiln.map
+# libkiln carries objects of base and targets, and zstd's decoder; all of them hidden.
+$(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_OF_BASE) runtime/kiln.map
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 -Wl,--version-script=runtime/kiln.map $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_BASE) $(ZSTD) -lpthread -ldl -o $@
+	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 $(if $(HARDENED),-Wl$(comma)-z$(comma)defs) -Wl,--version-script=runtime/kiln.map $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_OF_BASE) $(ZSTD) -lpthread -ldl -o $@
 	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
-$(B)/lib/libkiln.a: $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
-	@rm -rf $@ $(B)/lib/merge && mkdir -p $(B)/lib/merge
-	@twice=$$(for a in $^; do $(AR) t $$a; done | sort | uniq -d); test -z "$$twice" || { echo "$@: two files are called $$twice"; exit 1; }
-	cd $(B)/lib/merge && for a in runtime targets base; do $(AR) x ../lib$$a.a; done && rm -f digest.c.o canary.c.o zstd_legacy.c.o && $(AR) rcsD ../libkiln.a *.o
-	@rm -rf $(B)/lib/merge
 
 # Uses libsodium and nothing of ours; the callback is all that libkiln knows of it.
 $(B)/lib/libkiln-verify.so.0: $(A_VERIFY)
@@ -279,10 +287,11 @@ $(B)/wheel/libkiln-verify.so.0: $(A_VERIFY)
 wheel: ## the two wheels of the Python package, in build/<config>/wheels
 	tools/wheel.sh -b $(B)
 
-.PHONY: all programs libraries core help
+.PHONY: all programs libraries runtime core help
 all: programs libraries ## build everything
 programs: $(PROGRAMS)
 libraries: $(LIBRARIES) $(PACKAGE_FILES)
+runtime: $(LIBRARIES) ## build libkiln alone: what install-runtime installs
 core: $(CORE)
 
 # ------------------------------------------------------------------------------------------------------------------- tests
@@ -380,49 +389,66 @@ clean: ## remove build/
 -include tools/*.mk
 
 # ----------------------------------------------------------------------------------------------------------------- install
+# Two sides: the runtime is what an application links, for the machine that it runs on; the compiler is what builds bundles, on any machine.
 # Where this prefix's interpreters look: Debian's packages are for every version, what is in /usr/local for one.
 PYTHON_FOLDER ?= $(if $(filter /usr,$(PREFIX)),python3,$(or $(shell /usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])' 2>/dev/null),python3))
 INTO     = $(DESTDIR)$(PREFIX)
+# The folder of libraries as it is below PREFIX: "lib", "lib64", "lib/x86_64-linux-gnu".
+LIB      = $(or $(patsubst $(PREFIX)/%,%,$(filter $(PREFIX)/%,$(LIBDIR))),$(error LIBDIR: expected a folder below $(PREFIX), found '$(LIBDIR)'))
 PYTHON_PACKAGE = lib/$(PYTHON_FOLDER)/dist-packages/kiln
 DISTINFO = lib/$(PYTHON_FOLDER)/dist-packages/kiln_runtime-$(VERSION).dist-info
 DOC      = share/doc/kiln
 EXAMPLES = cmake embedded make ninja $(addprefix python/,jax numpy pytorch triton) saxpy transformer
 # Names the folders that install had to make, below DESTDIR, one a line: uninstall takes these and no others.
 MADE     = share/kiln/folders
-INSTALLED_FOLDERS = bin libexec/kiln lib/pkgconfig lib/cmake/kiln include/kiln/base share/man/man1 share/man/man3 share/man/man5 $(PYTHON_PACKAGE)/triton $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
-.PHONY: install uninstall dist
-install: all ## install programs, library, headers, pages, examples under PREFIX (DESTDIR is honoured)
-	tools/install-folders.sh make "$(DESTDIR)" "$(PREFIX)" $(MADE) $(INSTALLED_FOLDERS)
-	install -m 755 $(B)/bin/kiln $(INTO)/bin
-	install -m 755 -s $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote $(INTO)/libexec/kiln
-	install -m 755 -s $(B)/lib/libkiln.so.0 $(B)/lib/libkiln-verify.so.0 $(INTO)/lib
-	ln -sf libkiln.so.0 $(INTO)/lib/libkiln.so
-	ln -sf libkiln-verify.so.0 $(INTO)/lib/libkiln-verify.so
-	install -m 644 $(B)/lib/libkiln.a $(A_VERIFY) $(INTO)/lib
+FOLDERS  = tools/install-folders.sh make "$(DESTDIR)" "$(PREFIX)" $(MADE)
+STRIP   ?= strip
+STRIPPED = install -m 755 -s --strip-program=$(STRIP)
+PC       = kiln $(if $(VERIFY_LIBRARIES),kiln-verify)
+.PHONY: install install-runtime install-compiler install-cmake uninstall dist
+install: install-runtime install-compiler ## install programs, library, headers, pages, examples under PREFIX (DESTDIR, LIBDIR)
+# Both write the list of folders: with -j, one after the other.
+install-compiler: | $(if $(filter install install-runtime,$(MAKECMDGOALS)),install-runtime)
+install-runtime: runtime install-cmake ## install what applications link: libkiln, headers, pkg-config's and CMake's files
+	$(FOLDERS) $(LIB)/pkgconfig include/kiln/base share/man/man3
+	$(if $(filter yes,$(SHARED)),$(STRIPPED) $(filter %.so.0,$(LIBRARIES)) $(INTO)/$(LIB))
+	$(foreach so,$(filter %.so.0,$(LIBRARIES)),ln -sf $(notdir $(so)) $(INTO)/$(LIB)/$(notdir $(so:.0=)) &&) true
+	install -m 644 $(filter %.a,$(LIBRARIES)) $(INTO)/$(LIB)
 	install -m 644 runtime/kiln.h $(INTO)/include/kiln
 	sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/kiln_verify.h > $(INTO)/include/kiln/kiln_verify.h
 	install -m 644 base/status.def $(INTO)/include/kiln/base
 	sed -e 's|"base/status.def"|"status.def"|' base/status_code.h > $(INTO)/include/kiln/base/status_code.h
+	install -m 644 docs/man/*.3 $(INTO)/share/man/man3
+	for n in $(PC); do sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIB@|$(LIB)|' -e 's|@VERSION@|$(VERSION)|' tools/$$n.pc.in > $(INTO)/$(LIB)/pkgconfig/$$n.pc || exit 1; done
+	chmod 644 $(addprefix $(INTO)/,include/kiln/kiln_verify.h include/kiln/base/status_code.h $(PC:%=$(LIB)/pkgconfig/%.pc))
+	$(if $(DESTDIR),,$(if $(filter yes,$(SHARED)),tools/install-folders.sh loader "$(PREFIX)/$(LIB)"))
+# One package serves both sides: each finds what there is (tools/cmake/kilnConfig.cmake.in).
+install-cmake:
+	$(FOLDERS) $(LIB)/cmake/kiln
+	sed -e 's|@LIB@|$(LIB)|' tools/cmake/kilnConfig.cmake.in > $(INTO)/$(LIB)/cmake/kiln/kilnConfig.cmake
+	sed -e 's|@VERSION@|$(VERSION)|' tools/cmake/kilnConfigVersion.cmake.in > $(INTO)/$(LIB)/cmake/kiln/kilnConfigVersion.cmake
+	install -m 644 tools/cmake/kilnBundle.cmake tools/cmake/kilnOpen.h.in $(INTO)/$(LIB)/cmake/kiln
+	chmod 644 $(INTO)/$(LIB)/cmake/kiln/*
+install-compiler: all install-cmake ## install the programs, their pages, the kernel library, examples and the Python package
+	$(FOLDERS) bin libexec/kiln share/man/man1 share/man/man5 $(PYTHON_PACKAGE)/triton $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
+	install -m 755 $(B)/bin/kiln $(INTO)/bin
+	$(STRIPPED) $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote $(INTO)/libexec/kiln
 	install -m 644 kernels/*.kiln $(INTO)/share/kiln/kernels
 	install -m 644 kernels/tuned/* $(INTO)/share/kiln/kernels/tuned
-	for n in 1 3 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done
+	for n in 1 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done
 	install -m 644 $(filter-out $(wildcard python/kiln/*/*),$(PACKAGE_SOURCES)) $(INTO)/$(PYTHON_PACKAGE)
 	install -m 644 $(wildcard python/kiln/triton/*.py) $(INTO)/$(PYTHON_PACKAGE)/triton
 	install -m 644 python/kiln-triton.pth $(INTO)/$(PYTHON_PACKAGE).pth
-	$(if $(PACKAGE_FILES),install -m 755 -s $(CORE) $(INTO)/$(PYTHON_PACKAGE))
+	$(if $(PACKAGE_FILES),$(STRIPPED) $(CORE) $(INTO)/$(PYTHON_PACKAGE))
 	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@NAME@|kiln-runtime|' -e 's|@SUMMARY@|Opens bundles of compiled GPU kernels and launches them|' -e '/^License-File/d' python/METADATA.in > $(INTO)/$(DISTINFO)/METADATA
+	chmod 644 $(INTO)/$(DISTINFO)/METADATA
 	install -m 644 LICENSE NOTICE README.md CHANGELOG.md SECURITY.md docs/*.md $(INTO)/$(DOC)
 	for e in $(EXAMPLES); do install -m 644 $$(find examples/$$e -maxdepth 1 -type f) $(INTO)/$(DOC)/examples/$$e || exit 1; done
-	install -m 644 tools/cmake/kilnConfig.cmake $(INTO)/lib/cmake/kiln
-	sed -e 's|@VERSION@|$(VERSION)|' tools/cmake/kilnConfigVersion.cmake.in > $(INTO)/lib/cmake/kiln/kilnConfigVersion.cmake
-	for n in kiln kiln-verify; do sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/$$n.pc.in > $(INTO)/lib/pkgconfig/$$n.pc || exit 1; done
-	chmod 644 $(addprefix $(INTO)/,include/kiln/kiln_verify.h include/kiln/base/status_code.h $(DISTINFO)/METADATA lib/cmake/kiln/kilnConfigVersion.cmake lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc)
-	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/lib")
-uninstall: ## remove what install put there, and the folders that it made
+uninstall: ## remove what install, or either side of it, put there, and the folders that it made
 	tools/install-folders.sh remove "$(DESTDIR)" "$(PREFIX)" $(MADE) \
-	  $(addprefix bin/,kiln) libexec/kiln lib/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) 'lib/libkiln.so*' 'lib/libkiln-verify.so*' lib/libkiln.a lib/libkiln-verify.a \
-	  lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
-	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/lib" quiet)
+	  $(addprefix bin/,kiln) libexec/kiln $(LIB)/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) '$(LIB)/libkiln.so*' '$(LIB)/libkiln-verify.so*' $(LIB)/libkiln.a $(LIB)/libkiln-verify.a \
+	  $(LIB)/pkgconfig/kiln.pc $(LIB)/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
+	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/$(LIB)" quiet)
 dist: ## a source archive of HEAD
 	@mkdir -p $(B)
 	git archive --prefix=kiln-$(VERSION)/ HEAD | xz -9 > $(B)/kiln-$(VERSION).tar.xz
