@@ -401,6 +401,10 @@ DOC      = share/doc/kiln
 EXAMPLES = cmake embedded make ninja $(addprefix python/,jax numpy pytorch triton) saxpy transformer
 # Names the folders that install had to make, below DESTDIR, one a line: uninstall takes these and no others.
 MADE     = share/kiln/folders
+COMPLETIONS_BASH = share/bash-completion/completions/kiln
+COMPLETIONS_ZSH  = share/zsh/vendor-completions/_kiln
+COMPLETIONS_FISH = share/fish/vendor_completions.d/kiln.fish
+COMPLETIONS = $(COMPLETIONS_BASH) $(COMPLETIONS_ZSH) $(COMPLETIONS_FISH)
 FOLDERS  = tools/install-folders.sh make "$(DESTDIR)" "$(PREFIX)" $(MADE)
 STRIP   ?= strip
 STRIPPED = install -m 755 -s --strip-program=$(STRIP)
@@ -430,8 +434,9 @@ install-cmake:
 	install -m 644 tools/cmake/kilnBundle.cmake tools/cmake/kilnOpen.h.in $(INTO)/$(LIB)/cmake/kiln
 	chmod 644 $(INTO)/$(LIB)/cmake/kiln/*
 install-compiler: all install-cmake ## install the programs, their pages, the kernel library, examples and the Python package
-	$(FOLDERS) bin libexec/kiln share/man/man1 share/man/man5 $(PYTHON_PACKAGE)/triton $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
+	$(FOLDERS) bin libexec/kiln $(dir $(COMPLETIONS)) share/man/man1 share/man/man5 $(PYTHON_PACKAGE)/triton $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
 	install -m 755 $(B)/bin/kiln $(INTO)/bin
+	for shell in bash=$(COMPLETIONS_BASH) zsh=$(COMPLETIONS_ZSH) fish=$(COMPLETIONS_FISH); do $(B)/bin/kiln completion $${shell%%=*} -o $(INTO)/$${shell#*=} && chmod 644 $(INTO)/$${shell#*=} || exit 1; done
 	$(STRIPPED) $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote $(INTO)/libexec/kiln
 	install -m 644 kernels/*.kiln $(INTO)/share/kiln/kernels
 	install -m 644 kernels/tuned/* $(INTO)/share/kiln/kernels/tuned
@@ -446,7 +451,7 @@ install-compiler: all install-cmake ## install the programs, their pages, the ke
 	for e in $(EXAMPLES); do install -m 644 $$(find examples/$$e -maxdepth 1 -type f) $(INTO)/$(DOC)/examples/$$e || exit 1; done
 uninstall: ## remove what install, or either side of it, put there, and the folders that it made
 	tools/install-folders.sh remove "$(DESTDIR)" "$(PREFIX)" $(MADE) \
-	  $(addprefix bin/,kiln) libexec/kiln $(LIB)/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) '$(LIB)/libkiln.so*' '$(LIB)/libkiln-verify.so*' $(LIB)/libkiln.a $(LIB)/libkiln-verify.a \
+	  $(addprefix bin/,kiln) libexec/kiln $(COMPLETIONS) $(LIB)/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) '$(LIB)/libkiln.so*' '$(LIB)/libkiln-verify.so*' $(LIB)/libkiln.a $(LIB)/libkiln-verify.a \
 	  $(LIB)/pkgconfig/kiln.pc $(LIB)/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
 	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/$(LIB)" quiet)
 dist: ## a source archive of HEAD

@@ -15,7 +15,7 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-#define COMMAND(name, function, text) {name, text},
+#define COMMAND(name, function, group, text) {name, text},
 #include "tools/kiln/commands.def"
 #include "tools/kiln-tool/commands.def"
 #undef COMMAND

@@ -176,7 +176,8 @@ int kiln_command_build(int argc, char **argv) {
       session_codegen_option,
       &b.s,
       session_codegen_name,
-      session_codegen_help};
+      session_codegen_help,
+      session_codegen_row};
   int code = cli_parse(&page, argc, argv, &b.s.words);
   if (code == -1) code = check_options(&page, &b, without);
   b.s.beside = !without;

@@ -184,7 +184,8 @@ int kiln_command_compile(int argc, char **argv) {
       session_codegen_option,
       &c.s,
       session_codegen_name,
-      session_codegen_help};
+      session_codegen_help,
+      session_codegen_row};
   int code = cli_parse_one(&page, argc, argv, "source", &c.s.words);
   if (code == -1 && c.report && *c.report && strcmp(c.report, "json"))
     code = cli_usage(&page, "--report: expected json or nothing, found '%s'", c.report);

@@ -63,7 +63,8 @@ int kiln_command_key(int argc, char **argv) {
                          session_codegen_option,
                          &s,
                          session_codegen_name,
-                         session_codegen_help};
+                         session_codegen_help,
+                         session_codegen_row};
   int code = cli_parse(&page, argc, argv, &s.words);
   if (code == -1 && !s.words.count) code = cli_usage(&page, "no source was named");
   if (code == -1) {

@@ -45,6 +45,11 @@ const char *session_codegen_name(size_t index, bool *out_needs_value) {
   return kiln_option_at(index)->name;
 }
 
+const char *session_codegen_row(size_t index, const char **out_choices) {
+  *out_choices = kiln_option_at(index)->choices;
+  return kiln_option_at(index)->help;
+}
+
 const char *session_codegen_help(void) {
   static char text[4096];
   int at = snprintf(text, sizeof text, "options of code generation:");

@@ -49,6 +49,8 @@ void session_deinit(session *s);
 bool session_codegen_option(void *context, const char *text, kiln_error *err);
 /// For cli_page.other_name: those options.
 const char *session_codegen_name(size_t index, bool *out_needs_value);
+/// For cli_page.other_row: the same.
+const char *session_codegen_row(size_t index, const char **out_choices);
 /// For cli_page.other_help: the options of code generation. Static.
 const char *session_codegen_help(void);
 

@@ -22,6 +22,11 @@ static const struct {
 int kiln_command_cache(int argc, char **argv) {
   for (size_t i = 0; argc > 1 && i < sizeof rows / sizeof *rows; i++)
     if (!strcmp(argv[1], rows[i].name)) return rows[i].function(argc - 1, argv + 1);
+  if (argc > 1 && !strcmp(argv[1], "--list-options")) { // for `kiln completion`
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+      printf("word\t%s\t%s\n", rows[i].name, rows[i].text);
+    return CLI_OK;
+  }
   bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
   FILE *to = help ? stdout : stderr;
   if (argc > 1 && !help) {

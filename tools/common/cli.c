@@ -59,6 +59,29 @@ static void print_help(const cli_page *page) {
   if (page->other_help) printf("\n%s\n", page->other_help());
 }
 
+/// The table for programs (cli.h). Choices are parted by | there.
+static void list_options(const cli_page *page) {
+  const char *name;
+  bool needs_value;
+  for (size_t i = 0; i < page->option_count; i++) {
+    const cli_option *o = &page->options[i];
+    printf("option\t%s\t%c\t%s%s%s\t%s\t%s\n", o->name, o->letter ? o->letter : '-',
+           takes_value(o) ? "v" : "", o->kind == CLI_MAYBE ? "?" : "",
+           o->kind == CLI_LIST || o->kind == CLI_TIMES ? "*" : "",
+           !takes_value(o) ? ""
+           : o->value      ? o->value
+                           : "VALUE",
+           o->help);
+  }
+  for (size_t i = 0; page->other_name && (name = page->other_name(i, &needs_value)); i++) {
+    const char *choices = "", *help = page->other_row ? page->other_row(i, &choices) : "";
+    printf("option\t%s\t-\t%s\t", name, needs_value ? "v" : "");
+    if (needs_value && !*choices) fputs("VALUE", stdout);
+    for (; *choices; choices++) putchar(*choices == ',' ? '|' : *choices);
+    printf("\t%s\n", help);
+  }
+}
+
 int cli_usage(const cli_page *page, const char *format, ...) {
   va_list args;
   fputs("kiln: error: ", stderr);
@@ -206,6 +229,7 @@ static int parse_words(const cli_page *page, int argc, char **argv, cli_list *wo
     if (only_words || text[0] != '-' || !text[1]) cli_list_add(words, text);
     else if (!strcmp(text, "--")) only_words = true;
     else if (!strcmp(text, "--help") || !strcmp(text, "-h")) return print_help(page), CLI_OK;
+    else if (!strcmp(text, "--list-options")) return list_options(page), CLI_OK;
     else how = text[1] == '-' ? long_option(page, text + 2, &c) : short_options(page, text + 1, &c);
     if (how != -1) return how;
   }

@@ -58,13 +58,18 @@ typedef struct cli_page {
   /// NULL.
   const char *(*other_name)(size_t index, bool *out_needs_value);
   const char *(*other_help)(void); ///< makes their help text; may be NULL
+  /// Of one of them: its help, and in `out_choices` the words that it may have, parted by commas, "" for any.
+  /// May be NULL.
+  const char *(*other_row)(size_t index, const char **out_choices);
 } cli_page;
 
 /// A page whose options are the array `table` and nothing else.
 #define CLI_PAGE(text, lines, table) \
   { .usage = text, .summary = lines, .options = table, .option_count = sizeof table / sizeof *table }
 
-/// Reads argv[1..]. `@file` stands for the words in that file. Positional words go to `words`. Returns -1 to
+/// Reads argv[1..]. --help prints the page; --list-options prints a line for each option, for `kiln completion`:
+/// "option", name, letter or "-", of "v" (takes a value), "?" (which may lack) and "*" (may be repeated) those that
+/// apply, value, help, parted by tabs. `@file` stands for the words in that file. Positional words go to `words`. Returns -1 to
 /// go on, else the exit code (help was printed, or an error).
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words);
 /// The same for exactly one positional word; `what` names it in messages.

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "tools/common/cli.h"
 
-#define COMMAND(name, function, help) int kiln_command_##function(int argc, char **argv);
+#define COMMAND(name, function, group, help) int kiln_command_##function(int argc, char **argv);
 #include "tools/kiln-tool/commands.def"
 #undef COMMAND
 

@@ -17,7 +17,7 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-#define COMMAND(name, function, help) {name, kiln_command_##function, help},
+#define COMMAND(name, function, group, help) {name, kiln_command_##function, help},
 #include "tools/kiln-tool/commands.def"
 #undef COMMAND
 };

@@ -3,7 +3,7 @@
 #ifndef KILN_TOOLS_KILN_COMMANDS_H
 #define KILN_TOOLS_KILN_COMMANDS_H
 
-#define COMMAND(name, function, text) int function(int argc, char **argv);
+#define COMMAND(name, function, group, text) int function(int argc, char **argv);
 #include "tools/kiln/commands.def"
 #undef COMMAND
 

@@ -13,32 +13,22 @@
 #include "tools/common/cli.h"
 #include "tools/kiln/environment.h"
 #include "tools/kiln/commands.h"
+#include "tools/kiln/help.h"
 
 typedef struct command {
   const char *name;
   int (*run)(int argc, char **argv);
-  const char *text;
 } command;
 
 static const command commands[] = {
-#define COMMAND(name, function, text) {name, function, text},
+#define COMMAND(name, function, group, text) {name, function},
 #include "tools/kiln/commands.def"
 #undef COMMAND
 };
 
-static void print_help(void) {
-  printf("usage: kiln COMMAND [options] ...\n\nCompiles GPU kernels ahead of time, caches the results, and "
-         "packs them into bundles.\n\n");
-  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-    printf("  %-15s %s\n", commands[i].name, commands[i].text);
-  printf("  %-15s %s\n", "...", "bundle and device commands: `kiln tool-help` lists them");
-  printf("\n`kiln COMMAND --help` describes one command. Exit codes: 0 done, 1 failed, 2 wrong command line, "
-         "3 internal error.\n");
-}
-
 /// The commands of kiln-tool, from its own table.
 static const char *const tool_commands[] = {
-#define COMMAND(name, function, text) name,
+#define COMMAND(name, function, group, text) name,
 #include "tools/kiln-tool/commands.def"
 #undef COMMAND
     "tool-help",
@@ -55,7 +45,7 @@ static int unknown_command(const char *name) {
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) fprintf(stderr, " %s", commands[i].name);
   for (size_t i = 0; i < sizeof tool_commands / sizeof *tool_commands; i++)
     fprintf(stderr, " %s", tool_commands[i]);
-  fputs("\n`kiln --help` and `kiln tool-help` say what each one does.\n", stderr);
+  fputs("\n`kiln --help` says what each one does.\n", stderr);
   return CLI_USAGE;
 }
 
@@ -79,8 +69,14 @@ int main(int argc, char **argv) {
                                // of system calls
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
   kiln_output_complete(environment_flag(ENV_KILN_CACHE_DURABLE, false));
+  // `kiln help cache stats` is `kiln cache stats --help`; argv has room for as many words.
+  if (argc > 2 && !strcmp(argv[1], "help")) {
+    memmove(argv + 1, argv + 2, (size_t)(argc - 2) * sizeof *argv);
+    static char help[] = "--help";
+    argv[argc - 1] = help;
+  }
   if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
-    return print_help(), argc < 2 ? CLI_USAGE : CLI_OK;
+    return help_print(), argc < 2 ? CLI_USAGE : CLI_OK;
   if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
