@@ -36,6 +36,11 @@ kiln_status kiln_output_open(kiln_output *out, const char *path, kiln_error *err
 /// Closes it. With `status` KILN_OK the file gets its name, else it goes; returns `status`, or what failed.
 kiln_status kiln_output_close(kiln_output *out, kiln_status status, kiln_error *err);
 
+/// Whether kiln_output_write could write `path` now, as far as that can be said without writing: its folder is there and
+/// lets files be made, `path` is no folder. For work that takes long before there is anything to write. "-" is taken for
+/// standard output.
+kiln_status kiln_output_try(const char *path, kiln_error *err);
+
 /// Makes a file that must not be there yet, nor a link in its place: EXISTS. For keys.
 kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes, size_t size,
                                kiln_error *err);

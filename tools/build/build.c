@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/output.h"
 #include "tools/kiln/commands.h"
 #include "tools/build/depfile.h"
 #include "tools/build/session.h"
@@ -48,15 +49,31 @@ static kiln_status check_depfile(const build *b, kiln_error *err) {
   return status;
 }
 
-static void print_json(const build *b, const execute_counts *sums) {
+/// The sources that --keep-going left out.
+static void put_failed_sources(const plan *p, kiln_buffer *out) {
+  size_t count = 0;
+  for (size_t i = 0; i < p->source_count; i++) {
+    if (!p->sources[i].error.status) continue;
+    kiln_buffer_format(out, count++ ? ", {\"source\": " : ", \"failed_sources\": [{\"source\": ");
+    cli_json_text(out, p->sources[i].path);
+    cli_json_error(out, &p->sources[i].error);
+    kiln_buffer_u8(out, '}');
+  }
+  if (count) kiln_buffer_u8(out, ']');
+}
+
+/// `err`: what ended the build, if anything did.
+static void print_json(const build *b, const execute_counts *sums, const kiln_error *err) {
   const plan *p = &b->s.plan;
   static const char *const states[] = {"pending", "hit", "compiled", "failed"};
   kiln_buffer out = {0};
   char target[KILN_TARGET_NAME], key[KILN_DIGEST_HEX + 1];
   kiln_buffer_format(
-      &out,
-      "{\"objects\": %zu, \"hits\": %zu, \"compiled\": %zu, \"failed\": %zu, \"front_ns\": %llu, \"jobs\": [",
+      &out, "{\"objects\": %zu, \"hits\": %zu, \"compiled\": %zu, \"failed\": %zu, \"front_ns\": %llu",
       p->job_count, sums->hits, sums->compiled, sums->failed, (unsigned long long)p->front_ns);
+  if (err->status) cli_json_error(&out, err);
+  put_failed_sources(p, &out);
+  kiln_buffer_format(&out, ", \"jobs\": [");
   for (size_t i = 0; i < p->job_count; i++) {
     const plan_job *job = &p->jobs[i];
     const kiln_interface *interface = plan_interface(p, job);
@@ -84,23 +101,34 @@ static void print_json(const build *b, const execute_counts *sums) {
   kiln_buffer_deinit(&out);
 }
 
-static int finish(build *b, const execute_counts *sums, uint64_t start, int code, bool is_written) {
-  kiln_error err = {0};
-  if (b->json) print_json(b, sums);
-  if (code != CLI_OK && !b->keep_going) {
-    fprintf(stderr, "kiln: %zu of %zu objects failed; %s was not written\n", sums->failed,
-            b->s.plan.job_count, b->bundle.output);
+/// Writes what was made. `is_written`: the cache had the bundle.
+static kiln_status write_bundle(build *b, bool is_written, kiln_error *err) {
+  trace_phase(&b->timeline, "write the bundle");
+  if (b->s.tuned_strict && !is_written) KILN_TRY(tuning_check_codes(&b->s.plan, err));
+  if (!is_written) KILN_TRY(session_write_bundle(&b->s, &b->bundle, err));
+  return b->depfile ? write_depfile(b, err) : KILN_OK;
+}
+
+static int finish(build *b, execute_counts *sums, uint64_t start, int code, bool is_written,
+                  kiln_error *err) {
+  const plan *p = &b->s.plan;
+  size_t sources = 0;
+  for (size_t i = 0; i < p->source_count; i++) sources += p->sources[i].error.status != KILN_OK;
+  sums->failed = plan_failures(p) - sources;
+  if (code != CLI_OK && (!b->keep_going || sums->failed == p->job_count)) {
+    fprintf(stderr, "kiln: %zu of %zu objects failed; %s was not written\n", sums->failed, p->job_count,
+            b->bundle.output);
     return code;
   }
-  trace_phase(&b->timeline, "write the bundle");
-  kiln_status status = b->s.tuned_strict && !is_written ? tuning_check_codes(&b->s.plan, &err) : KILN_OK;
-  if (status == KILN_OK && !is_written) status = session_write_bundle(&b->s, &b->bundle, &err);
-  if (status == KILN_OK && b->depfile) status = write_depfile(b, &err);
-  if (status != KILN_OK) return cli_report(status, &err);
+  kiln_status status = write_bundle(b, is_written, err);
+  if (status != KILN_OK) return cli_report(status, err);
   if (!b->s.quiet && !b->json)
     printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->bundle.output,
-           is_written ? sums->hits : b->s.plan.job_count, sums->hits, sums->compiled, sums->failed,
+           is_written ? sums->hits : p->job_count, sums->hits, sums->compiled, sums->failed,
            (double)(cli_now_ns() - start) / 1e9);
+  if (sources && b->s.quiet < 2)
+    fprintf(stderr, "kiln: note: %zu of %zu sources are left out of %s\n", sources, p->source_count,
+            b->bundle.output);
   if (b->s.cache) kiln_cache_step(b->s.cache);
   return code;
 }
@@ -124,13 +152,17 @@ static int make_bundle(build *b, uint64_t start) {
   kiln_status status = session_read(&b->s, "host", &err);
   if (status == KILN_OK) status = check_depfile(b, &err);
   bool is_there = status == KILN_OK && may_reuse && session_reuse_build(&b->s, &b->bundle, &sums);
+  // Whether the bundle can be written shows before minutes of compiling. What the cache has is written at once.
+  if (status == KILN_OK && !is_there) status = kiln_output_try(b->bundle.output, &err);
   if (status == KILN_OK && !is_there) status = session_lower(&b->s, &err);
+  may_reuse &= !plan_failures(&b->s.plan);
   trace_phase(&b->timeline, "look up and compile");
   if (status == KILN_OK && !is_there) is_there = may_reuse && session_reuse_bundle(&b->s, &b->bundle, &sums);
   if (status != KILN_OK) code = cli_report(status, &err);
   else code = is_there ? CLI_OK : session_make(&b->s, &sums);
-  if (status == KILN_OK) code = finish(b, &sums, start, code, is_there);
+  if (status == KILN_OK) code = finish(b, &sums, start, code, is_there, &err);
   trace_phase(&b->timeline, NULL);
+  if (b->json) print_json(b, &sums, &err);
   status = b->trace ? trace_write(b->trace, &b->timeline, &b->s.plan, &err) : KILN_OK;
   return status == KILN_OK ? code : cli_report(status, &err);
 }
@@ -162,7 +194,7 @@ int kiln_command_build(int argc, char **argv) {
       {"trace", 0, CLI_TEXT, &b.trace, "FILE",
        "write the build as a timeline for chrome://tracing or Perfetto"},
       {"keep-going", 0, CLI_FLAG, &b.keep_going, NULL,
-       "write the bundle without the kernels that failed; the exit code stays 1"},
+       "write the bundle without the sources and kernels that failed; the exit code stays 1"},
       {"json", 0, CLI_FLAG, &b.json, NULL, "print every object with its key, state and times as JSON"},
   };
   const cli_page page = {
@@ -180,6 +212,8 @@ int kiln_command_build(int argc, char **argv) {
       session_codegen_row};
   int code = cli_parse(&page, argc, argv, &b.s.words);
   if (code == -1) code = check_options(&page, &b, without);
+  b.s.plan.keep_going = b.keep_going;
+  cli_json_on_failure(false); // what ended the build is in its JSON
   b.s.beside = !without;
   b.s.sign = b.bundle.sign;
   b.s.fleet = cli_keep_address(b.s.fleet);

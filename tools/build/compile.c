@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/output.h"
 #include "compiler/options.h"
 #include "tools/kiln/commands.h"
 #include "tools/build/compile_kir.h"
@@ -122,6 +123,13 @@ static int compile_and_print(compile_command *c) {
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
 
+/// Text that was asked for by --emit and nothing else goes to standard output.
+static void choose_output(compile_command *c) {
+  static const kiln_format texts[] = {KILN_FORMAT_PTX, KILN_FORMAT_LLVM, KILN_FORMAT_ASM};
+  for (size_t i = 0; !c->output && !c->report && !c->times && c->place < 0 && !c->until && i < 3; i++)
+    if (c->s.plan.options.output == texts[i]) c->output = "-";
+}
+
 /// The same from the cache, without parsing the source; -1 if the cache does not know it.
 static int reuse_object(compile_command *c) {
   kiln_error err = {0};
@@ -159,7 +167,8 @@ int kiln_command_compile(int argc, char **argv) {
   session_init(&c.s);
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &c.output, "FILE",
-       "where the result goes; - is standard output (default: nowhere, only check)"},
+       "where the result goes; - is standard output (default: nowhere, only check; text of --emit=ptx, llvm, "
+       "asm or ir: standard output)"},
       {"config", 0, CLI_NUMBER, &c.which.config, "N",
        "which config, from 0 in source order (the first of the target)"},
       {"variant", 0, CLI_NUMBER, &c.which.variant, "N",
@@ -193,11 +202,13 @@ int kiln_command_compile(int argc, char **argv) {
     code = cli_usage(&page, "--report: --emit=ir makes no code to report on");
   if (code == -1 && c.until && (c.report || c.s.plan.options.output == KILN_FORMAT_IR))
     code = cli_usage(&page, "--until: the kernel is what is written, without --report and --emit=ir");
+  choose_output(&c);
   if (code == -1 && plan_is_kir_path(c.s.words.items[0])) code = compile_text(&c, &page);
   if (code == -1) {
     if (c.until) c.s.no_cache = true;
     kiln_status status = session_read(&c.s, "host", &err);
     if (status == KILN_OK) code = reuse_object(&c);
+    if (status == KILN_OK && code == -1 && c.output) status = kiln_output_try(c.output, &err);
     if (status == KILN_OK && code == -1) status = session_lower(&c.s, &err);
     if (status == KILN_OK && code == -1) status = choose_job(&c, &err);
     if (status != KILN_OK) code = cli_report(status, &err);

@@ -18,13 +18,25 @@
 #include "cache/bundle/manifest.h"
 #include "tools/build/tuning.h"
 
+/// Whether something of the instance that begins with this job was made. --keep-going leaves out the others.
+static bool has_code(const plan *p, size_t first) {
+  const plan_job *one = &p->jobs[first];
+  for (size_t i = first; i < p->job_count; i++) {
+    const plan_job *job = &p->jobs[i];
+    if (job->source != one->source || job->instance != one->instance) return false;
+    if (job->state != JOB_FAILED) return true;
+  }
+  return false;
+}
+
 /// Kernels are numbered in the manifest by source and instance.
 static void add_kernels(const plan *p, kiln_buffer *out, uint32_t *numbers) {
   uint32_t next = 0;
   for (size_t i = 0; i < p->job_count; i++) {
     const plan_job *job = &p->jobs[i];
     const plan_job *previous = i ? job - 1 : NULL;
-    if (!previous || previous->source != job->source || previous->instance != job->instance) {
+    bool begins = !previous || previous->source != job->source || previous->instance != job->instance;
+    if (begins && has_code(p, i)) {
       kiln_buffer record = {0};
       const kiln_interface *interface = plan_interface(p, job);
       kiln_interface_encode(interface, &record);

@@ -425,6 +425,13 @@ static kiln_status check_selection(const plan *p, const cli_list *only, kiln_err
   return p->job_count ? KILN_OK : kiln_fail(err, KILN_STATUS_NOT_FOUND, "the sources have no kernel");
 }
 
+size_t plan_failures(const plan *p) {
+  size_t count = 0;
+  for (size_t i = 0; i < p->source_count; i++) count += p->sources[i].error.status != KILN_OK;
+  for (size_t i = 0; i < p->job_count; i++) count += p->jobs[i].state == JOB_FAILED;
+  return count;
+}
+
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err) {
   uint64_t start = cli_now_ns();
   kiln_status worst = KILN_OK;
@@ -434,7 +441,7 @@ kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err) {
       if (!wanted(only, kiln_unit_interface(p->sources[source].unit, instance)->name)) continue;
       kiln_status status = lower_instance(p, source, instance, err);
       if (status != KILN_OK && status != KILN_STATUS_SOURCE) return status;
-      if (status != KILN_OK) worst = status;
+      if (status != KILN_OK && !p->keep_going) worst = status;
     }
   }
   p->front_ns += cli_now_ns() - start;

@@ -16,7 +16,8 @@ typedef struct plan_source {
   const char *path;
   kiln_buffer text, metadata; ///< owned; metadata is the JSON next to a .ttir file
   kiln_arena *arena;          ///< owned
-  kiln_unit *unit;
+  kiln_unit *unit;            ///< NULL: it has errors, or was not opened yet
+  kiln_error error;           ///< of --keep-going: why nothing of it is compiled
 } plan_source;
 
 enum { PLAN_STAGES = 6 };
@@ -66,6 +67,7 @@ typedef struct plan {
   cli_list tuned_files; ///< the tables that were read: texts are owned
   bool tuned_beside;    ///< they were not named, but found next to the sources
   size_t max_jobs;      ///< --max-objects
+  bool keep_going;      ///< what fails is left out, and noted: plan_failures
   bool has_spoken;      ///< something was printed (or suppressed by --quiet) that is not stored with a bundle
   unsigned quiet;       ///< --quiet, how often
   kiln_buffer said;     ///< owned: messages about the sources, also suppressed ones; by plan_add_said
@@ -90,8 +92,12 @@ kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_opti
 /// Both.
 kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err);
 /// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes the keys.
-/// SOURCE when a kernel cannot be lowered. Two sources with instances of the same name are an error.
+/// SOURCE when a kernel cannot be lowered; with keep_going its jobs are FAILED instead.
+/// Two sources with instances of the same name are an error.
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err);
+
+/// How many sources, and objects that could not be lowered, were left out so far (--keep-going).
+size_t plan_failures(const plan *p);
 
 /// How many --quiet suppress a message.
 typedef enum plan_said {

@@ -111,13 +111,26 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
                         s->cache ? s->cache : s->memory, err);
 }
 
+/// --keep-going: goes on without a source. What is said of it is not stored with a bundle.
+static void leave_out(plan *p, plan_source *source, kiln_error *err) {
+  source->error = *err;
+  p->has_spoken = true;
+  *err = (kiln_error){0};
+}
+
 kiln_status session_read(session *s, const char *fallback_target, kiln_error *err) {
   KILN_TRY(session_open(s, fallback_target, err));
   plan *p = &s->plan;
   p->for_tuning = s->for_tuning;
   if (s->tuned) KILN_TRY(tuning_read_table(p, s->tuned, err));
   else if (s->beside && !s->for_tuning) KILN_TRY(tuning_read_beside(p, &s->words, err));
-  for (size_t i = 0; i < s->words.count; i++) KILN_TRY(plan_read_source(p, s->words.items[i], err));
+  for (size_t i = 0; i < s->words.count; i++) {
+    kiln_status status = plan_read_source(p, s->words.items[i], err);
+    if (status == KILN_OK) continue;
+    if (!p->keep_going || p->source_count <= i) return status;
+    leave_out(p, &p->sources[i], err);
+    cli_report(status, &p->sources[i].error);
+  }
   return KILN_OK;
 }
 
@@ -133,9 +146,11 @@ kiln_status session_lower(session *s, kiln_error *err) {
                               .tuning_key = s->key};
   kiln_status worst = KILN_OK;
   for (size_t i = 0; i < p->source_count; i++) {
+    if (p->sources[i].error.status) continue;
     kiln_status status = plan_open_source(p, &p->sources[i], &front, err);
     if (status != KILN_OK && status != KILN_STATUS_SOURCE) return status;
-    if (status != KILN_OK) worst = status;
+    if (status != KILN_OK && p->keep_going) leave_out(p, &p->sources[i], err);
+    else if (status != KILN_OK) worst = status;
   }
   if (worst == KILN_OK) worst = plan_lower(p, &s->only, err);
   p->has_spoken |= p->left_out != 0;
@@ -209,7 +224,6 @@ static void print_notes(const session *s) {
   kiln_buffer_deinit(&notes);
 }
 
-// An internal error outranks a kernel that does not compile.
 static void print_reserve_note(kiln_cache *cache) {
   uint64_t is_free, reserve;
   kiln_limits limits = kiln_cache_limits(cache);
@@ -274,5 +288,5 @@ int session_make(session *s, execute_counts *sums) {
   for (size_t i = 0; i < s->plan.job_count; i++)
     if (s->plan.jobs[i].state == JOB_FAILED && s->plan.jobs[i].error.status == KILN_STATUS_INTERNAL)
       return CLI_INTERNAL;
-  return sums->failed ? CLI_FAILED : CLI_OK;
+  return sums->failed || plan_failures(&s->plan) ? CLI_FAILED : CLI_OK;
 }

@@ -21,6 +21,8 @@
 #include "base/control_characters.h"
 #include "base/stream.h"
 
+static bool reports_json; // cli_json_on_failure
+
 void cli_list_add(cli_list *list, const char *text) {
   if (list->count == list->capacity) {
     list->capacity = list->capacity ? list->capacity * 2 : 16;
@@ -243,6 +245,8 @@ int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
     if (argv[i][0] == '@' && argv[i][1]) how = response_words(page, argv[i] + 1, &all);
     else cli_list_add(&all, argv[i]);
   if (how == -1) how = parse_words(page, (int)all.count, (char **)all.items, words);
+  const cli_option *json = find_option(page, "json", strlen("json"));
+  if (json && json->kind == CLI_FLAG) reports_json = *(bool *)json->to;
   cli_list_deinit(&all);
   return how;
 }
@@ -251,6 +255,14 @@ int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what,
   int how = cli_parse(page, argc, argv, words);
   if (how != -1 || words->count == 1) return how;
   return cli_usage(page, "expected one %s, found %zu words", what, words->count);
+}
+
+void cli_json_on_failure(bool on) { reports_json = on; }
+
+void cli_json_error(kiln_buffer *out, const kiln_error *err) {
+  kiln_buffer_format(out, ", \"error\": {\"code\": \"KILN-E%04d\", \"text\": ", (int)err->status);
+  cli_json_text(out, err->text);
+  kiln_buffer_u8(out, '}');
 }
 
 int cli_report(kiln_status status, const kiln_error *err) {
@@ -262,6 +274,15 @@ int cli_report(kiln_status status, const kiln_error *err) {
     fprintf(stderr, "%.*s\n    ", (int)length, text);
   fprintf(stderr, "%s [KILN-E%04d]\n", text, (int)status);
   if (*advice) fprintf(stderr, "kiln: note: %s\n", advice);
+  if (reports_json) {
+    kiln_buffer out = {0};
+    kiln_error shown = {.status = status};
+    snprintf(shown.text, sizeof shown.text, "%s", text);
+    cli_json_error(&out, &shown);
+    printf("{%.*s}\n", out.size < 2 ? 0 : (int)out.size - 2, out.size < 2 ? "" : (const char *)out.bytes + 2);
+    kiln_buffer_deinit(&out);
+    reports_json = false; // one document
+  }
   return status == KILN_STATUS_INTERNAL ? CLI_INTERNAL : CLI_FAILED;
 }
 

@@ -77,6 +77,11 @@ int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what,
 void cli_list_add(cli_list *list, const char *text);
 void cli_list_deinit(cli_list *list);
 
+/// Whether cli_report also prints {"error": {...}} to standard output: cli_parse turns it on when --json was given,
+/// so that a program that reads JSON gets some. A command whose own JSON has the error turns it off.
+void cli_json_on_failure(bool on);
+/// Appends `, "error": {"code": "KILN-E0012", "text": "..."}`.
+void cli_json_error(kiln_buffer *out, const kiln_error *err);
 /// "kiln: error: TEXT [KILN-E0012]" and the advice, on stderr. Returns CLI_FAILED, or CLI_INTERNAL for
 /// INTERNAL.
 int cli_report(kiln_status status, const kiln_error *err);
