@@ -133,7 +133,7 @@ int kiln_command_diff(int argc, char **argv) {
   const cli_page page = CLI_PAGE(
       "kiln diff [--json] BUNDLE BUNDLE",
       "Shows the differences between two bundles: - only in the first, + only in the second, ! changed.\n"
-      "Exit code 1 when something differs.",
+      "Prints nothing where nothing differs. Exit code 1 when something does.",
       options);
   cli_list words = {0};
   bundle_view a = {0}, b = {0};
@@ -153,7 +153,7 @@ int kiln_command_diff(int argc, char **argv) {
   diff_kernels(&a, &b, &sums);
   bool differs = sums.changed || sums.only_left || sums.only_right;
   if (sums.json) exit_code = diff_json(&sums, &a, &b);
-  else
+  else if (differs)
     printf("%u same, %u changed, %u only in the first, %u only in the second\n", sums.same, sums.changed,
            sums.only_left, sums.only_right);
   bundle_view_close(&a);

@@ -134,6 +134,33 @@ static int inspect_json(const bundle_view *v, const inspect_settings *s) {
   return cli_report(status, &err);
 }
 
+/// "targets: sm_90a (120 codes), gfx942 (120)": what a reader of a long list wants first.
+static void print_targets(const bundle_view *v) {
+  enum { WIDTH = 110 };
+  struct row {
+    const char *target;
+    uint32_t count;
+  } *rows = KILN_NEW_ARRAY(v->arena, struct row, v->bundle->section_count[KILN_BUNDLE_TARGETS] + 1);
+  uint32_t row_count = 0;
+  int column = printf("targets:");
+  for (uint32_t k = 0; k < v->kernel_count; k++)
+    for (uint32_t c = 0; c < v->kernels[k].code_count; c++) {
+      uint32_t at = 0;
+      while (at < row_count && strcmp(rows[at].target, v->kernels[k].codes[c].target)) at++;
+      if (at == row_count) rows[row_count++] = (struct row){v->kernels[k].codes[c].target, 0};
+      rows[at].count++;
+    }
+  for (uint32_t i = 0; i < row_count; i++) {
+    char text[200];
+    int size = snprintf(text, sizeof text, " %s (%u)%s", cli_name(rows[i].target), rows[i].count,
+                        i + 1 < row_count ? "," : "");
+    if (column + size > WIDTH) column = printf("\n        ") - 1;
+    column += size;
+    fputs(text, stdout);
+  }
+  printf("%s\n", row_count ? "" : " none");
+}
+
 static int show_inspect(const bundle_view *v, void *context) {
   const inspect_settings *s = context;
   uint32_t shown = 0;
@@ -146,6 +173,7 @@ static int show_inspect(const bundle_view *v, void *context) {
          kiln_le16(v->bundle->header + KILN_BH_MAJOR), kiln_le16(v->bundle->header + KILN_BH_MINOR));
   printf("signature: %s\n",
          kiln_le32(v->bundle->header + KILN_BH_SIZE + KILN_BG_KIND) ? "Ed25519 (see `kiln verify`)" : "none");
+  print_targets(v);
   if (*v->statement.name || v->statement.version)
     printf("stated: name '%s', version %llu\n", cli_name(v->statement.name), (ull)v->statement.version);
   for (uint32_t i = 0; i < v->note_count; i++)

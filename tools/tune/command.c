@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // kiln tune: reads the command line and starts the work that it asks for.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/output.h"
 #include "tools/common/tuned_file.h"
 #include "tools/kiln-tool/commands.h"
 #include "tools/tune/session.h"
@@ -155,10 +159,43 @@ static const cli_page page = {
             "command line.",
 };
 
+/// Reads a table and forgets it. What can be read only once is left to who uses it.
+static kiln_status check_table(const char *path, bool must_be_there, kiln_error *err) {
+  struct stat found;
+  kiln_tuner_table table;
+  if (!path || (stat(path, &found) ? !must_be_there : !S_ISREG(found.st_mode))) return KILN_OK;
+  kiln_tuner_table_init(&table);
+  kiln_status status = tuned_file_read(path, &table, err);
+  kiln_tuner_table_deinit(&table);
+  return status;
+}
+
+/// All files of the command line, before anything is compiled or measured.
+static kiln_status check_files(const tune_settings *s, kiln_error *err) {
+  const char *const written[] = {s->check ? NULL : s->output, s->html};
+  struct stat found;
+  for (size_t i = 0; i < sizeof written / sizeof *written; i++)
+    if (written[i]) KILN_TRY(kiln_output_try(written[i], err));
+  KILN_TRY(check_table(s->output, s->check, err));
+  KILN_TRY(check_table(s->gate, true, err));
+  for (size_t i = 0; i < s->among.count; i++) KILN_TRY(check_table(s->among.items[i], true, err));
+  for (size_t i = 0; i < s->words.count; i++)
+    if (access(s->words.items[i], R_OK))
+      return kiln_fail(err, kiln_status_of_errno(errno), "cannot open %s: %s", s->words.items[i],
+                       strerror(errno));
+  const char *const shapes[] = {s->shapes, s->record};
+  bool is_again = s->shapes || s->record;
+  for (size_t i = 0; i < 2; i++) is_again &= !shapes[i] || stat(shapes[i], &found) || S_ISREG(found.st_mode);
+  return is_again ? tune_shapes_check(s, err) : KILN_OK;
+}
+
 static int do_work(const tune_settings *s) {
   if (s->merge) return merge_tables(s);
   if (s->worker) return tune_work_for_others(s);
   if (s->collect) return tune_collect(s);
+  kiln_error err = {0};
+  kiln_status status = check_files(s, &err);
+  if (status != KILN_OK) return cli_report(status, &err);
   if (s->cases.count) return tune_cases(s);
   const char *first = s->words.items[0];
   if (!is_bundle(first)) return tune_sources(s);

@@ -89,16 +89,36 @@ kiln_status tune_shapes_text(const tune_settings *s, kiln_buffer *out, kiln_erro
   return status;
 }
 
-kiln_status tune_pairs_read(tuner *t, kiln_error *err) {
+static const char *shapes_path(const tune_settings *s) {
+  return s->job ? s->job->name : s->record ? s->record : s->shapes;
+}
+
+/// An error in the text is also printed with its line.
+static kiln_status read_shapes(const tune_settings *s, kiln_arena *arena, tune_shape **out,
+                               uint32_t *out_count, kiln_error *err) {
   kiln_buffer text = {0};
   kiln_tuned_place place = {0};
-  t->shapes_path = t->s->job ? t->s->job->name : t->s->record ? t->s->record : t->s->shapes;
-  kiln_status status = tune_shapes_text(t->s, &text, err);
+  kiln_status status = tune_shapes_text(s, &text, err);
   if (status == KILN_OK)
-    status = tune_shapes_read(t->arena, t->shapes_path, (const char *)text.bytes, text.size, &t->shapes,
-                              &t->shape_count, &place, err);
+    status = tune_shapes_read(arena, shapes_path(s), (const char *)text.bytes, text.size, out, out_count,
+                              &place, err);
   if (status != KILN_OK && place.line) tuned_file_point((const char *)text.bytes, text.size, place);
   kiln_buffer_deinit(&text);
+  return status;
+}
+
+kiln_status tune_shapes_check(const tune_settings *s, kiln_error *err) {
+  kiln_arena *arena = kiln_arena_create();
+  tune_shape *shapes;
+  uint32_t count = 0;
+  kiln_status status = read_shapes(s, arena, &shapes, &count, err);
+  kiln_arena_destroy(arena);
+  return status;
+}
+
+kiln_status tune_pairs_read(tuner *t, kiln_error *err) {
+  t->shapes_path = shapes_path(t->s);
+  kiln_status status = read_shapes(t->s, t->arena, &t->shapes, &t->shape_count, err);
   for (uint32_t i = 0; i < t->shape_count && status == KILN_OK; i++)
     if (!t->s->only || !strcmp(t->s->only, t->shapes[i].kernel)) status = add_pairs(t, &t->shapes[i], err);
   if (status == KILN_OK && !t->pair_count)

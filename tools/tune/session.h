@@ -70,6 +70,8 @@ typedef struct tuner {
 /// The text of note PREFIX NAME of the bundle, or NULL.
 const char *tune_note_of(const bundle_view *view, const char *prefix, const char *name);
 /// The text of the shapes: of --shapes, of --record combined with it, or of the job.
+/// Whether the shapes can be read, before anything is compiled. Not for what can be read only once.
+kiln_status tune_shapes_check(const tune_settings *settings, kiln_error *err);
 kiln_status tune_shapes_text(const tune_settings *settings, kiln_buffer *out, kiln_error *err);
 /// Makes the pairs of the tuner. An error in the text is also printed with its line.
 kiln_status tune_pairs_read(tuner *t, kiln_error *err);

@@ -36,9 +36,12 @@ static kiln_status build(const tune_settings *s, const char *target, const char 
   const char **words =
       calloc(s->words.count + 2 * s->kernels.count + 2 * s->instances.count + 20, sizeof *words);
   if (!words) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  const char *fixed[] = {program, "build", "--tuning", "--keep-going", "-q", "-o", path, "-t", target};
+  // One kernel after another is compiled while others are measured, which show their own progress.
+  bool is_shown = !only && (s->progress || isatty(2));
+  const char *fixed[] = {program, "build", "--tuning", "--keep-going", "-o", path, "-t", target};
   size_t n = sizeof fixed / sizeof *fixed;
   memcpy(words, fixed, sizeof fixed);
+  if (!is_shown) words[n++] = "-q";
   snprintf(jobs, sizeof jobs, "%lld", (long long)s->jobs);
   if (s->jobs > 0) words[n++] = "-j", words[n++] = jobs;
   if (s->cache_folder) words[n++] = "--cache-dir", words[n++] = s->cache_folder;
@@ -48,9 +51,15 @@ static kiln_status build(const tune_settings *s, const char *target, const char 
   for (size_t i = 0; i < s->kernels.count; i++) words[n++] = "-k", words[n++] = s->kernels.items[i];
   for (size_t i = 0; i < s->instances.count; i++) words[n++] = "-i", words[n++] = s->instances.items[i];
   for (size_t i = 0; i < s->words.count; i++) words[n++] = s->words.items[i];
+  uint64_t begin = cli_now_ns();
+  if (is_shown)
+    fprintf(stderr, "kiln: tune: compiling %zu source%s with all configs for %s\n", s->words.count,
+            s->words.count == 1 ? "" : "s", target);
   fflush(NULL);
   pid_t pid = fork();
   if (!pid) {
+    int nowhere = open("/dev/null", O_WRONLY); // its sum names a file that is gone soon
+    if (nowhere >= 0) dup2(nowhere, 1);
     execv(program, (char **)(uintptr_t)words);
     _exit(127);
   }
@@ -58,6 +67,7 @@ static kiln_status build(const tune_settings *s, const char *target, const char 
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
   free(words);
+  if (is_shown) fprintf(stderr, "kiln: tune: compiled in %.1f s\n", (double)(cli_now_ns() - begin) / 1e9);
   // A config that does not compile is no candidate; its message is above.
   return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) <= CLI_FAILED && !access(path, R_OK)
              ? KILN_OK
