@@ -268,12 +268,17 @@ void cli_json_error(kiln_buffer *out, const kiln_error *err) {
 int cli_report(kiln_status status, const kiln_error *err) {
   const char *advice = kiln_status_advice(status);
   const char *text = err && err->text[0] ? err->text : kiln_status_text(status);
-  fprintf(stderr, "kiln: error: ");
+  // In one piece: processes that fail at the same time do not write into each other's lines.
+  kiln_buffer said = {0};
+  kiln_buffer_format(&said, "kiln: error: ");
   // Lines after the first are indented, so that quoted text cannot look like a message of its own.
   for (size_t length; text[length = strcspn(text, "\n")]; text += length + 1)
-    fprintf(stderr, "%.*s\n    ", (int)length, text);
-  fprintf(stderr, "%s [KILN-E%04d]\n", text, (int)status);
-  if (*advice) fprintf(stderr, "kiln: note: %s\n", advice);
+    kiln_buffer_format(&said, "%.*s\n    ", (int)length, text);
+  kiln_buffer_format(&said, "%s [KILN-E%04d]\n", text, (int)status);
+  if (*advice) kiln_buffer_format(&said, "kiln: note: %s\n", advice);
+  if (said.failed) fprintf(stderr, "kiln: error: %s [KILN-E%04d]\n", text, (int)status);
+  else fwrite(said.bytes, 1, said.size, stderr);
+  kiln_buffer_deinit(&said);
   if (reports_json) {
     kiln_buffer out = {0};
     kiln_error shown = {.status = status};
