@@ -56,8 +56,35 @@ static void time_text(uint64_t seconds, char out[32]) {
   strftime(out, 32, "%Y-%m-%d %H:%M:%S", gmtime_r(&t, &tm));
 }
 
+typedef enum outcome_group {
+  GROUP_HIT,
+  GROUP_MISS,
+  GROUP_STORE,
+  GROUP_FLIGHT,
+  GROUP_CARE,
+  GROUP_REMOTE
+} outcome_group;
+
+static const char *const group_titles[] = {"hits",   "misses, by reason", "stores", "compiling and waiting",
+                                           "upkeep", "remote cache"};
+static const char *const group_names[] = {"hit", "miss", "store", "flight", "care", "remote"};
+
+typedef struct outcome_row {
+  unsigned outcome;
+  outcome_group group;
+} outcome_row;
+
+/// In the order of the table, whose groups stand together.
+static const outcome_row outcomes[] = {
+#define OUTCOME(name, number, group, text) {KILN_OUTCOME_##name, GROUP_##group},
+#include "cache/outcomes.def"
+#undef OUTCOME
+};
+enum { OUTCOMES = sizeof outcomes / sizeof *outcomes };
+
 static void print_overview(const cache_tool *tool, const overview *o, kiln_buffer *out) {
   char since[32] = "";
+  int last = -1; // group
   kiln_buffer_format(out, "%s/%s: %" PRIu64 " entries, %.1f MiB", tool->store->root, tool->store->folder,
                      o->files, (double)o->bytes / (1 << 20));
   if (o->limits.bytes)
@@ -80,10 +107,66 @@ static void print_overview(const cache_tool *tool, const overview *o, kiln_buffe
                        o->sum.count[KILN_OUTCOME_REMOTE_STORED]);
   kiln_buffer_format(out, "saved %.3f s, compiled for %.3f s\n", (double)o->saved_ns / 1e9,
                      (double)o->sum.ns[KILN_OUTCOME_COMPILED] / 1e9);
-  for (unsigned i = 0; i < KILN_OUTCOME_LIMIT; i++)
-    if (o->sum.count[i])
-      kiln_buffer_format(out, "%10" PRIu64 "  %-18s %s\n", o->sum.count[i], kiln_outcome_name(i),
-                         kiln_outcome_text(i));
+  for (size_t i = 0; i < OUTCOMES; i++) {
+    const outcome_row *row = &outcomes[i];
+    if (!o->sum.count[row->outcome]) continue;
+    if (last != (int)row->group) kiln_buffer_format(out, "\n%s\n", group_titles[row->group]);
+    last = (int)row->group;
+    kiln_buffer_format(out, "%10" PRIu64 "  %-18s %s", o->sum.count[row->outcome],
+                       kiln_outcome_name(row->outcome), kiln_outcome_text(row->outcome));
+    if (row->group == GROUP_MISS)
+      kiln_buffer_format(out, " (%.1f %% of the misses)", percent(o->sum.count[row->outcome], o->misses));
+    kiln_buffer_u8(out, '\n');
+  }
+}
+
+/// One metric of Prometheus' text format. The label says which cache it is.
+static void begin_metric(kiln_buffer *out, const char *name, const char *type, const char *help) {
+  kiln_buffer_format(out, "# HELP kiln_cache_%s %s\n# TYPE kiln_cache_%s %s\n", name, help, name, type);
+}
+
+/// The folder as the value of a label: a backslash precedes quotes and backslashes, line ends are \n.
+static void put_label(const cache_tool *tool, kiln_buffer *out) {
+  const char *parts[] = {tool->store->root, "/", tool->store->folder};
+  kiln_buffer_format(out, "cache=\"");
+  for (size_t i = 0; i < 3; i++)
+    for (const char *c = parts[i]; *c; c++)
+      if (*c == '\n') kiln_buffer_format(out, "\\n");
+      else kiln_buffer_format(out, "%s%c", *c == '"' || *c == '\\' ? "\\" : "", *c);
+  kiln_buffer_u8(out, '"');
+}
+
+static void print_overview_prometheus(const cache_tool *tool, const overview *o, kiln_buffer *out) {
+  const struct {
+    const char *name, *type, *help;
+    double value;
+  } rows[] = {
+      {"entries", "gauge", "Entries in the cache.", (double)o->files},
+      {"bytes", "gauge", "Bytes of the entries.", (double)o->bytes},
+      {"max_bytes", "gauge", "Most bytes that the entries may have; 0: no limit.", (double)o->limits.bytes},
+      {"max_entries", "gauge", "Most entries; 0: no limit.", (double)o->limits.files},
+      {"uploads_waiting", "gauge", "Entries that wait for the remote cache.", (double)o->spooled},
+      {"counted_since_timestamp_seconds", "gauge", "When counting began.", (double)o->sum.since},
+      {"hits_total", "counter", "Look-ups that found an entry.", (double)o->hits},
+      {"misses_total", "counter", "Look-ups that found none.", (double)o->misses},
+      {"saved_seconds_total", "counter", "Time of compiling that hits saved.", (double)o->saved_ns / 1e9},
+      {"compile_seconds_total", "counter", "Time of compiling.",
+       (double)o->sum.ns[KILN_OUTCOME_COMPILED] / 1e9},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    begin_metric(out, rows[i].name, rows[i].type, rows[i].help);
+    kiln_buffer_format(out, "kiln_cache_%s{", rows[i].name);
+    put_label(tool, out);
+    kiln_buffer_format(out, "} %.15g\n", rows[i].value);
+  }
+  begin_metric(out, "outcomes_total", "counter",
+               "What look-ups, stores and uploads came to (cache/outcomes.def).");
+  for (size_t i = 0; i < OUTCOMES; i++) {
+    kiln_buffer_format(out, "kiln_cache_outcomes_total{");
+    put_label(tool, out);
+    kiln_buffer_format(out, ",group=\"%s\",outcome=\"%s\"} %" PRIu64 "\n", group_names[outcomes[i].group],
+                       kiln_outcome_name(outcomes[i].outcome), o->sum.count[outcomes[i].outcome]);
+  }
 }
 
 static void print_overview_json(const overview *o, kiln_buffer *out) {
@@ -108,11 +191,21 @@ static void print_overview_json(const overview *o, kiln_buffer *out) {
 int cache_command_stats(int argc, char **argv) {
   cache_tool tool = {0};
   bool zero = false;
+  const char *format = NULL;
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
+                                {"format", 0, CLI_TEXT, &format, "text|json|prometheus",
+                                 "prometheus: for its node exporter's text files (text)"},
                                 {"zero", 'z', CLI_FLAG, &zero, NULL, "reset the counters"}};
   const cli_page page =
-      CLI_PAGE("kiln cache stats [--json] [--zero]", "Prints the counters since the last --zero.", options);
+      CLI_PAGE("kiln cache stats [--format=FORMAT] [--zero]",
+               "Prints the counters since the last --zero: hit rate, misses by reason, time saved.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
+  bool is_prometheus = format && !strcmp(format, "prometheus");
+  if (code == -1 && format && !is_prometheus && strcmp(format, "json") && strcmp(format, "text"))
+    code = cli_usage(&page, "--format: expected text, json or prometheus, found '%s'", format);
+  if (code == -1 && format && tool.json && strcmp(format, "json"))
+    code = cli_usage(&page, "--json and --format=%s were both given", format);
+  tool.json |= format && !strcmp(format, "json");
   if (code != -1) return cache_tool_end(&tool, code);
   overview o = {0};
   kiln_buffer out = {0};
@@ -122,6 +215,7 @@ int cache_command_stats(int argc, char **argv) {
   }
   take_overview(&tool, &o);
   if (tool.json) print_overview_json(&o, &out);
+  else if (is_prometheus) print_overview_prometheus(&tool, &o, &out);
   else print_overview(&tool, &o, &out);
   cache_print(&out);
   return cache_tool_end(&tool, CLI_OK);
