@@ -131,6 +131,14 @@ $(FLAGS): ask
 	@mkdir -p $(@D)
 	@printf '%s\n' "$$TEXT" | cmp -s - $@ || printf '%s\n' "$$TEXT" >$@
 
+# Where the system's kiln.conf is, below /kiln; the file changes when that does.
+SYSCONFDIR ?= /etc
+$(B)/sysconfdir: ask
+	@mkdir -p $(@D)
+	@echo '$(SYSCONFDIR)' | cmp -s - $@ || echo '$(SYSCONFDIR)' >$@
+$(call objects,tools/kiln/config.c): CFLAGS += -DKILN_SYSCONFDIR='"$(SYSCONFDIR)"'
+$(call objects,tools/kiln/config.c): $(B)/sysconfdir
+
 # Another LLVM, other objects of those that include it.
 LLVM := $(B)/llvm
 $(LLVM): export TEXT = $(shell $(LLVM_CONFIG) --version --includedir --libdir)

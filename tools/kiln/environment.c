@@ -10,8 +10,10 @@
 
 #include "base/env.h"
 #include "base/nearest.h"
+#include "base/url.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/commands.h"
+#include "tools/kiln/config.h"
 
 static const struct {
   const char *name, *role, *reader, *help;
@@ -20,6 +22,13 @@ static const struct {
 #include "base/env.def"
 #undef ENV
 };
+
+const char *environment_variable(unsigned index) { return rows[index].name; }
+
+bool environment_is_setting(unsigned index) {
+  return !strncmp(rows[index].name, "KILN_", 5) && strncmp(rows[index].reader, "Python", 6) &&
+         index != ENV_KILN_CONFIG;
+}
 
 const char *environment_get(environment_name name) {
   const char *value = secure_getenv(rows[name].name);
@@ -83,6 +92,24 @@ bool environment_next_misspelt(size_t *at, char *out, size_t capacity) {
   return false;
 }
 
+/// The value as it may be shown: without passwords.
+static void show_value(environment_name name, const char *value, char *out, size_t capacity) {
+  if (name == ENV_KILN_CACHE_REMOTE_TOKEN) snprintf(out, capacity, "(not shown)");
+  else if (name == ENV_KILN_CACHE_REMOTE) kiln_url_shown(value, out, capacity);
+  else snprintf(out, capacity, "%s", value);
+}
+
+/// "the environment" or "/etc/kiln/kiln.conf:2"; false where nothing sets it.
+static bool find_origin(environment_name name, char *value, char *origin, size_t capacity) {
+  unsigned line;
+  const char *file = config_origin(name, &line), *text = secure_getenv(rows[name].name);
+  if (!text) return false;
+  show_value(name, text, value, capacity);
+  if (file) snprintf(origin, capacity, "%s:%u", file, line);
+  else snprintf(origin, capacity, "the environment");
+  return true;
+}
+
 int kiln_command_env(int argc, char **argv) {
   bool json = false;
   cli_list words = {0};
@@ -91,20 +118,30 @@ int kiln_command_env(int argc, char **argv) {
       CLI_PAGE("kiln env [--json]",
                "Lists every environment variable that any program of Kiln reads. IN_KEY: its value "
                "is part of the cache key.\n"
-               "NEUTRAL: it never changes what comes out.",
+               "NEUTRAL: it never changes what comes out. Below each one that is set: its value and what "
+               "set it, the environment or a line of\nkiln.conf.",
                options);
   int code = cli_parse(&page, argc, argv, &words);
   if (code != -1) return code;
   kiln_buffer out = {0};
   for (unsigned i = 0; i < ENV_COUNT; i++) {
+    char value[4096], origin[4096];
+    bool is_set = find_origin((environment_name)i, value, origin, sizeof value);
     if (!json) {
       kiln_buffer_format(&out, "%-24s %-8s %-12s %s\n", rows[i].name, rows[i].role, rows[i].reader,
                          rows[i].help);
+      if (is_set) kiln_buffer_format(&out, "    = %s (%s)\n", cli_name(value), cli_name(origin));
       continue;
     }
     kiln_buffer_format(&out, "%s\n {\"name\": \"%s\", \"role\": \"%s\", \"reader\": \"%s\", \"text\": ",
                        i ? "," : "[", rows[i].name, rows[i].role, rows[i].reader);
     cli_json_text(&out, rows[i].help);
+    if (is_set) {
+      kiln_buffer_format(&out, ", \"value\": ");
+      cli_json_text(&out, value);
+      kiln_buffer_format(&out, ", \"origin\": ");
+      cli_json_text(&out, origin);
+    }
     kiln_buffer_format(&out, "}");
   }
   if (json) kiln_buffer_format(&out, "\n]\n");

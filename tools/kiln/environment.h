@@ -16,6 +16,10 @@ typedef enum environment_name {
   ENV_COUNT
 } environment_name;
 
+/// "KILN_CACHE_DIR".
+const char *environment_variable(unsigned index);
+/// Whether kiln.conf may set it: the settings of programs, not where folders of the user are.
+bool environment_is_setting(unsigned index);
 /// The value; NULL when unset, empty, or when the program runs with more rights than its caller.
 const char *environment_get(environment_name name);
 /// "1", "on", "yes", "true": true; unset: `absent`.

@@ -13,6 +13,7 @@
 #include "tools/common/cli.h"
 #include "tools/kiln/environment.h"
 #include "tools/kiln/commands.h"
+#include "tools/kiln/config.h"
 #include "tools/kiln/help.h"
 
 typedef struct command {
@@ -68,7 +69,6 @@ int main(int argc, char **argv) {
   mallopt(M_TOP_PAD, 1 << 20); // one growth of the heap instead of many, and no shrinking: a hit is a handful
                                // of system calls
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
-  kiln_output_complete(environment_flag(ENV_KILN_CACHE_DURABLE, false));
   // `kiln help cache stats` is `kiln cache stats --help`; argv has room for as many words.
   if (argc > 2 && !strcmp(argv[1], "help")) {
     memmove(argv + 1, argv + 2, (size_t)(argc - 2) * sizeof *argv);
@@ -78,6 +78,10 @@ int main(int argc, char **argv) {
   if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
     return help_print(), argc < 2 ? CLI_USAGE : CLI_OK;
   if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
+  kiln_error err = {0};
+  kiln_status status = config_load(&err);
+  if (status != KILN_OK) return cli_report(status, &err);
+  kiln_output_complete(environment_flag(ENV_KILN_CACHE_DURABLE, false));
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
   return hand_over(argv);
