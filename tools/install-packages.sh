@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs Debian 12 packages: tools/install-packages.sh [list...]. Lists are `build` (what programs, libraries and the demo need),
-# `test` (what `make check` needs besides) and `lint`; without a name, build and test. Does nothing when all of it is there, and
-# wants root or sudo only when something is missing.
+# Installs packages of Debian 12 and 13, where they have the same names: tools/install-packages.sh [list...]. Lists are `build` (what
+# programs, libraries and the demo need), `test` (what `make check` needs besides) and `lint` (clang 14: Debian 12 only); without a name,
+# build and test. Does nothing when all of it is there, and wants root or sudo only when something is missing. docs/versions.md has the
+# names elsewhere.
 set -eu
 cd "$(dirname "$0")/.."
 llvm=${LLVM_VERSION:-$(sed -n 's/^LLVM_VERSION ?= //p' Makefile)}
 
-build="gcc g++ make bc pkg-config llvm-$llvm-dev libpolly-$llvm-dev liblld-$llvm-dev zlib1g-dev libtinfo-dev libzstd-dev
+build="gcc g++ make bc pkg-config llvm-$llvm-dev libpolly-$llvm-dev liblld-$llvm-dev zlib1g-dev libncurses-dev libzstd-dev
 python3 libpython3-dev libarchive-dev libbz2-dev liblzma-dev libsodium-dev nettle-dev libxxhash-dev libcurl4-openssl-dev"
 test="libcriterion-dev clang-$llvm lld-$llvm llvm-$llvm git xz-utils zstd libarchive-tools procps python3 python3-numpy python3-venv man-db groff-base strace
 ninja-build cmake zsh fish ccache unzip nginx-light libnginx-mod-http-dav-ext redis-server openssl musl-tools gcc-aarch64-linux-gnu

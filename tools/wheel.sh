@@ -60,7 +60,7 @@ licences() { # FOLDER PACKAGE...
   for package; do cp "/usr/share/doc/$package/copyright" "$to/$package.txt"; done
 }
 licences "$work/licenses-runtime" libzstd-dev libsodium-dev
-licences "$work/licenses-compiler" "llvm-$llvm-dev" libstdc++-12-dev libzstd-dev libsodium-dev libarchive-dev libbz2-dev liblzma-dev nettle-dev libxxhash-dev zlib1g-dev \
+licences "$work/licenses-compiler" "llvm-$llvm-dev" "libstdc++-$(g++ -dumpversion | cut -d. -f1)-dev" libzstd-dev libsodium-dev libarchive-dev libbz2-dev liblzma-dev nettle-dev libxxhash-dev zlib1g-dev \
   libncurses-dev
 
 for file in "$runtime"/kiln/*.so* "${programs[@]}"; do

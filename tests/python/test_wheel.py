@@ -52,7 +52,13 @@ class Wheels(unittest.TestCase):
             raise unittest.SkipTest("wheels are made of builds without sanitizers")
         cls.folder = tempfile.TemporaryDirectory(prefix="kiln-wheel-")
         cls.environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "PYTHONPATH")}
-        told = quiet("tools/wheel.sh", "-b", os.path.relpath(BUILD, ROOT), cls.folder.name, cwd=ROOT, env=cls.environment)
+        try:
+            told = quiet("tools/wheel.sh", "-b", os.path.relpath(BUILD, ROOT), cls.folder.name, cwd=ROOT, env=cls.environment)
+        except AssertionError as error:
+            glibc = tuple(int(number) for number in os.confstr("CS_GNU_LIBC_VERSION").split()[1].split("."))
+            if glibc > (2, 36) and "at most is allowed" in str(error):
+                raise unittest.SkipTest("wheels are built with glibc 2.36 (Debian 12) or older, this is %d.%d" % glibc)
+            raise
         cls.runtime, cls.compiler = told.split()[-2:]
 
     @classmethod
@@ -70,8 +76,9 @@ class Wheels(unittest.TestCase):
             self.assertLess(os.path.getsize(path), 60 << 20)
 
     def test_records_and_licences(self):
+        of_cxx = "libstdc++-%s-dev.txt" % quiet("g++", "-dumpversion").split(".")[0].strip()
         for path, licences in ((self.runtime, ("LICENSE", "NOTICE", "libzstd-dev.txt", "libsodium-dev.txt")),
-                               (self.compiler, ("LICENSE", "NOTICE", "libarchive-dev.txt", "libstdc++-12-dev.txt", "nettle-dev.txt"))):
+                               (self.compiler, ("LICENSE", "NOTICE", "libarchive-dev.txt", of_cxx, "nettle-dev.txt"))):
             with zipfile.ZipFile(path) as file:
                 info = [name for name in file.namelist() if name.endswith(".dist-info/RECORD")][0][:-len("RECORD")]
                 rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(file.read(info + "RECORD").decode()))}

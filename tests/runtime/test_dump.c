@@ -65,6 +65,21 @@ static void bless(const char *text, const uint8_t *bytes, size_t size) {
   kiln_buffer_deinit(&out);
 }
 
+// Versions of libarchive write the container around the members in their own ways (Debian 13's is of another
+// size): then the bundle of today has to have the same kernels, codes and notes, else every byte.
+static void check_written(const uint8_t *shown, size_t shown_size, const uint8_t *bytes, size_t size) {
+  char *out;
+  for (size_t i = 0; i < size && shown_size == size; i++)
+    if (shown[i] != bytes[i])
+      FAIL("byte 0x%zx is %02x on the page, the writer makes %02x", i, shown[i], bytes[i]);
+  kiln_test_write(fixture_path("page.kbundle"), shown, shown_size);
+  if (kiln_test_run(&out, "cd %s && %s/bin/kiln-tool diff page.kbundle small.kbundle", kiln_test_folder(),
+                    kiln_test_build_path()))
+    FAIL("the bundle of the page, and what the writer makes:\n%s", out);
+  CHECK_TEXT(out, "");
+  free(out);
+}
+
 TEST(dump, the_page_shows_a_bundle) {
   size_t size, shown_size, text_size;
   uint8_t *bytes = write_small(&size);
@@ -76,10 +91,7 @@ TEST(dump, the_page_shows_a_bundle) {
     text = kiln_test_read(page, &text_size);
   }
   uint8_t *shown = read_dump(text, &shown_size);
-  CHECK_INT(shown_size, size);
-  for (size_t i = 0; i < size; i++)
-    if (shown[i] != bytes[i])
-      FAIL("byte 0x%zx is %02x on the page, the writer makes %02x", i, shown[i], bytes[i]);
+  check_written(shown, shown_size, bytes, size);
 
   kiln_library *l;
   kiln_device *d;

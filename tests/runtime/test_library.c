@@ -3,9 +3,11 @@
 // compiles alone in C11 and C++17.
 #include "tests/runtime/fixture.h"
 
-// 6 KiB of our own part are what the compiler's hardening costs (stack protector, CET, fortified calls), and
-// as much of the rest: their stubs, unwind tables and the page that they begin.
-enum { MOST_BYTES = 312 << 10, MOST_OWN = 100 << 10 };
+// For gcc 12, with which the figures of docs/runtime.md were taken. Only a commit of their own may raise them. 6
+// KiB of our own part are what the compiler's hardening costs (stack protector, CET, fortified calls), and as
+// much of the rest: their stubs, unwind tables and the page that they begin. Other compilers and versions of
+// zstd make other code of the same sources, up to OTHER percent more.
+enum { MOST_BYTES = 312 << 10, MOST_OWN = 100 << 10, OTHER = 10 };
 
 static char *shell(const char *command) {
   char *out;
@@ -109,14 +111,22 @@ TEST(library, cannot_end_the_process) {
   free(ends);
 }
 
+/// The limit for the compiler that made the library, which it names in .comment.
+static int limit(int bytes) {
+  char *made = shell("readelf -p .comment %1$s");
+  bool is_known = strstr(made, "GCC: (Debian 12.") != NULL;
+  free(made);
+  return is_known ? bytes : bytes + bytes * OTHER / 100;
+}
+
 TEST(library, is_small) {
   char *size = shell("strip -o %2$s/stripped %1$s && stat -c %%s %2$s/stripped");
   if (strstr(kiln_test_build(), "asan") || strstr(kiln_test_build(), "debug") ||
       strstr(kiln_test_build(), "tsan"))
     SKIP("not a release build");
-  if (atoi(size) > MOST_BYTES)
-    FAIL("libkiln.so.0 has %d bytes stripped; the limit is %d", atoi(size), MOST_BYTES);
-  printf("libkiln.so.0: %d bytes stripped, of %d allowed\n", atoi(size), MOST_BYTES);
+  int most = limit(MOST_BYTES);
+  if (atoi(size) > most) FAIL("libkiln.so.0 has %d bytes stripped; the limit is %d", atoi(size), most);
+  printf("libkiln.so.0: %d bytes stripped, of %d allowed\n", atoi(size), most);
   free(size);
 }
 
@@ -132,9 +142,10 @@ TEST(library, our_own_part_is_small) {
   int own = 0, zstd = 0;
   CHECK_INT(sscanf(sums, "%d %d", &own, &zstd), 2);
   CHECK(own > 0 && zstd > 0);
-  printf("libkiln.so.0: %d bytes of our own functions and data, of %d allowed; %d of zstd's\n", own, MOST_OWN,
+  int most = limit(MOST_OWN);
+  printf("libkiln.so.0: %d bytes of our own functions and data, of %d allowed; %d of zstd's\n", own, most,
          zstd);
-  if (own > MOST_OWN) FAIL("libkiln's own part has %d bytes; the limit is %d", own, MOST_OWN);
+  if (own > most) FAIL("libkiln's own part has %d bytes; the limit is %d", own, most);
   free(sums);
 }
 
