@@ -277,7 +277,7 @@ $(INCLUDE)/kiln/kiln.h: runtime/kiln.h
 # libkiln carries objects of base and targets, and zstd's decoder; all of them hidden.
 $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_OF_BASE) runtime/kiln.map
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 $(if $(HARDENED),-Wl$(comma)-z$(comma)defs) -Wl,--version-script=runtime/kiln.map $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_OF_BASE) $(ZSTD) -lpthread -ldl -o $@
+	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 $(if $(HARDENED),-Wl$(comma)-z$(comma)defs) -Wl,--version-script=runtime/kiln.map $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_OF_BASE) $(ZSTD) -lpthread -ldl -Wl,-Map,$@.map -o $@
 	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
 
 # Uses libsodium and nothing of ours; the callback is all that libkiln knows of it.
@@ -291,7 +291,9 @@ $(B)/wheel/libkiln-verify.so.0: $(A_VERIFY)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared -Wl,-soname,libkiln-verify.so.0 -Wl,-z,defs $(LDFLAGS) -Wl,--exclude-libs,libsodium.a -Wl,--whole-archive $(A_VERIFY) -Wl,--no-whole-archive $(SODIUM) -lpthread -o $@
-.PHONY: wheel
+.PHONY: wheel library-parts
+library-parts: $(B)/lib/libkiln.so.0 ## what each part of libkiln costs, in bytes
+	@tools/library-parts.py $<.map
 wheel: ## the two wheels of the Python package, in build/<config>/wheels
 	tools/wheel.sh -b $(B)
 

@@ -319,7 +319,8 @@ static uint32_t next_nearest(const kiln_tuned *t, const uint8_t *values, const c
 
 void kiln_tuned_search(const kiln_tuned *t, const uint8_t *values,
                        bool (*each)(void *context, uint32_t choice), void *context) {
-  config_set tried = {{0}};
+  config_set tried;
+  memset(&tried, 0, sizeof tried); // an initialiser would be 8 KiB of zeros in the file, to copy from
   for (;;) {
     uint32_t choice = next_nearest(t, values, &tried);
     if (choice == t->choice_count || each(context, choice)) return;
