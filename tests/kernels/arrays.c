@@ -313,9 +313,9 @@ const char *instance(const char *kernel, kiln_scalar scalar) {
   return text;
 }
 
-const kernel_case *const kernel_case_lists[] = {elementwise_cases,    row_cases,     token_cases,
-                                                matrix_cases,         product_cases, attention_cases,
-                                                attention_form_cases, partial_cases, NULL};
+const kernel_case *const kernel_case_lists[] = {
+    elementwise_cases,    row_cases,     token_cases,  matrix_cases, product_cases, attention_cases,
+    attention_form_cases, partial_cases, length_cases, NULL};
 
 static bool is_there(kiln_device *device, const char *kernel) {
   kiln_kernel *found;

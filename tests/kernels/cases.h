@@ -102,7 +102,7 @@ typedef struct kernel_case {
 } kernel_case;
 
 extern const kernel_case elementwise_cases[], row_cases[], matrix_cases[], product_cases[], attention_cases[],
-    attention_form_cases[], token_cases[], partial_cases[];
+    attention_form_cases[], token_cases[], partial_cases[], length_cases[];
 /// The lists above, each ended by a row without a name.
 extern const kernel_case *const kernel_case_lists[];
 
