@@ -37,7 +37,7 @@ static line_list slice(line_list list, size_t from, size_t to) {
 
 /// Lines of output that would read as something else are written after a backslash.
 static bool is_special(const char *line) {
-  return *line == '\\' || *line == '#' || (*line && strchr("$<>?", *line) && (!line[1] || line[1] == ' ')) ||
+  return *line == '\\' || *line == '#' || (*line && strchr("$<>?@", *line) && (!line[1] || line[1] == ' ')) ||
          !strcmp(line, "...");
 }
 
@@ -108,6 +108,7 @@ typedef struct {
   size_t at;
   FILE *report, *blessed;
   unsigned commands, wrong;
+  char *skipped; // why the rest is skipped, owned
 } session;
 
 /// The next line, which goes to the blessed text as it is.
@@ -140,7 +141,7 @@ static void write_file(session *s) {
   s->wrong++;
 }
 
-/// Runs what stands after "$ " and in the lines "> ".
+/// Runs what stands after "$ " or "@ " and in the lines "> ".
 static int run_command(session *s, char **out) {
   char path[300], root[4096];
   if (!realpath(".", root)) FAIL("the current folder has no path");
@@ -155,6 +156,31 @@ static int run_command(session *s, char **out) {
       "cd %s && exec env -i HOME=%s KILN_CACHE_DIR=%s/cache LC_ALL=C KILN_VERIFY_PASSES=1 ROOT=%s BUILD=%s "
       "PATH=%s/bin:/usr/local/bin:/usr/bin:/bin sh %s </dev/null",
       s->folder, s->folder, s->folder, root, kiln_test_build_path(), kiln_test_build_path(), path);
+}
+
+/// The number of a line "? N"; 0 without such a line.
+static int read_status(session *s) {
+  if (s->at == s->lines.count || strncmp(s->lines.line[s->at], "? ", 2) != 0) return 0;
+  char *end;
+  const char *digits = s->lines.line[s->at++] + 2;
+  const unsigned long status = strtoul(digits, &end, 10);
+  if (*digits >= '1' && *digits <= '9' && !*end && status < 256) return (int)status;
+  s->wrong++;
+  fprintf(s->report, "%s:%zu: expected an exit status from 1 to 255, found \"%s\"\n", s->name, s->at, digits);
+  return 0;
+}
+
+/// The command of "@ " finds what the test needs; if it fails, the rest is skipped, and what it prints is why.
+static void check_need(session *s) {
+  char *text;
+  const size_t first = s->at;
+  if (run_command(s, &text)) {
+    text[strcspn(text, "\n")] = 0;
+    if (asprintf(&s->skipped, "%s:%zu: %s", s->name, first + 1, *text ? text : s->lines.line[first]) < 0)
+      FAIL("no memory for a reason");
+    while (s->at < s->lines.count) keep(s);
+  }
+  free(text);
 }
 
 static void check_command(session *s) {
@@ -179,9 +205,7 @@ static void check_command(session *s) {
       fprintf(s->report, "%c %s\n", i == deepest ? '>' : ' ', got.line[i]);
     bless(want, got, s->blessed);
   }
-  int wanted = 0;
-  if (s->at < s->lines.count && !strncmp(s->lines.line[s->at], "? ", 2))
-    wanted = atoi(s->lines.line[s->at++] + 2);
+  const int wanted = read_status(s);
   if (status != wanted) {
     s->wrong++;
     fprintf(s->report, "%s:%zu: %s\nexpected exit status %d, found %d\n", s->name, first + 1,
@@ -193,8 +217,9 @@ static void check_command(session *s) {
   free(text);
 }
 
-/// How many expectations of the text fail; `*report` says which, `*blessed` is the text as it should be.
-static unsigned run_text(const char *name, const char *text, char **report, char **blessed) {
+/// How many expectations of the text fail; `*report` says which, `*blessed` is the text as it should be, and
+/// `*skipped`, if it is not NULL, why only the commands up to there were run. The three are malloc'ed.
+static unsigned run_text(const char *name, const char *text, char **report, char **blessed, char **skipped) {
   static unsigned number;
   size_t report_size, blessed_size;
   char *copy = strdup(text);
@@ -206,16 +231,18 @@ static unsigned run_text(const char *name, const char *text, char **report, char
   while (s.at < s.lines.count) {
     const char *line = s.lines.line[s.at];
     if (!strncmp(line, "$ ", 2)) check_command(&s);
+    else if (!strncmp(line, "@ ", 2)) check_need(&s);
     else if (!strncmp(line, "< ", 2)) write_file(&s);
     else if (!*line || *line == '#') keep(&s);
     else {
-      fprintf(s.report, "%s:%zu: expected \"$ command\", \"< file\" or \"# comment\", found \"%s\"\n", name,
-              s.at + 1, line);
+      fprintf(s.report,
+              "%s:%zu: expected \"$ command\", \"@ command\", \"< file\" or \"# comment\", found \"%s\"\n",
+              name, s.at + 1, line);
       s.wrong++;
       keep(&s);
     }
   }
-  if (!s.commands) {
+  if (!s.commands && !s.skipped) {
     fprintf(s.report, "%s: expected a command\n", name);
     s.wrong++;
   }
@@ -223,20 +250,23 @@ static unsigned run_text(const char *name, const char *text, char **report, char
   fclose(s.blessed);
   free(s.lines.line);
   free(copy);
+  *skipped = s.skipped;
   return s.wrong;
 }
 
-static void check_file(const char *name) {
-  char path[400], *report, *blessed;
+/// Why not all of the file was run, malloc'ed; NULL if all was.
+static char *check_file(const char *name) {
+  char path[400], *report, *blessed, *skipped;
   snprintf(path, sizeof path, "%s/%s", commands, name);
   char *text = kiln_test_read(path, NULL);
   if (!text) FAIL("%s cannot be read", path);
-  const unsigned wrong = run_text(path, text, &report, &blessed);
+  const unsigned wrong = run_text(path, text, &report, &blessed, &skipped);
   if (getenv("KILN_TEST_BLESS")) kiln_test_write(path, blessed, strlen(blessed));
   else if (wrong) FAIL("%s", report);
   free(blessed);
   free(report);
   free(text);
+  return skipped;
 }
 
 static int is_test(const struct dirent *entry) {
@@ -250,8 +280,15 @@ static int is_test(const struct dirent *entry) {
 TEST(commands, files) {
   struct dirent **entries;
   const int count = scandir(commands, &entries, is_test, alphasort);
+  unsigned skips = 0;
   CHECK(count > 0);
-  for (int i = 0; i < count; i++) check_file(entries[i]->d_name);
+  for (int i = 0; i < count; i++) {
+    const char *skipped = check_file(entries[i]->d_name);
+    if (!skipped) continue;
+    fprintf(stderr, "skipped: %s\n", skipped);
+    skips++;
+  }
+  if (skips) SKIP("%u of %d files, for the reasons above; the others pass", skips, count);
 }
 #else
 #include <criterion/parameterized.h>
@@ -267,17 +304,21 @@ ParameterizedTestParameters(commands, files) {
   for (int i = 0; i < count; i++) snprintf(files[i].name, sizeof files[i].name, "%s", entries[i]->d_name);
   return cr_make_param_array(test_file, files, (size_t)(count > 0 ? count : 1));
 }
-ParameterizedTest(test_file *file, commands, files) { check_file(file->name); }
+ParameterizedTest(test_file *file, commands, files) {
+  const char *skipped = check_file(file->name);
+  if (skipped) SKIP("%s", skipped);
+}
 #endif
 
 // ------------------------------------------------------------------------------------- the runner
 
 static void expect(unsigned wrong, const char *text, const char *in_report, const char *blessed_text) {
-  char *report, *blessed;
-  const unsigned got = run_text("t", text, &report, &blessed);
+  char *report, *blessed, *skipped;
+  const unsigned got = run_text("t", text, &report, &blessed, &skipped);
   if (got != wrong || !strstr(report, in_report))
     FAIL("%s\nexpected %u mistakes and \"%s\", found %u:\n%s", text, wrong, in_report, got, report);
   CHECK_TEXT(blessed, blessed_text ? blessed_text : text);
+  CHECK(!skipped);
   free(report);
   free(blessed);
 }
@@ -304,6 +345,11 @@ TEST(commands_runner, what_is_wrong_fails) {
   expect(1, "$ seq 3\n...\n4\n", "  3", "$ seq 3\n1\n2\n3\n");
   expect(1, "$ echo a\na\n\nloose\n", "  loose", "$ echo a\na\n");
   expect(2, "text\n", "t:1: expected \"$ command\"", NULL);
+  expect(2, "$ false\n? one\n", "t:2: expected an exit status from 1 to 255, found \"one\"",
+         "$ false\n? 1\n");
+  expect(1, "$ true\n? 0\n", "found \"0\"", "$ true\n");
+  expect(2, "$ false\n? 1 \n", "found \"1 \"", "$ false\n? 1\n");
+  expect(2, "$ false\n? 257\n", "found \"257\"", "$ false\n? 1\n");
   expect(1, "# nothing\n", "expected a command", NULL);
   expect(2, "< f\n$ true\n", "expected a line \"<\"", NULL);
 }
@@ -311,4 +357,27 @@ TEST(commands_runner, what_is_wrong_fails) {
 TEST(commands_runner, blessing_keeps_patterns) {
   expect(1, "$ seq 5; echo $$ x\n1\n...\n[..] x\nold\n", "[..] x", "$ seq 5; echo $$ x\n1\n...\n[..] x\n");
   expect(1, "$ seq 5\nold\n...\n", "old", "$ seq 5\n1\n...\n");
+}
+
+/// What comes before a need that is not met is checked, what comes after it is not run and stays as it is.
+TEST(commands_runner, needs_that_are_not_met_skip) {
+  static const struct {
+    const char *text, *skipped;
+    unsigned wrong;
+  } rows[] = {
+      {"@ true\n$ echo a\na\n", NULL, 0},
+      {"@ echo met\n$ false\n? 2\n", NULL, 1},
+      {"@ echo no disk; false\n$ echo a\nb\n? 7\n", "t:1: no disk", 0},
+      {"@ test -e\n> test ! -e /\n\n$ echo a\nb\n", "t:1: @ test -e", 0},
+      {"$ echo a\nb\n@ false\n$ echo a\nb\n", "t:3: @ false", 1},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char *report, *blessed, *skipped;
+    CHECK_INT(run_text("t", rows[i].text, &report, &blessed, &skipped), rows[i].wrong);
+    CHECK_TEXT(skipped, rows[i].skipped);
+    if (!rows[i].wrong) CHECK_TEXT(blessed, rows[i].text);
+    free(report);
+    free(blessed);
+    free(skipped);
+  }
 }
