@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How long the tests of ids/five_minutes.txt take, under Triton and with Kiln, caches cold and then warm: five_minutes.py FOLDER CHECKOUT [options]
+"""How long tests of Liger Kernel take, under Triton and with Kiln, caches cold and then warm: five_minutes.py FOLDER CHECKOUT [options]
 
-Four legs one after another, each alone and in new processes, which take groups of tests of a function from one list (lease.py), with the tuners as they are. The
+The tests are those that pass in the first 300 s under Triton, caches cold, in the order of lease.py; FOLDER/chosen.ids names them. Then come four legs, one after another, each alone and in new processes, which take groups of tests of a function from one list (lease.py), with the tuners as they are. The
 legs of a mode share its caches, which are empty before the first. A row says the seconds until the last process is ready for tests (imports, collecting), those
 of the whole leg, the sum and the most of the tests' own, the outcomes, and how many launches ran whose code. FOLDER gets a folder a leg.
 
-Options: --workers N (24), --each N (seconds a test may take; 300), --seconds N (stop after; 1000), --legs LEG,.. (cold.run,cold.triton,warm.run,warm.triton)
+Options: --workers N (24), --each N (seconds a test may take; 300), --choose N (seconds to choose in; 300), --seconds N (stop after; 1000), --legs LEG,.. (cold.run,cold.triton,warm.run,warm.triton)
 """
 import argparse
 import os
@@ -18,7 +18,6 @@ import lease
 import results
 import run
 
-IDS = os.path.join(run.HERE, "ids", "five_minutes.txt")
 CACHES = {"TRITON_CACHE_DIR": "triton", "KILN_CACHE_DIR": "kiln", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
 
 
@@ -41,7 +40,8 @@ class Leg(lease.Pool):
         super().next(worker)
 
 
-def measure(leg, folder, arguments, until):
+def run_leg(leg, folder, ids, arguments, until):
+    """Runs tests; returns the pool that has run them, and their rows."""
     age, mode = leg.split(".")
     scratch, out = os.path.join(folder, "caches." + mode), os.path.join(folder, leg)
     if age == "cold":
@@ -50,11 +50,25 @@ def measure(leg, folder, arguments, until):
     os.makedirs(out)
     for name, its in CACHES.items():
         os.environ[name] = os.path.join(scratch, its)
-    ids = run.read_ids(IDS)
     arguments.scratch = scratch
     pool = Leg(lease.Queue("liger", arguments.checkout, mode, lease.chunks(ids, more=lease.FIRST), out), out, arguments)
     pool.run(until)
-    wall, rows = time.monotonic() - pool.start_s, results.rows("liger", mode, out).values()
+    return pool, results.rows("liger", mode, out).values()
+
+
+def choose(folder, arguments):
+    """The tests to measure with: those that end well in so many seconds under Triton."""
+    path = os.path.join(folder, "chosen.ids")
+    if not os.path.exists(path):
+        ids = lease.ids_in(folder, "liger", arguments.checkout)
+        _, rows = run_leg("cold.triton", folder, ids, arguments, time.monotonic() + arguments.choose)
+        lease.write_ids(path, sorted(row["id"] for row in rows if results.letter(row, "triton") == "p"))
+    return run.read_ids(path)
+
+
+def measure(leg, folder, ids, arguments, until):
+    pool, rows = run_leg(leg, folder, ids, arguments, until)
+    wall = time.monotonic() - pool.start_s
     outcomes = " ".join("%s %d" % (name, sum(row["outcome"] == name for row in rows)) for name in sorted({row["outcome"] for row in rows}))
     seconds = [row["seconds"] for row in rows]
     print("%-11s %3d of %d ended; ready %5.1f s, wall %6.1f s, tests %7.1f s, longest %5.1f s; %s; launches: %d by Kiln, %d by Triton; %d kernels" % (
@@ -68,13 +82,17 @@ def main():
     parser.add_argument("checkout")
     parser.add_argument("--workers", type=int, default=24)
     parser.add_argument("--each", type=float, default=300)
+    parser.add_argument("--choose", type=float, default=300)
     parser.add_argument("--seconds", type=float, default=1000)
     parser.add_argument("--legs", default="cold.run,cold.triton,warm.run,warm.triton")
     parser.set_defaults(configs=None, brief=False)
     arguments = parser.parse_args()
+    folder = os.path.abspath(arguments.folder)
+    os.makedirs(folder, exist_ok=True)
+    ids = choose(folder, arguments)
     until = time.monotonic() + arguments.seconds
     for leg in arguments.legs.split(","):
-        measure(leg, os.path.abspath(arguments.folder), arguments, until)
+        measure(leg, folder, ids, arguments, until)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The suites of others, under Triton and with Kiln, over as many leases of a machine as it takes: lease.py FOLDER SUITE=CHECKOUT... [options]
 
-FOLDER gets SUITE.MODE.jsonl, a row a test, written when it has ended; MODE is triton or run, as run.py has them. Tests with a row there or a letter in
-results/ (results.py) are not run again, so the same command goes on where the last lease ended. --again FILE runs the ids in FILE instead, whatever is known.
+FOLDER gets SUITE.ids, the tests that the checkout has, and SUITE.MODE.jsonl, a row a test, written when it has ended; MODE is triton or run, as run.py has
+them. Tests with a row there are not run again, so the same command goes on where the last lease ended; results.py compares. --again FILE runs the ids in FILE instead, whatever is known.
 Processes collect a suite once and then run what they are told, so that one that dies or takes too long costs one test. The order is fixed by the names: first
 six tests of every function, spread over its parameters, then the others, so that a lease that ends early leaves a sample of all functions.
 
-Options: --seconds N (stop after; 480), --workers N (8), --each N (seconds a test may take; 60), --modes triton,run, --ids FOLDER (of SUITE.txt), --most N (tests of a suite),
+Options: --seconds N (stop after; 480), --workers N (8), --each N (seconds a test may take; 60), --modes triton,run, --most N (tests of a suite),
 --last TEXT,.. (tests with such a name, which take long, come last), --configs N (a tuner with more of them tries N, the same ones in both modes),
 --group N (tests of a function that a process takes at a time; 20), --expect N (seconds a test takes, before any has ended; 0.5)
 """
@@ -215,6 +215,23 @@ class Pool:
             self.end(worker, None)
 
 
+def ids_in(folder, suite, checkout):
+    """The ids of a suite, collected by the first lease."""
+    path = os.path.join(folder, suite + ".ids")
+    if not os.path.exists(path):
+        ids = run.ids_of(suite, os.path.abspath(checkout))
+        if not ids:
+            sys.exit("no test was collected in " + checkout)
+        write_ids(path, ids)
+    return run.read_ids(path)
+
+
+def write_ids(path, ids):
+    with open(path + ".new", "w") as file:
+        file.write("".join(one + "\n" for one in ids))
+    os.rename(path + ".new", path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
@@ -223,7 +240,6 @@ def main():
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--each", type=float, default=60)
     parser.add_argument("--modes", default="triton,run")
-    parser.add_argument("--ids", default=os.path.join(run.HERE, "ids"))
     parser.add_argument("--again")
     parser.add_argument("--most", type=int)
     parser.add_argument("--last", default="", type=lambda text: [one for one in text.split(",") if one])
@@ -241,14 +257,15 @@ def main():
             again = {line.rstrip("\n") for line in file}
     queues = []
     for suite, _, checkout in (one.partition("=") for one in arguments.suites):
-        ids = run.read_ids(os.path.join(arguments.ids, suite + ".txt"))[:arguments.most]
+        ids = ids_in(arguments.folder, suite, checkout)[:arguments.most]
         for mode in arguments.modes.split(","):
-            known = results.known(suite, mode, arguments.folder) if again is None else results.rows(suite, mode, arguments.folder)
+            known = results.rows(suite, mode, arguments.folder)
             left = [[one for one in chunk if one not in known and (again is None or one in again)] for chunk in chunks(ids, arguments.last, arguments.group)]
             queues.append(Queue(suite, checkout, mode, [one for one in left if one], arguments.folder, arguments.expect))
     Pool(queues, arguments.folder, arguments).run(until)
     for queue in queues:
         print("%s.%s: %d ended in %.0f s, %d left" % (queue.suite, queue.mode, queue.ended, queue.seconds, sum(map(len, queue.left))))
+    results.summary(arguments.folder)
 
 
 if __name__ == "__main__":

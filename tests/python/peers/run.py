@@ -3,14 +3,15 @@
 """Runs the suites of others with Kiln behind their kernels: run.py SUITE CHECKOUT MODE [options]
 
 SUITE is liger, flaggems or tutorials; CHECKOUT a folder with Liger-Kernel, FlagGems, or Triton's tutorials. MODE:
-  ids      prints the ids of the tests, for ids/SUITE.txt, which is committed before the first run
+  ids      prints the ids of the tests, less those of excluded.txt
+  both     under Triton, then with Kiln, then compares: OUT.triton and OUT.run
   run      with Kiln: passes where the test does and every launch in it ran Kiln's code
   triton   the same tests under Triton, the baseline
   trace    only reads, without a GPU: the IR of what is launched goes to OUT.ttir
   dry      without a GPU: on the CPU, and what was seen is compiled for --target too
-Options: --shard I/N, --each N, --out FILE (one JSON object a line), --target NAME (sm_90a), --seconds N (stop after), and after -- what
+Options: --ids FILE (ids, one a line, in place of those of the checkout), --shard I/N, --each N, --out FILE (one JSON object a line), --target NAME (sm_90a), --seconds N (stop after), and after -- what
 goes to pytest. A shard has every N-th file of the list, --each at most N tests of every function, spread over its parameters. The kernels of tests that fail
-with Kiln are written to OUT.ttir. lease.py runs both modes in several processes, results.py keeps what became of the tests.
+with Kiln are written to OUT.ttir. lease.py runs both modes in several processes.
   run.py --sum BASELINE... -- OURS...   says how many of what passes in the one passes in the other, and what does not
 
 It wants pytest; KILN_PYTHON names the folder with the package where it is not installed.
@@ -19,13 +20,14 @@ import argparse
 import collections
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SUITES = {
-    # what pytest gets, and what the environment has
+    # what pytest gets, and what the environment has; files of cute and cutile test kernels of other languages than Triton's
     "liger": (["test/transformers", "--ignore-glob=*cute*", "--ignore-glob=*cutile*", "-c", os.devnull, "--rootdir=."], {}),
     "flaggems": (["tests", "--mode", "quick"], {"GEMS_VENDOR": "nvidia"}),
     "tutorials": ([os.path.join(HERE, "test_tutorials.py"), "-c", os.devnull, "--rootdir=" + HERE], {}),
@@ -42,9 +44,38 @@ def as_on_a_gpu(name):
     return name.replace("-cpu-", "-cuda-")
 
 
-def of_shard(path, shard, shards):
+def excluded(path=os.path.join(HERE, "excluded.txt")):
+    """By suite, beginnings of ids that are not run, with the reason of each."""
+    found = collections.defaultdict(dict)
+    for line in read_ids(path):
+        row = re.fullmatch(r"(\w+) (\S+): (\S.*)", line)
+        if not row or row[1] not in SUITES:
+            sys.exit("%s: expected 'SUITE BEGINNING: reason', found '%s'" % (path, line))
+        found[row[1]][row[2]] = row[3]
+    return found
+
+
+def ids_of(suite, checkout, more=()):
+    """The ids of the tests that a checkout has, without those that are excluded."""
+    wish = argparse.Namespace(mode="ids", shard=(0, 1), out="ids", target="", orders=None, rows=None, configs=None, brief=False)
+    done = subprocess.run(command(suite, None, ["--collect-only", *more]), cwd=checkout, env=environment(wish, suite, checkout, None), stdout=subprocess.PIPE, check=False)
+    ids = {line for line in done.stdout.decode().splitlines() if "::" in line and not line.startswith("ERROR")}
+    return without(excluded()[suite], map(as_on_a_gpu, ids) if suite == "flaggems" else ids)
+
+
+def without(reasons, ids):
+    """The ids that begin with none of the excluded ones, sorted; each of these must be the beginning of one, or it has no use any more."""
+    ids = set(ids)
+    for beginning, reason in reasons.items():
+        these = {one for one in ids if one.startswith(beginning)}
+        if not these:
+            sys.exit("excluded.txt: no test begins with '%s' (%s)" % (beginning, reason))
+        ids -= these
+    return sorted(ids)
+
+
+def of_shard(ids, shard, shards):
     """The ids of a shard and their files: every `shards`-th file of tests, so that few are collected for it; those with few tests come first."""
-    ids = read_ids(path)
     counts = collections.Counter(one.partition("::")[0] for one in ids)
     files = sorted(counts, key=lambda name: (counts[name], name))
     mine = set(files[shard::shards])
@@ -95,6 +126,7 @@ def rows(paths):
 
 
 def total(baseline, ours):
+    """Compares; 1 if something that passes in the one does not in the other."""
     theirs = {row["id"]: row for row in rows(baseline) if "id" in row}
     mine = {row["id"]: row for row in rows(ours) if "id" in row}
     passing = [name for name, row in theirs.items() if row["outcome"] == "passed" and row["triton"]]
@@ -110,6 +142,7 @@ def total(baseline, ours):
     good = {kernel for name in passed for kernel in mine[name]["kernels"]}
     print("%d of %d tests with launches that pass under Triton pass under Kiln (%.1f %%); %d of %d distinct kernels (%.1f %%)" % (
         len(passed), len(counted), 100 * len(passed) / max(1, len(counted)), len(good), len(kernels), 100 * len(good) / max(1, len(kernels))))
+    return int(len(passed) < len(passing) or not passing)
 
 
 def summary(path):
@@ -134,7 +167,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("checkout")
-    parser.add_argument("mode", choices=("ids", "run", "triton", "dry", "trace"))
+    parser.add_argument("mode", choices=("ids", "both", "run", "triton", "dry", "trace"))
     parser.add_argument("--shard", type=lambda text: tuple(map(int, text.split("/"))), default=(0, 1))
     parser.add_argument("--out", default="peers.jsonl")
     parser.add_argument("--target", default="sm_90a")
@@ -147,16 +180,26 @@ def main():
     cut = words.index("--") if "--" in words else len(words)
     arguments = parser.parse_args(words[:cut])
     more, folder = words[cut + 1:], os.path.abspath(arguments.checkout)
+    ids = read_ids(arguments.ids) if arguments.ids else ids_of(arguments.suite, folder, more)
+    if not ids:
+        sys.exit("no test was collected in " + folder)
     if arguments.mode == "ids":
-        done = subprocess.run(command(arguments.suite, None, ["--collect-only", *more]), cwd=folder, env=environment(arguments, arguments.suite, folder, None),
-                              stdout=subprocess.PIPE, check=False)
-        ids = {line for line in done.stdout.decode().splitlines() if "::" in line and not line.startswith("ERROR")}
-        ids = sorted(map(as_on_a_gpu, ids) if arguments.suite == "flaggems" else ids)
         print("\n".join(ids))
-        return 0 if ids else 1
-    ids, files = of_shard(arguments.ids or os.path.join(HERE, "ids", arguments.suite + ".txt"), *arguments.shard)
+        return 0
+    ids, files = of_shard(ids, *arguments.shard)
     if arguments.each:
         ids = some_of_each(ids, arguments.each)
+    if arguments.mode != "both":
+        return run_mode(arguments, ids, files, more, folder)
+    out = arguments.out
+    for arguments.mode in "triton", "run":
+        arguments.out = "%s.%s" % (out, arguments.mode)
+        run_mode(arguments, ids, files, more, folder)
+    return total([out + ".triton"], [out + ".run"])
+
+
+def run_mode(arguments, ids, files, more, folder):
+    """Runs the tests in one mode, prints what became of them and returns pytest's exit status."""
     if os.path.exists(arguments.out):
         os.unlink(arguments.out)
     try:
