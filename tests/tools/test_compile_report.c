@@ -86,62 +86,6 @@ TEST(compile_report, why_not_better) {
   free(out);
 }
 
-static void expect_product(const char *head, const char *types, const char *body, const char *why) {
-  char path[400], text[3000];
-  snprintf(path, sizeof path, "%s/mul.kiln", kiln_test_folder());
-  int size = snprintf(
-      text, sizeof text,
-      "kiln 1\nkernel mul(a: in *%s @align(16), b: in *%s @align(16), c: inout *f32 @align(16), k: "
-      "i32 @div(8), ld: i32) @grid(1) %s\n{\n"
-      "  let A = view(a, [64, k], [k, 1], [64, 32])\n  let B = view(b, [64, k], [k, 1], [64, 32])\n"
-      "  var acc = zeros(f32[64, 64])\n%s\n  store(c + iota(64)[:, _] * 64 + iota(64)[_, :], acc)\n}\n",
-      types, types, head, body);
-  kiln_test_write(path, text, (size_t)size);
-  char *out = report("-t sm_90a --ptx-assembler=none --no-cache --report");
-  expect(out, why);
-  free(out);
-}
-
-// A product has its line, who does it, and why it is not multiplied from shared memory, or by no unit.
-TEST(compile_report, why_products_are_not_better) {
-  static const char
-      loop[] = "  for i in 0..k step 32 { acc = dot(load(A, [0, i]), trans(load(B, [0, i])), acc) }",
-      computed[] = "  for i in 0..k step 32 {\n    let y = load(B, [0, i])\n"
-                   "    acc = dot(load(A, [0, i]), trans(y + y), acc)\n  }",
-      pointers[] = "  for i in 0..k step 32 {\n"
-                   "    let y = load(b + iota(64)[:, _] % 3 * ld + iota(32)[_, :] * ld)\n"
-                   "    acc = dot(load(A, [0, i]), trans(y), acc)\n  }",
-      stride[] = "  let D = view(b, [64, k], [ld, 1], [64, 32])\n"
-                 "  for i in 0..k step 32 { acc = dot(load(A, [0, i]), trans(load(D, [0, i])), acc) }",
-      written[] = "  for i in 0..k step 32 {\n"
-                  "    acc = dot(load(A, [0, i]), trans(load(B, [0, i])), acc)\n    store(c, 1.0)\n  }",
-      once[] = "  acc = dot(load(A, [0, 0]), trans(load(B, [0, 0])), acc)",
-      barrier[] = "  barrier()\n  for i in 0..k step 32 { acc = dot(load(A, [0, i]), trans(load(B, [0, "
-                  "i])), acc) }",
-      across[] = "  let D = view(b, [k, 64], [64, 1], [32, 64])\n"
-                 "  for i in 0..k step 32 { acc = dot(load(A, [0, i]), load(D, [i, 0]), acc, prec = "
-                 "tf32) }",
-      exact[] = "  for i in 0..k step 32 { acc = dot(load(A, [0, i]), trans(load(B, [0, i])), acc, prec "
-                "= ieee) }";
-  expect_product("@warps(4)", "f16", loop, "mul.kiln:7:27: product: matrix unit, wgmma\n");
-  expect_product(
-      "@warps(2)", "f16", loop,
-      "mul.kiln:7:27: product: matrix unit, F16: no wgmma: fewer than four warps, or registers have a limit");
-  expect_product("@warps(4)", "f16", computed,
-                 "mul.kiln:9:5: product: matrix unit, F16: no wgmma: the right operand is computed");
-  expect_product("@warps(4)", "f16", pointers,
-                 "no wgmma: an operand is loaded through pointers that are no access");
-  expect_product("@warps(4)", "f16", stride, "no wgmma: ld is not known to be a multiple of 16 bytes\n");
-  expect_product("@warps(4)", "f16", written, "no wgmma: what is written before may be an operand");
-  expect_product("@warps(4)", "f16", once, "no wgmma: no loop loads its operands\n");
-  expect_product("@warps(4)", "f16", barrier, "no wgmma: the kernel has a barrier");
-  expect_product("@warps(4)", "f32", across,
-                 "no wgmma: an operand of elements of 8 or 32 bits is not contiguous");
-  expect_product("@warps(4)", "f32", exact,
-                 "product: multiply and add: the unit has no exact product of f32: with tf32 it has one\n");
-  expect_product("@warps(16)", "f16", loop, "product: matrix unit, ");
-}
-
 // What is known of addresses is known in both roles too.
 TEST(compile_report, wide_stores_beside_tensor_maps) {
   char *out;
@@ -299,21 +243,4 @@ TEST(compile_report, occupancy_of_amdgpu) {
     if (ours != waves) FAIL("%s: expected %lu waves, found %lu in\n%s", rows[i].target, waves, ours, out);
     free(out);
   }
-}
-
-TEST(compile_report, wrong_words) {
-  char *out;
-  write_source(1);
-  char *build = realpath(kiln_test_build(), NULL);
-  CHECK_INT(
-      kiln_test_run(&out, "cd %s && %s/bin/kiln compile mul.kiln --report=xml", kiln_test_folder(), build),
-      2);
-  expect(out, "--report: expected json or nothing, found 'xml'");
-  free(out);
-  CHECK_INT(kiln_test_run(&out, "cd %s && %s/bin/kiln compile mul.kiln --report --emit=ir",
-                          kiln_test_folder(), build),
-            2);
-  expect(out, "makes no code to report on");
-  free(out);
-  free(build);
 }
