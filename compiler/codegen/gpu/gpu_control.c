@@ -149,7 +149,23 @@ static LLVMBasicBlockRef without_loop(gpu *g, LLVMBasicBlockRef after) {
   return block;
 }
 
-/// Bottom-tested, so that the index never passes the upper bound: `again` is (hi - iv) > step without sign.
+/// Whether the loop goes on after the iteration of `iv`, so that the index never passes the upper bound: that is
+/// (hi - iv) > step without sign. Where that is a comparison of a counter that may begin below zero with a constant,
+/// the assembler of NVIDIA (ptxas 13.0) compares the counter of the next iteration, which has just become zero, and
+/// leaves the loop an iteration early; it does not where the comparison has a sign.
+static LLVMValueRef goes_on(gpu *g, const ir_op *op, LLVMValueRef iv, LLVMValueRef hi, LLVMValueRef step) {
+  int64_t lower, upper, by;
+  const bool is_64 = ir_for_step(op)->type.scalar == KILN_I64;
+  const int64_t least = is_64 ? INT64_MIN : INT32_MIN, most = is_64 ? INT64_MAX : INT32_MAX;
+  const bool is_constant = ir_constant_int(ir_for_upper(op), &upper) && ir_constant_int(ir_for_step(op), &by),
+             may_be_negative = !ir_constant_int(ir_for_lower(op), &lower) || lower < 0;
+  if (is_constant && may_be_negative && upper >= least + by && upper <= most - by)
+    return LLVMBuildICmp(g->builder, LLVMIntSLT, iv,
+                         LLVMConstInt(LLVMTypeOf(iv), (uint64_t)(upper - by), true), "");
+  return LLVMBuildICmp(g->builder, LLVMIntUGT, LLVMBuildSub(g->builder, hi, iv, ""), step, "");
+}
+
+/// Bottom-tested.
 void gpu_lower_for(gpu *g, ir_op *op) {
   ir_block *body = ir_loop_body(op);
   ir_value **args = ir_loop_args(op);
@@ -187,7 +203,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
   if (end == header && g->machine->order_body) g->machine->order_body(g, header);
   LLVMValueRef advanced = LLVMBuildAdd(b, iv, step, "");
-  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntUGT, LLVMBuildSub(b, hi, iv, ""), step, ""), header, after);
+  LLVMBuildCondBr(b, goes_on(g, op, iv, hi, step), header, after);
   LLVMAddIncoming(iv, (LLVMValueRef[2]){lo, advanced}, (LLVMBasicBlockRef[2]){enter, end}, 2);
   close_loop(g, outside);
   LLVMPositionBuilderAtEnd(b, after);
