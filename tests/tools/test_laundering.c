@@ -118,13 +118,6 @@ TEST(laundering, signed_bundles_are_of_trusted_parts) {
          "0 from the cache, 1 compiled");
 }
 
-/// The key is found wanting before anything is built without a cache.
-TEST(laundering, a_key_that_cannot_be_read_is_an_error) {
-  prepare();
-  free(run(1, BUILD "--sign none.key"));
-  free(run(1, "chmod 644 ci.key && " BUILD "--sign ci.key"));
-}
-
 /// Objects of a remote cache that anybody can write to.
 TEST(laundering, remote_objects_are_parts_like_any) {
   char line[700];
