@@ -58,6 +58,7 @@ struct gpu_machine {
   unsigned max_shared;    ///< bytes a block may have
   unsigned static_shared; ///< bytes that need no opt-in at launch; more is dynamic
   unsigned max_warps;     ///< a block
+  bool reads_words;       ///< shared memory is read in words of 32 bits also where elements have fewer
   const kl_body *bodies;
   size_t body_count;
   kiln_matrix matrix;
