@@ -299,7 +299,8 @@ def make_case(kiln, old, number, options, draw):
         peers["triton"] = triton_peer(found, rows, cols)
     title = "%3d %-20s %-4s %9d x %-6d%s" % (number, kernel, NAMES[dtype], rows, cols, found.get("extra", ""))
     # the case owns what `found` holds, so that all of it is freed with the case
-    return Case(title, kernel, launcher(kiln), old and launcher(old), peers, found["bytes"], found["outputs"], found["checks"], found.get("reset", lambda: None), found.get("backward", False))
+    return Case(title, kernel, launcher(kiln), old and launcher(old), peers, found["bytes"], found["outputs"], found["checks"], found.get("reset", lambda: None),
+                ["backward" if found.get("backward") else "forward"])
 
 
 def main():
