@@ -114,6 +114,7 @@ typedef struct kiln_fetch_machine {
   uint32_t slot_scalars;    ///< set of 1 << kiln_scalar: what products take from slots that threads store to
   uint32_t resident_shared; ///< bytes that the blocks which share SIMDs have together
   bool turns;               ///< matrices turn on their way from shared memory
+  bool has_matrix_loads;    ///< ldmatrix
   unsigned dies;            ///< that take turns in getting blocks, each with a cache of its own
   unsigned simds;           ///< that a block's warps are spread over
   bool small_file;          ///< a thread has 256 registers for all, not as many again for sums
@@ -132,6 +133,7 @@ typedef struct kiln_matrix_unit {
   bool has_whole_fp8;     ///< products of fp8 are one size only (m16n8k32): smaller tiles have wider types
   bool has_fetch;         ///< its processors have kiln_fetch_machine.has_fetch
   bool turns;             ///< kiln_fetch_machine.turns
+  bool has_matrix_loads;  ///< kiln_fetch_machine.has_matrix_loads
   bool has_sum_registers; ///< a thread has 256 more registers, which only products and moves reach
   uint8_t dies;           ///< kiln_fetch_machine.dies of a whole device; 0: 1
   const kiln_matrix_machine *shared; ///< its products from shared memory; NULL: none

@@ -100,11 +100,11 @@ static gpu_tile exchange_lanes(gpu *g, const gpu_tile *tile, const layout_moves 
 
 static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, const kiln_layout *to) {
   unsigned log2_bytes = gpu_log2_bytes_of(g, type);
-  gpu_matrix_load plan;
+  kiln_matrix_load plan;
   // Other sizes are for operands: elsewhere what a thread holds is in a row more often.
-  bool is_matrix =
-      log2_bytes == 1 && gpu_plan_matrix_load(g, &tile->layout, to, log2_bytes, GPU_WHOLE_ROWS, &plan);
-  layout_memory memory = is_matrix ? gpu_matrix_memory(&plan, &tile->layout, log2_bytes)
+  bool is_matrix = log2_bytes == 1 && kiln_plan_matrix_load(&g->layouts->machine, &tile->layout, to,
+                                                            log2_bytes, KILN_WHOLE_ROWS, &plan);
+  layout_memory memory = is_matrix ? kiln_matrix_memory(&plan, &tile->layout, log2_bytes)
                                    : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
   gpu_note_exchange(g, &memory, &tile->layout, is_matrix ? &plan.address : to, log2_bytes, is_matrix);
   gpu_scratch_begin(g, (uint64_t)1 << (tile->layout.bits + log2_bytes));

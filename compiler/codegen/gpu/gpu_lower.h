@@ -146,20 +146,9 @@ typedef struct gpu_nesting {
   bool is_full;   ///< the innermost is the body of a loop that takes all registers (kiln_loop_is_full)
 } gpu_nesting;
 
-/// How the tiles of an `alloc` lie in its slots.
-typedef struct gpu_slots {
-  kiln_layout writer, reader; ///< of the threads that fill a slot, and that a product wants
-  bool has_reader;
-  bool is_by_bytes; ///< slots are named by their distance from the first
-  bool is_open;     ///< what follows is set, and the bytes are taken
-  layout_memory memory;
-  unsigned log2_bytes;   ///< of an element
-  uint32_t start, bytes; ///< of the first slot; of one slot
-} gpu_slots;
-
 /// Where a tile lies in shared memory; slots NULL: it does not.
 typedef struct gpu_place {
-  gpu_slots *slots;
+  const kiln_slot_layouts *slots;
   LLVMValueRef slot; ///< its name, i32
 } gpu_place;
 
@@ -176,7 +165,8 @@ typedef struct gpu_value {
   bool is_ready;                   ///< `home_tile` or `scalar` is set
   gpu_tile home_tile;              ///< in ir_value.layout
   LLVMValueRef scalar;             ///< rank 0
-  gpu_place place;                 ///< of a tile that is in shared memory; of an `alloc` its slots
+  gpu_place place;                 ///< of a tile that is in shared memory
+  bool is_claimed;                 ///< an `alloc` whose slots have their bytes of shared memory
   bool is_issued;                  ///< a load that waited is made now (kiln_feed.waits)
   bool is_parked;                  ///< `place` is good until gpu_unpark, not just up to the next barrier
   uint32_t last_use;               ///< gpu_pressure.c: number of an operation of the body
@@ -316,15 +306,8 @@ void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start);
 gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to);
 /// Registers [first, first + count) of the result.
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
-/// How an operand in layout `writer` lies in shared memory when it is read in layout `to`.
-layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
-                                unsigned log2_bytes);
 /// Writes a tile in layout slots->writer into the slot; see gpu_write_tile.
 void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile);
-/// How a tile lies in rows along `axis`, with `pad` elements free behind each, for who writes and reads
-/// slots. Where reads turn it (gpu_machine.read_turned), in rows along the other axis, with twice as many
-/// free: sixteen lanes read 32 bytes of each of four rows.
-layout_memory gpu_padded_memory(gpu *g, ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots);
 /// Where the piece of register `r` lies in a slot, for a thread that holds slots->writer.
 LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r);
 

@@ -1,104 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads of shared memory that hand out fragments of matrix instructions: ldmatrix, and reads that turn.
+// Emits loads from shared memory that hand out fragments of matrix instructions (layouts/matrix_load.c).
 #include "compiler/codegen/gpu/gpu_matrix_load.h"
 
-#include <string.h>
+enum { WORD_BYTES = 2 }; // logarithm
 
-enum { WORD_BYTES = 2, LANES_IN_ROW = 2 }; // logarithms
-
-unsigned gpu_matrix_row_bits(const gpu_matrix_load *plan) { return plan->word + LANES_IN_ROW; }
-
-/// How many of the vectors, from the first on, are registers.
-static unsigned in_registers(const kiln_layout *l, const uint32_t *vectors, unsigned count) {
-  unsigned found = 0;
-  while (found < count && vectors[found] && layout_register_of(l, vectors[found]) >= 0) found++;
-  return found;
-}
-
-/// Whether rows lie across (far) rather than along what a thread reads: where more of a row is written at
-/// once, or lanes go on from it.
-static bool is_across(const kiln_layout *from, const uint32_t near[4], unsigned near_count,
-                      const uint32_t far[3]) {
-  unsigned along = in_registers(from, near, near_count), across = in_registers(from, far, 3);
-  if (across == 3 || along == near_count) return across == 3;
-  if (across != along) return across > along;
-  return from->lanes && far[across] && from->basis[from->registers] == far[across];
-}
-
-/// One bit, as opposed to none or several.
-static bool is_one(uint32_t basis) { return basis && !(basis & (basis - 1)); }
-
-/// A read that turns (gpu_machine.read_turned): the four lowest lanes of the reader are neighbours of a row
-/// of memory, its two lowest registers four rows. Lane l of sixteen names four neighbours, those from 4 (l %
-/// 4) on of row l / 4.
-static bool plan_turned_read(const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
-                             gpu_matrix_load *out) {
-  enum { LANES = 6, LANES_OF_GROUP = 4, TURNED = 2 };
-  const uint32_t *lanes = to->basis + to->registers;
-  if (log2_bytes != 1 || to->lanes != LANES || to->registers < TURNED) return false;
-  for (unsigned i = 0; i < LANES_OF_GROUP; i++)
-    if (!is_one(lanes[i])) return false;
-  for (unsigned i = 0; i < TURNED; i++)
-    if (!is_one(to->basis[i]) || layout_register_of(from, to->basis[i]) >= 0) return false;
-  *out = (gpu_matrix_load){.is_transposed = true, .matrices = TURNED, .wanted = in_registers(from, lanes, 3)};
-  if (out->wanted < TURNED) return false;
-  memcpy(out->row, lanes, out->wanted * sizeof *out->row);
-  kiln_layout *a = &out->address;
-  *a = *to;
-  uint32_t *own = a->basis + a->registers;
-  for (unsigned i = 0; i < TURNED; i++) {
-    a->basis[i] = lanes[i];
-    own[i] = lanes[TURNED + i];
-    own[TURNED + i] = to->basis[i];
-  }
-  return true;
-}
-
-bool gpu_plan_matrix_load(gpu *g, const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
-                          gpu_rows_written written, gpu_matrix_load *out) {
-  if (g->machine->read_turned)
-    return written == GPU_PARTS_OF_ROWS && plan_turned_read(from, to, log2_bytes, out);
-  unsigned word = WORD_BYTES - log2_bytes;
-  if (log2_bytes > WORD_BYTES || to->lanes != 5 || to->registers < word ||
-      word + 2 > sizeof out->row / sizeof *out->row || !kl_has(&g->prelude, KL_kl_ldmatrix_x4))
-    return false;
-  const uint32_t *lanes = to->basis + to->registers, *far = lanes + LANES_IN_ROW;
-  uint32_t near[4];
-  for (unsigned i = 0; i < word; i++) near[i] = to->basis[i];
-  for (unsigned i = 0; i < LANES_IN_ROW; i++) near[word + i] = lanes[i];
-  bool is_transposed = word == 1 && is_across(from, near, word + LANES_IN_ROW, far);
-  const uint32_t *row = is_transposed ? far : near;
-  unsigned whole = word + LANES_IN_ROW; // of 16-bit elements 3, either way
-  if (written == GPU_WHOLE_ROWS && in_registers(from, row, whole) < whole) return false;
-  for (unsigned i = 0; i < whole; i++)
-    if (!row[i]) return false;
-  *out = (gpu_matrix_load){.is_transposed = is_transposed,
-                           .word = word,
-                           .matrices = to->registers - word < 2 ? to->registers - word : 2,
-                           .wanted = whole};
-  memcpy(out->row, row, gpu_matrix_row_bits(out) * sizeof *out->row);
-  kiln_layout *a = &out->address;
-  *a = (kiln_layout){.bits = to->bits, .lanes = to->lanes, .warps = to->warps};
-  unsigned at = 0;
-  for (unsigned i = 0; i < gpu_matrix_row_bits(out); i++) a->basis[at++] = out->row[i];
-  for (unsigned i = word + out->matrices; i < to->registers; i++) a->basis[at++] = to->basis[i];
-  a->registers = (uint8_t)at;
-  for (unsigned i = 0; i < 3; i++) a->basis[at++] = is_transposed ? near[i] : far[i];
-  for (unsigned i = 0; i < 2; i++) a->basis[at++] = i < out->matrices ? to->basis[word + i] : 0;
-  for (unsigned i = 0; i < to->warps; i++) a->basis[at++] = to->basis[to->registers + to->lanes + i];
-  return true;
-}
-
-layout_memory gpu_matrix_memory(const gpu_matrix_load *plan, const kiln_layout *from, unsigned log2_bytes) {
-  return layout_swizzle(from, &plan->address, log2_bytes, plan->row, plan->wanted);
-}
-
-void gpu_read_matrix_piece(gpu *g, const gpu_matrix_load *plan, const gpu_shared_tile *p, LLVMTypeRef type,
+void gpu_read_matrix_piece(gpu *g, const kiln_matrix_load *plan, const gpu_shared_tile *p, LLVMTypeRef type,
                            uint32_t r, LLVMValueRef *regs) {
   static const kl_function functions[2][3] = {
       {KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
       {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
-  LLVMValueRef pointer = gpu_shared_tile_pointer(g, p, r << gpu_matrix_row_bits(plan));
+  LLVMValueRef pointer = gpu_shared_tile_pointer(g, p, r << kiln_matrix_row_bits(plan));
   if (g->machine->read_turned) {
     LLVMValueRef read = g->machine->read_turned(g, pointer, type);
     for (uint32_t i = 0; i < 1u << plan->matrices; i++)
@@ -114,8 +25,8 @@ void gpu_read_matrix_piece(gpu *g, const gpu_matrix_load *plan, const gpu_shared
   }
 }
 
-gpu_tile gpu_read_matrices(gpu *g, const gpu_matrix_load *plan, const layout_memory *memory, LLVMTypeRef type,
-                           const kiln_layout *to) {
+gpu_tile gpu_read_matrices(gpu *g, const kiln_matrix_load *plan, const layout_memory *memory,
+                           LLVMTypeRef type, const kiln_layout *to) {
   gpu_tile out = gpu_tile_new(g, to);
   gpu_shared_tile p =
       gpu_shared_tile_open(g, memory, &plan->address, WORD_BYTES - plan->word, g->scratch_base);

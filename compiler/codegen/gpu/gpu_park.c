@@ -2,6 +2,7 @@
 // Left operands of products that are parked in shared memory while a full loop runs (layouts/full_loops.c).
 // Where there is no room for one, its product exchanges it in every iteration.
 #include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/passes/gpu/layouts/shared_layouts.h"
 
 static void count_uses(ir_op *op, void *context) {
   gpu_parked *p = context;
@@ -26,13 +27,13 @@ static void park(gpu *g, const ir_op *loop, const ir_op *dot) {
   unsigned log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[value->type.scalar].bytes);
   uint32_t bytes = 1u << (value->layout->bits + log2_bytes);
   if (g->scratch_base + 2 * (uint64_t)bytes > g->machine->max_shared) return; // the rest is for exchanges
-  gpu_slots *s = KILN_NEW(g->arena, gpu_slots);
-  *s = (gpu_slots){
-      .writer = *value->layout, .reader = *dot->operand_layouts[0], .has_reader = true, .is_open = true};
-  s->memory = gpu_staged_memory(g, &s->writer, &s->reader, log2_bytes);
+  kiln_slot_layouts *s = KILN_NEW(g->arena, kiln_slot_layouts);
+  kiln_matrix_load plan;
+  *s = (kiln_slot_layouts){.writer = *value->layout, .reader = *dot->operand_layouts[0], .has_reader = true};
+  kiln_operand_memory(&g->layouts->machine, &s->writer, &s->reader, log2_bytes, &plan, &s->memory);
   s->start = g->scratch_base;
   s->bytes = bytes;
-  s->log2_bytes = log2_bytes;
+  s->log2_bytes = (uint8_t)log2_bytes;
   gpu_scratch_begin(g, bytes);
   gpu_write_tile(g, &v->home_tile, &s->memory, log2_bytes, s->start);
   gpu_barrier(g);

@@ -9,63 +9,22 @@ struct gpu_staged {
   unsigned log2_bytes;
   uint32_t start;
   LLVMValueRef slot;
-  gpu_matrix_load plan;
+  kiln_matrix_load plan;
   layout_memory memory;
   gpu_shared_tile shared;
 };
-
-/// A writer may have less of a piece than the reader: what both hold in registers comes first, then what the
-/// reader alone does, so that at least it moves whole pieces. How many vectors of elements those are.
-static unsigned reader_pieces(const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
-                              uint32_t row[4]) {
-  unsigned count = 0, most = 4 - log2_bytes;
-  for (unsigned pass = 0; pass < 2; pass++)
-    for (unsigned i = 0; i < to->registers && count < most; i++) {
-      bool is_shared = false, is_simple = !(to->basis[i] & (to->basis[i] - 1));
-      for (unsigned k = 0; k < from->registers; k++) is_shared |= from->basis[k] == to->basis[i];
-      if (is_simple && is_shared == !pass) row[count++] = to->basis[i];
-    }
-  return count;
-}
-
-/// How an operand lies in shared memory, and whether matrix loads read it; `out_plan` says how then.
-static bool lay_out(gpu *g, const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
-                    gpu_matrix_load *out_plan, layout_memory *out_memory) {
-  uint32_t row[4];
-  bool is_matrix = gpu_plan_matrix_load(g, from, to, log2_bytes, GPU_PARTS_OF_ROWS, out_plan);
-  unsigned count = !is_matrix && g->machine->hold_loads ? reader_pieces(from, to, log2_bytes, row) : 0;
-  *out_memory = is_matrix ? gpu_matrix_memory(out_plan, from, log2_bytes)
-                          : layout_swizzle(from, to, log2_bytes, row, count);
-  return is_matrix;
-}
 
 gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to) {
   layout_moves moves = layout_convert(&tile->layout, to);
   gpu_staged s = {.from = *tile, .type = gpu_type(g, element)};
   s.log2_bytes = gpu_log2_bytes_of(g, s.type);
   if (moves.reach == LAYOUT_SAME_THREAD) return NULL;
-  s.is_matrix = lay_out(g, &tile->layout, to, s.log2_bytes, &s.plan, &s.memory);
+  s.is_matrix =
+      kiln_operand_memory(&g->layouts->machine, &tile->layout, to, s.log2_bytes, &s.plan, &s.memory);
   s.to = gpu_tile_new(g, to);
   gpu_note_exchange(g, &s.memory, &tile->layout, s.is_matrix ? &s.plan.address : to, s.log2_bytes,
                     s.is_matrix);
   return kiln_arena_copy(g->arena, &s, sizeof s);
-}
-
-layout_memory gpu_staged_memory(gpu *g, const kiln_layout *writer, const kiln_layout *to,
-                                unsigned log2_bytes) {
-  gpu_matrix_load plan;
-  layout_memory memory;
-  lay_out(g, writer, to, log2_bytes, &plan, &memory);
-  return memory;
-}
-
-layout_memory gpu_padded_memory(gpu *g, ir_type tile, unsigned axis, unsigned pad, const gpu_slots *slots) {
-  gpu_matrix_load plan;
-  uint32_t row[4];
-  if (gpu_plan_matrix_load(g, &slots->writer, &slots->reader, slots->log2_bytes, GPU_PARTS_OF_ROWS, &plan))
-    return layout_padded_rows(tile, 1 - axis, slots->log2_bytes, 2 * pad, plan.row, plan.wanted);
-  unsigned count = reader_pieces(&slots->writer, &slots->reader, slots->log2_bytes, row);
-  return layout_padded_rows(tile, axis, slots->log2_bytes, pad, row, count);
 }
 
 static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
@@ -75,14 +34,15 @@ static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
 
 /// A matrix load needs its rows in one piece; the slots were laid out for the first reader.
 gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to) {
-  const gpu_slots *slots = place->slots;
+  const kiln_slot_layouts *slots = place->slots;
   gpu_staged s = {.from = {.layout = slots->writer},
                   .type = gpu_type(g, element),
                   .start = slots->start,
                   .memory = slots->memory};
   s.log2_bytes = gpu_log2_bytes_of(g, s.type);
-  s.is_matrix = gpu_plan_matrix_load(g, &slots->writer, to, s.log2_bytes, GPU_PARTS_OF_ROWS, &s.plan);
-  for (unsigned i = 0; s.is_matrix && i < gpu_matrix_row_bits(&s.plan); i++)
+  s.is_matrix = kiln_plan_matrix_load(&g->layouts->machine, &slots->writer, to, s.log2_bytes,
+                                      KILN_PARTS_OF_ROWS, &s.plan);
+  for (unsigned i = 0; s.is_matrix && i < kiln_matrix_row_bits(&s.plan); i++)
     s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
   s.slot = slot_offset(g, place);
   s.to = gpu_tile_new(g, to);
@@ -91,12 +51,12 @@ gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, cons
 }
 
 void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile) {
-  const gpu_slots *s = place->slots;
+  const kiln_slot_layouts *s = place->slots;
   gpu_write_tile_in_slot(g, tile, &s->memory, s->log2_bytes, s->start, slot_offset(g, place));
 }
 
 LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r) {
-  const gpu_slots *s = place->slots;
+  const kiln_slot_layouts *s = place->slots;
   gpu_shared_tile p = gpu_shared_tile_open(g, &s->memory, &s->writer, s->log2_bytes, s->start);
   p.slot = slot_offset(g, place);
   return gpu_shared_tile_pointer(g, &p, r);

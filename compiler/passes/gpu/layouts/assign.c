@@ -2,7 +2,7 @@
 // Chooses which values have a home and in what layout: anchors are memory accesses and dots; elementwise
 // users follow their operands; a loop-carried value has the layout that the loop's end offers, or its start,
 // or the access that it is the address of.
-#include "compiler/passes/gpu/layouts/layouts.h"
+#include "compiler/passes/gpu/layouts/shared_layouts.h"
 
 static void assign_block(kiln_layouts *c, ir_block *block);
 
@@ -300,6 +300,7 @@ kiln_status kiln_pass_layouts(ir_kernel *kernel, kiln_pass_context *context, kil
   if (s.count) ir_walk(kernel->body, note_spread, &s);
   assign_block(c, kernel->body);
   kiln_layouts_choose_operand_layouts(c);
+  kiln_slots_place(c);
   kernel->layouts = c;
   return KILN_OK;
 }

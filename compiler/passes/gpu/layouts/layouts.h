@@ -37,6 +37,10 @@ typedef struct kiln_feed {
 typedef struct kiln_slot_layouts {
   kiln_layout writer, reader; ///< of the threads that fill a slot, and that a product wants
   bool has_reader;
+  bool is_by_bytes;   ///< slots are named by their distance from the first
+  uint8_t log2_bytes; ///< of an element
+  layout_memory memory;
+  uint32_t start, bytes, end; ///< of the first slot; of one slot; of all, as places in shared memory
 } kiln_slot_layouts;
 
 /// What is known of a value beside its layout.
@@ -194,7 +198,7 @@ kiln_layout kiln_layout_of_accumulator(const kiln_layouts *c, ir_type accumulato
 /// Of a left operand of 16-bit elements that comes in registers.
 kiln_layout kiln_layout_of_mma_left(const kiln_layouts *c, ir_type left, const kiln_mma_split *split);
 
-// ------------------------------------------------------------------------- feeds.c, slots.c, rows.c
+// ---------------------------------------------------------------- feeds.c, shared_layouts.c, rows.c
 
 /// Finds the products of loads with IR_FEEDS, where loads complete in order.
 void kiln_layouts_note_feeds(kiln_layouts *c);

@@ -8,7 +8,8 @@
 // and behind operations, of the result:
 //
 //   with feed(%12, 1, stored, waits)       what is loaded, or stored to a slot, goes to operand 1 of %12
-//   with slots(@l1, @l2, read)             of an `alloc`: layouts of its writer and its reader
+//   with slots(@l1, @l2, read) memory(3 6 8 : 1 2 4)     of an `alloc`: layouts of its writer and its reader,
+//                                          layout_memory: vector, row, pad, offsets
 //   with product(@l1, @l2, @l3, parked) split(0 1 2 0 0 1 1) order(3 2)     of a `dot`
 //   with full                              of a `for`: kiln_loop_is_full
 //   with deferred                          made by the reduction that it goes to (defer.c)
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #include "compiler/passes/gpu/layouts/layouts_text.h"
+#include "compiler/passes/gpu/layouts/shared_layouts.h"
 
 // ---------------------------------------------------------------------------------------- printing
 
@@ -59,6 +61,10 @@ static void put_result(ir_printing *p, const kiln_layout_notes *n) {
     kiln_buffer_u8(out, ',');
     ir_printing_layout(p, &n->slots->reader);
     kiln_buffer_format(out, "%s)", n->slots->has_reader ? ", read" : "");
+    const layout_memory *m = &n->slots->memory;
+    if (m->bits) kiln_buffer_format(out, " memory(%u %u %u :", m->vector, m->row, m->pad);
+    for (unsigned i = 0; i < m->bits; i++) kiln_buffer_format(out, " %u", m->offset[i]);
+    if (m->bits) kiln_buffer_u8(out, ')');
   }
   if (n->product) put_product(p, n->product);
   if (n->is_deferred) kiln_buffer_format(out, " deferred");
@@ -161,6 +167,32 @@ static bool read_slots(ir_reading *r, noted *n) {
   return !s->has_reader || ir_words_expect(&r->w, "read");
 }
 
+static bool read_number(ir_reading *r, int64_t most, uint8_t *out) {
+  int64_t number;
+  if (!ir_words_number(&r->w, 0, most, &number)) return false;
+  *out = (uint8_t)number;
+  return true;
+}
+
+static bool read_memory(ir_reading *r, noted *n) {
+  if (!n->notes.slots) return ir_words_fail(&r->w, "'slots' before 'memory'");
+  layout_memory *m = &n->notes.slots->memory;
+  int64_t offset;
+  uint32_t set;
+  if (!read_number(r, LAYOUT_MAX_BITS, &m->vector) || !read_number(r, LAYOUT_MAX_BITS, &m->row) ||
+      !read_number(r, UINT8_MAX, &m->pad) || !ir_words_expect(&r->w, ":"))
+    return false;
+  for (m->bits = 0; m->bits < LAYOUT_MAX_BITS && !ir_words_at(&r->w, ")"); m->bits++) {
+    if (!ir_words_number(&r->w, 1, UINT32_MAX, &offset)) return false;
+    if (layout_solve(m->offset, m->bits, (uint32_t)offset, &set))
+      return ir_words_fail(&r->w, "an offset that is no combination of those before it");
+    m->offset[m->bits] = (uint32_t)offset;
+  }
+  for (unsigned i = 0; i < m->bits; i++)
+    if (m->offset[i] >> m->bits) return ir_words_fail(&r->w, "offsets below the number of elements");
+  return true;
+}
+
 static bool read_split(ir_reading *r, kiln_dot_split *s) {
   unsigned *const parts[] = {&s->warp_batch, &s->warp_m, &s->warp_n, &s->reg_batch,
                              &s->reg_m,      &s->reg_n,  &s->reg_k};
@@ -204,6 +236,7 @@ static bool read_op(ir_reading *r, ir_op *op) {
     bool (*read)(ir_reading *, noted *);
   } kinds[] = {{"feed", IR_OPCODE_COUNT, read_feed},
                {"slots", IR_ALLOC, read_slots},
+               {"memory", IR_ALLOC, read_memory},
                {"product", IR_DOT, read_product}};
   if (!noted_of(r)->c) return ir_words_fail(&r->w, "the line 'layouts' above the body before notes");
   noted *n = notes_for(r, op);
@@ -223,6 +256,13 @@ static bool check_product(ir_reading *r, const ir_op *op, const kiln_dot_layouts
   for (unsigned i = 0; i < 3; i++)
     if (all[i]->bits != ir_log2_elements(op->operands[i]->type))
       return ir_words_fail(&r->w, "products whose layouts have the elements of their operands");
+  return true;
+}
+
+static bool check_slots(ir_reading *r, const ir_op *alloc, const kiln_slot_layouts *s) {
+  const unsigned bits = ir_log2_elements(alloc->results[0].type);
+  if (s->writer.bits != bits || s->reader.bits != bits || s->memory.bits != bits)
+    return ir_words_fail(&r->w, "slots whose layouts and memory have the elements of their tile");
   return true;
 }
 
@@ -247,6 +287,8 @@ static bool finish(ir_reading *r, ir_kernel *kernel) {
       return ir_words_fail(&r->w, "feeds of the result of a dot");
     if (n->fed) n->notes.feed.dot = n->fed->def;
     if (n->notes.product && !check_product(r, n->op, n->notes.product)) return false;
+    if (n->notes.slots && !check_slots(r, n->op, n->notes.slots)) return false;
+    if (n->notes.slots) kiln_slots_measure(n->op, n->notes.slots);
     if (n->op->code == IR_FOR) kiln_notes_of(c, ir_for_counter(n->op))->is_full = n->notes.is_full;
     n->notes.is_full = false;
     if (n->op->result_count) *kiln_notes_of(c, &n->op->results[0]) = n->notes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Slots of shared memory that threads fill: how a tile lies in one follows from who writes it, the layout of
 // the fetch or the store, and who reads it, the first product that takes it from a slot_load.
-#include "compiler/passes/gpu/layouts/layouts.h"
+#include "compiler/passes/gpu/layouts/shared_layouts.h"
 
 kiln_slot_layouts *kiln_slot_layouts_of(const kiln_layouts *c, const ir_value *memory) {
   kiln_layout_notes *notes = kiln_notes_of(c, memory);
@@ -38,3 +38,100 @@ void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot) {
     }
   }
 }
+
+// ------------------------------------------------------------------------------------------- places
+
+/// A writer may have less of a piece than the reader: what both hold in registers comes first, then what the
+/// reader alone does, so that at least it moves whole pieces. How many vectors of elements those are.
+static unsigned reader_pieces(const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
+                              uint32_t row[4]) {
+  unsigned count = 0, most = 4 - log2_bytes;
+  for (unsigned pass = 0; pass < 2; pass++)
+    for (unsigned i = 0; i < to->registers && count < most; i++) {
+      bool is_shared = false, is_simple = !(to->basis[i] & (to->basis[i] - 1));
+      for (unsigned k = 0; k < from->registers; k++) is_shared |= from->basis[k] == to->basis[i];
+      if (is_simple && is_shared == !pass) row[count++] = to->basis[i];
+    }
+  return count;
+}
+
+bool kiln_operand_memory(const kiln_fetch_machine *machine, const kiln_layout *from, const kiln_layout *to,
+                         unsigned log2_bytes, kiln_matrix_load *out_plan, layout_memory *out_memory) {
+  uint32_t row[4];
+  bool is_matrix = kiln_plan_matrix_load(machine, from, to, log2_bytes, KILN_PARTS_OF_ROWS, out_plan);
+  unsigned count = !is_matrix && machine->has_buffers ? reader_pieces(from, to, log2_bytes, row) : 0;
+  *out_memory = is_matrix ? kiln_matrix_memory(out_plan, from, log2_bytes)
+                          : layout_swizzle(from, to, log2_bytes, row, count);
+  return is_matrix;
+}
+
+/// Rows along the axis that `alloc` names, with free bytes after each. Where reads transpose
+/// (kiln_fetch_machine.turns), rows along the other axis, with twice as many free: sixteen lanes read 32 bytes
+/// of each of four rows. No row has any (layout_memory.pad) where the places of a thread would not add up.
+static layout_memory padded_memory(const kiln_fetch_machine *machine, const ir_op *alloc,
+                                   const kiln_slot_layouts *s) {
+  const unsigned axis = alloc->attrs.alloc.pad_axis, log2_bytes = s->log2_bytes,
+                 pad = (unsigned)alloc->attrs.alloc.pad >> log2_bytes;
+  const ir_type tile = alloc->results[0].type;
+  kiln_matrix_load plan;
+  layout_memory rows;
+  uint32_t row[4];
+  if (kiln_plan_matrix_load(machine, &s->writer, &s->reader, log2_bytes, KILN_PARTS_OF_ROWS, &plan)) {
+    rows = layout_padded_rows(tile, 1 - axis, log2_bytes, 2 * pad, plan.row, plan.wanted);
+  } else {
+    unsigned count = reader_pieces(&s->writer, &s->reader, log2_bytes, row);
+    rows = layout_padded_rows(tile, axis, log2_bytes, pad, row, count);
+  }
+  if (!layout_adds_up(&rows, &s->writer) || !layout_adds_up(&rows, &s->reader)) rows.pad = 0;
+  return rows;
+}
+
+unsigned kiln_fetch_pieces(const kiln_layouts *c, const ir_op *fetch, const kiln_slot_layouts *s,
+                           uint8_t bits[8]) {
+  uint8_t inside[8];
+  kiln_pieces p = kiln_pieces_of(c, fetch, &s->writer, false);
+  unsigned there = layout_memory_vector(&s->memory, &s->writer, 4 - s->log2_bytes, inside), same = 0;
+  for (; same < p.vector && same < there && p.bits[same] == inside[same]; same++) bits[same] = p.bits[same];
+  return same;
+}
+
+/// A fetch moves words. Where what suits the reader would cut them (bytes whose neighbours in global memory
+/// are not neighbours in the dot), what the fetch has in a row stays in a row, and the reader takes single
+/// elements.
+static void keep_words(const kiln_layouts *c, const ir_op *fetch, kiln_slot_layouts *s) {
+  const unsigned log2_bytes = s->log2_bytes;
+  uint8_t bits[8];
+  uint32_t row[8];
+  if (log2_bytes + kiln_fetch_pieces(c, fetch, s, bits) >= 2) return;
+  kiln_pieces p = kiln_pieces_of(c, fetch, &s->writer, false);
+  unsigned count = p.vector < 4 - log2_bytes ? p.vector : 4 - log2_bytes;
+  for (unsigned i = 0; i < count; i++) row[i] = s->writer.basis[p.bits[i]];
+  if (count) s->memory = layout_swizzle(&s->writer, &s->reader, log2_bytes, row, count);
+}
+
+void kiln_slots_measure(const ir_op *alloc, kiln_slot_layouts *s) {
+  const uint32_t slots = alloc->results[0].type.slots, stride = alloc->attrs.alloc.stride;
+  s->is_by_bytes = stride != 0;
+  s->log2_bytes = (uint8_t)__builtin_ctz(kiln_scalars[alloc->results[0].type.scalar].bytes);
+  s->bytes = layout_padded(&s->memory, 1u << s->memory.bits) << s->log2_bytes;
+  s->start = alloc->attrs.alloc.at;
+  s->end = s->start + (stride ? stride * (slots - 1) + s->bytes : s->bytes * slots);
+}
+
+/// As the first fetch or store writes them.
+static void place(ir_op *op, void *context) {
+  kiln_layouts *c = context;
+  if (op->code != IR_FETCH && op->code != IR_SLOT_STORE) return;
+  const ir_op *alloc = op->operands[op->code == IR_FETCH ? 2 : 0]->def;
+  kiln_slot_layouts *s = kiln_slot_layouts_of(c, &alloc->results[0]);
+  kiln_matrix_load plan;
+  if (s->memory.bits) return;
+  kiln_slots_measure(alloc, s);
+  if (op->code == IR_SLOT_STORE) s->memory = padded_memory(&c->machine, alloc, s);
+  if (!s->memory.pad)
+    kiln_operand_memory(&c->machine, &s->writer, &s->reader, s->log2_bytes, &plan, &s->memory);
+  if (op->code == IR_FETCH) keep_words(c, op, s);
+  kiln_slots_measure(alloc, s);
+}
+
+void kiln_slots_place(kiln_layouts *c) { ir_walk(c->kernel->body, place, c); }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How tiles lie in shared memory between threads that write them and a product that reads them.
+#ifndef KILN_COMPILER_PASSES_GPU_LAYOUTS_SHARED_LAYOUTS_H
+#define KILN_COMPILER_PASSES_GPU_LAYOUTS_SHARED_LAYOUTS_H
+
+#include "compiler/passes/gpu/layouts/layouts.h"
+
+// ------------------------------------------------------------------------------------ matrix_load.c
+
+/// ldmatrix: 8 rows of 16 bytes a matrix. Each lane names a row; a thread gets a word of a row (plain), so
+/// that elements may have any size up to that, or two neighbours of 16 bits of a column (transposed).
+/// `address` is the layout of those rows: registers are the row's elements, then what is left of the
+/// reader's; lanes are the row number, then up to two matrix bits.
+typedef struct kiln_matrix_load {
+  bool is_transposed;
+  unsigned word;     ///< elements of a word, logarithm
+  unsigned matrices; ///< logarithm
+  unsigned wanted; ///< elements of a row that shall lie together, logarithm: as many as are read, or written
+  uint32_t row[4]; ///< of its elements, as many as kiln_matrix_row_bits says
+  kiln_layout address;
+} kiln_matrix_load;
+
+typedef enum kiln_rows_written { KILN_WHOLE_ROWS, KILN_PARTS_OF_ROWS } kiln_rows_written;
+
+/// True when `to` is what a matrix load yields and `from` can write rows: whole ones, or any part of them.
+bool kiln_plan_matrix_load(const kiln_fetch_machine *machine, const kiln_layout *from, const kiln_layout *to,
+                           unsigned log2_bytes, kiln_rows_written written, kiln_matrix_load *out);
+/// Elements of a row, logarithm.
+unsigned kiln_matrix_row_bits(const kiln_matrix_load *plan);
+/// How a tile in layout `from` lies in shared memory when the plan reads it.
+layout_memory kiln_matrix_memory(const kiln_matrix_load *plan, const kiln_layout *from, unsigned log2_bytes);
+
+// --------------------------------------------------------------------------------- shared_layouts.c
+
+/// How an operand in layout `from` lies in shared memory when a product reads it in layout `to`; true where
+/// matrix loads read it, and `out_plan` says how.
+bool kiln_operand_memory(const kiln_fetch_machine *machine, const kiln_layout *from, const kiln_layout *to,
+                         unsigned log2_bytes, kiln_matrix_load *out_plan, layout_memory *out_memory);
+/// Sets where the slots of every `alloc` lie, and how a tile lies in one.
+void kiln_slots_place(kiln_layouts *c);
+/// Sets what follows from the operation and from `memory`.
+void kiln_slots_measure(const ir_op *alloc, kiln_slot_layouts *s);
+/// Register bits that a fetch keeps together in global memory and in its slot, in order; their number.
+unsigned kiln_fetch_pieces(const kiln_layouts *c, const ir_op *fetch, const kiln_slot_layouts *s,
+                           uint8_t bits[8]);
+
+#endif
