@@ -30,7 +30,8 @@ OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-
 # Hardening, as distributions build what they ship; what the compiler does not know is left out. A sanitizer watches the same itself, and
 # its configurations stay without. Without optimisation there is nothing that _FORTIFY_SOURCE could see.
 HARDENED := $(filter release debug,$(CONFIG))
-probe = $(shell $(CC) -Werror -O2 $(1) -include stdio.h -c -x c /dev/null -o /dev/null >/dev/null 2>&1 && echo $(1))
+# A compiler that fails for another reason (no room, no memory) must not change the flags: it is asked twice.
+probe = $(shell for i in 1 2; do echo | $(CC) -Werror -O2 $(1) -include stdio.h -S -x c - -o - >/dev/null 2>&1 && { echo $(1); break; }; done)
 FORTIFY := $(if $(filter release,$(CONFIG)),$(or $(call probe,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3),$(call probe,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)))
 # Calls and returns that only go where they may: CET on x86-64, BTI and signed returns on aarch64.
 BRANCHES := $(or $(call probe,-fcf-protection=full),$(call probe,-mbranch-protection=standard))
@@ -129,6 +130,7 @@ FLAGS := $(B)/flags
 $(FLAGS): export TEXT := $(CC) $(CFLAGS) $(UNTHREADED) $(COLD) $(WARM)
 $(FLAGS): ask
 	@mkdir -p $(@D)
+	@test ! -s $@ || printf '%s\n' "$$TEXT" | cmp -s - $@ || { echo "$@: other flags than before, everything is compiled again"; printf '%s\n' "$$TEXT" | diff $@ -; } >&2; true
 	@printf '%s\n' "$$TEXT" | cmp -s - $@ || printf '%s\n' "$$TEXT" >$@
 
 # Where the system's kiln.conf is, below /kiln; the file changes when that does.
