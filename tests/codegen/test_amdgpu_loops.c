@@ -193,7 +193,7 @@ static compiled loop_in(const char *file, const char *name, const char *target, 
 }
 
 // Queries for which a thread has no room beside sums, probabilities and what is loaded ahead: they stay in
-// shared memory, and the loop reads them from there (gpu_park.c). What the store needs is computed behind the
+// shared memory, and the loop reads them from there (store_operands.c). What the store needs is computed behind the
 // loop, and sums of gfx11 begin with a constant, not with registers of zeros: nothing spills. That the
 // results are right is shown under emulation.
 TEST(amdgpu_loops, queries_without_room_in_registers_stay_in_shared_memory) {

@@ -179,7 +179,6 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   // Behind a loop that needs all registers places and addresses are computed again, from a number of the
   // thread that LLVM takes for another one: else those from before the loop stay alive in it, or are spilled.
   LLVMValueRef warp = is_full && is_outer ? g->machine->warp(g) : NULL;
-  gpu_park(g, op);
   LLVMBasicBlockRef enter = open_loop(g);
   const gpu_nesting outside = gpu_enter_region(g);
   g->nesting.is_full = is_full;
@@ -217,7 +216,6 @@ void gpu_lower_for(gpu *g, ir_op *op) {
     add_incoming(&out[i], &next[i], end);
   }
   for (uint32_t i = 0; i < count; i++) define(g, &op->results[i], &out[i]);
-  gpu_unpark(g, op);
   if (warp) g->thread = g->machine->thread_of_warp(g, warp);
 }
 

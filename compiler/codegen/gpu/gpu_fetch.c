@@ -11,14 +11,28 @@ static const kiln_slot_layouts *slots_of(gpu *g, const ir_value *memory) {
 }
 
 /// From the first fetch or store on, the bytes of the slots are taken.
-static void claim(gpu *g, ir_value *memory) {
-  gpu_value *v = gpu_value_of(g, memory);
+static void claim(gpu *g, const ir_value *memory) {
   const kiln_slot_layouts *s = slots_of(g, memory);
-  if (v->is_claimed) return;
-  v->is_claimed = true;
-  KILN_ASSERT(s->is_by_bytes || s->start >= g->scratch_base); // slots of several tiles take turns
+  for (const gpu_claim *c = g->claims; c; c = c->next)
+    if (c->slots == s) return;
+  // Slots of several tiles take turns; no other bytes are taken twice.
+  for (const gpu_claim *c = g->claims; c; c = c->next)
+    KILN_ASSERT(s->start >= c->slots->end || c->slots->start >= s->end ||
+                (s->is_by_bytes && c->slots->is_by_bytes));
+  gpu_claim *made = KILN_NEW(g->arena, gpu_claim);
+  *made = (gpu_claim){g->claims, s};
+  g->claims = made;
   gpu_scratch_begin(g, s->end - (s->end < g->scratch_base ? s->end : g->scratch_base));
   if (s->end > g->scratch_base) g->scratch_base = s->end;
+}
+
+static void release(gpu *g, const kiln_slot_layouts *s) {
+  g->scratch_base = 0;
+  for (gpu_claim **c = &g->claims; *c;) {
+    if ((*c)->slots->end > g->scratch_base && (*c)->slots != s) g->scratch_base = (*c)->slots->end;
+    if ((*c)->slots == s) *c = (*c)->next;
+    else c = &(*c)->next;
+  }
 }
 
 // ----------------------------------------------------------------------------------------- lowering
@@ -88,11 +102,6 @@ void gpu_lower_slot_store(gpu *g, ir_op *op) {
 
 void gpu_lower_fetch_end(gpu *g, ir_op *op) {
   if (kl_has(&g->prelude, KL_kl_copy_wait_0)) call(g, KL_kl_copy_wait_0);
-  for (uint32_t i = 0; i < op->operand_count; i++) {
-    gpu_value *v = gpu_value_of(g, op->operands[i]);
-    const uint32_t start = slots_of(g, op->operands[i])->start;
-    if (v->is_claimed && start < g->scratch_base) g->scratch_base = start;
-    v->is_claimed = false;
-  }
+  for (uint32_t i = 0; i < op->operand_count; i++) release(g, slots_of(g, op->operands[i]));
   g->shared_dirty = true;
 }

@@ -152,13 +152,11 @@ typedef struct gpu_place {
   LLVMValueRef slot; ///< its name, i32
 } gpu_place;
 
-/// A tile that stays in shared memory until `until` has run.
-typedef struct gpu_parked {
-  struct gpu_parked *below;
-  ir_value *value;
-  const ir_op *until;
-  uint32_t start, uses;
-} gpu_parked;
+/// Slots that are in use.
+typedef struct gpu_claim {
+  struct gpu_claim *next;
+  const kiln_slot_layouts *slots;
+} gpu_claim;
 
 /// In ir_value.slot while the lowering runs.
 typedef struct gpu_value {
@@ -166,9 +164,7 @@ typedef struct gpu_value {
   gpu_tile home_tile;              ///< in ir_value.layout
   LLVMValueRef scalar;             ///< rank 0
   gpu_place place;                 ///< of a tile that is in shared memory
-  bool is_claimed;                 ///< an `alloc` whose slots have their bytes of shared memory
   bool is_issued;                  ///< a load that waited is made now (kiln_feed.waits)
-  bool is_parked;                  ///< `place` is good until gpu_unpark, not just up to the next barrier
   uint32_t last_use;               ///< gpu_pressure.c: number of an operation of the body
   bool has_index_answer, is_index; ///< gpu_pressure.c: made of indices and scalars alone
 } gpu_value;
@@ -201,7 +197,7 @@ struct gpu {
   bool has_writes;       ///< the kernel writes memory
   gpu_nesting nesting;
   uint32_t scratch_base; ///< slots that are in use lie below
-  gpu_parked *parked;    ///< the last one first
+  gpu_claim *claims;
   // Kernels in the GPU form (compiler/passes/gpu/gpu.h).
   bool has_roles;
   gpu_map maps[GPU_MOST_MAPS];
@@ -276,13 +272,6 @@ kiln_span gpu_map_record(gpu *g, kiln_arena *arena);
 // gpu_feed.c
 /// Issues the loads of this block that have waited: for `dot` alone, or (NULL) all.
 void gpu_issue_feeds(gpu *g, const ir_block *block, const ir_op *dot);
-
-// gpu_park.c
-/// Before a loop is opened: writes what products of full loops (kiln_loop_is_full), of this one or inside it,
-/// read in each iteration and what comes from this place to shared memory, as long as there is room.
-void gpu_park(gpu *g, const ir_op *loop);
-/// Behind the loop: the bytes that no later operation reads are free.
-void gpu_unpark(gpu *g, const ir_op *loop);
 
 // gpu_pressure.c
 /// Registers of 32 bits that the tiles of the body which are alive together take in a thread, where they take

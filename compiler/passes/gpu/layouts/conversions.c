@@ -177,10 +177,10 @@ static void note_results(conversions *x, const ir_op *op) {
 }
 
 /// A product by matrix instructions exchanges operands that are computed in its loop through shared memory by
-/// itself, both at a time, and reads slots and what is parked there.
+/// itself, both at a time, and reads slots.
 static bool takes_as_it_lies(conversions *x, const ir_op *op, uint32_t i) {
   if (op->code != IR_DOT || i > 1 || !kiln_dot_form(x->c, op)) return false;
-  if (!i && kiln_notes_of(x->c, &op->results[0])->product->is_parked) return true;
+  if (!i && kiln_dot_spares_registers(x->c, op)) return true;
   const ir_value *v = op->operands[i];
   if (state_of(x, op->operands[i])->is_in_slot) return true;
   for (; place_for(v, (ir_op *)op) == op; v = v->def->operands[0]) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loops that take all registers of a thread, where their number is known before code is generated. Left
-// operands of products that such a loop does not change (the queries of attention) are not held in the form
-// that the product takes: they are parked in shared memory, and every iteration reads them a step at a time.
+// Loops that take all registers of a thread, where their number is known before code is generated.
 #include "compiler/passes/gpu/layouts/layouts.h"
 
 enum { LOG2_SIMDS = 2 };
@@ -58,11 +56,13 @@ static void note_loop(ir_op *loop, void *context) {
   if (loop->code != IR_FOR) return;
   const uint64_t room = kiln_thread_registers(c);
   // A quarter is for the right operands of a product, addresses and what is on its way.
-  bool is_full = words_of_loop(c, loop) >= room - room / 4;
-  kiln_notes_of(c, ir_for_counter(loop))->is_full = is_full;
-  for (const ir_op *op = ir_loop_body(loop)->first; op && is_full; op = op->next)
-    if (is_by_matrix(c, op) && is_candidate(loop, op))
-      kiln_notes_of(c, &op->results[0])->product->is_parked = true;
+  kiln_notes_of(c, ir_for_counter(loop))->is_full = words_of_loop(c, loop) >= room - room / 4;
+}
+
+bool kiln_dot_spares_registers(const kiln_layouts *c, const ir_op *dot) {
+  const ir_op *loop = dot->block->parent;
+  return loop && loop->code == IR_FOR && kiln_loop_is_full(c, loop) && is_by_matrix(c, dot) &&
+         is_candidate(loop, dot);
 }
 
 void kiln_layouts_find_full_loops(kiln_layouts *c) {

@@ -109,8 +109,11 @@ kiln_layout kiln_layout_behind(const ir_op *op, const kiln_layout *layout);
 
 /// Registers of 32 bits that a thread may have when the kernel's block is to fit; 0: the assembler finds out.
 unsigned kiln_thread_registers(const kiln_layouts *c);
-/// Finds the loops that leave little of a thread's registers, and what is parked in shared memory there.
+/// Finds the loops that leave little of a thread's registers.
 void kiln_layouts_find_full_loops(kiln_layouts *c);
+/// The loop around the product is full, and does not change its left operand: that stays as it lies and is
+/// stored to shared memory (store_operands.c) or, without room there, exchanged in every iteration.
+bool kiln_dot_spares_registers(const kiln_layouts *c, const ir_op *dot);
 static inline bool kiln_loop_is_full(const kiln_layouts *c, const ir_op *loop) {
   return kiln_notes_of(c, ir_for_counter(loop))->is_full;
 }
@@ -168,7 +171,6 @@ typedef struct kiln_dot_split {
 typedef struct kiln_dot_layouts {
   kiln_layout left, right, accumulator;
   kiln_dot_split split; ///< of matrix instructions
-  bool is_parked;       ///< the left operand stays in shared memory while its loop runs
 } kiln_dot_layouts;
 
 kiln_dot_shape kiln_dot_shape_of(const ir_op *op);
@@ -202,7 +204,7 @@ kiln_layout kiln_layout_of_mma_left(const kiln_layouts *c, ir_type left, const k
 
 /// Finds the products of loads with IR_FEEDS, where loads complete in order.
 void kiln_layouts_note_feeds(kiln_layouts *c);
-/// Moves loads that wait (kiln_feed.waits) to their products; behind kiln_layouts_find_full_loops.
+/// Moves loads that wait (kiln_feed.waits) to their products; after kiln_layouts_find_full_loops.
 void kiln_layouts_place_feeds(kiln_layouts *c);
 
 kiln_slot_layouts *kiln_slot_layouts_of(const kiln_layouts *c, const ir_value *memory);

@@ -10,7 +10,7 @@
 //   with feed(%12, 1, stored, waits)       what is loaded, or stored to a slot, goes to operand 1 of %12
 //   with slots(@l1, @l2, read) memory(3 6 8 : 1 2 4)     of an `alloc`: layouts of its writer and its reader,
 //                                          layout_memory: vector, row, pad, offsets
-//   with product(@l1, @l2, @l3, parked) split(0 1 2 0 0 1 1) order(3 2)     of a `dot`
+//   with product(@l1, @l2, @l3) split(0 1 2 0 0 1 1) order(3 2)     of a `dot`
 //   with full                              of a `for`: kiln_loop_is_full
 //   with deferred                          made by the reduction that it goes to (defer.c)
 //
@@ -43,8 +43,8 @@ static void put_product(ir_printing *p, const kiln_dot_layouts *l) {
     if (i) kiln_buffer_u8(out, ',');
     ir_printing_layout(p, all[i]);
   }
-  kiln_buffer_format(out, "%s) split(%u %u %u %u %u %u %u) order(", l->is_parked ? ", parked" : "",
-                     s->warp_batch, s->warp_m, s->warp_n, s->reg_batch, s->reg_m, s->reg_n, s->reg_k);
+  kiln_buffer_format(out, ") split(%u %u %u %u %u %u %u) order(", s->warp_batch, s->warp_m, s->warp_n,
+                     s->reg_batch, s->reg_m, s->reg_n, s->reg_k);
   while (count && !s->order[count - 1]) count--;
   for (unsigned i = 0; i < count; i++) kiln_buffer_format(out, i ? " %u" : "%u", s->order[i]);
   kiln_buffer_u8(out, ')');
@@ -216,8 +216,6 @@ static bool read_product(ir_reading *r, noted *n) {
   if (!read_layout(r, &l->left) || !ir_words_expect(&r->w, ",") || !read_layout(r, &l->right) ||
       !ir_words_expect(&r->w, ",") || !read_layout(r, &l->accumulator))
     return false;
-  l->is_parked = ir_words_take(&r->w, ",");
-  if (l->is_parked && !ir_words_expect(&r->w, "parked")) return false;
   return ir_words_expect(&r->w, ")") && read_split(r, &l->split);
 }
 
