@@ -45,5 +45,6 @@ kiln_status kiln_form_verify(const ir_kernel *kernel, const kiln_target *target,
   ir_walk(kernel->body, visit, &k);
   if (k.status != KILN_OK) return k.status;
   if (form == KILN_FORM_LAYOUTS) return kiln_layouts_verify(kernel, err);
-  return form == KILN_FORM_CONVERTED ? kiln_conversions_verify(kernel, err) : KILN_OK;
+  if (form < KILN_FORM_CONVERTED) return KILN_OK;
+  return kiln_conversions_verify(kernel, form == KILN_FORM_EXCHANGED, err);
 }

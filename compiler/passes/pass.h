@@ -44,7 +44,8 @@ typedef enum kiln_form {
   KILN_FORM_POINTERS,   ///< no views but those of accesses through tensor maps
   KILN_FORM_LEGAL,      ///< no operation that legality.def calls expanded
   KILN_FORM_LAYOUTS,    ///< every tile has a layout (gpu/layouts/layouts.h)
-  KILN_FORM_CONVERTED,  ///< and is used in it
+  KILN_FORM_CONVERTED,  ///< and is used in it, but for operands of products
+  KILN_FORM_EXCHANGED,  ///< these too, or they are in shared memory
   KILN_FORMS
 } kiln_form;
 

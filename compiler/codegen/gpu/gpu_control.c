@@ -100,11 +100,6 @@ static LLVMBasicBlockRef open_loop(gpu *g) {
   return enter;
 }
 
-static void close_loop(gpu *g, gpu_nesting outside) {
-  g->nesting = outside;
-  g->shared_dirty = true;
-}
-
 /// The first product of the loop does not read this variable (is_first of mma), so it needs no start.
 static bool starts_anywhere(const ir_op *loop, uint32_t i) {
   const ir_value *arg = loop->regions[0]->args[1 + i];
@@ -175,13 +170,12 @@ void gpu_lower_for(gpu *g, ir_op *op) {
                step = gpu_scalar(g, ir_for_step(op));
   bundle *initial = gather(g, ir_loop_initials(op), args, count);
   if (g->machine->enter_loop) g->machine->enter_loop(g, op);
-  const bool is_full = g->machine->warp && kiln_loop_is_full(g->layouts, op), is_outer = !g->nesting.depth;
+  const bool is_full = g->machine->warp && kiln_loop_is_full(g->layouts, op),
+             is_outer = op->block == g->kernel->body;
   // Behind a loop that needs all registers places and addresses are computed again, from a number of the
   // thread that LLVM takes for another one: else those from before the loop stay alive in it, or are spilled.
   LLVMValueRef warp = is_full && is_outer ? g->machine->warp(g) : NULL;
   LLVMBasicBlockRef enter = open_loop(g);
-  const gpu_nesting outside = gpu_enter_region(g);
-  g->nesting.is_full = is_full;
   LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");
   LLVMBasicBlockRef around = enter;
   for (uint32_t i = 0; i < count && around == enter; i++)
@@ -197,14 +191,13 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < count; i++) phis[i] = make_phis(g, args[i]);
   for (uint32_t i = 0; i < count; i++) define(g, args[i], &phis[i]);
   gpu_lower_block(g, body);
-  gpu_issue_feeds(g, body, NULL);
   bundle *next = gather(g, ir_loop_next(op)->operands, args, count);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(b);
   if (end == header && g->machine->order_body) g->machine->order_body(g, header);
   LLVMValueRef advanced = LLVMBuildAdd(b, iv, step, "");
   LLVMBuildCondBr(b, goes_on(g, op, iv, hi, step), header, after);
   LLVMAddIncoming(iv, (LLVMValueRef[2]){lo, advanced}, (LLVMBasicBlockRef[2]){enter, end}, 2);
-  close_loop(g, outside);
+  g->shared_dirty = true;
   LLVMPositionBuilderAtEnd(b, after);
   bundle *out = KILN_NEW_ARRAY(g->arena, bundle, count);
   for (uint32_t i = 0; i < count; i++) {
@@ -224,7 +217,6 @@ void gpu_lower_while(gpu *g, ir_op *op) {
   LLVMBuilderRef b = g->builder;
   bundle *initial = gather(g, op->operands, before->args, op->operand_count);
   LLVMBasicBlockRef enter = open_loop(g);
-  const gpu_nesting outside = gpu_enter_region(g);
   LLVMBasicBlockRef header = gpu_block(g, "while"), inside = gpu_block(g, "body"),
                     after = gpu_block(g, "next");
   LLVMBuildBr(b, header);
@@ -247,7 +239,7 @@ void gpu_lower_while(gpu *g, ir_op *op) {
     add_incoming(&phis[i], &initial[i], enter);
     add_incoming(&phis[i], &next[i], end);
   }
-  close_loop(g, outside);
+  g->shared_dirty = true;
   LLVMPositionBuilderAtEnd(b, after);
   for (uint32_t i = 0; i < op->result_count; i++) define(g, &op->results[i], &passed[i]);
 }
@@ -255,12 +247,10 @@ void gpu_lower_while(gpu *g, ir_op *op) {
 /// Lowers one side of a branch; what it yields.
 static bundle *lower_side(gpu *g, ir_op *op, ir_block *block, ir_value **results, LLVMBasicBlockRef start,
                           LLVMBasicBlockRef *out_end) {
-  const gpu_nesting outside = gpu_enter_region(g);
   LLVMPositionBuilderAtEnd(g->builder, start);
   gpu_lower_block(g, block);
   bundle *out = gather(g, ir_terminator(block)->operands, results, op->result_count);
   *out_end = LLVMGetInsertBlock(g->builder);
-  g->nesting = outside;
   return out;
 }
 

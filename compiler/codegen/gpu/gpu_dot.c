@@ -8,67 +8,24 @@ static unsigned length_of(const uint8_t *codes) {
   return n;
 }
 
-/// An operand of matrix instructions: whole in registers, or read from shared memory step by step.
+/// An operand of matrix instructions: in registers, or in a slot and read step by step.
 typedef struct source {
   gpu_tile tile;
   gpu_staged *staged;
-  bool is_written; ///< staged, and in shared memory already
-  ir_type element;
-  kiln_layout wanted; ///< of `tile`
 } source;
 
-static void to_registers(gpu *g, source *s) {
-  s->staged = NULL;
-  s->tile = gpu_convert(g, &s->tile, s->element, &s->wanted);
-}
-
+/// In a slot, or in another shape than it has there, or in registers (the pass `exchange`).
 static source open_source(gpu *g, const ir_op *op, uint32_t i) {
   ir_value *value = op->operands[i];
-  source s = {.element = ir_element(value->type)};
-  gpu_place place;
-  if (g->status != KILN_OK || !gpu_home_of(g, value, op->operand_layouts[i], &s.tile, &place, &s.wanted)) {
-    s.tile = gpu_operand(g, op, i);
-    return s;
+  kiln_layout wanted = *op->operand_layouts[i];
+  while (!value->layout) {
+    const kiln_layout behind = kiln_layout_behind(value->def, &wanted);
+    wanted = behind;
+    value = value->def->operands[0];
   }
-  s.is_written = place.slots != NULL;
-  s.staged = s.is_written ? gpu_stage_slot(g, &place, s.element, &s.wanted)
-                          : gpu_stage(g, &s.tile, s.element, &s.wanted);
-  if (!s.staged) to_registers(g, &s);
-  return s;
-}
-
-static uint32_t bytes_to_write(const source *s) {
-  return s->staged && !s->is_written ? gpu_staged_bytes(s->staged) : 0;
-}
-
-/// Operands that shared memory does not hold together are read whole into registers before, the larger first:
-/// such an exchange goes in parts where it must.
-static uint32_t bytes_that_fit(gpu *g, source *sources, unsigned count) {
-  for (;;) {
-    uint64_t bytes = 0;
-    source *largest = sources;
-    for (unsigned i = 0; i < count; i++) {
-      bytes += bytes_to_write(&sources[i]);
-      if (bytes_to_write(&sources[i]) > bytes_to_write(largest)) largest = &sources[i];
-    }
-    if (!bytes || bytes + g->scratch_base <= g->machine->max_shared) return (uint32_t)bytes;
-    to_registers(g, largest);
-  }
-}
-
-/// Both operands share one exchange: two barriers a dot.
-static void exchange(gpu *g, source *sources, unsigned count) {
-  uint32_t bytes = bytes_that_fit(g, sources, count);
-  if (!bytes) return;
-  gpu_scratch_begin(g, bytes);
-  bytes = 0;
-  for (unsigned i = 0; i < count; i++) {
-    if (!bytes_to_write(&sources[i])) continue;
-    gpu_staged_write(g, sources[i].staged, bytes);
-    bytes += gpu_staged_bytes(sources[i].staged);
-  }
-  gpu_barrier(g);
-  g->shared_dirty = true;
+  if (!value->def || value->def->code != IR_SLOT_LOAD) return (source){.tile = gpu_operand(g, op, i)};
+  return (source){.staged =
+                      gpu_stage_slot(g, &gpu_value_of(g, value)->place, ir_element(value->type), &wanted)};
 }
 
 static const LLVMValueRef *fragment_of(gpu *g, const source *s, uint32_t index, unsigned bits) {
@@ -80,9 +37,7 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f) {
   const kiln_dot_layouts *l = kiln_notes_of(g->layouts, &op->results[0])->product;
   gpu_tile initial = gpu_operand(g, op, 2), out = gpu_tile_new(g, &l->accumulator);
   source sources[2] = {open_source(g, op, 0), open_source(g, op, 1)};
-  exchange(g, sources, 2);
   if (g->status != KILN_OK) return initial;
-  if (!g->nesting.is_full) gpu_issue_feeds(g, op->block, op);
   const kiln_dot_split *p = &l->split;
   bool is_exchanged = kiln_form_is_symmetric(f);
   unsigned a_bits = length_of(f->left_fragment.registers), b_bits = length_of(f->right_fragment.registers),

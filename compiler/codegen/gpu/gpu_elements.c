@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles that are made register by register: indices, splats, shape operations, elementwise operations. What has
-// no layout is not made: nothing uses it, or a product reads it in another shape (gpu_home_of).
+// no layout is not made: nothing uses it, or a product reads it in another shape from its slot.
 #include "compiler/codegen/gpu/gpu_lower.h"
 
 static uint32_t count_of(const gpu_tile *tile) { return 1u << tile->layout.registers; }

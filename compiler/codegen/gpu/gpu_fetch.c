@@ -11,7 +11,7 @@ static const kiln_slot_layouts *slots_of(gpu *g, const ir_value *memory) {
 }
 
 /// From the first fetch or store on, the bytes of the slots are taken.
-static void claim(gpu *g, const ir_value *memory) {
+static void claim(gpu *g, const ir_value *memory, bool is_fetched) {
   const kiln_slot_layouts *s = slots_of(g, memory);
   for (const gpu_claim *c = g->claims; c; c = c->next)
     if (c->slots == s) return;
@@ -20,14 +20,20 @@ static void claim(gpu *g, const ir_value *memory) {
     KILN_ASSERT(s->start >= c->slots->end || c->slots->start >= s->end ||
                 (s->is_by_bytes && c->slots->is_by_bytes));
   gpu_claim *made = KILN_NEW(g->arena, gpu_claim);
-  *made = (gpu_claim){g->claims, s};
+  *made = (gpu_claim){g->claims, s, is_fetched};
   g->claims = made;
   gpu_scratch_begin(g, s->end - (s->end < g->scratch_base ? s->end : g->scratch_base));
   if (s->end > g->scratch_base) g->scratch_base = s->end;
 }
 
+static bool is_fetched(const gpu *g, const kiln_slot_layouts *s) {
+  const gpu_claim *c = g->claims;
+  while (c && c->slots != s) c = c->next;
+  return c && c->is_fetched;
+}
+
 static void release(gpu *g, const kiln_slot_layouts *s) {
-  g->scratch_base = 0;
+  g->scratch_base = g->scratch_floor;
   for (gpu_claim **c = &g->claims; *c;) {
     if ((*c)->slots->end > g->scratch_base && (*c)->slots != s) g->scratch_base = (*c)->slots->end;
     if ((*c)->slots == s) *c = (*c)->next;
@@ -57,7 +63,7 @@ void gpu_lower_fetch(gpu *g, ir_op *op) {
   const kiln_layout *layout = &at.slots->writer;
   uint8_t bits[8];
   uint32_t inside = 0;
-  claim(g, op->operands[2]);
+  claim(g, op->operands[2], true);
   unsigned vector = kiln_fetch_pieces(g->layouts, op, at.slots, bits),
            bytes = 1u << (at.slots->log2_bytes + vector);
   gpu_tile pointer = gpu_operand(g, op, 0), mask = gpu_operand(g, op, 1);
@@ -96,12 +102,14 @@ void gpu_lower_slot_load(gpu *g, ir_op *op) {
 void gpu_lower_slot_store(gpu *g, ir_op *op) {
   gpu_place at = {slots_of(g, op->operands[0]), gpu_scalar(g, op->operands[1])};
   gpu_tile tile = gpu_operand(g, op, 2);
-  claim(g, op->operands[0]);
+  claim(g, op->operands[0], false);
   if (g->status == KILN_OK) gpu_write_slot(g, &at, &tile);
 }
 
 void gpu_lower_fetch_end(gpu *g, ir_op *op) {
-  if (kl_has(&g->prelude, KL_kl_copy_wait_0)) call(g, KL_kl_copy_wait_0);
+  bool waits = false;
+  for (uint32_t i = 0; i < op->operand_count; i++) waits |= is_fetched(g, slots_of(g, op->operands[i]));
+  if (waits) call(g, KL_kl_copy_wait_0);
   for (uint32_t i = 0; i < op->operand_count; i++) release(g, slots_of(g, op->operands[i]));
   g->shared_dirty = true;
 }

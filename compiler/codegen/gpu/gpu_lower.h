@@ -140,12 +140,6 @@ typedef struct gpu_tile {
   LLVMValueRef *regs; ///< 1 << layout.registers, arena
 } gpu_tile;
 
-/// Where the walk is.
-typedef struct gpu_nesting {
-  unsigned depth; ///< regions around it
-  bool is_full;   ///< the innermost is the body of a loop that takes all registers (kiln_loop_is_full)
-} gpu_nesting;
-
 /// Where a tile lies in shared memory; slots NULL: it does not.
 typedef struct gpu_place {
   const kiln_slot_layouts *slots;
@@ -156,6 +150,7 @@ typedef struct gpu_place {
 typedef struct gpu_claim {
   struct gpu_claim *next;
   const kiln_slot_layouts *slots;
+  bool is_fetched; ///< by copies that are waited for
 } gpu_claim;
 
 /// In ir_value.slot while the lowering runs.
@@ -164,7 +159,6 @@ typedef struct gpu_value {
   gpu_tile home_tile;              ///< in ir_value.layout
   LLVMValueRef scalar;             ///< rank 0
   gpu_place place;                 ///< of a tile that is in shared memory
-  bool is_issued;                  ///< a load that waited is made now (kiln_feed.waits)
   uint32_t last_use;               ///< gpu_pressure.c: number of an operation of the body
   bool has_index_answer, is_index; ///< gpu_pressure.c: made of indices and scalars alone
 } gpu_value;
@@ -189,14 +183,14 @@ struct gpu {
   kl_prelude prelude;
   kiln_elements elements;
   LLVMTypeRef i1, i8, i16, i32, i64, half, f32, f64, global_pointer, shared_pointer;
-  unsigned lanes, warps; ///< logarithms
-  LLVMValueRef thread;   ///< number in the block
-  LLVMValueRef shared;   ///< the block's shared memory, ptr addrspace(3)
-  uint32_t shared_bytes; ///< largest use so far
-  bool shared_dirty;     ///< threads may still be reading shared memory since the last barrier
-  bool has_writes;       ///< the kernel writes memory
-  gpu_nesting nesting;
-  uint32_t scratch_base; ///< slots that are in use lie below
+  unsigned lanes, warps;  ///< logarithms
+  LLVMValueRef thread;    ///< number in the block
+  LLVMValueRef shared;    ///< the block's shared memory, ptr addrspace(3)
+  uint32_t shared_bytes;  ///< largest use so far
+  bool shared_dirty;      ///< threads may still be reading shared memory since the last barrier
+  bool has_writes;        ///< the kernel writes memory
+  uint32_t scratch_base;  ///< slots that are in use lie below
+  uint32_t scratch_floor; ///< what warp specialization uses all the time
   gpu_claim *claims;
   // Kernels in the GPU form (compiler/passes/gpu/gpu.h).
   bool has_roles;
@@ -244,18 +238,11 @@ gpu_value *gpu_value_of(gpu *g, ir_value *value);
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value);
 /// Operand `i` of the operation, in the layout that it takes.
 gpu_tile gpu_operand(gpu *g, const ir_op *op, uint32_t i);
-/// Into a region; what it returns is for gpu.nesting behind it.
-gpu_nesting gpu_enter_region(gpu *g);
 /// The tile of a value that is in registers, in its layout.
 gpu_tile gpu_tile_of(gpu *g, ir_value *value);
 /// Whether a thread has room for the value in its layout; else its operation fails.
 bool gpu_has_room(gpu *g, const ir_value *value);
 void gpu_lower_convert(gpu *g, ir_op *op);
-/// The tile of the value, or of what it is by renaming shape operations, or its place in shared memory (then
-/// the tile has no registers), and the layout there that gives `layout` for the value; false where the value
-/// is computed for its users.
-bool gpu_home_of(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, gpu_place *out_place,
-                 kiln_layout *out_layout);
 gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
 void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
 void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
@@ -269,10 +256,6 @@ void gpu_collect_maps(gpu *g);
 /// The record of all, in `arena`; empty without maps.
 kiln_span gpu_map_record(gpu *g, kiln_arena *arena);
 
-// gpu_feed.c
-/// Issues the loads of this block that have waited: for `dot` alone, or (NULL) all.
-void gpu_issue_feeds(gpu *g, const ir_block *block, const ir_op *dot);
-
 // gpu_pressure.c
 /// Registers of 32 bits that the tiles of the body which are alive together take in a thread, where they take
 /// most; what is inside of loops and branches does not count.
@@ -284,14 +267,8 @@ gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_l
 void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
 
 // gpu_staged.c
-/// A conversion through shared memory whose result is read in parts, when it is needed. NULL when shared
-/// memory is not needed. Order: gpu_stage, gpu_scratch_begin for all that are staged together,
-/// gpu_staged_write, gpu_barrier, gpu_staged_read; shared memory is dirty then.
+/// An operand that lies in a slot and is read in parts, when they are needed; shared memory is dirty then.
 typedef struct gpu_staged gpu_staged;
-gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to);
-uint32_t gpu_staged_bytes(const gpu_staged *s);
-void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start);
-/// The same for a tile that lies in a slot: nothing to write.
 gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to);
 /// Registers [first, first + count) of the result.
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);

@@ -354,17 +354,13 @@ static bool is_last_feed(gpu *g, const ir_op *load) {
 }
 
 void gpu_lower_load(gpu *g, ir_op *op) {
-  gpu_value *loaded = gpu_value_of(g, &op->results[0]);
   const kiln_layout_notes *notes = kiln_notes_of(g->layouts, &op->results[0]);
-  const bool waits = notes->feed.waits && !loaded->is_issued;
   if (notes->is_deferred) return;
-  if (waits && !g->nesting.is_full) return; // its product issues it
-  loaded->is_issued = true;
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
   gpu_access access = access_of_load(g, op);
   if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
   else gpu_set_home(g, &op->results[0], tile_load(g, op, type, &access, op->results[0].layout));
-  if (waits && g->machine->hold_loads && is_last_feed(g, op)) g->machine->hold_loads(g);
+  if (notes->feed.waits && g->machine->hold_loads && is_last_feed(g, op)) g->machine->hold_loads(g);
 }
 
 // ------------------------------------------------------------------------------------------- store

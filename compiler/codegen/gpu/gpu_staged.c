@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operands of products in shared memory: written whole or found in a slot, read in parts when asked for.
+// Operands of products in slots of shared memory, read in parts when asked for.
 #include "compiler/codegen/gpu/gpu_matrix_load.h"
 
 struct gpu_staged {
-  gpu_tile from, to; ///< registers of `to` are filled as they are asked for
+  gpu_tile to; ///< its registers are filled as they are asked for
   LLVMTypeRef type;
   bool is_matrix;
   unsigned log2_bytes;
@@ -14,20 +14,9 @@ struct gpu_staged {
   gpu_shared_tile shared;
 };
 
-gpu_staged *gpu_stage(gpu *g, const gpu_tile *tile, ir_type element, const kiln_layout *to) {
-  layout_moves moves = layout_convert(&tile->layout, to);
-  gpu_staged s = {.from = *tile, .type = gpu_type(g, element)};
-  s.log2_bytes = gpu_log2_bytes_of(g, s.type);
-  if (moves.reach == LAYOUT_SAME_THREAD) return NULL;
-  s.is_matrix =
-      kiln_operand_memory(&g->layouts->machine, &tile->layout, to, s.log2_bytes, &s.plan, &s.memory);
-  s.to = gpu_tile_new(g, to);
-  gpu_note_exchange(g, &s.memory, &tile->layout, s.is_matrix ? &s.plan.address : to, s.log2_bytes,
-                    s.is_matrix);
-  return kiln_arena_copy(g->arena, &s, sizeof s);
-}
-
+/// NULL: the slot begins at the first.
 static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
+  if (LLVMIsAConstantInt(place->slot) && !LLVMConstIntGetZExtValue(place->slot)) return NULL;
   if (place->slots->is_by_bytes) return place->slot;
   return LLVMBuildMul(g->builder, place->slot, gpu_i32(g, place->slots->bytes), "");
 }
@@ -35,10 +24,7 @@ static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
 /// A matrix load needs its rows in one piece; the slots were laid out for the first reader.
 gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to) {
   const kiln_slot_layouts *slots = place->slots;
-  gpu_staged s = {.from = {.layout = slots->writer},
-                  .type = gpu_type(g, element),
-                  .start = slots->start,
-                  .memory = slots->memory};
+  gpu_staged s = {.type = gpu_type(g, element), .start = slots->start, .memory = slots->memory};
   s.log2_bytes = gpu_log2_bytes_of(g, s.type);
   s.is_matrix = kiln_plan_matrix_load(&g->layouts->machine, &slots->writer, to, s.log2_bytes,
                                       KILN_PARTS_OF_ROWS, &s.plan);
@@ -46,7 +32,8 @@ gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, cons
     s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
   s.slot = slot_offset(g, place);
   s.to = gpu_tile_new(g, to);
-  gpu_note_exchange(g, &s.memory, NULL, s.is_matrix ? &s.plan.address : to, s.log2_bytes, s.is_matrix);
+  gpu_note_exchange(g, &s.memory, slots->is_exchange ? &slots->writer : NULL,
+                    s.is_matrix ? &s.plan.address : to, s.log2_bytes, s.is_matrix);
   return kiln_arena_copy(g->arena, &s, sizeof s);
 }
 
@@ -60,13 +47,6 @@ LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r) {
   gpu_shared_tile p = gpu_shared_tile_open(g, &s->memory, &s->writer, s->log2_bytes, s->start);
   p.slot = slot_offset(g, place);
   return gpu_shared_tile_pointer(g, &p, r);
-}
-
-uint32_t gpu_staged_bytes(const gpu_staged *s) { return 1u << (s->from.layout.bits + s->log2_bytes); }
-
-void gpu_staged_write(gpu *g, gpu_staged *s, uint32_t start) {
-  s->start = g->scratch_base + start;
-  gpu_write_tile(g, &s->from, &s->memory, s->log2_bytes, s->start);
 }
 
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count) {

@@ -47,12 +47,6 @@ LLVMBasicBlockRef gpu_block(gpu *g, const char *name) {
   return LLVMAppendBasicBlockInContext(g->context, g->function, name);
 }
 
-gpu_nesting gpu_enter_region(gpu *g) {
-  const gpu_nesting outside = g->nesting;
-  g->nesting = (gpu_nesting){.depth = outside.depth + 1};
-  return outside;
-}
-
 // ---------------------------------------------------------------------------------- thread numbers
 
 /// Bits [from, from + count) of the thread number moved to bit `to`.
@@ -171,22 +165,4 @@ gpu_tile gpu_operand(gpu *g, const ir_op *op, uint32_t i) {
   KILN_ASSERT(
       layout_equal(op->operands[i]->layout, op->operand_layouts[i])); // the pass `conversions` has seen to it
   return gpu_tile_of(g, op->operands[i]);
-}
-
-bool gpu_home_of(gpu *g, ir_value *value, const kiln_layout *layout, gpu_tile *out_tile, gpu_place *out_place,
-                 kiln_layout *out_layout) {
-  *out_layout = *layout;
-  for (;;) {
-    const gpu_value *v = gpu_value_of(g, value);
-    const ir_op *op = value->def;
-    *out_place = v->place;
-    *out_tile = v->home_tile;
-    if (v->place.slots || (value->layout && v->is_ready)) return true;
-    if (!op || value->layout || !(op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) ||
-        !op->operands[0]->type.rank)
-      return false;
-    const kiln_layout there = kiln_layout_behind(op, out_layout);
-    *out_layout = there;
-    value = op->operands[0];
-  }
 }

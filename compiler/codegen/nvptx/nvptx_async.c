@@ -3,12 +3,11 @@
 // Products are in nvptx_wgmma.c. Sources: PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg",
 // "stmatrix".
 #include "compiler/codegen/nvptx/nvptx_async.h"
+#include "compiler/passes/gpu/layouts/shared_layouts.h"
 
 #include <string.h>
 
 #include "compiler/passes/gpu/gpu.h"
-
-enum { BARRIER_BYTES = 8 };
 
 // --------------------------------------------------------------------------------------- addresses
 
@@ -33,21 +32,10 @@ static void init_barriers(ir_op *op, void *context) {
   gpu *g = context;
   if (op->code != IR_ALLOC || op->results[0].type.rank) return;
   for (unsigned i = 0; i < op->results[0].type.slots; i++) {
-    LLVMValueRef arguments[2] = {gpu_shared_at(g, gpu_i32(g, op->attrs.alloc.at + i * BARRIER_BYTES)),
+    LLVMValueRef arguments[2] = {gpu_shared_at(g, gpu_i32(g, op->attrs.alloc.at + i * KILN_BARRIER_BYTES)),
                                  gpu_i32(g, op->attrs.alloc.arrivals)};
     call(g, KL_kl_mbar_init, arguments, 2);
   }
-}
-
-static void find_top(ir_op *op, void *context) {
-  gpu *g = context;
-  if (op->code != IR_ALLOC) return;
-  ir_type type = op->results[0].type;
-  uint32_t bytes =
-      type.rank ? kiln_memory_bytes(type, op->attrs.alloc.rows, op->attrs.alloc.columns) / nvptx_parts(op)
-                : BARRIER_BYTES;
-  uint32_t end = op->attrs.alloc.at + type.slots * bytes;
-  if (end > g->scratch_base) g->scratch_base = end;
 }
 
 /// One thread makes the barriers; blocks of a cluster tell each other.
@@ -132,7 +120,6 @@ void nvptx_enter_loop(gpu *g, ir_op *loop) {
 static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBlockRef idle,
                            LLVMBasicBlockRef end) {
   ir_op *op = block->first;
-  const gpu_nesting outside = gpu_enter_region(g);
   for (; ir_is_pure(op); op = op->next) gpu_lower_op(g, op);
   KILN_ASSERT(op->code == IR_FOR);
   for (uint32_t i = 0; i < op->operand_count; i++) pin(g, op->operands[i]);
@@ -145,7 +132,6 @@ static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBl
   for (; op != block->last; op = op->next) gpu_lower_op(g, op);
   g->is_alone = false;
   LLVMBuildBr(g->builder, end);
-  g->nesting = outside;
 }
 
 /// Consumers are the threads whose numbers the kernel's tiles know; the producer's group stands after them,
@@ -155,7 +141,7 @@ static void lower_roles(gpu *g, ir_op *op) {
   bool is_cluster = nvptx_cluster(&op->attrs.roles) > 1;
   LLVMBasicBlockRef end = gpu_block(g, "end"), consumer = gpu_block(g, "consumer"),
                     idle = gpu_block(g, "idle");
-  ir_walk(g->kernel->body, find_top, g);
+  g->scratch_base = g->scratch_floor = kiln_roles_end(g->layouts);
   if (g->scratch_base > g->shared_bytes) g->shared_bytes = g->scratch_base;
   open_barriers(g, is_cluster);
   // The same number in all lanes, so that the compiler knows it as uniform.
@@ -177,9 +163,7 @@ static void lower_roles(gpu *g, ir_op *op) {
   g->barrier = NVPTX_BLOCK_BARRIER;
   g->barrier_threads = groups * NVPTX_GROUP_THREADS;
   g->shared_dirty = false;
-  const gpu_nesting outside = gpu_enter_region(g);
   gpu_lower_block(g, op->regions[1]);
-  g->nesting = outside;
   LLVMBuildBr(g->builder, end);
   LLVMPositionBuilderAtEnd(g->builder, end);
 }
@@ -193,7 +177,7 @@ static void lower_block_number(gpu *g, ir_op *op) {
 
 static LLVMValueRef barrier_address(gpu *g, ir_value *barriers, ir_value *slot) {
   LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, barriers->def->attrs.alloc.at));
-  return add(g, start, scale(g, gpu_scalar(g, slot), BARRIER_BYTES));
+  return add(g, start, scale(g, gpu_scalar(g, slot), KILN_BARRIER_BYTES));
 }
 
 static void lower_expect(gpu *g, ir_op *op) {

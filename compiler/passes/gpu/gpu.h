@@ -158,6 +158,7 @@ unsigned kiln_memory_row(ir_type tile, unsigned row_bytes);
 unsigned kiln_memory_rows(ir_type tile, uint32_t rows);
 /// Bytes of a tile in shared memory, of which only so many rows and columns are copied (0: all).
 uint32_t kiln_memory_bytes(ir_type tile, uint32_t rows, uint32_t columns);
+enum { KILN_BARRIER_BYTES = 8 }; ///< of a barrier in shared memory
 /// How many of its tile's elements along an axis a load through a view copies; 0: all.
 uint32_t kiln_copied(const ir_op *load, unsigned axis);
 /// Rows that a copy brings: the tile's, or this block's share of them where blocks share the program.

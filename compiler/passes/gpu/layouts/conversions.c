@@ -4,8 +4,8 @@
 // Both stand before their first user, or before the outermost loop that does not change them, and serve all
 // that follows inside of the same block. Every tile in registers has a layout then.
 //
-// Products by matrix instructions are an exception: they take what is in a slot, or is computed in their loop,
-// as it lies there, through shape operations that keep no layout.
+// Products by matrix instructions are an exception: what is in a slot, or is computed in their loop and has to
+// change threads, stays as it lies, through shape operations that keep no layout (exchange.c).
 #include "compiler/passes/gpu/layouts/layouts.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static bool is_tile(const ir_value *value) {
 
 static bool is_slot_load(const ir_value *value) { return value->def && value->def->code == IR_SLOT_LOAD; }
 
-/// In another shape, of which a product knows how it lies (gpu_home_of).
+/// In another shape, of which a product knows how it lies (exchange.c).
 static bool is_reshaped(const ir_op *op) {
   return (op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) &&
          op->operands[0]->type.rank;
@@ -176,16 +176,19 @@ static void note_results(conversions *x, const ir_op *op) {
   }
 }
 
-/// A product by matrix instructions exchanges operands that are computed in its loop through shared memory by
-/// itself, both at a time, and reads slots.
+/// A product by matrix instructions reads slots, and what is computed in its loop and has to change threads is
+/// exchanged right before it (exchange.c).
 static bool takes_as_it_lies(conversions *x, const ir_op *op, uint32_t i) {
   if (op->code != IR_DOT || i > 1 || !kiln_dot_form(x->c, op)) return false;
   if (!i && kiln_dot_spares_registers(x->c, op)) return true;
   const ir_value *v = op->operands[i];
+  kiln_layout wanted = *op->operand_layouts[i];
   if (state_of(x, op->operands[i])->is_in_slot) return true;
   for (; place_for(v, (ir_op *)op) == op; v = v->def->operands[0]) {
-    if (v->layout) return true;
+    if (v->layout) return layout_convert(v->layout, &wanted).reach != LAYOUT_SAME_THREAD;
     if (!v->def || !is_reshaped(v->def)) return false;
+    const kiln_layout behind = kiln_layout_behind(v->def, &wanted);
+    wanted = behind;
   }
   return false;
 }

@@ -37,6 +37,7 @@ typedef struct kiln_feed {
 typedef struct kiln_slot_layouts {
   kiln_layout writer, reader; ///< of the threads that fill a slot, and that a product wants
   bool has_reader;
+  bool is_exchange;   ///< for one product, which stands right after the stores
   bool is_by_bytes;   ///< slots are named by their distance from the first
   uint8_t log2_bytes; ///< of an element
   layout_memory memory;
@@ -71,7 +72,7 @@ typedef struct kiln_layouts {
 /// fits the block, no register holds what another one has, and what loops and branches carry has one layout.
 kiln_status kiln_layouts_verify(const ir_kernel *kernel, kiln_error *err);
 /// The same of what `conversions` leaves, and that every operand lies as it is taken.
-kiln_status kiln_conversions_verify(const ir_kernel *kernel, kiln_error *err);
+kiln_status kiln_conversions_verify(const ir_kernel *kernel, bool is_exchanged, kiln_error *err);
 
 static inline kiln_layout_notes *kiln_notes_of(const kiln_layouts *c, const ir_value *value) {
   return c->notes[value->id];

@@ -60,7 +60,8 @@ static void put_result(ir_printing *p, const kiln_layout_notes *n) {
     ir_printing_layout(p, &n->slots->writer);
     kiln_buffer_u8(out, ',');
     ir_printing_layout(p, &n->slots->reader);
-    kiln_buffer_format(out, "%s)", n->slots->has_reader ? ", read" : "");
+    kiln_buffer_format(out, "%s%s)", n->slots->has_reader ? ", read" : "",
+                       n->slots->is_exchange ? ", exchange" : "");
     const layout_memory *m = &n->slots->memory;
     if (m->bits) kiln_buffer_format(out, " memory(%u %u %u :", m->vector, m->row, m->pad);
     for (unsigned i = 0; i < m->bits; i++) kiln_buffer_format(out, " %u", m->offset[i]);
@@ -163,8 +164,12 @@ static bool read_slots(ir_reading *r, noted *n) {
   kiln_slot_layouts *s = n->notes.slots = KILN_NEW(r->w.arena, kiln_slot_layouts);
   if (!read_layout(r, &s->writer) || !ir_words_expect(&r->w, ",") || !read_layout(r, &s->reader))
     return false;
-  s->has_reader = ir_words_take(&r->w, ",");
-  return !s->has_reader || ir_words_expect(&r->w, "read");
+  while (ir_words_take(&r->w, ",")) {
+    if (ir_words_take(&r->w, "read")) s->has_reader = true;
+    else if (ir_words_take(&r->w, "exchange")) s->is_exchange = true;
+    else return ir_words_fail(&r->w, "'read' or 'exchange'");
+  }
+  return true;
 }
 
 static bool read_number(ir_reading *r, int64_t most, uint8_t *out) {

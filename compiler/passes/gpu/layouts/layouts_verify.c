@@ -6,6 +6,7 @@ typedef struct checking {
   const kiln_layouts *choice;
   kiln_error *err;
   kiln_status status;
+  bool is_exchanged; ///< products take what lies in shared memory, else also what other threads have
 } checking;
 
 /// Register bases are independent: no two registers of a thread hold the same element.
@@ -49,13 +50,13 @@ static void check_carried(checking *k, const ir_op *op, const ir_value *a, const
 
 static bool is_tile(const ir_value *v) { return v->type.rank && !v->type.is_view && !v->type.slots; }
 
-/// Products by matrix instructions take what is in registers or a slot as it lies there, and exchange it by
-/// themselves.
-static bool is_exchanged(const ir_op *op, uint32_t i) {
+/// An operand of a product by matrix instructions that lies in a slot or, before the pass `exchange`, anywhere,
+/// or such a tile in another shape.
+static bool is_taken_as_it_lies(const checking *k, const ir_op *op, uint32_t i) {
   const ir_value *v = op->operands[i];
-  if (op->code != IR_DOT || i > 1) return false;
+  if (op->code != IR_DOT || i > 1 || !kiln_dot_form(k->choice, op)) return false;
   while (!v->layout && v->def && v->def->operand_count == 1) v = v->def->operands[0];
-  return v->layout != NULL;
+  return v->layout && (!k->is_exchanged || (v->def && v->def->code == IR_SLOT_LOAD));
 }
 
 static void check_taken(ir_op *op, void *context) {
@@ -63,7 +64,7 @@ static void check_taken(ir_op *op, void *context) {
     const ir_value *v = op->operands[i];
     if (is_tile(v) != (op->operand_layouts[i] != NULL))
       fail_operand(context, op, i, "has no layout to be taken in");
-    if (!op->operand_layouts[i] || is_exchanged(op, i)) continue;
+    if (!op->operand_layouts[i] || is_taken_as_it_lies(context, op, i)) continue;
     if (!v->layout || !layout_equal(v->layout, op->operand_layouts[i]))
       fail_operand(context, op, i, "does not lie as it is taken");
   }
@@ -86,8 +87,8 @@ kiln_status kiln_layouts_verify(const ir_kernel *kernel, kiln_error *err) {
   return k.status;
 }
 
-kiln_status kiln_conversions_verify(const ir_kernel *kernel, kiln_error *err) {
-  checking k = {.choice = kernel->layouts, .err = err};
+kiln_status kiln_conversions_verify(const ir_kernel *kernel, bool is_exchanged, kiln_error *err) {
+  checking k = {.choice = kernel->layouts, .err = err, .is_exchanged = is_exchanged};
   ir_walk(kernel->body, check, &k);
   ir_walk(kernel->body, check_taken, &k);
   return k.status;

@@ -135,3 +135,83 @@ static void place(ir_op *op, void *context) {
 }
 
 void kiln_slots_place(kiln_layouts *c) { ir_walk(c->kernel->body, place, c); }
+
+ir_value *kiln_slots_alloc(const kiln_layouts *c, ir_builder *b, const ir_value *tile, uint32_t at,
+                           kiln_slot_layouts *slots) {
+  const ir_type type = ir_memory_type(tile->type, 1);
+  kiln_matrix_load plan;
+  ir_op *alloc = ir_emit(b, IR_ALLOC, &(ir_attrs){.alloc = {.at = at}}, NULL, 0, &type, NULL, 0);
+  if (!alloc) return NULL;
+  kiln_operand_memory(&c->machine, &slots->writer, &slots->reader,
+                      (unsigned)__builtin_ctz(kiln_scalars[type.scalar].bytes), &plan, &slots->memory);
+  kiln_slots_measure(alloc, slots);
+  return &alloc->results[0];
+}
+
+void kiln_slots_store(const kiln_layouts *c, ir_builder *b, ir_value *memory, ir_value *slot,
+                      ir_value *tile) {
+  ir_op *store = ir_emit(b, IR_SLOT_STORE, NULL, (ir_value *[3]){memory, slot, tile}, 3, NULL, NULL, 0);
+  if (!store) return;
+  store->operand_layouts = KILN_NEW_ARRAY(c->arena, const kiln_layout *, store->operand_count);
+  store->operand_layouts[2] = tile->layout;
+}
+
+// ------------------------------------------------------------------------------------------ in use
+
+typedef struct kiln_open_slots {
+  struct kiln_open_slots *next;
+  const kiln_slot_layouts *slots;
+} kiln_open_slots;
+
+static bool is_open(const kiln_shared_use *u, const kiln_slot_layouts *s) {
+  const kiln_open_slots *o = u->open;
+  while (o && o->slots != s) o = o->next;
+  return o != NULL;
+}
+
+void kiln_shared_use_step(kiln_shared_use *u, const kiln_layouts *c, const ir_op *op) {
+  if (op->code == IR_FETCH || op->code == IR_SLOT_STORE) {
+    const kiln_slot_layouts *s = kiln_slot_layouts_of(c, op->operands[op->code == IR_FETCH ? 2 : 0]);
+    if (is_open(u, s)) return;
+    kiln_open_slots *made = KILN_NEW(c->arena, kiln_open_slots);
+    *made = (kiln_open_slots){u->open, s};
+    u->open = made;
+    if (s->end > u->end) u->end = s->end;
+  }
+  for (uint32_t i = 0; op->code == IR_FETCH_END && i < op->operand_count; i++) {
+    const kiln_slot_layouts *s = kiln_slot_layouts_of(c, op->operands[i]);
+    u->end = u->floor;
+    for (kiln_open_slots **o = &u->open; *o;) {
+      if ((*o)->slots == s) {
+        *o = (*o)->next;
+        continue;
+      }
+      if ((*o)->slots->end > u->end) u->end = (*o)->slots->end;
+      o = &(*o)->next;
+    }
+  }
+}
+
+typedef struct roles_end {
+  const kiln_layouts *c;
+  uint32_t end;
+} roles_end;
+
+/// Slots that threads store to are in use at times.
+static void note_alloc(ir_op *op, void *context) {
+  roles_end *r = context;
+  if (op->code != IR_ALLOC || kiln_notes_of(r->c, &op->results[0])->slots) return;
+  const ir_alloc *alloc = &op->attrs.alloc;
+  const ir_type type = op->results[0].type;
+  const uint32_t parts = alloc->parts ? alloc->parts : 1,
+                 bytes = type.rank ? kiln_memory_bytes(type, alloc->rows, alloc->columns) / parts
+                                   : KILN_BARRIER_BYTES,
+                 end = alloc->at + type.slots * bytes;
+  if (end > r->end) r->end = end;
+}
+
+uint32_t kiln_roles_end(const kiln_layouts *c) {
+  roles_end r = {.c = c};
+  ir_walk(c->kernel->body, note_alloc, &r);
+  return r.end;
+}

@@ -40,6 +40,24 @@ bool kiln_operand_memory(const kiln_fetch_machine *machine, const kiln_layout *f
 void kiln_slots_place(kiln_layouts *c);
 /// Sets what follows from the operation and from `memory`.
 void kiln_slots_measure(const ir_op *alloc, kiln_slot_layouts *s);
+/// Emits an `alloc` of one slot for a tile, at byte `at`. Sets all of `slots` but its writer and reader, which
+/// are given; they are for the notes of the result once the kernel is numbered again. NULL after an error.
+ir_value *kiln_slots_alloc(const kiln_layouts *c, ir_builder *b, const ir_value *tile, uint32_t at,
+                           kiln_slot_layouts *slots);
+/// Emits a `slot_store` of a tile as it lies.
+void kiln_slots_store(const kiln_layouts *c, ir_builder *b, ir_value *memory, ir_value *slot, ir_value *tile);
+
+/// The end of the shared memory that the rings and barriers of warp specialization have; 0: the kernel has none.
+uint32_t kiln_roles_end(const kiln_layouts *c);
+
+/// The slots in use at a place of the text: from the first fetch or store on, up to a `fetch_end`.
+typedef struct kiln_shared_use {
+  struct kiln_open_slots *open;
+  uint32_t end;   ///< of the last of them; what lies above is free for exchanges
+  uint32_t floor; ///< what lies below is in use all the time
+} kiln_shared_use;
+/// Goes on behind an operation of the kernel, in the order of ir_walk.
+void kiln_shared_use_step(kiln_shared_use *u, const kiln_layouts *c, const ir_op *op);
 /// Register bits that a fetch keeps together in global memory and in its slot, in order; their number.
 unsigned kiln_fetch_pieces(const kiln_layouts *c, const ir_op *fetch, const kiln_slot_layouts *s,
                            uint8_t bits[8]);

@@ -12,35 +12,25 @@
 //   for .. { dot(slot_load m, 0, x, ...) }
 //   fetch_end m
 //
-// Without room the product exchanges them in every iteration.
+// Without room the product exchanges them in every iteration (exchange.c).
 #include "compiler/passes/gpu/layouts/shared_layouts.h"
 
-/// A left operand that is stored before the loop `first` and read up to the end of the loop `last`, both in the
-/// block that it comes from; `reader`: the layout in which the first product takes it.
-typedef struct stored {
+/// A left operand, read from the loop `first` to the loop `last`, both in the block that it comes from.
+typedef struct operand {
+  struct operand *next; ///< one that was looked at before
   ir_value *value;
-  const kiln_layout *reader;
+  const kiln_layout *reader; ///< in which the first product takes it
   ir_op *first, *last;
-  ir_value *memory, *slot; ///< NULL: there is no room
-  kiln_slot_layouts slots;
-} stored;
+} operand;
 
-/// Slots in use from one operation to another, as numbers in the order of the text. Of a stored operand too.
-typedef struct span {
-  struct span *next;
-  const ir_value *memory;
-  const stored *operand;
-  uint32_t from, to, end;
-} span;
-
-enum { MOST_STORED = 8 };
 typedef struct storing {
   kiln_layouts *c;
   ir_builder b;
-  stored all[MOST_STORED];
-  unsigned count;
-  span *spans;
-  uint32_t at; ///< the number of the next operation
+  operand *seen, *at;     ///< `at`: the one looked at
+  kiln_shared_use in_use; ///< by slots, where the walk is
+  uint32_t end;           ///< of what is in use from at->first to at->last
+  bool is_between;        ///< the walk is there
+  ir_value *memory, *slot;
 } storing;
 
 /// The loop around the product that stands in the block where its left operand comes from.
@@ -50,110 +40,80 @@ static ir_op *outermost(const ir_op *dot) {
   return loop;
 }
 
-static stored *stored_of(storing *x, const ir_value *value) {
-  for (unsigned i = 0; i < x->count; i++)
-    if (x->all[i].value == value) return &x->all[i];
-  return NULL;
+static bool is_seen(const storing *x, const ir_value *value) {
+  const operand *o = x->seen;
+  while (o && o->value != value) o = o->next;
+  return o != NULL;
 }
 
 static void find_operand(ir_op *op, void *context) {
   storing *x = context;
   if (op->code != IR_DOT || !kiln_dot_spares_registers(x->c, op)) return;
-  stored *s = stored_of(x, op->operands[0]);
-  if (!s && x->count == MOST_STORED) return;
-  if (!s) {
-    s = &x->all[x->count++];
-    *s = (stored){.value = op->operands[0], .reader = op->operand_layouts[0], .first = outermost(op)};
+  if (!x->at && !is_seen(x, op->operands[0])) {
+    x->at = KILN_NEW(x->c->arena, operand);
+    *x->at = (operand){x->seen, op->operands[0], op->operand_layouts[0], outermost(op), NULL};
   }
-  s->last = outermost(op);
+  if (x->at && op->operands[0] == x->at->value) x->at->last = outermost(op);
 }
 
-static span *span_of(storing *x, const ir_value *memory, const stored *operand, uint32_t end) {
-  for (span *p = x->spans; p; p = p->next)
-    if (p->memory == memory && p->operand == operand) return p;
-  span *made = KILN_NEW(x->c->arena, span);
-  *made = (span){x->spans, memory, operand, x->at, UINT32_MAX, end};
-  return x->spans = made;
-}
-
-static void note_spans(ir_op *op, void *context) {
+/// The highest end of slots that are in use from the first loop to the last.
+static void note_use(ir_op *op, void *context) {
   storing *x = context;
-  for (unsigned i = 0; i < x->count; i++) {
-    if (op == x->all[i].first) span_of(x, NULL, &x->all[i], 0);
-    if (op == x->all[i].last->next) span_of(x, NULL, &x->all[i], 0)->to = x->at;
-  }
-  const ir_value *memory = op->code == IR_FETCH        ? op->operands[2]
-                           : op->code == IR_SLOT_STORE ? op->operands[0]
-                                                       : NULL;
-  if (memory) span_of(x, memory, NULL, kiln_slot_layouts_of(x->c, memory)->end);
-  for (uint32_t i = 0; op->code == IR_FETCH_END && i < op->operand_count; i++)
-    span_of(x, op->operands[i], NULL, 0)->to = x->at;
-  x->at++;
-}
-
-/// Where it is stored: above all that is in use at the same time; false where shared memory has not as much
-/// room again, for exchanges.
-static bool find_room(storing *x, stored *s, ir_type type, uint32_t *out_at) {
-  const span *own = span_of(x, NULL, s, 0);
-  const uint64_t bytes = ((uint64_t)kiln_scalars[type.scalar].bytes) << s->slots.memory.bits;
-  *out_at = 0;
-  for (const span *p = x->spans; p; p = p->next)
-    if (p != own && p->from <= own->to && own->from <= p->to && p->end > *out_at) *out_at = p->end;
-  return *out_at + 2 * bytes <= x->c->machine.shared_bytes;
-}
-
-static void store_operand(storing *x, stored *s) {
-  const ir_type type = ir_memory_type(s->value->type, 1);
-  const unsigned log2_bytes = (unsigned)__builtin_ctz(kiln_scalars[type.scalar].bytes);
-  ir_attrs where = {0};
-  kiln_matrix_load plan;
-  s->slots = (kiln_slot_layouts){.writer = *s->value->layout, .reader = *s->reader, .has_reader = true};
-  kiln_operand_memory(&x->c->machine, &s->slots.writer, &s->slots.reader, log2_bytes, &plan,
-                      &s->slots.memory);
-  if (!find_room(x, s, type, &where.alloc.at)) return;
-  x->b.block = s->first->block, x->b.before = s->first, x->b.place = s->first->place;
-  ir_op *alloc = ir_emit(&x->b, IR_ALLOC, &where, NULL, 0, &type, NULL, 0);
-  if (!alloc) return;
-  kiln_slots_measure(alloc, &s->slots);
-  span_of(x, NULL, s, 0)->end = s->slots.end;
-  s->memory = &alloc->results[0];
-  s->slot = ir_const_int(&x->b, KILN_I32, 0);
-  ir_op *store =
-      ir_emit(&x->b, IR_SLOT_STORE, NULL, (ir_value *[3]){s->memory, s->slot, s->value}, 3, NULL, NULL, 0);
-  if (!store) return;
-  store->operand_layouts = KILN_NEW_ARRAY(x->c->arena, const kiln_layout *, store->operand_count);
-  store->operand_layouts[2] = s->value->layout;
-  ir_emit(&x->b, IR_BARRIER, &(ir_attrs){.barrier = {.is_shared = true}}, NULL, 0, NULL, NULL, 0);
-  x->b.before = s->last->next;
-  ir_emit(&x->b, IR_FETCH_END, NULL, &s->memory, 1, NULL, NULL, 0);
+  if (op == x->at->first) x->is_between = true;
+  if (op == x->at->last->next) x->is_between = false;
+  const uint32_t before = x->in_use.end;
+  kiln_shared_use_step(&x->in_use, x->c, op);
+  const uint32_t most = before > x->in_use.end ? before : x->in_use.end;
+  if (x->is_between && most > x->end) x->end = most;
 }
 
 static void read_operand(ir_op *op, void *context) {
-  storing *x = context;
-  if (op->code != IR_DOT || !kiln_dot_spares_registers(x->c, op)) return;
-  const stored *s = stored_of(x, op->operands[0]);
-  if (!s || !s->memory) return;
-  x->b.block = op->block, x->b.before = op, x->b.place = op->place;
-  ir_op *load = ir_emit(&x->b, IR_SLOT_LOAD, NULL, (ir_value *[2]){s->memory, s->slot}, 2, NULL, NULL, 0);
+  const storing *x = context;
+  ir_builder b = x->b;
+  if (op->code != IR_DOT || op->operands[0] != x->at->value || !kiln_dot_spares_registers(x->c, op)) return;
+  b.block = op->block, b.before = op, b.place = op->place;
+  ir_op *load = ir_emit(&b, IR_SLOT_LOAD, NULL, (ir_value *[2]){x->memory, x->slot}, 2, NULL, NULL, 0);
   if (!load) return;
-  load->results[0].layout = s->value->layout;
+  load->results[0].layout = x->at->value->layout;
   op->operands[0] = &load->results[0];
+}
+
+/// Above all that is in use at the same time, where shared memory has as much room again for exchanges.
+static void store_operand(storing *x) {
+  const operand *o = x->at;
+  kiln_slot_layouts slots = {.writer = *o->value->layout, .reader = *o->reader, .has_reader = true};
+  x->in_use = (kiln_shared_use){.end = 0};
+  x->is_between = false;
+  x->end = 0;
+  ir_walk(x->c->kernel->body, note_use, x);
+  const uint64_t bytes = ((uint64_t)ir_type_bits(o->value->type) / 8) << ir_log2_elements(o->value->type);
+  if (x->end + 2 * bytes > x->c->machine.shared_bytes) return;
+  const kiln_kept_notes kept = kiln_layouts_keep_notes(x->c);
+  x->b.block = o->first->block, x->b.before = o->first, x->b.place = o->first->place;
+  x->memory = kiln_slots_alloc(x->c, &x->b, o->value, x->end, &slots);
+  x->slot = ir_const_int(&x->b, KILN_I32, 0);
+  kiln_slots_store(x->c, &x->b, x->memory, x->slot, o->value);
+  ir_emit(&x->b, IR_BARRIER, &(ir_attrs){.barrier = {.is_shared = true}}, NULL, 0, NULL, NULL, 0);
+  x->b.before = o->last->next;
+  ir_emit(&x->b, IR_FETCH_END, NULL, &x->memory, 1, NULL, NULL, 0);
+  ir_walk(x->c->kernel->body, read_operand, x);
+  if (x->b.error.status != KILN_OK) return;
+  kiln_layouts_number_again(&kept);
+  *kiln_slot_layouts_of(x->c, x->memory) = slots;
 }
 
 kiln_status kiln_pass_store_operands(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   kiln_layouts *c = kernel->layouts;
   (void)context;
   storing x = {.c = c, .b = {.arena = c->arena, .machine = true}};
-  ir_walk(kernel->body, find_operand, &x);
-  if (!x.count) return KILN_OK;
-  const kiln_kept_notes k = kiln_layouts_keep_notes(c);
-  ir_walk(kernel->body, note_spans, &x);
-  for (unsigned i = 0; i < x.count; i++) store_operand(&x, &x.all[i]);
-  ir_walk(kernel->body, read_operand, &x);
+  for (;;) {
+    x.at = NULL;
+    ir_walk(kernel->body, find_operand, &x);
+    if (!x.at || x.b.error.status != KILN_OK) break;
+    store_operand(&x);
+    x.seen = x.at;
+  }
   if (x.b.error.status != KILN_OK) return *err = x.b.error, err->status;
-  ir_count_uses(kernel);
-  kiln_layouts_number_again(&k);
-  for (unsigned i = 0; i < x.count; i++)
-    if (x.all[i].memory) *kiln_slot_layouts_of(c, x.all[i].memory) = x.all[i].slots;
+  if (x.seen) ir_count_uses(kernel);
   return KILN_OK;
 }

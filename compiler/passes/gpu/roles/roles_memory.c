@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "compiler/passes/gpu/roles/roles_inner.h"
 
-enum { DEFAULT_SLOTS = 4, MAX_SLOTS = 8, ALIGN = 1024, BARRIER_BYTES = 8 };
+enum { DEFAULT_SLOTS = 4, MAX_SLOTS = 8, ALIGN = 1024 };
 enum { STAGE_ROWS = 6 }; // logarithm, of what a group stages at a time
 
 static uint32_t bytes_of(ir_type tile) {
@@ -74,8 +74,8 @@ static void alloc_exchange_barriers(splitting *s, ir_op *op) {
            told = op->code == IR_CLUSTER_SCATTER ? op->attrs.cluster.blocks : 1u;
   ir_type barriers = ir_barrier_type(groups);
   if (op->attrs.cluster.is_overlaid) told *= groups;
-  op->operands[3] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, 1);
-  op->operands[4] = alloc(s, barriers, groups * BARRIER_BYTES, BARRIER_BYTES, told);
+  op->operands[3] = alloc(s, barriers, groups * KILN_BARRIER_BYTES, KILN_BARRIER_BYTES, 1);
+  op->operands[4] = alloc(s, barriers, groups * KILN_BARRIER_BYTES, KILN_BARRIER_BYTES, told);
   op->operand_count = 5;
 }
 
@@ -164,10 +164,10 @@ static void alloc_slots(splitting *s) {
 static void alloc_barriers(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     roles_ring *r = &s->rings[i];
-    uint32_t bytes = r->ring.slots * BARRIER_BYTES;
+    uint32_t bytes = r->ring.slots * KILN_BARRIER_BYTES;
     if (r->is_put) continue;
-    r->full = alloc(s, ir_barrier_type(r->ring.slots), bytes, BARRIER_BYTES, 1);
-    r->empty = alloc(s, ir_barrier_type(r->ring.slots), bytes, BARRIER_BYTES, s->groups);
+    r->full = alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, 1);
+    r->empty = alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, s->groups);
   }
 }
 
@@ -182,8 +182,9 @@ static void alloc_rings(splitting *s) {
   alloc_barriers(s);
   if (!is_overlaid) return;
   alloc_exchange_barriers(s, scatter);
-  s->taken = alloc(s, ir_barrier_type(1), BARRIER_BYTES, BARRIER_BYTES, s->groups);
-  s->passed = alloc(s, ir_barrier_type(1), BARRIER_BYTES, BARRIER_BYTES, s->spread > 1 ? s->spread : 1);
+  s->taken = alloc(s, ir_barrier_type(1), KILN_BARRIER_BYTES, KILN_BARRIER_BYTES, s->groups);
+  s->passed =
+      alloc(s, ir_barrier_type(1), KILN_BARRIER_BYTES, KILN_BARRIER_BYTES, s->spread > 1 ? s->spread : 1);
 }
 
 ir_value *roles_staging(const splitting *s, const ir_op *op) { return s->staging[staged_bytes(op) == 4]; }
