@@ -130,7 +130,7 @@ FLAGS := $(B)/flags
 $(FLAGS): export TEXT := $(CC) $(CFLAGS) $(UNTHREADED) $(COLD) $(WARM)
 $(FLAGS): ask
 	@mkdir -p $(@D)
-	@test ! -s $@ || printf '%s\n' "$$TEXT" | cmp -s - $@ || { echo "$@: other flags than before, everything is compiled again"; printf '%s\n' "$$TEXT" | diff $@ -; } >&2; true
+	@test ! -s $@ || printf '%s\n' "$$TEXT" | cmp -s - $@ || { echo "$@: other flags than before, everything is compiled again:"; tr ' ' '\n' <$@ >$@.old; printf '%s\n' "$$TEXT" | tr ' ' '\n' | diff $@.old - | grep '^[<>]'; rm -f $@.old; } >&2; true
 	@printf '%s\n' "$$TEXT" | cmp -s - $@ || printf '%s\n' "$$TEXT" >$@
 
 # Where the system's kiln.conf is, below /kiln; the file changes when that does.

@@ -199,6 +199,31 @@ static const char *reason_for_ptx(const session *s, const plan_job *job, char *t
   return text;
 }
 
+/// Programs whose tiles had no room in the registers of as many warps as were asked for.
+static void note_more_warps(const plan *p, kiln_buffer *out) {
+  const plan_job *first = NULL;
+  uint32_t count = 0, made = 0;
+  char title[300];
+  for (size_t i = 0; i < p->job_count; i++) {
+    const plan_job *job = &p->jobs[i];
+    kiln_code_info info;
+    if (job->state == JOB_FAILED || !kiln_code_info_decode(job->info.bytes, job->info.size, &info) ||
+        !info.wave)
+      continue;
+    const kiln_interface *interface = plan_interface(p, job);
+    const uint32_t asked = job->config < interface->config_count ? interface->configs[job->config].warps : 0;
+    // Warp specialization adds four warps that copy.
+    if (!asked || info.block_threads <= (asked + 4) * info.wave) continue;
+    if (!count++) first = job, made = info.block_threads / info.wave;
+  }
+  if (!count) return;
+  kiln_buffer_format(out,
+                     "kiln: note: %u object%s more warps than asked for, whose registers do not hold a tile; "
+                     "the first: %s has %u\n",
+                     count, count == 1 ? " has" : "s have", plan_job_title(p, first, title, sizeof title),
+                     made);
+}
+
 void session_notes(const session *s, kiln_buffer *out) {
   char text[200], name[KILN_TARGET_NAME];
   const plan *p = &s->plan;
@@ -214,6 +239,7 @@ void session_notes(const session *s, kiln_buffer *out) {
           out, "kiln: note: %zu object%s for %s %s PTX, which the driver compiles when it loads: %s\n", count,
           count == 1 ? "" : "s", kiln_target_name(&p->targets[t], name), count == 1 ? "is" : "are", why);
   }
+  note_more_warps(p, out);
   tuning_code_notes(p, out);
 }
 

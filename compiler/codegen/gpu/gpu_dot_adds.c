@@ -23,8 +23,8 @@ typedef struct stored {
   unsigned pitch, log2_bytes;
   LLVMValueRef thread; ///< the thread's part of the place, in bytes
   uint32_t varies;     ///< bits that the thread's part may have
-  uint32_t seen[GPU_MAX_REGISTERS];
-  LLVMValueRef loaded[GPU_MAX_REGISTERS];
+  uint32_t seen[KILN_MOST_TILE_REGISTERS];
+  LLVMValueRef loaded[KILN_MOST_TILE_REGISTERS];
   unsigned count;
 } stored;
 

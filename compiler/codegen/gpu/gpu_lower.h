@@ -21,8 +21,7 @@ typedef struct gpu gpu;
 typedef struct gpu_machine gpu_machine;
 
 enum {
-  GPU_MAX_REGISTERS = 1024, ///< 32-bit registers a thread that one tile may take
-  GPU_MAX_SORTED = 128,     ///< of a tile that is sorted: all of it stays in registers, in straight code
+  GPU_MAX_SORTED = 128, ///< of a tile that is sorted: all of it stays in registers, in straight code
 };
 
 /// What a memory access is besides pointer and data.

@@ -150,7 +150,7 @@ bool gpu_words_fit(gpu *g, const ir_op *op, const char *what, ir_type type, unsi
 
 bool gpu_has_room(gpu *g, const ir_value *value) {
   const ir_op *op = value->def ? value->def : g->current ? g->current : value->block->parent;
-  return gpu_words_fit(g, op, "value", value->type, value->layout->registers, GPU_MAX_REGISTERS);
+  return gpu_words_fit(g, op, "value", value->type, value->layout->registers, KILN_MOST_TILE_REGISTERS);
 }
 
 gpu_tile gpu_tile_of(gpu *g, ir_value *value) {

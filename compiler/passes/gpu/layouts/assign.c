@@ -267,12 +267,38 @@ static void assign_block(kiln_layouts *c, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) assign_op(c, op);
 }
 
+/// Registers of 32 bits that the largest tile takes in all lanes of a block.
+static void note_words(ir_op *op, void *context) {
+  uint64_t *most = context;
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    const ir_type type = op->results[i].type;
+    if (!type.rank || type.is_view || type.slots) continue;
+    const uint64_t words =
+        ((uint64_t)(type.pointer ? 32 : ir_type_bits(type)) << ir_log2_elements(type)) / 32;
+    if (words > *most) *most = words;
+  }
+}
+
+/// Where a thread has no room for its part of a tile, the kernel gets as many warps as leave it an eighth of what is
+/// allowed, or as a block may have.
+static void find_room(ir_kernel *kernel, const kiln_fetch_machine *machine) {
+  const uint64_t most = (uint64_t)KILN_MOST_TILE_REGISTERS
+                        << 5; // of a warp: the same for any number of lanes
+  uint64_t words = 0;
+  ir_walk(kernel->body, note_words, &words);
+  if (words / kernel->warps <= most) return;
+  while (words / kernel->warps > most / 8 && 2u * kernel->warps <= machine->threads >> machine->lanes)
+    kernel->warps *= 2;
+}
+
 static kiln_status open_layouts(kiln_layouts *c, ir_kernel *kernel, const kiln_fetch_machine *machine,
                                 kiln_error *err) {
   const unsigned warps = kernel->warps, most = machine->threads >> machine->lanes;
   if (!warps || warps & (warps - 1))
     return kiln_fail(err, KILN_STATUS_LIMIT, "expected a power of two of warps, found %u", warps);
   if (warps > most) kernel->warps = (uint16_t)most; // one written for lanes of 32 on wider waves
+  const bool has_roles = kernel->body->last && kernel->body->last->code == IR_ROLES;
+  if (!has_roles) find_room(kernel, machine);
   *c = (kiln_layouts){.arena = kernel->arena,
                       .kernel = kernel,
                       .machine = *machine,
@@ -287,7 +313,8 @@ static kiln_status open_layouts(kiln_layouts *c, ir_kernel *kernel, const kiln_f
 }
 
 /// Sets ir_value.layout of all homes and ir_kernel.layouts. Numbers the kernel and counts uses. LIMIT where
-/// the number of warps is no power of two; more of them than a block of the machine holds become as many.
+/// the number of warps is no power of two; more of them than a block of the machine holds become as many, and too
+/// few for the largest tile become more.
 kiln_status kiln_pass_layouts(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   const kiln_fetch_machine *machine = &context->machine;
   kiln_layouts *c = KILN_NEW(kernel->arena, kiln_layouts);

@@ -15,7 +15,10 @@
 #include "compiler/layout/layout.h"
 #include "compiler/passes/gpu/gpu.h"
 
-enum { KILN_MOST_VECTOR_BYTES = 16 }; ///< of one access
+enum {
+  KILN_MOST_VECTOR_BYTES = 16,    ///< of one access
+  KILN_MOST_TILE_REGISTERS = 1024 ///< of 32 bits and 32 lanes that one tile may take in a thread
+};
 
 /// Tiles of one shape that are loaded or stored along one axis.
 typedef struct kiln_shape {
