@@ -110,7 +110,7 @@ static void insert(shard *s, item *it) {
   *at = it;
   if (!s->hand) {
     s->hand = it->after = it->before = it;
-  } else { // just behind the hand: the last to be looked at
+  } else { // just after the hand: the last to be looked at
     it->after = s->hand;
     it->before = s->hand->before;
     it->before->after = it;

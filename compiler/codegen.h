@@ -60,9 +60,9 @@ kiln_status kiln_codegen(ir_kernel *kernel, const kiln_target *target, const kil
 struct kiln_stage;
 
 /// The same of a kernel at a stage (compiler/passes/stages.h), whose target it names. With `until` it
-/// goes no farther than that pass, and the artifact's code is the kernel behind it, as text. INVALID_ARGUMENT
+/// goes no farther than that pass, and the artifact's code is the kernel after it, as text. INVALID_ARGUMENT
 /// where that pass does not run on the kernel. A kernel that turns out not to fit in the GPU form is an error
-/// where the stage is behind the passes that began it.
+/// where the stage comes after the passes that began it.
 kiln_status kiln_codegen_stage(ir_kernel *kernel, const struct kiln_stage *stage, const char *until,
                                const kiln_codegen_options *options, kiln_artifact *out, kiln_error *err);
 

@@ -47,7 +47,7 @@ static kiln_status place_maps(const kiln_kernel *k, kiln_code *code, const kiln_
   if (code->maps_at >= from && code->maps_at - from < KILN_MAP_ALIGNMENT && end <= KILN_MOST_BLOCK)
     return KILN_OK;
   return kiln_fail(err, KILN_STATUS_CORRUPT,
-                   "'%s': the code takes %u tensor maps at byte %u, behind %u bytes of parameters",
+                   "'%s': the code takes %u tensor maps at byte %u, after %u bytes of parameters",
                    k->interface.name, code->map_count, code->maps_at, k->used_bytes);
 }
 

@@ -151,7 +151,7 @@ static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
   for (unsigned i = 0; i + 1 < v->map->rank; i++) v->strides[i] = STRIDE;
 }
 
-/// Indices are i32 in the instruction, so no element behind is reached. Drivers take 2^32, too, but an H200
+/// Indices are i32 in the instruction, so no element after that is reached. Drivers take 2^32, too, but an H200
 /// then stops with an illegal instruction.
 static const int64_t MOST_EXTENT = (int64_t)1 << 31;
 

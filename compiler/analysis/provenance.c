@@ -16,7 +16,7 @@ static const ir_value *passed(const ir_op *op) {
   return only;
 }
 
-int kiln_param_behind(const ir_value *v) {
+int kiln_param_of(const ir_value *v) {
   while (v && v->def) v = passed(v->def);
   return v && !v->block->parent ? (int)v->index : -1;
 }

@@ -10,7 +10,7 @@
 /// The number of the parameter that `v` is made of by operations of one pointer each, so that it surely
 /// points into what the parameter points to; -1 where loops, branches or selections come between, or another
 /// source.
-int kiln_param_behind(const ir_value *v);
+int kiln_param_of(const ir_value *v);
 
 /// Called for each value that a pointer may be, in no order that means anything.
 typedef void kiln_source_visit(const ir_value *source, void *context);

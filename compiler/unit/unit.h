@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a source file of either language is behind compiler/front.h: a unit with a table of functions. A front
+// What a source file of either language is to compiler/front.h: a unit with a table of functions. A front
 // end embeds kiln_unit as the first member of its own struct and sets `methods`; unit.c chooses the front end
 // by the suffix of the file and does what both share.
 #ifndef KILN_COMPILER_UNIT_UNIT_H

@@ -66,7 +66,7 @@ static kiln_status check_members(kiln_bundle *b, byte_range *ranges, kiln_error 
   return KILN_OK;
 }
 
-// The blobs of a member come one behind another. `ends`: a zero for each member.
+// The blobs of a member come one after another. `ends`: a zero for each member.
 static kiln_status check_blobs(kiln_bundle *b, uint64_t *ends, kiln_error *err) {
   for (uint32_t i = 0; i < b->section_count[KILN_BUNDLE_BLOBS]; i++) {
     kiln_blob_entry e;

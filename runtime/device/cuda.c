@@ -176,7 +176,7 @@ static int find_function(const cuda_state *s, const kiln_code *code, kiln_module
 }
 
 /// Where the first tensor map begins: no other parameter is as large. 1 (CUDA_ERROR_INVALID_VALUE) when there
-/// is none; the driver is asked for no parameter behind that one.
+/// is none; the driver is asked for no parameter after that one.
 static int find_maps(const cuda_state *s, void *function, uint32_t *out_at) {
   size_t offset = 0, size = 0;
   for (size_t i = 0; size != KILN_MAP_BYTES; i++) {

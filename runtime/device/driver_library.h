@@ -28,7 +28,7 @@ typedef struct kiln_driver {
   size_t symbol_count;
 } kiln_driver;
 
-/// The same for the device of that name. `rest` is what stands behind the colon in it: its number, or nothing
+/// The same for the device of that name. `rest` is what stands after the colon in it: its number, or nothing
 /// for 0.
 kiln_status kiln_driver_open(const kiln_driver *driver, const char *device, const char *rest, void *table,
                              int *out_ordinal, kiln_error *err);

@@ -68,7 +68,7 @@ static void leave(const hip_state *s, int old) {
   } while (0)
 
 // "gfx942:sramecc+:xnack-" is somewhere in the properties; where, differs between releases of HIP, so look
-// for it behind the name (256 bytes).
+// for it after the name (256 bytes).
 static const char *find_arch(const char *properties) {
   for (size_t at = 256; at + 64 < PROPERTIES; at++)
     if (!memcmp(properties + at, "gfx", 3) && isdigit((unsigned char)properties[at + 3]))

@@ -45,7 +45,7 @@ static kiln_status explain_tuned(const char *path, const char *name, bool all, k
   KILN_TRY(bundle_view_open(path, &v, err));
   for (uint32_t i = 0; i < v.note_count; i++) {
     if (strcmp(v.notes[i].key, key)) continue;
-    const char *line = v.notes[i].value + strcspn(v.notes[i].value, "\n"); // behind the head
+    const char *line = v.notes[i].value + strcspn(v.notes[i].value, "\n"); // after the head
     for (; *line && line[1]; line += 1 + strcspn(line + 1, "\n"), count++)
       if (all) printf("  %.*s\n", (int)strcspn(line + 1, "\n"), line + 1);
   }

@@ -77,7 +77,7 @@ static uint64_t random_element(size_t i, uint64_t w, kiln_scalar t) {
 static const struct {
   const char *name;
   generate *make;
-  enum { TAKES_NOTHING, TAKES_VALUE, MAY_TAKE_SEED } takes; // behind the count
+  enum { TAKES_NOTHING, TAKES_VALUE, MAY_TAKE_SEED } takes; // after the count
 } generators[] = {{"zeros", zeros, TAKES_NOTHING},
                   {"ones", ones, TAKES_NOTHING},
                   {"iota", iota, TAKES_NOTHING},

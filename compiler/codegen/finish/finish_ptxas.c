@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // NVIDIA's assembler as a child process: about 13 ms a kernel. All three files it touches are memory files of
-// ours, so nothing is left behind.
+// ours, so nothing is left over.
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>

@@ -48,7 +48,7 @@ static void fill(gpu *g, bundle *b, ir_value *from) {
           LLVMBuildBitCast(g->builder, gpu_pack(g, regs + b->per_word * i, b->per_word), g->i32, "");
 }
 
-/// The builder stands behind the phis of its block.
+/// The builder stands after the phis of its block.
 static void define(gpu *g, ir_value *value, const bundle *b) {
   if (!value->type.rank) {
     gpu_set_scalar(g, value, b->values[0]);
@@ -64,7 +64,7 @@ static void define(gpu *g, ir_value *value, const bundle *b) {
   gpu_set_home(g, value, tile);
 }
 
-/// Phis for `arg`, to be completed by add_incoming, and defined behind all phis.
+/// Phis for `arg`, to be completed by add_incoming, and defined after all phis.
 static bundle make_phis(gpu *g, ir_value *arg) {
   bundle b = new_bundle(g, arg);
   for (uint32_t i = 0; i < b.count; i++) b.values[i] = LLVMBuildPhi(g->builder, b.type, "");

@@ -19,8 +19,8 @@ static source open_source(gpu *g, const ir_op *op, uint32_t i) {
   ir_value *value = op->operands[i];
   kiln_layout wanted = *op->operand_layouts[i];
   while (!value->layout) {
-    const kiln_layout behind = kiln_layout_behind(value->def, &wanted);
-    wanted = behind;
+    const kiln_layout before = kiln_layout_before(value->def, &wanted);
+    wanted = before;
     value = value->def->operands[0];
   }
   if (!value->def || value->def->code != IR_SLOT_LOAD) return (source){.tile = gpu_operand(g, op, i)};

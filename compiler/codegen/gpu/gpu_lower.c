@@ -221,7 +221,7 @@ static unsigned blocks_of(const gpu *g, const kiln_target *target, uint32_t byte
   return room < wanted && room ? room : wanted;
 }
 
-/// A producer's group stands behind the warps that the tiles know.
+/// A producer's group stands after the warps that the tiles know.
 uint32_t gpu_block_threads(const gpu *g) {
   uint32_t warps = g->kernel->warps / (g->spread ? g->spread : 1);
   return (warps + (g->has_roles ? 4 : 0)) << g->lanes;

@@ -41,7 +41,7 @@ typedef struct gpu_near {
 } gpu_near;
 enum { GPU_NEAR_STEP = 32 };
 
-/// A tensor map that the kernel gets behind its parameters.
+/// A tensor map that the kernel gets after its parameters.
 typedef struct gpu_map {
   const uint8_t *bytes; ///< its part of the record (docs/bundle.md); arena
   size_t size;
@@ -64,7 +64,7 @@ struct gpu_machine {
   /// accumulator[] += left[] * right[], arrays of elements in register order of the form's fragments.
   void (*emit_product)(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left,
                        const LLVMValueRef *right, LLVMValueRef *accumulator);
-  /// Called once for each accumulator of a dot, behind its last instruction; may be NULL.
+  /// Called once for each accumulator of a dot, after its last instruction; may be NULL.
   void (*finish_product)(gpu *g, const kiln_matrix_form *form, LLVMValueRef *accumulator);
   /// Calling convention and attributes of the kernel.
   void (*finish_kernel)(gpu *g, LLVMValueRef function);
@@ -105,7 +105,7 @@ struct gpu_machine {
   /// A word of two halves, the first in the low bits, each the upper or lower one of a word; NULL: by shifts.
   LLVMValueRef (*join_halves)(gpu *g, const LLVMValueRef words[2], const bool upper[2]);
   /// Loads go through registers to shared memory, complete in order, and are to stay where they are put;
-  /// NULL: none of this. Called behind the loads.
+  /// NULL: none of this. Called after the loads.
   void (*hold_loads)(gpu *g);
   /// What stands in front of a loop has been lowered, the loop not yet. NULL: nothing is to be done.
   void (*enter_loop)(gpu *g, ir_op *loop);
@@ -246,7 +246,7 @@ gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
 void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
 void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
 LLVMBasicBlockRef gpu_block(gpu *g, const char *name);
-/// A conditional branch that hardly ever goes to its second block, which then stands behind everything else.
+/// A conditional branch that hardly ever goes to its second block, which then stands after everything else.
 void gpu_expect_first(gpu *g, LLVMValueRef branch);
 
 // gpu_maps.c

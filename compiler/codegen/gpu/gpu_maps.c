@@ -89,7 +89,7 @@ static void add_map(ir_op *op, void *context) {
   ir_type type = view->results[0].type;
   kiln_buffer map = {0};
   if (view->operands[0]->index > UINT8_MAX) {
-    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view is behind too many parameters",
+    gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view comes after too many parameters",
              ir_operation(op));
     return;
   }

@@ -15,7 +15,7 @@ static gpu_access access_of(const ir_op *op, unsigned bytes) {
 
 /// Nothing that the kernel writes can be read here: it writes nothing, or the parameter promises it.
 static bool is_invariant(gpu *g, const ir_op *op) {
-  int root = kiln_param_behind(op->operands[0]);
+  int root = kiln_param_of(op->operands[0]);
   if (op->attrs.flags & IR_VOLATILE) return false;
   if (!g->has_writes) return true;
   if (root < 0) return false;
@@ -160,7 +160,7 @@ static gpu_near near_of(gpu *g, const ir_op *op, const gpu_access *element) {
   gpu_near near = {.base = NULL};
   bool is_plain = op->code == IR_LOAD && !element->cache && !element->evict && !element->is_volatile;
   if (!g->machine->near_load || !is_plain || !base || base->code != IR_SPLAT) return near;
-  int param = kiln_param_behind(base->operands[0]);
+  int param = kiln_param_of(base->operands[0]);
   if (param < 0 || !g->kernel->params[param].within || sum->operands[1]->type.scalar != KILN_I32) return near;
   take_ahead(g, base->operands[0], element->bytes, &near);
   near.memory = g->machine->near_memory(g, near.base, (unsigned)param);
@@ -343,7 +343,7 @@ LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_p
   return out;
 }
 
-/// No load behind it waits for the same product.
+/// No load after it waits for the same product.
 static bool is_last_feed(gpu *g, const ir_op *load) {
   const ir_op *dot = kiln_notes_of(g->layouts, &load->results[0])->feed.dot;
   for (const ir_op *op = load->next; op; op = op->next) {

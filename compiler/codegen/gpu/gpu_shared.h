@@ -23,7 +23,7 @@ gpu_shared_tile gpu_shared_tile_open(gpu *g, const layout_memory *memory, const 
                                      unsigned log2_bytes, uint32_t start);
 /// Where the piece of register `r` lies.
 LLVMValueRef gpu_shared_tile_pointer(gpu *g, const gpu_shared_tile *p, uint32_t r);
-/// gpu_write_tile, from `slot` bytes behind `start` on; NULL: none.
+/// gpu_write_tile, from `slot` bytes after `start` on; NULL: none.
 void gpu_write_tile_in_slot(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
                             uint32_t start, LLVMValueRef slot);
 /// Reads the piece that starts at register `r`.

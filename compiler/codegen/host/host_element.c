@@ -70,7 +70,7 @@ static LLVMValueRef divide(const kiln_elements *e, const ir_attrs *how, LLVMValu
 
 // ------------------------------------------------------------------------------ minimum, maximum
 
-// The number when one operand is NaN; -0 is less than +0, which the instructions behind minnum and maxnum
+// The number when one operand is NaN; -0 is less than +0, which the instructions of minnum and maxnum
 // leave open: equal operands differ at most in the sign of zero, and or (and) of the patterns picks the right
 // one.
 static LLVMValueRef choose_number(host *h, bool max, LLVMValueRef a, LLVMValueRef b) {

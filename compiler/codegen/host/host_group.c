@@ -66,7 +66,7 @@ static bool is_identity(const host_map *map, unsigned bits) {
 
 /// Through one parameter, or what may be one.
 static bool may_be_one(const ir_op *first, const ir_op *second) {
-  const int from = kiln_param_behind(first->operands[0]), to = kiln_param_behind(second->operands[0]);
+  const int from = kiln_param_of(first->operands[0]), to = kiln_param_of(second->operands[0]);
   return from < 0 || to < 0 || from == to;
 }
 

@@ -69,8 +69,8 @@ static bool has_address(const ir_op *op) {
 }
 
 bool host_conflict(const host *h, const ir_op *load, const ir_op *write, bool in_place) {
-  int from = kiln_param_behind(load->operands[0]),
-      to = has_address(write) ? kiln_param_behind(write->operands[0]) : -1;
+  int from = kiln_param_of(load->operands[0]),
+      to = has_address(write) ? kiln_param_of(write->operands[0]) : -1;
   if (from >= 0 && from != to && h->kernel->params[from].noalias) return false;
   if (!in_place || write->code != IR_STORE || from < 0 || to < 0) return true;
   return from == to && load->operands[0] != write->operands[0];

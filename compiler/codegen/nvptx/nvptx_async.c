@@ -423,7 +423,7 @@ static void store_rest(gpu *g, const ir_op *op, const staging *s, unsigned colum
 }
 
 /// The leader waits, `wait` says for which of its stores; then the group knows.
-static void meet_behind(gpu *g, LLVMValueRef leader, kl_function wait) {
+static void meet_after(gpu *g, LLVMValueRef leader, kl_function wait) {
   LLVMBasicBlockRef drain = gpu_block(g, "drain"), write = gpu_block(g, "stage");
   LLVMBuildCondBr(g->builder, leader, drain, write);
   LLVMPositionBuilderAtEnd(g->builder, drain);
@@ -437,7 +437,7 @@ static void meet_behind(gpu *g, LLVMValueRef leader, kl_function wait) {
 /// read, so that both slots are free then.
 static void wait_for_slot(gpu *g, LLVMValueRef leader, unsigned number, unsigned slots) {
   if (number && number < slots) return;
-  meet_behind(g, leader, number && slots > 1 ? KL_kl_bulk_wait_read_1 : KL_kl_bulk_wait_read);
+  meet_after(g, leader, number && slots > 1 ? KL_kl_bulk_wait_read_1 : KL_kl_bulk_wait_read);
 }
 
 static staging open_staging(gpu *g, ir_op *op, unsigned slots) {

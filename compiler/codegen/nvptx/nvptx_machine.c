@@ -413,7 +413,7 @@ static LLVMValueRef constant_text(gpu *g, const char *message) {
   return LLVMConstAddrSpaceCast(array, LLVMPointerTypeInContext(g->context, 0));
 }
 
-/// The driver's own function behind assert() of C: prints "FILE:LINE: FUNCTION: block: [..], thread: [..]
+/// The driver's own function for assert() of C: prints "FILE:LINE: FUNCTION: block: [..], thread: [..]
 /// Assertion `MESSAGE` failed." and ends the kernel with an error of its own. FILE is the kernel, LINE the
 /// number of the operation.
 static void report_assert(gpu *g, const ir_op *op) {

@@ -13,7 +13,7 @@
 // ----------------------------------------------------------------------------------------- uniform
 
 /// The scalar that all elements of the tile are; NULL when they may differ.
-static ir_value *scalar_behind(ir_value *v) {
+static ir_value *splatted_scalar(ir_value *v) {
   while (v && v->type.rank) {
     const ir_op *op = v->def;
     bool passes = op && (op->code == IR_SPLAT || op->code == IR_EXPAND || op->code == IR_BROADCAST ||
@@ -43,11 +43,11 @@ typedef struct advance {
 static ir_value *scalar_added(const ir_op *op, ir_value **out_to) {
   bool adds =
       op->code == IR_PTRADD || (op->code == IR_ADD && ir_type_class(op->results[0].type) == KILN_CLASS_INT);
-  ir_value *step = adds ? scalar_behind(op->operands[1]) : NULL;
+  ir_value *step = adds ? splatted_scalar(op->operands[1]) : NULL;
   *out_to = op->operands[0];
   if (step || !adds || op->code == IR_PTRADD) return step;
   *out_to = op->operands[1];
-  return scalar_behind(op->operands[0]);
+  return splatted_scalar(op->operands[0]);
 }
 
 /// How the loop's body makes the next value of carried tile `i` from this one.
@@ -95,11 +95,11 @@ static void carry_scalars(ir_op *loop, void *context) {
     ir_forward(arg, moved(&first, start, sums[n]));
     end->operands[advances[n].index] = start; // the loop does not change it: the clean-up takes it away
   }
-  ir_op *behind = loop->next;
+  ir_op *follows = loop->next;
   uint32_t old = loop->result_count;
   ir_op *made = kiln_carry_more(&before, loop, zeros, next, count);
   if (!made) return;
-  ir_builder after = {.arena = kernel->arena, .block = made->block, .before = behind, .place = loop->place};
+  ir_builder after = {.arena = kernel->arena, .block = made->block, .before = follows, .place = loop->place};
   for (uint32_t n = 0; n < count; n++)
     loop->results[advances[n].index].forward =
         moved(&after, ir_loop_initials(made)[advances[n].index], &made->results[old + n]);
@@ -137,7 +137,7 @@ static ir_value *narrow(ir_builder *b, ir_value *v) {
 static parts parts_of(nearing *n, ir_value *v);
 
 static parts parts_of_sum(nearing *n, ir_value *v) {
-  ir_value *by = v->def->operands[1], *scalar = scalar_behind(by);
+  ir_value *by = v->def->operands[1], *scalar = splatted_scalar(by);
   parts p = parts_of(n, v->def->operands[0]);
   if (!p.is_near) return p;
   ir_builder b = before(n, v);
@@ -161,7 +161,7 @@ static parts parts_of_shape(nearing *n, ir_value *v) {
 static parts find_parts(nearing *n, ir_value *v) {
   const ir_op *op = v->def;
   if (!v->type.rank) {
-    int param = kiln_param_behind(v);
+    int param = kiln_param_of(v);
     return (parts){.is_near = param >= 0 && n->kernel->params[param].within, .base = v};
   }
   if (!op) return (parts){.is_near = false};

@@ -10,7 +10,7 @@
 //
 // A permutation for every number of blocks. A window is about what runs at a time: programs of one die at one
 // time are neighbours, and all dies go through the programs in step, so that work which grows with the number
-// is spread evenly, and the memory behind the caches sees one stretch of the operands.
+// is spread evenly, and the memory below the caches sees one stretch of the operands.
 //
 // Left alone are kernels without products in loops, those whose programs may wait for one another, and those
 // that order their programs for dies themselves.
@@ -28,7 +28,7 @@ typedef struct ordering {
 
 static void note_dot(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
 
-static const ir_value *behind_casts(const ir_value *v) {
+static const ir_value *without_casts(const ir_value *v) {
   while (v->def && v->def->code == IR_CAST) v = v->def->operands[0];
   return v;
 }
@@ -37,7 +37,7 @@ static const ir_value *behind_casts(const ir_value *v) {
 static bool finds_die(const ordering *o, const ir_op *op) {
   int64_t by;
   if (op->code != IR_REM && op->code != IR_AND) return false;
-  const ir_value *number = behind_casts(op->operands[0]);
+  const ir_value *number = without_casts(op->operands[0]);
   return number->def && number->def->code == IR_PID && ir_constant_int(op->operands[1], &by) &&
          by == (op->code == IR_REM ? o->dies : o->dies - 1);
 }

@@ -110,9 +110,8 @@ static bool has_shared(const buffering *r) {
 static bool choose(buffering *r) {
   kiln_pipeline *a = r->a;
   if (!a->machine->slot_scalars || !kiln_pipeline_find(a, true, KILN_NEXT)) return false;
-  const unsigned behind = a->count; // products, also those that are computed with before
-  if (!kiln_pipeline_find(a, false, KILN_NEXT) || a->count != behind || !kiln_pipeline_has_room(a))
-    return false;
+  const unsigned all = a->count; // products, also those that are computed with before
+  if (!kiln_pipeline_find(a, false, KILN_NEXT) || a->count != all || !kiln_pipeline_has_room(a)) return false;
   for (unsigned i = 0; i < a->count; i++) {
     if (!can_buffer(a, &a->loads[i])) return false;
     r->axis[i] = summed_axis(&a->loads[i]);

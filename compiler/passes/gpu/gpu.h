@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The GPU form of the IR: passes that rewrite a kernel with matrix products in loops into machine operations
-// (ops.def, behind the line "Machine operations"). No LLVM here; what code generation does afterwards is
+// (ops.def, after the line "Machine operations"). No LLVM here; what code generation does afterwards is
 // emission.
 //
 //   recover   before views are lowered: tiles of pointers that are accesses of views
@@ -52,7 +52,7 @@ static inline bool kiln_is_turned_once(const ir_value *value) {
 }
 
 typedef struct kiln_product {
-  ir_op *left, *right;    ///< mapped loads behind the operands; left NULL: from registers, or put
+  ir_op *left, *right;    ///< mapped loads of the operands; left NULL: from registers, or put
   ir_op *put;             ///< transposition of a computed left operand, which goes through shared memory
   unsigned rows, columns; ///< of the result that the operands have elements for: the others stay
   bool is_beside;         ///< of a left operand without some of its rows each group has all
@@ -100,7 +100,7 @@ enum {
 }; ///< log2 of the columns that a group sums at a time before they are added (is_partial of mma)
 enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
 
-/// Makes loads behind products, and stores, through tiles of pointers accesses of views where that is the
+/// Makes loads of products, and stores, through tiles of pointers accesses of views where that is the
 /// same. Wants views split into operations. Returns how many it made; `out_failed`, which may be NULL: more
 /// would be if fewer programs were launched, or 32 bits were known to be enough.
 unsigned kiln_gpu_recover_views(ir_kernel *kernel, bool *out_failed);
@@ -112,7 +112,7 @@ bool kiln_gpu_has_form(ir_kernel *kernel);
 /// Whether one of the operations stands in the other's block, or in a block within that.
 bool kiln_gpu_are_nested(const ir_op *a, const ir_op *b);
 
-/// What stands behind a loop, for a part of the columns.
+/// What stands after a loop, for a part of the columns.
 typedef struct kiln_slice {
   const ir_op *loop;
   ir_value **sums;     ///< for each result of the loop, the part's columns of it
@@ -178,7 +178,7 @@ unsigned kiln_stage_at_a_time(const kiln_matrix_machine *machine, const ir_kerne
 /// Into how many slots that part is divided, of which one is read while the next is written.
 unsigned kiln_stage_slots(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 
-/// What a store by the copy engine stages: its value, or what a transposition behind it transposes.
+/// What a store by the copy engine stages: its value, or what a transposition before it transposes.
 ir_value *kiln_staged_value(const ir_op *store);
 
 #endif

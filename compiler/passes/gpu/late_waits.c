@@ -5,7 +5,7 @@
 //   s = mma ...; p = mma ...; (values of s) ...   becomes
 //   s = mma async ...; p = mma async ...; s' = mma_wait out=1 s; (values of s') ...
 //
-// Products end in order, so waiting for one is waiting for all before it. Slots are released behind the wait
+// Products end in order, so waiting for one is waiting for all before it. Slots are released after the wait
 // for the products that read them. Nothing is under way where a region begins or a block ends.
 //
 // Needs the consumer of `roles`. A block where no two products would be under way at a time stays as it is.
@@ -59,7 +59,7 @@ static unsigned needed_by(const waiting *w, ir_op *op) {
   return 0;
 }
 
-static void replace_behind(ir_op *wait, unsigned number, const ir_value *old) {
+static void replace_after(ir_op *wait, unsigned number, const ir_value *old) {
   search s = {.value = old, .instead = &wait->results[number]};
   for (ir_op *op = wait->next; op; op = op->next) visit_op(op, &s);
 }
@@ -88,7 +88,7 @@ static void wait_for(waiting *w, ir_op *op, unsigned ends) {
     ir_attrs attrs = {.wait = {.out = w->count - ends}};
     wait = ir_emit(&w->b, IR_MMA_WAIT, &attrs, sums, ends, NULL, NULL, 0);
     if (!wait) return;
-    for (unsigned i = 0; i < ends; i++) replace_behind(wait, i, sums[i]);
+    for (unsigned i = 0; i < ends; i++) replace_after(wait, i, sums[i]);
   }
   w->count -= ends;
   w->ended += ends;

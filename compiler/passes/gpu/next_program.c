@@ -5,7 +5,7 @@
 //   for t in block .. programs step blocks { where = f(t); copies at where }
 //
 // it computes for the first program in front of the loop, where threads have not met yet, and for each other
-// one behind the copies of the program before:
+// one after the copies of the program before:
 //
 //   first = f(block);  for t in block .. programs step blocks, where = first { copies; next = f(t + blocks) }
 //
@@ -82,11 +82,11 @@ static void compute(const moving *m, ir_builder *b, ir_value *number, ir_value *
   for (unsigned i = 0; i < m->wanted_count; i++) out[i] = m->wanted[i]->slot;
 }
 
-static void carry(moving *m, ir_builder *before, ir_builder *behind) {
+static void carry(moving *m, ir_builder *before, ir_builder *after) {
   ir_op *loop = m->loop;
   ir_value *first[MOST_CARRIED], *next[MOST_CARRIED];
   compute(m, before, ir_for_lower(loop), first);
-  compute(m, behind, ir_binary(behind, IR_ADD, 0, ir_for_counter(loop), ir_for_step(loop)), next);
+  compute(m, after, ir_binary(after, IR_ADD, 0, ir_for_counter(loop), ir_for_step(loop)), next);
   for (unsigned i = 0; i < m->wanted_count; i++)
     m->wanted[i]->forward = ir_block_arg(m->kernel->arena, m->body, m->wanted[i]->type);
   kiln_carry_more(before, loop, first, next, m->wanted_count);
@@ -103,10 +103,10 @@ kiln_status kiln_pass_next_program(ir_kernel *kernel, kiln_pass_context *context
   ir_walk(m.body, note_wanted, &m);
   if (!m.wanted_count || m.wanted_count > MOST_CARRIED) return KILN_OK;
   ir_builder before = {.arena = kernel->arena, .block = m.loop->block, .before = m.loop, .machine = true},
-             behind = {
+             after = {
                  .arena = kernel->arena, .block = m.body, .before = ir_terminator(m.body), .machine = true};
-  carry(&m, &before, &behind);
-  kiln_error *failed = before.error.status != KILN_OK ? &before.error : &behind.error;
+  carry(&m, &before, &after);
+  kiln_error *failed = before.error.status != KILN_OK ? &before.error : &after.error;
   if (failed->status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "ahead: %s", failed->text);
   ir_apply_forwards(kernel);
   return KILN_OK;

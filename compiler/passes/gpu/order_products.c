@@ -207,7 +207,7 @@ typedef struct turn {
   ir_value **args;
 } turn;
 
-/// The body of the new loop; its iteration is `step` behind the counter.
+/// The body of the new loop; its iteration is `step` before the counter.
 static turn write_turn(ordering *o, copies *c, ir_value *const *like, uint32_t values,
                        const uint8_t *stages) {
   kiln_arena *arena = o->kernel->arena;

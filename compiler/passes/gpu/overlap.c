@@ -249,7 +249,7 @@ static bool extent_of_pointer(kiln_overlaps *o, const ir_op *access, kiln_extent
   interval x;
   if (!interval_of(o, access->operands[0], &x)) return false;
   out->first = x.lo;
-  out->behind = binary(o, IR_ADD, x.hi, i64(o, pointee.pointer ? 8 : kiln_scalars[pointee.scalar].bytes));
+  out->after = binary(o, IR_ADD, x.hi, i64(o, pointee.pointer ? 8 : kiln_scalars[pointee.scalar].bytes));
   return true;
 }
 
@@ -297,8 +297,8 @@ ir_value *kiln_overlaps_answer(kiln_overlaps *o, kiln_error *err) {
   for (uint32_t i = 0; i < o->count; i++) {
     const kiln_extent *x = place_extent(o, o->questions[i].first),
                       *y = place_extent(o, o->questions[i].second);
-    ir_value *is = binary(o, IR_AND, ir_compare(&o->b, IR_LT, 0, x->first, y->behind),
-                          ir_compare(&o->b, IR_LT, 0, y->first, x->behind));
+    ir_value *is = binary(o, IR_AND, ir_compare(&o->b, IR_LT, 0, x->first, y->after),
+                          ir_compare(&o->b, IR_LT, 0, y->first, x->after));
     if (x->is_wrong) is = binary(o, IR_OR, is, x->is_wrong);
     if (y->is_wrong) is = binary(o, IR_OR, is, y->is_wrong);
     any = any ? binary(o, IR_OR, any, is) : is;

@@ -11,9 +11,9 @@ typedef struct kiln_overlaps kiln_overlaps; ///< lives in its arena
 /// The interval of an access: operations that stand in no block of the kernel yet.
 typedef struct kiln_extent {
   bool is_known;
-  ir_block *block;          ///< where they are
-  ir_value *first, *behind; ///< i64 addresses of the first byte, and behind the last one
-  ir_value *is_wrong;       ///< i1: index arithmetic wraps, so the interval says nothing; NULL: it cannot
+  ir_block *block;         ///< where they are
+  ir_value *first, *after; ///< i64 addresses of the first byte, and after the last one
+  ir_value *is_wrong;      ///< i1: index arithmetic wraps, so the interval says nothing; NULL: it cannot
 } kiln_extent;
 
 /// Questions are asked before `place`, an operation of the block that a program starts with. The kernel has

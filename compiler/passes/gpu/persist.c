@@ -4,7 +4,7 @@
 //
 //   for t in block .. total step blocks { pid = t taken apart; body }
 //
-// pid and npid are those of the logical grid, which the runtime passes behind the parameters; programs are
+// pid and npid are those of the logical grid, which the runtime passes after the parameters; programs are
 // visited in the order of their number, axis 0 first. No program waits for another one (the pass promote
 // refuses what could).
 //

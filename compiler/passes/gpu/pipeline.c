@@ -103,8 +103,8 @@ static void add_straight(kiln_pipeline *a, const ir_value *value, ir_op *dot, un
 }
 
 /// All loads in this body that the operand is computed from, as far as `budget` operations reach.
-static void add_behind(kiln_pipeline *a, const ir_value *value, ir_op *dot, unsigned operand,
-                       kiln_iteration when, unsigned *budget) {
+static void add_sources(kiln_pipeline *a, const ir_value *value, ir_op *dot, unsigned operand,
+                        kiln_iteration when, unsigned *budget) {
   ir_op *op = value->def;
   if (!op || op->block != a->body || !*budget) return;
   --*budget;
@@ -113,7 +113,8 @@ static void add_behind(kiln_pipeline *a, const ir_value *value, ir_op *dot, unsi
     return;
   }
   if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT) return;
-  for (uint32_t i = 0; i < op->operand_count; i++) add_behind(a, op->operands[i], dot, operand, when, budget);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    add_sources(a, op->operands[i], dot, operand, when, budget);
 }
 
 bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations) {
@@ -122,7 +123,7 @@ bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations) {
   for (ir_op *op = a->body->first; op; op = op->next)
     for (uint32_t i = 0; op->code == IR_DOT && i < 2; i++) {
       unsigned budget = MAX_BEHIND;
-      if (deep) add_behind(a, op->operands[i], op, i, iterations, &budget);
+      if (deep) add_sources(a, op->operands[i], op, i, iterations, &budget);
       else add_straight(a, op->operands[i], op, i, iterations);
     }
   return a->count != 0;
@@ -214,7 +215,7 @@ void kiln_pipeline_stay(kiln_pipeline *a) {
 
 // -------------------------------------------------------------------------------------------- masks
 
-static const ir_value *behind_shape(const ir_value *v) {
+static const ir_value *without_shape(const ir_value *v) {
   while (v->def && (v->def->code == IR_EXPAND || v->def->code == IR_BROADCAST || v->def->code == IR_SPLAT))
     v = v->def->operands[0];
   return v;
@@ -252,7 +253,7 @@ static bool is_rounded_up(const ir_value *v, const ir_value *length, int64_t ste
 }
 
 /// The loop goes from 0 or more in steps of one to length / step, rounded up: iteration n begins at n * step,
-/// and the one behind the last at `length` or beyond.
+/// and the one after the last at `length` or beyond.
 static bool covers(const kiln_pipeline *a, const ir_value *length, int64_t step) {
   int64_t lower, one;
   if (!ir_constant_int(ir_for_lower(a->loop), &lower) || lower < 0) return false;
@@ -260,15 +261,15 @@ static bool covers(const kiln_pipeline *a, const ir_value *length, int64_t step)
   return is_rounded_up(ir_for_upper(a->loop), length, step);
 }
 
-/// The mask holds nowhere in the iteration behind the last: one of its conditions is that a number from 0 on
+/// The mask holds nowhere in the iteration after the last: one of its conditions is that a number from 0 on
 /// lies below length - n * step.
 static bool ends_with_loop(const kiln_pipeline *a, const ir_value *mask) {
-  const ir_op *op = behind_shape(mask)->def;
+  const ir_op *op = without_shape(mask)->def;
   int64_t step;
   if (!op) return false;
   if (op->code == IR_AND) return ends_with_loop(a, op->operands[0]) || ends_with_loop(a, op->operands[1]);
   if (op->code != IR_CMP || op->attrs.kind != IR_LT || op->attrs.flags & IR_UNSIGNED) return false;
-  const ir_op *place = behind_shape(op->operands[0])->def, *left = behind_shape(op->operands[1])->def;
+  const ir_op *place = without_shape(op->operands[0])->def, *left = without_shape(op->operands[1])->def;
   if (!place || place->code != IR_IOTA || !left || left->code != IR_SUB) return false;
   const ir_op *begin = left->operands[1]->def;
   return begin && begin->code == IR_MUL && begin->operands[0] == ir_for_counter(a->loop) &&

@@ -50,7 +50,7 @@ typedef struct kiln_pipeline {
   kiln_pipeline_copy copies[KILN_ITERATIONS * KILN_PIPELINE_SLICE];
   unsigned copy_count;
   bool stays;       ///< see kiln_pipeline_stay
-  bool reads_masks; ///< a mask that no iteration behind the last passes is not asked for again
+  bool reads_masks; ///< a mask that no iteration after the last passes is not asked for again
 } kiln_pipeline;
 
 /// Opens every loop of the kernel in turn and calls `pipeline` for it, until an error of a builder.
@@ -77,7 +77,7 @@ void kiln_pipeline_open_before(kiln_pipeline *a, unsigned count);
 void kiln_pipeline_open_inside(kiln_pipeline *a, unsigned count);
 
 /// Behind kiln_pipeline_open_inside for one iteration: where no load has a mask and all addresses rest on
-/// scalars and on what the loop does not change, the iteration behind the last is the last once more. Its
+/// scalars and on what the loop does not change, the iteration after the last is the last once more. Its
 /// loads then need no mask.
 void kiln_pipeline_stay(kiln_pipeline *a);
 

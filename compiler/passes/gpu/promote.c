@@ -69,8 +69,8 @@ typedef struct order {
 /// Whether `op` may write what the load reads: not through another parameter that promises to be alone.
 static bool may_write(const order *o, const ir_op *op) {
   if (ir_ops[op->code].effect != IR_WRITE) return false;
-  int to = op->operand_count ? kiln_param_behind(op->operands[0]) : -1,
-      from = kiln_param_behind(o->load->operands[0]);
+  int to = op->operand_count ? kiln_param_of(op->operands[0]) : -1,
+      from = kiln_param_of(o->load->operands[0]);
   return to < 0 || from < 0 || to == from || !o->kernel->params[to].noalias;
 }
 
@@ -314,9 +314,9 @@ static void visit_store(ir_op *op, void *context) {
   promoting *p = context;
   if (op->code == IR_VIEW_ATOMIC) visit_atomic(p, op);
   if (op->code != IR_VIEW_STORE || !can_map(p, op)) return;
-  const ir_op *behind = op->operands[op->operand_count - 1]->def;
-  bool is_turned = behind && behind->code == IR_TRANS && behind->attrs.perm[0] == 1;
-  ir_type value = (is_turned ? behind->operands[0] : op->operands[op->operand_count - 1])->type;
+  const ir_op *def = op->operands[op->operand_count - 1]->def;
+  bool is_turned = def && def->code == IR_TRANS && def->attrs.perm[0] == 1;
+  ir_type value = (is_turned ? def->operands[0] : op->operands[op->operand_count - 1])->type;
   unsigned columns = is_turned ? 0 : 1; // their axis in the tile
   if (kiln_scalars[value.scalar].bytes != 2 || ir_type_class(value) != KILN_CLASS_FLOAT) return;
   unsigned across = kiln_part_of(op, columns), down = kiln_part_of(op, 1 - columns);

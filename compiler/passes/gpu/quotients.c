@@ -35,7 +35,7 @@ typedef struct carrying {
   ir_kernel *kernel;
   ir_op *loop;
   ir_block *body;
-  ir_builder before, behind;
+  ir_builder before, after;
   stepped numbers[1 + MOST_DIVISIONS];
   division divisions[MOST_DIVISIONS];
   unsigned number_count, count;
@@ -54,7 +54,7 @@ static ir_value *by_sign(ir_builder *b, const division *d, ir_value *value) {
 
 /// What the division carries, and the quotient among the stepped values.
 static void carry(carrying *c, const stepped *of, division *d) {
-  ir_builder *before = &c->before, *behind = &c->behind;
+  ir_builder *before = &c->before, *after = &c->after;
   ir_value *size = by_sign(before, d, d->divisor),
            *unit = by_sign(before, d, ir_const_int(before, KILN_I32, 1));
   ir_value *rest = divided(before, d, IR_REM, of->step), *whole = divided(before, d, IR_DIV, of->step);
@@ -62,12 +62,12 @@ static void carry(carrying *c, const stepped *of, division *d) {
   d->remainder = ir_block_arg(c->kernel->arena, c->body, ir_scalar_type(KILN_I32));
   d->first[0] = divided(before, d, IR_DIV, of->first);
   d->first[1] = divided(before, d, IR_REM, of->first);
-  ir_value *r = ir_binary(behind, IR_ADD, 0, d->remainder, rest);
-  if (of->more) r = ir_binary(behind, IR_ADD, 0, r, ir_cast(behind, of->more, KILN_I32, IR_UNSIGNED, 0));
-  ir_value *wraps = ir_compare(behind, IR_GE, IR_UNSIGNED, r, size);
-  ir_value *q = ir_binary(behind, IR_ADD, 0, d->quotient, whole);
-  d->next[0] = ir_ternary(behind, IR_SELECT, 0, wraps, ir_binary(behind, IR_ADD, 0, q, unit), q);
-  d->next[1] = ir_ternary(behind, IR_SELECT, 0, wraps, ir_binary(behind, IR_SUB, 0, r, size), r);
+  ir_value *r = ir_binary(after, IR_ADD, 0, d->remainder, rest);
+  if (of->more) r = ir_binary(after, IR_ADD, 0, r, ir_cast(after, of->more, KILN_I32, IR_UNSIGNED, 0));
+  ir_value *wraps = ir_compare(after, IR_GE, IR_UNSIGNED, r, size);
+  ir_value *q = ir_binary(after, IR_ADD, 0, d->quotient, whole);
+  d->next[0] = ir_ternary(after, IR_SELECT, 0, wraps, ir_binary(after, IR_ADD, 0, q, unit), q);
+  d->next[1] = ir_ternary(after, IR_SELECT, 0, wraps, ir_binary(after, IR_SUB, 0, r, size), r);
   if (d->flags & IR_UNSIGNED)
     c->numbers[c->number_count++] = (stepped){d->quotient, d->first[0], whole, wraps};
 }
@@ -114,7 +114,7 @@ kiln_status kiln_pass_quotients(ir_kernel *kernel, kiln_pass_context *context, k
   ir_value *first[2 * MOST_DIVISIONS], *next[2 * MOST_DIVISIONS];
   kiln_hoist_scalars(loop);
   c.before = (ir_builder){.arena = kernel->arena, .block = loop->block, .before = loop, .machine = true};
-  c.behind =
+  c.after =
       (ir_builder){.arena = kernel->arena, .block = c.body, .before = ir_terminator(c.body), .machine = true};
   c.numbers[c.number_count++] =
       (stepped){.value = ir_for_counter(loop), .first = ir_for_lower(loop), .step = ir_for_step(loop)};
@@ -127,7 +127,7 @@ kiln_status kiln_pass_quotients(ir_kernel *kernel, kiln_pass_context *context, k
     next[i] = c.divisions[i / 2].next[i % 2];
   }
   if (c.count) kiln_carry_more(&c.before, loop, first, next, 2 * c.count);
-  kiln_error *failed = c.before.error.status != KILN_OK ? &c.before.error : &c.behind.error;
+  kiln_error *failed = c.before.error.status != KILN_OK ? &c.before.error : &c.after.error;
   if (failed->status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "quotients: %s", failed->text);
   ir_apply_forwards(kernel);
   return KILN_OK;

@@ -8,7 +8,7 @@
 // operations on scalars; each lane has a comparison less. More than that it saves work of code generators:
 // they look for conditions that imply one another in every pair of a tile's masks.
 //
-// Comes behind passes that take masks apart. Needs ir_count_uses.
+// Comes after passes that take masks apart. Needs ir_count_uses.
 #include "compiler/passes/gpu/gpu.h"
 
 typedef struct between {
@@ -16,7 +16,7 @@ typedef struct between {
 } between;
 
 /// The scalar that all elements are. NULL: they differ.
-static ir_value *scalar_behind(const ir_value *v) {
+static ir_value *splatted_scalar(const ir_value *v) {
   return v->def && v->def->code == IR_SPLAT ? v->def->operands[0] : NULL;
 }
 
@@ -24,10 +24,10 @@ static ir_value *scalar_behind(const ir_value *v) {
 static void read_bound(const ir_op *op, between *b) {
   ir_value *left = op->operands[0], *right = op->operands[1];
   switch ((ir_predicate)op->attrs.kind) {
-  case IR_GE: b->x = left, b->lo = scalar_behind(right); break;
-  case IR_LE: b->x = right, b->lo = scalar_behind(left); break;
-  case IR_LT: b->x = left, b->hi = scalar_behind(right); break;
-  case IR_GT: b->x = right, b->hi = scalar_behind(left); break;
+  case IR_GE: b->x = left, b->lo = splatted_scalar(right); break;
+  case IR_LE: b->x = right, b->lo = splatted_scalar(left); break;
+  case IR_LT: b->x = left, b->hi = splatted_scalar(right); break;
+  case IR_GT: b->x = right, b->hi = splatted_scalar(left); break;
   case IR_EQ:
   case IR_NE: break;
   }

@@ -21,7 +21,7 @@ typedef struct spreading {
   ir_kernel *kernel;
   unsigned blocks, columns; ///< columns: of blocks, 0: no product has said
   unsigned made, stored;    ///< columns of products, of stores; 0: none seen
-  ir_type sums, wide;       ///< shapes of accumulators behind the loop, of what lines are spread over
+  ir_type sums, wide;       ///< shapes of accumulators after the loop, of what lines are spread over
   line lines[MOST_LINES];
   unsigned line_count, loads; ///< loads: of tiles through pointers
   unsigned turns, turned;     ///< transpositions of what is computed, stores that take one

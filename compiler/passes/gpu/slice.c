@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What stands behind a shared loop, for a part of the columns: each block of a cluster computes and stores
+// What stands after a shared loop, for a part of the columns: each block of a cluster computes and stores
 // its own.
 //
 // Values are made anew from the stores backwards, with tiles of fewer columns:

@@ -104,7 +104,7 @@ static void take_turns(const sharing *s, ir_builder *b, ir_value *rank, ir_value
 static ir_value *parity(sharing *s) {
   if (s->parity) return s->parity;
   ir_op *loop = s->programs, *end = ir_terminator(ir_loop_body(loop));
-  // Before everything else: what stands behind the shared loop is moved.
+  // Before everything else: what stands after the shared loop is moved.
   ir_builder inner = in_front_of(s, ir_loop_body(loop)->first), outer = in_front_of(s, loop);
   ir_value **operands = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, loop->operand_count + 1u);
   KILN_ASSERT(!loop->result_count);
@@ -134,7 +134,7 @@ static void take_sums(ir_op *op, void *context) {
       if (ir_resolve(op->operands[i]) == &x->loop->results[k]) op->operands[i] = x->sums[k];
 }
 
-/// What stands behind the loop runs in the first block, with everybody's sums.
+/// What stands after the loop runs in the first block, with everybody's sums.
 static void end_in_first(sharing *s, ir_value *is_first) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_block *regions[2] = {ir_block_create(s->kernel->arena), ir_block_create(s->kernel->arena)};
@@ -181,7 +181,7 @@ static bool has_slices(const sharing *s, const kiln_matrix_machine *machine, sli
   return stored.columns && stored.columns % (s->blocks * machine->part_columns * out->beside) == 0;
 }
 
-/// Each block has its part of the sums and does with it what stands behind the loop.
+/// Each block has its part of the sums and does with it what stands after the loop.
 static bool end_in_all(sharing *s, ir_value *rank, const slice *own) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_block *made = ir_block_create(s->kernel->arena);

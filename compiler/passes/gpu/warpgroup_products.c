@@ -91,7 +91,7 @@ static void count_product(ir_op *op, void *context) {
   }
 }
 
-/// One use, or several products: all in loops behind the load, or all beside it.
+/// One use, or several products: all in loops after the load, or all beside it.
 static bool is_for_products(const ir_kernel *kernel, const ir_value *load) {
   usage u = {.value = load};
   if (load->uses == 1) return true;
@@ -99,9 +99,9 @@ static bool is_for_products(const ir_kernel *kernel, const ir_value *load) {
   return u.deeper == load->uses || u.beside == load->uses;
 }
 
-/// The load behind an operand, through at most one transposition; NULL: it comes from elsewhere, or is used
+/// The load that an operand comes from, through at most one transposition; NULL: it comes from elsewhere, or is used
 /// elsewhere too. `out_is_transposed`: the tile in memory has the operand's axes the other way round.
-static ir_op *load_behind(const ir_kernel *kernel, const ir_value *value, bool *out_is_transposed) {
+static ir_op *load_of(const ir_kernel *kernel, const ir_value *value, bool *out_is_transposed) {
   *out_is_transposed = false;
   for (; value->def; value = value->def->operands[0]) {
     if (value->def->code == IR_VIEW_LOAD) return is_for_products(kernel, value) ? value->def : NULL;
@@ -113,7 +113,7 @@ static ir_op *load_behind(const ir_kernel *kernel, const ir_value *value, bool *
 
 /// A computed left operand that lies across: it goes through shared memory, where the product reads it either
 /// way. Each group writes whole rows of it.
-static ir_op *put_behind(const kiln_matrix_machine *m, const ir_op *dot, unsigned groups) {
+static ir_op *put_of(const kiln_matrix_machine *m, const ir_op *dot, unsigned groups) {
   const ir_value *left = dot->operands[0];
   if (!kiln_is_turned_once(left) || left->def->block != dot->block ||
       kiln_scalars[left->type.scalar].bytes != 2)
@@ -184,11 +184,11 @@ static kiln_report_reason judge_operands(const kiln_matrix_machine *m, const ir_
                                          const ir_op *dot, unsigned groups, kiln_product *out) {
   unsigned bytes = kiln_scalars[dot->operands[0]->type.scalar].bytes;
   bool transposed;
-  out->left = load_behind(kernel, dot->operands[0], &transposed);
+  out->left = load_of(kernel, dot->operands[0], &transposed);
   out->left_mn = transposed;
-  if (!out->left) out->put = put_behind(m, dot, groups);
+  if (!out->left) out->put = put_of(m, dot, groups);
   if (out->put) out->left_mn = true;
-  out->right = load_behind(kernel, dot->operands[1], &transposed);
+  out->right = load_of(kernel, dot->operands[1], &transposed);
   out->right_mn = !transposed;
   if (!out->right) return is_of_pointers(dot->operands[1]) ? KILN_REASON_POINTERS : KILN_REASON_COMPUTED;
   if (bytes != 2 && (out->right_mn || out->left_mn)) return KILN_REASON_ACROSS;
@@ -201,7 +201,7 @@ static kiln_report_reason judge(const kiln_matrix_machine *m, const ir_kernel *k
   ir_type c = dot->operands[2]->type, a = dot->operands[0]->type;
   unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps), down = 0;
   bool transposed;
-  const ir_op *left = load_behind(kernel, dot->operands[0], &transposed);
+  const ir_op *left = load_of(kernel, dot->operands[0], &transposed);
   out->is_beside = left && left->attrs.access.first;
   kiln_report_reason why = judge_shape(m, dot, groups, out->is_beside, &down);
   if (why) return why;

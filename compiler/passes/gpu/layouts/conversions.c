@@ -32,7 +32,7 @@ typedef struct conversions {
   kiln_layouts *c;
   ir_builder builder;
   const ir_op *user;
-  /// Counts the full loops of the kernel's body: what stands behind one is computed anew, or it would be
+  /// Counts the full loops of the kernel's body: what stands after one is computed anew, or it would be
   /// alive in the loop.
   unsigned stretch, depth;
 } conversions;
@@ -108,9 +108,9 @@ static ir_op *emit(conversions *x, const ir_op *like, ir_opcode code, const ir_a
 
 /// A copy of the operation, whose operands are taken as the result wants them.
 static ir_op *copy_for(conversions *x, const ir_op *op, const kiln_layout *layout, ir_op *before) {
-  const kiln_layout behind = kiln_layout_behind(op, layout);
+  const kiln_layout before_it = kiln_layout_before(op, layout);
   ir_value **operands = KILN_NEW_ARRAY(x->c->arena, ir_value *, op->operand_count);
-  const kiln_layout *takes = kiln_arena_copy(x->c->arena, &behind, sizeof behind);
+  const kiln_layout *takes = kiln_arena_copy(x->c->arena, &before_it, sizeof before_it);
   memcpy(operands, op->operands, op->operand_count * sizeof *operands);
   for (unsigned constants = 0; constants < 2; constants++)
     for (uint32_t i = 0; i < op->operand_count; i++)
@@ -187,8 +187,8 @@ static bool takes_as_it_lies(conversions *x, const ir_op *op, uint32_t i) {
   for (; place_for(v, (ir_op *)op) == op; v = v->def->operands[0]) {
     if (v->layout) return layout_convert(v->layout, &wanted).reach != LAYOUT_SAME_THREAD;
     if (!v->def || !is_reshaped(v->def)) return false;
-    const kiln_layout behind = kiln_layout_behind(v->def, &wanted);
-    wanted = behind;
+    const kiln_layout before_it = kiln_layout_before(v->def, &wanted);
+    wanted = before_it;
   }
   return false;
 }

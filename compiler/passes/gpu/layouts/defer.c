@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads of large tiles that only a reduction needs. Where a load under a mask is a branch, LLVM keeps the
-// order of loads and what uses them: the whole tile would be alive behind its last load, and spill. Such a
+// order of loads and what uses them: the whole tile would be alive after its last load, and spill. Such a
 // load, and what is computed of it on the way, is deferred until its reduction, which loads a part of the
 // registers, computes with it and folds it before the next part. The pass `defer` notes which values those are.
 #include "compiler/passes/gpu/layouts/layouts.h"

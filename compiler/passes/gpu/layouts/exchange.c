@@ -46,8 +46,8 @@ static bool is_reshaped(const ir_op *op) {
 static source source_of(const ir_op *dot, uint32_t i) {
   source s = {.value = dot->operands[i], .wanted = *dot->operand_layouts[i]};
   while (!s.value->layout && is_reshaped(s.value->def)) {
-    const kiln_layout behind = kiln_layout_behind(s.value->def, &s.wanted);
-    s.wanted = behind;
+    const kiln_layout before = kiln_layout_before(s.value->def, &s.wanted);
+    s.wanted = before;
     s.value = s.value->def->operands[0];
   }
   const ir_op *def = s.value->def;
@@ -64,18 +64,18 @@ static ir_value *reshape(exchange *x, const ir_value *like, const ir_value *from
                          const kiln_layout *layout) {
   if (like == from || !value) return value;
   const ir_op *op = like->def;
-  const kiln_layout *behind = NULL;
+  const kiln_layout *before = NULL;
   if (layout) {
-    const kiln_layout there = kiln_layout_behind(op, layout);
-    behind = kiln_arena_copy(x->c->arena, &there, sizeof there);
+    const kiln_layout there = kiln_layout_before(op, layout);
+    before = kiln_arena_copy(x->c->arena, &there, sizeof there);
   }
-  ir_value *operand = reshape(x, op->operands[0], from, value, behind);
+  ir_value *operand = reshape(x, op->operands[0], from, value, before);
   ir_op *copy = ir_emit(&x->b, op->code, &op->attrs, &operand, 1, &like->type, NULL, 0);
   if (!copy) return NULL;
   if (!layout) return &copy->results[0];
   copy->results[0].layout = layout;
   copy->operand_layouts = KILN_NEW_ARRAY(x->c->arena, const kiln_layout *, 1);
-  copy->operand_layouts[0] = behind;
+  copy->operand_layouts[0] = before;
   return &copy->results[0];
 }
 

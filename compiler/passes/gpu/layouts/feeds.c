@@ -45,7 +45,7 @@ static void note_stored(ir_op *op, void *context) {
 }
 
 /// Goes back from an operand to loads and carried values, as far as `budget` operations reach.
-static void note_behind(kiln_layouts *c, const ir_value *value, const kiln_feed *feed, unsigned *budget) {
+static void note_sources(kiln_layouts *c, const ir_value *value, const kiln_feed *feed, unsigned *budget) {
   const ir_op *op = value->def;
   if (!op && value->block == feed->dot->block) note_carried(c, value, *feed);
   if (!op || op->block != feed->dot->block || !*budget) return;
@@ -53,14 +53,14 @@ static void note_behind(kiln_layouts *c, const ir_value *value, const kiln_feed 
   note_load(c, value, *feed);
   if (op->code == IR_SLOT_LOAD) note_slot(c, op, feed);
   if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT) return;
-  for (uint32_t i = 0; i < op->operand_count; i++) note_behind(c, op->operands[i], feed, budget);
+  for (uint32_t i = 0; i < op->operand_count; i++) note_sources(c, op->operands[i], feed, budget);
 }
 
 static void note_product(ir_op *op, void *context) {
   for (unsigned i = 0; op->code == IR_DOT && i < 2; i++) {
     const kiln_feed feed = {.dot = op, .operand = i};
     unsigned budget = MOST_BEHIND;
-    note_behind(context, op->operands[i], &feed, &budget);
+    note_sources(context, op->operands[i], &feed, &budget);
   }
 }
 
@@ -68,7 +68,7 @@ static bool waits(const kiln_layouts *c, const ir_op *op) {
   return op->code == IR_LOAD && kiln_notes_of(c, &op->results[0])->feed.waits;
 }
 
-/// Of a loop that takes all registers, to behind the product, whose operands have to be gone from them, the
+/// Of a loop that takes all registers, to after the product, whose operands have to be gone from them, the
 /// last one first; else to just before it: it issues them once its operands are in shared memory.
 static void place_in(kiln_layouts *c, ir_block *block) {
   uint32_t count = 0;

@@ -109,7 +109,7 @@ kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value)
 /// Sets ir_op.operand_layouts.
 void kiln_layouts_choose_operand_layouts(kiln_layouts *c);
 /// What an elementwise or shape operation takes its tiles in, so that its results come in `layout`.
-kiln_layout kiln_layout_behind(const ir_op *op, const kiln_layout *layout);
+kiln_layout kiln_layout_before(const ir_op *op, const kiln_layout *layout);
 
 /// Registers of 32 bits that a thread may have when the kernel's block is to fit; 0: the assembler finds out.
 unsigned kiln_thread_registers(const kiln_layouts *c);
@@ -168,7 +168,7 @@ typedef struct kiln_dot_shape {
 typedef struct kiln_dot_split {
   unsigned warp_batch, warp_m, warp_n;
   unsigned reg_batch, reg_m, reg_n, reg_k;
-  /// The bit of the reduced index that stands for bit i of the instruction's, and behind those for the steps.
+  /// The bit of the reduced index that stands for bit i of the instruction's, and after those for the steps.
   uint8_t order[LAYOUT_MAX_BITS];
 } kiln_dot_split;
 

@@ -5,7 +5,7 @@
 //   instructions shape *f32[64, 64] axis=1 vector=2 reduced=3    tiles of one shape that are accessed along
 //   an axis
 //
-// and behind operations, of the result:
+// and after operations, of the result:
 //
 //   with feed(%12, 1, stored, waits)       what is loaded, or stored to a slot, goes to operand 1 of %12
 //   with slots(@l1, @l2, read) memory(3 6 8 : 1 2 4)     of an `alloc`: layouts of its writer and its reader,

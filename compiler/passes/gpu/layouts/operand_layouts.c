@@ -153,7 +153,7 @@ static void take_operands(ir_op *op, void *context) {
 
 void kiln_layouts_choose_operand_layouts(kiln_layouts *c) { ir_walk(c->kernel->body, take_operands, c); }
 
-kiln_layout kiln_layout_behind(const ir_op *op, const kiln_layout *layout) {
+kiln_layout kiln_layout_before(const ir_op *op, const kiln_layout *layout) {
   if (ir_has(op->code, IR_EACH)) return *layout;
   if (op->code == IR_JOIN) return layout_without(layout, 1);
   if (op->code != IR_SPLIT) return layout_backward(op, layout);

@@ -56,7 +56,7 @@ typedef struct kiln_shared_use {
   uint32_t end;   ///< of the last of them; what lies above is free for exchanges
   uint32_t floor; ///< what lies below is in use all the time
 } kiln_shared_use;
-/// Goes on behind an operation of the kernel, in the order of ir_walk.
+/// Goes on after an operation of the kernel, in the order of ir_walk.
 void kiln_shared_use_step(kiln_shared_use *u, const kiln_layouts *c, const ir_op *op);
 /// Register bits that a fetch keeps together in global memory and in its slot, in order; their number.
 unsigned kiln_fetch_pieces(const kiln_layouts *c, const ir_op *fetch, const kiln_slot_layouts *s,

@@ -88,7 +88,7 @@ static void add_access(accesses *all, ir_op *op) {
   all->list[all->count++] = op;
 }
 
-/// Loads behind products first: stores still have the masks that a modulo needs.
+/// Loads of products first: stores still have the masks that a modulo needs.
 static void note_loads(ir_op *op, void *context) {
   for (unsigned i = 0; op->code == IR_DOT && i < 2; i++) {
     ir_op *from = op->operands[i]->def;

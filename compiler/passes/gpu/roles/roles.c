@@ -23,9 +23,9 @@
 // of the rows and columns of the results. What several blocks need of an operand, each of them copies a part
 // of to all of them, and a slot is empty when the consumers of all blocks have released it.
 //
-// Parts of sums that blocks exchange behind a loop may leave room for fewer slots than are wanted. They then
+// Parts of sums that blocks exchange after a loop may leave room for fewer slots than are wanted. They then
 // lie over the slots: consumers of all blocks say that they have read these before anything is sent, and the
-// producer waits behind the loop until what was sent has been read. Before consumers say so they wait until
+// producer waits after the loop until what was sent has been read. Before consumers say so they wait until
 // the producers have seen it of the program before, since a block without iterations has nothing else to wait
 // for.
 //
@@ -38,7 +38,7 @@ void roles_before(splitting *s, ir_op *op) {
   s->b.block = op->block, s->b.before = op, s->b.place = op->place;
 }
 
-void roles_behind(splitting *s, ir_op *op) {
+void roles_after(splitting *s, ir_op *op) {
   s->b.block = op->block, s->b.before = op->next, s->b.place = op->place;
 }
 
@@ -82,7 +82,7 @@ static void exchange(splitting *s, ir_op *op) {
   roles_before(s, op);
   ir_value *before = ir_binary(&s->b, IR_XOR, 0, phase, roles_i32(s, 1));
   roles_emit_barrier(s, IR_BAR_WAIT, s->passed, roles_i32(s, 0), before);
-  roles_behind(s, op);
+  roles_after(s, op);
   roles_emit_barrier(s, IR_BAR_ARRIVE, s->taken, roles_i32(s, 0), NULL);
 }
 
@@ -109,7 +109,7 @@ void roles_rewrite_block(splitting *s, ir_block *block) {
                 is_within(x->dot, op);
     }
     rewrite_op(s, op, seen);
-    // Slots of loads whose product stands deeper are released behind the loop that has it.
+    // Slots of loads whose product stands deeper are released after the loop that has it.
     for (unsigned i = 0; i < s->site_count; i++) {
       if (!ends[i]) continue;
       s->b.block = block, s->b.before = next;

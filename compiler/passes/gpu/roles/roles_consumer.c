@@ -47,7 +47,7 @@ static ir_value *slot_for(splitting *s, site *x, const ir_op *dot) {
 }
 
 /// Behind the last product that reads it.
-static void release_behind(splitting *s, site *x, const ir_op *dot) {
+static void release_after(splitting *s, site *x, const ir_op *dot) {
   if (x->loads[0]->block != dot->block || x->dot != dot) return;
   x->is_held = false;
   roles_release(s, x);
@@ -93,8 +93,8 @@ void roles_consume(splitting *s, ir_op *dot) {
   how.is_first = starts;
   ir_op *made = ir_emit(&s->b, IR_MMA, &(ir_attrs){.mma = how}, operands, count, NULL, NULL, 0);
   if (!made) return;
-  release_behind(s, right, dot);
-  if (left && left != right) release_behind(s, left, dot);
+  release_after(s, right, dot);
+  if (left && left != right) release_after(s, left, dot);
   dot->results[0].forward = &made->results[0];
   ir_remove(dot);
 }
@@ -102,7 +102,7 @@ void roles_consume(splitting *s, ir_op *dot) {
 void roles_hold(splitting *s, ir_op *load) {
   site *x = &s->sites[load->attrs.access.site - 1];
   if (x->dot->block == load->block || x->loads[x->count - 1] != load) return;
-  roles_behind(s, load);
+  roles_after(s, load);
   x->slot = wait_for(s, x);
 }
 

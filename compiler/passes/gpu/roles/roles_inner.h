@@ -84,7 +84,7 @@ void roles_rewrite_for(splitting *s, ir_op *op);
 void roles_rewrite_if(splitting *s, ir_op *op);
 
 // roles_producer.c
-/// A load becomes copies behind the last load of its site. `seen`: of all sites, the loads of the block so
+/// A load becomes copies after the last load of its site. `seen`: of all sites, the loads of the block so
 /// far.
 void roles_produce(splitting *s, ir_op *load, ir_op **seen);
 
@@ -100,9 +100,9 @@ void roles_stage(splitting *s, ir_op *op);
 
 // roles.c
 ir_value *roles_i32(splitting *s, int64_t value);
-/// What is emitted next stands in front of `op`, or behind it.
+/// What is emitted next stands before `op`, or after it.
 void roles_before(splitting *s, ir_op *op);
-void roles_behind(splitting *s, ir_op *op);
+void roles_after(splitting *s, ir_op *op);
 /// `phase`: NULL for operations that have none.
 void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase);
 void roles_rewrite_block(splitting *s, ir_block *block);

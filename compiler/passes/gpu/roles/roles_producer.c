@@ -8,7 +8,7 @@
 static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where) {
   roles_ring *r = &s->rings[x->ring];
   position *p = &s->at[x->ring];
-  roles_behind(s, where);
+  roles_after(s, where);
   roles_emit_barrier(s, IR_BAR_WAIT, r->empty, p->slot, p->phase);
   const ir_attrs bytes = {.expect = {.bytes = r->bytes, .part = r->part}};
   ir_emit(&s->b, IR_BAR_EXPECT, &bytes, (ir_value *[]){r->full, p->slot}, 2, NULL, NULL, 0);
