@@ -48,12 +48,6 @@ static bool is_tile(const ir_value *value) {
 
 static bool is_slot_load(const ir_value *value) { return value->def && value->def->code == IR_SLOT_LOAD; }
 
-/// In another shape, of which a product knows how it lies (exchange.c).
-static bool is_reshaped(const ir_op *op) {
-  return (op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) &&
-         op->operands[0]->type.rank;
-}
-
 // ------------------------------------------------------------------------------------------- places
 
 static bool encloses(const ir_block *outer, const ir_block *block) {
@@ -166,7 +160,7 @@ static void note_results(conversions *x, const ir_op *op) {
     if (!is_tile(op->operands[i])) continue;
     const state *operand = state_of(x, op->operands[i]);
     is_constant &= operand->is_constant;
-    is_in_slot |= operand->is_in_slot && is_reshaped(op) && !op->results[0].layout;
+    is_in_slot |= operand->is_in_slot && kiln_is_reshaped(op) && !op->results[0].layout;
   }
   for (uint32_t i = 0; i < op->result_count; i++) {
     state *s = state_of(x, &op->results[i]);
@@ -186,7 +180,7 @@ static bool takes_as_it_lies(conversions *x, const ir_op *op, uint32_t i) {
   if (state_of(x, op->operands[i])->is_in_slot) return true;
   for (; place_for(v, (ir_op *)op) == op; v = v->def->operands[0]) {
     if (v->layout) return layout_convert(v->layout, &wanted).reach != LAYOUT_SAME_THREAD;
-    if (!v->def || !is_reshaped(v->def)) return false;
+    if (!kiln_is_reshaped(v->def)) return false;
     const kiln_layout before_it = kiln_layout_before(v->def, &wanted);
     wanted = before_it;
   }

@@ -39,13 +39,9 @@ typedef struct source {
   uint64_t bytes;     ///< to be exchanged; 0: it lies as it is taken, or in a slot
 } source;
 
-static bool is_reshaped(const ir_op *op) {
-  return op && (op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND);
-}
-
 static source source_of(const ir_op *dot, uint32_t i) {
   source s = {.value = dot->operands[i], .wanted = *dot->operand_layouts[i]};
-  while (!s.value->layout && is_reshaped(s.value->def)) {
+  while (!s.value->layout && kiln_is_reshaped(s.value->def)) {
     const kiln_layout before = kiln_layout_before(s.value->def, &s.wanted);
     s.wanted = before;
     s.value = s.value->def->operands[0];
@@ -170,7 +166,7 @@ static void drop_unused(ir_block *block) {
   for (ir_op *op = block->last, *prev; op; op = prev) {
     prev = op->prev;
     for (uint32_t i = op->region_count; i-- > 0;) drop_unused(op->regions[i]);
-    if (!is_reshaped(op) || op->results[0].layout || op->results[0].uses) continue;
+    if (!kiln_is_reshaped(op) || op->results[0].layout || op->results[0].uses) continue;
     op->operands[0]->uses--;
     ir_remove(op);
   }

@@ -28,6 +28,12 @@ typedef struct kiln_shape {
   unsigned reduced; ///< set of 1 << axis along which tiles of the shape are reduced
 } kiln_shape;
 
+/// A tile in another shape, which a product reads where the tile itself lies (exchange.c).
+static inline bool kiln_is_reshaped(const ir_op *op) {
+  return op && (op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) &&
+         op->operands[0]->type.rank;
+}
+
 /// The product that a load's value goes to in a loop (IR_FEEDS).
 typedef struct kiln_feed {
   const ir_op *dot; ///< as operand `operand`; NULL: none that is known

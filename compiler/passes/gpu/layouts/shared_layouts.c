@@ -25,8 +25,7 @@ void kiln_slots_are_stored(kiln_layouts *c, const ir_op *op) {
 void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot) {
   for (unsigned i = 0; i < 2 && kiln_dot_form(c, dot); i++) {
     const ir_value *v = dot->operands[i];
-    while (v->def && (v->def->code == IR_TRANS || v->def->code == IR_RESHAPE || v->def->code == IR_EXPAND))
-      v = v->def->operands[0];
+    while (kiln_is_reshaped(v->def)) v = v->def->operands[0];
     if (!v->def || v->def->code != IR_SLOT_LOAD) continue;
     kiln_slot_layouts *s = kiln_slot_layouts_of(c, v->def->operands[0]);
     if (s->has_reader) continue;
