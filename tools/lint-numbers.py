@@ -32,7 +32,7 @@ def spread(text):
 
 
 def cited(path, text):
-    text = re.sub(r"\n\s*// ?", " ", text)
+    text = re.sub(r"\n\s*(//|#) ?", " ", text)
     for kind, words in (("axis", r"ax[ie]s"), ("behaviour", "behaviours?"), ("fault test", "fault tests?")):
         for match in re.finditer(rf"\b{words} ({LIST})", text):
             if kind == "axis" and not match[1][0].isalpha():
@@ -46,7 +46,7 @@ def cited(path, text):
 
 def main():
     known, used, bad = rows(), set(), 0
-    for path in sorted(glob.glob("tests/**/*.c", recursive=True)):
+    for path in sorted(glob.glob("tests/**/*.c", recursive=True) + glob.glob("tests/text/commands/*.test")):
         for citation in cited(path, open(path, encoding="utf-8").read()):
             used.add(citation)
             if citation not in known:
