@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tests `kiln report` on what no build makes, names with anything in them and a bundle without code, and in a
-// browser. The pages of bundles that builds make are in tests/text/commands/report_*.test.
+// browser. The pages of bundles that builds make are in tests/text/commands/bundle_page*.test.
 #include "tests/runtime/fixture.h"
 
 /// Writes the report of a bundle of the test's folder and reads it; malloc'ed.
