@@ -349,7 +349,7 @@ check-memory: ## the quick part of check-sanitizers
 	tests/run.sh build/asan $(MEMORY_CHECKED)
 check-sanitizers: ## nearly all tests under address and undefined-behaviour sanitizers, those of cache and runtime under the thread sanitizer (an hour)
 	$(MAKE) CONFIG=asan all tests
-	tests/run.sh build/asan base/ cache/ compiler/ targets/ tuner/ bundle/ runtime/ tools/test_build_command python/
+	tests/run.sh build/asan base/ cache/ compiler/ targets/ tuner/ bundle/ runtime/ tools/test_build_command tools/test_commands python/
 	$(MAKE) CONFIG=tsan EXTRA_CFLAGS=-DKILN_PLAIN_TESTS programs build/tsan/lib/libkiln.so.0 build/tsan/lib/libkiln-verify.so.0 $(patsubst %,build/tsan/tests/%,$(filter cache/% runtime/%,$(patsubst tests/%.c,%,$(TEST_SOURCES))))
 	tests/run.sh build/tsan cache/ runtime/
 # The compiler makes the same code as before: of a change that should not alter any (tools/same-code.py).

@@ -215,14 +215,13 @@ const char *kiln_test_folder(void) {
   return folder;
 }
 
-int kiln_test_run(char **out, const char *format, ...) {
-  char command[8192];
-  va_list args;
-  va_start(args, format);
-  int used = vsnprintf(command, sizeof command - 8, format, args);
-  va_end(args);
-  if (used < 0 || (size_t)used >= sizeof command - 8) FAIL("command too long");
-  strcat(command, " 2>&1");
+enum { COMMAND_SIZE = 8192 };
+
+/// Runs the command, which has room for the redirection of stderr.
+static int run_command(char command[COMMAND_SIZE], char **out) {
+  static const char both[] = " 2>&1";
+  if (strlen(command) + sizeof both > COMMAND_SIZE) FAIL("command too long");
+  strcat(command, both);
   FILE *p = popen(command, "r");
   if (!p) FAIL("popen failed: %s", command);
   size_t size = 0, capacity = 1 << 14;
@@ -232,10 +231,37 @@ int kiln_test_run(char **out, const char *format, ...) {
     if (size == capacity) text = realloc(text, (capacity *= 2) + 1);
   }
   text[size] = 0;
+  *out = text;
   int status = pclose(p);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int kiln_test_run(char **out, const char *format, ...) {
+  char command[COMMAND_SIZE], *text;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(command, sizeof command, format, args);
+  va_end(args);
+  int status = run_command(command, &text);
   if (out) *out = text;
   else free(text);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return status;
+}
+
+char *kiln_test_run_to(int want, const char *format, ...) {
+  char command[COMMAND_SIZE], *text;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(command, sizeof command, format, args);
+  va_end(args);
+  int status = run_command(command, &text);
+  if (status != want) FAIL("%s: exit status %d, expected %d:\n%s", command, status, want, text);
+  return text;
+}
+
+void kiln_test_need(const char *programs) {
+  if (kiln_test_run(NULL, "for p in %s; do command -v $p && exit; done; exit 1", programs))
+    SKIP("not installed: %s", programs);
 }
 
 uint64_t kiln_test_random(uint64_t *state) {

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef KILN_PLAIN_TESTS
 typedef struct kiln_test {
@@ -51,6 +52,12 @@ void kiln_test_skip(const char *format, ...) __attribute__((noreturn, format(pri
     const char *check_got = (got), *check_want = (want);            \
     if (!kiln_test_same_text(check_got, check_want))                \
       FAIL("%s is\n%s\nexpected\n%s", #got, check_got, check_want); \
+  } while (0)
+/// Both are printed where the part is not in the text.
+#define CHECK_PART(text, part)                                                                 \
+  do {                                                                                         \
+    const char *check_text = (text), *check_part = (part);                                     \
+    if (!strstr(check_text, check_part)) FAIL("expected\n%s\nin\n%s", check_part, check_text); \
   } while (0)
 #define CHECK_OK(call, err)                                          \
   do {                                                               \
@@ -111,6 +118,11 @@ void kiln_test_write(const char *path, const void *bytes, size_t size);
 /// Runs a shell command, returns its exit status; its stdout and stderr together in `*out` (malloc'ed) when
 /// out is not NULL.
 int kiln_test_run(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/// The same for a command that must end with the exit status `want`; what it printed, malloc'ed.
+char *kiln_test_run_to(int want, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/// Skips the test unless one of the programs is in the path: names with blanks between.
+void kiln_test_need(const char *programs);
 
 /// splitmix64: the one source of randomness of the tests; seeds are printed.
 uint64_t kiln_test_random(uint64_t *state);

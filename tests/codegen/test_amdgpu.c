@@ -121,8 +121,8 @@ TEST(amdgpu, same_input_same_bytes) {
 TEST(amdgpu, llvm_tools_accept_the_objects) {
   static const char *const targets[] = {"gfx90a", "gfx942",  "gfx1100", "gfx1201", "gfx11-generic",
                                         "gfx950", "gfx1010", "gfx1153", "gfx1250", "gfx9-4-generic"};
-  if (kiln_test_run(NULL, "command -v llvm-readelf-22 llvm-objdump-22 >/dev/null") != 0)
-    SKIP("llvm-readelf-22 and llvm-objdump-22 are not here");
+  kiln_test_need("llvm-readelf-22");
+  kiln_test_need("llvm-objdump-22");
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
     if (!llvm_has(targets[i])) continue;
     compiled c = compile("gemm", "gemm[T=f16,ACT=0,BIAS=true]", targets[i]);

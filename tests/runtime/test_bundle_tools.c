@@ -2,26 +2,13 @@
 // Tests the bundle commands on bundles that no build makes: names with anything in them, no code at all, codes
 // of a few bytes that are no code. What the commands do with other bundles is in
 // tests/text/commands/bundle_*.test, header_*.test and run_arguments.test.
-#include <stdarg.h>
-
 #include "tests/runtime/fixture.h"
 
-static char *tool(int want, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static char *tool(int want, const char *format, ...) {
-  char words[2000], *out;
-  va_list args;
-  va_start(args, format);
-  vsnprintf(words, sizeof words, format, args);
-  va_end(args);
-  int status =
-      kiln_test_run(&out, "cd %s && %s/bin/kiln-tool %s", kiln_test_folder(), kiln_test_build_path(), words);
-  if (status != want) FAIL("kiln-tool %s: exit %d, expected %d\n%s", words, status, want, out);
-  return out;
-}
+#define TOOL "cd %s && %s/bin/kiln-tool %s"
 
 static void expect(int want, const char *arguments, const char *text) {
-  char *out = tool(want, "%s", arguments);
-  if (!strstr(out, text)) FAIL("kiln-tool %s printed\n%swithout\n%s", arguments, out, text);
+  char *out = kiln_test_run_to(want, TOOL, kiln_test_folder(), kiln_test_build_path(), arguments);
+  CHECK_PART(out, text);
   free(out);
 }
 
@@ -36,23 +23,19 @@ static void write_bundle(const char *name) {
 
 TEST(bundle_tools, disasm_of_what_is_no_code) {
   write_bundle("a.kb");
-  if (kiln_test_run(NULL, "command -v llvm-objdump-22 || command -v llvm-objdump"))
-    SKIP("llvm-objdump is not installed");
+  kiln_test_need("llvm-objdump-22 llvm-objdump");
   expect(1, "disasm -t gfx942 a.kb 'scale[T=f32]'", "the disassembler failed");
 }
 
 /// Runs the command and has Python read what it prints as JSON `d` and find `condition` true.
 static void expect_json(int want, const char *arguments, const char *condition) {
-  char *out = tool(want, "%s", arguments), *said;
+  char *out = kiln_test_run_to(want, TOOL, kiln_test_folder(), kiln_test_build_path(), arguments);
   kiln_test_write(fixture_path("out.json"), out, strlen(out));
-  if (kiln_test_run(NULL, "/usr/bin/python3 -c ''")) SKIP("python3 is not installed");
-  if (kiln_test_run(
-          &said,
-          "/usr/bin/python3 -c \"import json; d = json.load(open('%s', encoding='utf-8')); assert %s, d\"",
-          fixture_path("out.json"), condition))
-    FAIL("kiln-tool %s printed\n%s\n%s", arguments, out, said);
-  free(said);
   free(out);
+  kiln_test_need("/usr/bin/python3");
+  free(kiln_test_run_to(
+      0, "/usr/bin/python3 -c \"import json; d = json.load(open('%s', encoding='utf-8')); assert %s, d\"",
+      fixture_path("out.json"), condition));
 }
 
 // Names are whatever a bundle says; what is not UTF-8 is still JSON.
@@ -89,33 +72,28 @@ TEST(bundle_tools, nothing_is_merged_of_bundles_without_code) {
 TEST(bundle_tools, header_of_names_with_anything) {
   static const char *const names[] = {"a\"b\\c?\?/", "x\n#error no\n", "y\\", "*/ int z; /*"};
   fixture f;
-  char *out, *root = realpath(".", NULL);
+  char *root = realpath(".", NULL);
   fixture_begin(&f);
   for (uint32_t i = 0; i < 4; i++)
     fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(names[i])), 0, 0, KILN_FORMAT_HSACO, "gfx942", "k",
                  names[i], strlen(names[i]));
   fixture_write(&f, fixture_path("a.kb"), "");
-  free(tool(0, "header -o a.h a.kb"));
-  if (kiln_test_run(
-          &out,
-          "cd %s && echo '#include \"a.h\"' >u.c && gcc -std=c11 -Wall -Wextra -pedantic -Werror -I%s "
-          "-fsyntax-only u.c",
-          kiln_test_folder(), root))
-    FAIL("%s", out);
-  free(out);
+  expect(0, "header -o a.h a.kb", "");
+  free(kiln_test_run_to(0,
+                        "cd %s && echo '#include \"a.h\"' >u.c && "
+                        "gcc -std=c11 -Wall -Wextra -pedantic -Werror -I%s -fsyntax-only u.c",
+                        kiln_test_folder(), root));
   free(root);
 }
 
 // A member of its size with other bytes is found out, not made to look whole.
 TEST(bundle_tools, fix_index_refuses_a_changed_member) {
-  char *out;
   write_bundle("a.kb");
-  if (kiln_test_run(&out,
-                    "cd %s && mkdir x && bsdtar -xf a.kb -C x && cd x && printf X | dd of=code/gfx9.bin bs=1 "
-                    "seek=$(($(stat -c %%s code/gfx9.bin) - 1)) conv=notrunc 2>/dev/null && "
-                    "bsdtar --format=zip -cf ../bad.zip KILN-INDEX code",
-                    kiln_test_folder()))
-    FAIL("%s", out);
-  free(out);
+  free(kiln_test_run_to(
+      0,
+      "cd %s && mkdir x && bsdtar -xf a.kb -C x && cd x && printf X | dd of=code/gfx9.bin bs=1 "
+      "seek=$(($(stat -c %%s code/gfx9.bin) - 1)) conv=notrunc 2>/dev/null && "
+      "bsdtar --format=zip -cf ../bad.zip KILN-INDEX code",
+      kiln_test_folder()));
   expect(1, "fix-index -o c.kb bad.zip", "do not have the check of the index");
 }

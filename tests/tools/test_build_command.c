@@ -17,27 +17,25 @@ static const char source[] =
 /// Runs `kiln build WORDS` over the source in the test's folder with its own cache.
 static void expect(int want, const char *words, const char *text) {
   const char *folder = kiln_test_folder();
-  char path[512], *out;
+  char path[512];
   snprintf(path, sizeof path, "%s/twice.kiln", folder);
   kiln_test_write(path, source, sizeof source - 1);
-  int code = kiln_test_run(
-      &out, "root=$PWD; cd %s && KILN_CACHE_DIR=%s/cache $root/%s/bin/kiln build twice.kiln -o k.kb %s",
-      folder, folder, kiln_test_build(), words);
-  if (code != want || !strstr(out, text))
-    FAIL("kiln build %s: exit code %d, expected %d and \"%s\", found:\n%s", words, code, want, text, out);
+  char *out = kiln_test_run_to(want, "cd %s && KILN_CACHE_DIR=cache %s/bin/kiln build twice.kiln -o k.kb %s",
+                               folder, kiln_test_build_path(), words);
+  CHECK_PART(out, text);
   free(out);
 }
 
 /// Writes the entry of the one object in the test's cache (there is its bundle's as well) anew with its
 /// payload changed, under its key and with fitting checks: what a wrong key would have served.
 static void change_entry(void) {
-  char *list, path[600];
+  char path[600];
   size_t size;
   kiln_entry_view view;
   kiln_cache_entry entry;
   kiln_buffer again = {0};
   kiln_error err = {0};
-  CHECK_INT(kiln_test_run(&list, "grep -rL kbundle %s/cache/v1/main.default/entries", kiln_test_folder()), 0);
+  char *list = kiln_test_run_to(0, "grep -rL kbundle %s/cache/v1/main.default/entries", kiln_test_folder());
   snprintf(path, sizeof path, "%.*s", (int)strcspn(list, "\n"), list);
   CHECK(strlen(list) == strlen(path) + 1);
   uint8_t *bytes = (uint8_t *)kiln_test_read(path, &size);

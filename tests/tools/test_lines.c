@@ -123,8 +123,7 @@ TEST(lines, ptx) {
 TEST(lines, dwarf) {
   static const char *const targets[] = {"host", "x86-64-v4", "aarch64", "gfx942", "gfx1100", "gfx1201"};
   char path[400], options[100], *out;
-  if (kiln_test_run(&out, "command -v llvm-dwarfdump-22")) SKIP("llvm-dwarfdump-22 is not here");
-  free(out);
+  kiln_test_need("llvm-dwarfdump-22");
   write_source(path, "a", "");
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
     snprintf(options, sizeof options, "-t %s --debug", targets[i]);
@@ -215,8 +214,7 @@ TEST(lines, products) {
 TEST(lines, products_in_dwarf) {
   static const char *const targets[] = {"host", "gfx90a", "gfx942", "gfx1100", "gfx1201"};
   char path[400], options[100], *out;
-  if (kiln_test_run(&out, "command -v llvm-dwarfdump-22")) SKIP("llvm-dwarfdump-22 is not here");
-  free(out);
+  kiln_test_need("llvm-dwarfdump-22");
   snprintf(path, sizeof path, "%s/product.kiln", kiln_test_folder());
   kiln_test_write(path, product, sizeof product - 1);
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
@@ -245,8 +243,7 @@ static lines of_sass(const char *text) {
 TEST(lines, sass) {
   static const char *const targets[] = {"sm_80", "sm_90a"};
   char path[400], options[300], *out, *tool;
-  if (kiln_test_run(&out, "command -v nvdisasm")) SKIP("nvdisasm is not in the path");
-  free(out);
+  kiln_test_need("nvdisasm");
   if (kiln_test_run(&tool, "command -v ptxas")) SKIP("ptxas is not in the path");
   tool[strcspn(tool, "\n")] = 0;
   snprintf(path, sizeof path, "%s/product.kiln", kiln_test_folder());
