@@ -275,6 +275,12 @@ static int is_test(const struct dirent *entry) {
   return dot && !strcmp(dot, ".test");
 }
 
+/// What scandir allocated.
+static void free_entries(struct dirent **entries, int count) {
+  for (int i = 0; i < count; i++) free(entries[i]);
+  if (count >= 0) free(entries);
+}
+
 // ------------------------------------------------------------------------------------------ files
 
 #ifdef KILN_PLAIN_TESTS
@@ -284,11 +290,13 @@ TEST(commands, files) {
   unsigned skips = 0;
   CHECK(count > 0);
   for (int i = 0; i < count; i++) {
-    const char *skipped = check_file(entries[i]->d_name);
+    char *skipped = check_file(entries[i]->d_name);
     if (!skipped) continue;
     fprintf(stderr, "skipped: %s\n", skipped);
+    free(skipped);
     skips++;
   }
+  free_entries(entries, count);
   if (skips) SKIP("%u of %d files, for the reasons above; the others pass", skips, count);
 }
 #else
@@ -303,6 +311,7 @@ ParameterizedTestParameters(commands, files) {
   const int count = scandir(commands, &entries, is_test, alphasort);
   test_file *files = cr_calloc((size_t)(count > 0 ? count : 1), sizeof *files);
   for (int i = 0; i < count; i++) snprintf(files[i].name, sizeof files[i].name, "%s", entries[i]->d_name);
+  free_entries(entries, count);
   return cr_make_param_array(test_file, files, (size_t)(count > 0 ? count : 1));
 }
 ParameterizedTest(test_file *file, commands, files) {
