@@ -101,16 +101,19 @@ static void paged_attentions(run *r) {
 static const kiln_scalar two[] = {KILN_F32, KILN_BF16};
 
 static void embeddings(run *r) {
-  enum { TOKENS = 4, VOCABULARY = 10, COLS = 1500 };
+  enum { TOKENS = 4, VOCABULARY = 10, MOST = 1500 };
   static const double ids[TOKENS] = {3, 9, -1, 10};
-  static double want[TOKENS * COLS];
-  for (int t = 0; t < 2; t++) {
-    array *i = given(r, KILN_I32, TOKENS, ids), *table = input(r, two[t], VOCABULARY * COLS, -1, 1),
-          *y = output(r, two[t], TOKENS * COLS);
-    CALL(r, instance("embedding", two[t]), A(i), A(table), A(y), I(TOKENS), I(VOCABULARY), I(COLS));
-    for (int k = 0; k < TOKENS * COLS; k++) {
-      int id = (int)ids[k / COLS];
-      want[k] = id >= 0 && id < VOCABULARY ? table->v[id * COLS + k % COLS] : 0;
+  static const int widths[] = {1, 7, MOST};
+  static double want[TOKENS * MOST];
+  for (int t = 0; t < 6; t++) {
+    const kiln_scalar s = two[t % 2];
+    const int cols = widths[t / 2];
+    array *i = given(r, KILN_I32, TOKENS, ids), *table = input(r, s, (size_t)(VOCABULARY * cols), -1, 1),
+          *y = output(r, s, (size_t)(TOKENS * cols));
+    CALL(r, instance("embedding", s), A(i), A(table), A(y), I(TOKENS), I(VOCABULARY), I(cols));
+    for (int k = 0; k < TOKENS * cols; k++) {
+      int id = (int)ids[k / cols];
+      want[k] = id >= 0 && id < VOCABULARY ? table->v[id * cols + k % cols] : 0;
     }
     expect(r, y, want, 0, 0);
   }

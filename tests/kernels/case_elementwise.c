@@ -75,15 +75,17 @@ static void gated(run *r) {
 }
 
 static void geglus(run *r) {
-  enum { ROWS = 3, COLS = 1500 };
-  for (int t = 0; t < 3; t++) {
-    array *x = input(r, floats[t], ROWS * 2 * COLS, -4, 4), *y = output(r, floats[t], ROWS * COLS);
-    double want[ROWS * COLS];
-    CALL(r, instance("geglu", floats[t]), A(x), A(y), I(ROWS), I(COLS));
-    for (int i = 0; i < ROWS; i++)
-      for (int c = 0; c < COLS; c++)
-        want[i * COLS + c] = gelu(x->v[i * 2 * COLS + c]) * x->v[i * 2 * COLS + COLS + c];
-    expect(r, y, want, 4e-6, 2 * tolerance(floats[t]));
+  static const int shapes[][2] = {{1100, 1}, {3, 7}, {3, 1500}};
+  double want[3 * 1500];
+  for (int t = 0; t < 9; t++) {
+    const kiln_scalar s = floats[t % 3];
+    const int rows = shapes[t / 3][0], cols = shapes[t / 3][1];
+    array *x = input(r, s, (size_t)(rows * 2 * cols), -4, 4), *y = output(r, s, (size_t)(rows * cols));
+    CALL(r, instance("geglu", s), A(x), A(y), I(rows), I(cols));
+    for (int i = 0; i < rows; i++)
+      for (int c = 0; c < cols; c++)
+        want[i * cols + c] = gelu(x->v[i * 2 * cols + c]) * x->v[i * 2 * cols + cols + c];
+    expect(r, y, want, 4e-6, 2 * tolerance(s));
   }
 }
 
