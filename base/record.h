@@ -62,6 +62,8 @@ typedef struct kiln_param_record {
   uint32_t rows; ///< a view: all strides but the last are multiples of so many bytes, and the last is 1; 0:
                  ///< unknown
   int64_t div, lo, hi;
+  kiln_span needs; ///< a pointer: an expression, how many elements lie there at least (@size); empty: not
+                   ///< stated. No part of the record: base/sizes.h
   uint32_t offset, size; ///< in the argument block; computed by kiln_layout_params
 } kiln_param_record;
 

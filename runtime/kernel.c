@@ -148,6 +148,7 @@ static kiln_status fill_kernel(kiln_kernel *k, const found_kernel *found, const 
   if (!k->codes) return kiln_kernel_no_memory(k, err);
   KILN_TRY(kiln_kernel_prepare(k, err));
   KILN_TRY(take_codes(k, &found->entry, err));
+  KILN_TRY(kiln_sizes_attach(k, err));
   return kiln_tuned_attach(k, err);
 }
 

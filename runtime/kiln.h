@@ -227,6 +227,17 @@ KILN_API kiln_status kiln_launch_packed(kiln_kernel *kernel, kiln_stream stream,
 KILN_API kiln_status kiln_launch_grid(kiln_kernel *kernel, kiln_stream stream, const uint32_t grid[3],
                                       const void *block, size_t size, kiln_error *err);
 
+/// Whether the arguments of a launch say how much memory parameter `index` needs: a pointer for which the
+/// source states it (@size), or a view. 0 for others.
+KILN_API int kiln_param_has_size(const kiln_kernel *kernel, size_t index);
+#define KILN_SIZE_UNKNOWN ((size_t)-1)
+/// Compares what these arguments need with what the caller has, before a launch: `bytes[i]` is how many bytes
+/// there are from the address that is parameter i on, or KILN_SIZE_UNKNOWN; those of scalars are not read.
+/// `block` as for kiln_launch_packed. Launches do not call it. LAUNCH names the first parameter with too few,
+/// with both numbers in elements; so does an expression that overflows or is negative.
+KILN_API kiln_status kiln_check_sizes(const kiln_kernel *kernel, const void *block, size_t size,
+                                      const size_t *bytes, size_t count, kiln_error *err);
+
 /// A launch with everything decided before: arguments packed and checked, code chosen and loaded, grid
 /// evaluated, tensor maps encoded. Launching it hands the block to the driver and does nothing else. Any
 /// kernel can be prepared. One may be launched from several threads at once, but not while it is changed or

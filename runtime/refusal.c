@@ -8,7 +8,7 @@
 #include "base/expr.h"
 #include "runtime/decision.h"
 
-static void read_integers(const kiln_kernel *k, const uint8_t *block, int64_t *values) {
+void kiln_read_integers(const kiln_kernel *k, const uint8_t *block, int64_t *values) {
   for (uint32_t i = 0; i < k->interface.param_count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
     uint8_t size = p->pointer || p->view_rank ? 8 : (uint8_t)p->size;
@@ -21,7 +21,7 @@ static void describe(const kiln_kernel *k, kiln_span code, const uint8_t *block,
   const char *names[KILN_MOST_PARAMS];
   int64_t values[KILN_MOST_PARAMS];
   for (uint32_t i = 0; i < k->interface.param_count; i++) names[i] = k->interface.params[i].name;
-  read_integers(k, block, values);
+  kiln_read_integers(k, block, values);
   kiln_expr_text(code.bytes, code.size, names, k->interface.param_count, out, capacity);
   size_t used = strlen(out);
   const char *separator = " (";
@@ -83,12 +83,21 @@ kiln_status kiln_refuse_fact(const kiln_kernel *k, const kiln_fact *f, int64_t v
                    k->interface.name, p->name, (long long)f->div, (long long)value);
 }
 
+kiln_status kiln_refuse_elements(const kiln_kernel *k, const kiln_param_record *p, int64_t needed,
+                                 size_t have, const uint8_t *block, kiln_error *err) {
+  char text[400];
+  if (p->needs.size) describe(k, p->needs, block, text, sizeof text);
+  return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s needs %lld elements, its buffer has %zu: %s",
+                   k->interface.name, p->name, (long long)needed, have,
+                   p->needs.size ? text : "its extents and strides");
+}
+
 kiln_status kiln_refuse_configs(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
   KILN_TRY(kiln_device_check(k->device, err)); // that of a closed device has none
   int64_t values[KILN_MOST_PARAMS];
   char all[800] = "", text[300];
   size_t used = 0;
-  read_integers(k, block, values);
+  kiln_read_integers(k, block, values);
   for (uint32_t c = 0; c < k->interface.config_count && used + 1 < sizeof all; c++) {
     const kiln_prepared_config *config = &k->configs[c];
     snprintf(text, sizeof text, "no code for %s", k->device->target.name);

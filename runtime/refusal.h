@@ -14,6 +14,11 @@ KILN_COLD kiln_status kiln_refuse_expr(const kiln_kernel *k, kiln_span code, con
 KILN_COLD kiln_status kiln_refuse_alignment(const kiln_kernel *k, const uint8_t *block, kiln_error *err);
 KILN_COLD kiln_status kiln_refuse_fact(const kiln_kernel *k, const kiln_fact *fact, int64_t value,
                                        kiln_error *err);
+/// A buffer of `have` elements is smaller than its parameter states.
+KILN_COLD kiln_status kiln_refuse_elements(const kiln_kernel *k, const kiln_param_record *p, int64_t needed,
+                                           size_t have, const uint8_t *block, kiln_error *err);
+/// All parameters as integers by number; those that are none have some value.
+void kiln_read_integers(const kiln_kernel *k, const uint8_t *block, int64_t *values);
 /// No config with code allows these arguments; the message names the requirement that each one failed.
 KILN_COLD kiln_status kiln_refuse_configs(const kiln_kernel *k, const uint8_t *block, kiln_error *err);
 /// A grid beyond the device's limit. `code`: the expression that it comes from; empty: the caller's number.

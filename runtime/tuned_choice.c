@@ -9,24 +9,6 @@
 
 #include "runtime/choice_memo.h"
 
-// ------------------------------------------------------------------------------------------- notes
-
-// The note `key` of a bundle, or NULL.
-static const char *find_note(kiln_bundle *b, const char *key, size_t *out_size) {
-  uint64_t low = 0, high = b->section_count[KILN_BUNDLE_NOTES];
-  while (low < high) {
-    uint64_t middle = low + (high - low) / 2;
-    const uint8_t *at = kiln_bundle_in(b, KILN_BUNDLE_NOTES, middle * 8, 8, NULL);
-    const char *found = at ? kiln_bundle_text(b, kiln_le32(at), NULL) : NULL;
-    if (!found) return NULL;
-    int order = strcmp(key, found);
-    if (!order) return (const char *)kiln_bundle_record(b, kiln_le32(at + 4), out_size, NULL);
-    if (order < 0) high = middle;
-    else low = middle + 1;
-  }
-  return NULL;
-}
-
 static KILN_PRINTF(3, 4) void tell(const kiln_kernel *k, int level, const char *format, ...) {
   char text[700];
   int used = snprintf(text, sizeof text, "tuned choices of '%.100s' in %.200s: ", k->interface.name,
@@ -255,7 +237,7 @@ static kiln_status attach_choices(kiln_kernel *k, kiln_error *err) {
   if (!kiln_tuned_note_key(k->interface.name, key)) return KILN_OK;
   for (size_t i = 0; i < l->bundle_count; i++) {
     size_t size;
-    const char *note = find_note(l->bundles[i], key, &size);
+    const char *note = kiln_bundle_note(l->bundles[i], key, &size);
     if (!note) continue;
     kiln_tuned *t = k->tuned = KILN_NEW(k->arena, kiln_tuned);
     if (!t) return kiln_kernel_no_memory(k, err);

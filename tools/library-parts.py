@@ -15,6 +15,7 @@ PARTS = (
     ("CUDA and HIP", "cuda hip driver_library"),
     ("tensor maps", "tensor_map"),
     ("tuned choices", "tuned_choice tuned nearest"),
+    ("sizes of buffers", "sizes"),
     ("shape records", "shape_record output"),
     ("reports, reasons of refusals", "report refusal"),
     ("targets and their ranks", "processors target_name target_rank target_list occupancy"),

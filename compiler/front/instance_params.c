@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compiler/front/instance.h"
+#include "compiler/front/launch_expr.h"
 
 typedef void taker(kiln_maker *m, const kiln_node *a, ir_param *p);
 
@@ -58,6 +59,9 @@ static void take_within(kiln_maker *m, const kiln_node *a, ir_param *p) {
   p->within = true;
 }
 
+// It may read parameters that come later: make_sizes takes it when all are known.
+static void take_size(kiln_maker *m, const kiln_node *a, ir_param *p) { (void)m, (void)a, (void)p; }
+
 /// An attribute, how many arguments it takes, and what has it.
 static const struct attribute {
   const char *name;
@@ -65,7 +69,8 @@ static const struct attribute {
   taker *take;
 } attributes[] = {{"align", 1, 1, 1, 0, take_align},     {"rows", 1, 0, 1, 0, take_rows},
                   {"div", 1, 0, 0, 1, take_div},         {"range", 2, 0, 0, 1, take_range},
-                  {"noalias", 0, 1, 1, 0, take_noalias}, {"within", 0, 1, 0, 0, take_within}};
+                  {"noalias", 0, 1, 1, 0, take_noalias}, {"within", 0, 1, 0, 0, take_within},
+                  {"size", 1, 1, 0, 0, take_size}};
 
 static const char *owners_of(const struct attribute *of) {
   if (of->integers) return "integer";
@@ -79,14 +84,15 @@ static void param_attribute(kiln_maker *m, const kiln_node *a, ir_param *p) {
   while (which < KNOWN && strcmp(attributes[which].name, a->atom->text)) which++;
   if (which == KNOWN) {
     kiln_elab_unknown_attribute(&m->e, a, "parameter",
-                                "@align(n) @rows(n) @div(n) @range(lo, hi) @noalias @within");
+                                "@align(n) @rows(n) @div(n) @range(lo, hi) @noalias @within @size(n)");
     return;
   }
   const struct attribute *of = &attributes[which];
   if (!(of->pointers && p->type.pointer) && !(of->views && p->type.is_view) &&
       !(of->integers && is_integer)) {
-    kiln_elab_error(&m->e, a->place, "'@%s' is for %s parameters, '%s' is none", of->name, owners_of(of),
-                    p->name);
+    bool is_view_size = of->take == take_size && p->type.is_view;
+    kiln_elab_error(&m->e, a->place, "'@%s' is for %s parameters, '%s' is none%s", of->name, owners_of(of),
+                    p->name, is_view_size ? "; what a view needs follows from its extents and strides" : "");
     return;
   }
   if (a->list.count != of->args) {
@@ -124,6 +130,30 @@ static void make_param(kiln_maker *m, const kiln_node *n, ir_param *p) {
                     p->name, (long long)p->lo, (long long)p->hi, (long long)p->div);
 }
 
+static void make_size(kiln_maker *m, const kiln_node *n, kiln_param_record *out) {
+  const ir_param *params = m->instance->params;
+  const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, params, n, "@size");
+  int64_t lo, hi;
+  if (!x) return;
+  if (x->is_bool || kiln_launch_has_pointer(x, params))
+    kiln_elab_error(&m->e, n->place, "@size: expected a number of elements, found %s",
+                    x->is_bool ? "a condition" : "a pointer");
+  else if (kiln_launch_range(x, params, &lo, &hi) && hi < 0)
+    kiln_elab_error(&m->e, n->place, "@size: expected a number of elements, found %lld at most",
+                    (long long)hi);
+  else out->needs = kiln_launch_encode(kiln_maker_arena(m), x);
+}
+
+static void make_sizes(kiln_maker *m) {
+  for (uint32_t i = 0; i < m->kernel->params.count; i++) {
+    const kiln_list own = m->kernel->params.items[i]->names;
+    if (m->instance->params[i].type.pointer)
+      for (uint32_t j = 0; j < own.count; j++)
+        if (kiln_is_attribute(own.items[j], "size") && own.items[j]->list.count == 1)
+          make_size(m, own.items[j]->list.items[0], &m->instance->interface.params[i]);
+  }
+}
+
 void kiln_make_params(kiln_maker *m) {
   uint32_t count = m->kernel->params.count;
   kiln_interface *f = &m->instance->interface;
@@ -147,4 +177,5 @@ void kiln_make_params(kiln_maker *m) {
                                        .hi = p->hi};
   }
   kiln_layout_params(f);
+  if (!m->instance->is_untyped) make_sizes(m);
 }

@@ -112,6 +112,14 @@ static tree *name(builder *b, const kiln_node *n) {
                     b->what, n->atom->text, ir_type_text(type, text));
     return NULL;
   }
+  for (uint32_t i = 0; !b->in_function && !kiln_elab_find(b->e, n->atom) && i < b->kernel->cparams.count;
+       i++) {
+    const kiln_node *p = b->kernel->cparams.items[i];
+    if (p->atom != n->atom || p->op != KILN_CPARAM_TUNE) continue;
+    kiln_elab_error(b->e, n->place, "%s: '%s' is set by @config, and this holds for all configs", b->what,
+                    n->atom->text);
+    return NULL;
+  }
   return from_value(b, n, kiln_elab_eval(b->e, n));
 }
 

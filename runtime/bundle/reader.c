@@ -152,6 +152,21 @@ const char *kiln_bundle_text(kiln_bundle *b, uint32_t offset, kiln_error *err) {
   return text;
 }
 
+const char *kiln_bundle_note(kiln_bundle *b, const char *key, size_t *out_size) {
+  uint64_t low = 0, high = b->section_count[KILN_BUNDLE_NOTES];
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    const uint8_t *at = kiln_bundle_in(b, KILN_BUNDLE_NOTES, middle * 8, 8, NULL);
+    const char *found = at ? kiln_bundle_text(b, kiln_le32(at), NULL) : NULL;
+    if (!found) return NULL;
+    int order = strcmp(key, found);
+    if (!order) return (const char *)kiln_bundle_record(b, kiln_le32(at + 4), out_size, NULL);
+    if (order < 0) high = middle;
+    else low = middle + 1;
+  }
+  return NULL;
+}
+
 kiln_status kiln_bundle_kernel_at(kiln_bundle *b, uint32_t number, kiln_kernel_entry *out, kiln_error *err) {
   memset(out, 0, sizeof *out);
   const uint8_t *e = kiln_bundle_entry(b, KILN_BUNDLE_KERNELS, number, err);

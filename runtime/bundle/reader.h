@@ -94,6 +94,8 @@ const uint8_t *kiln_bundle_in(kiln_bundle *bundle, kiln_bundle_section section, 
 const uint8_t *kiln_bundle_record(kiln_bundle *bundle, uint32_t offset, size_t *out_size, kiln_error *err);
 /// A record that is a text of at most KILN_BUNDLE_MAX_NAME bytes without NUL inside; NULL with `err` set.
 const char *kiln_bundle_text(kiln_bundle *bundle, uint32_t offset, kiln_error *err);
+/// The value of the note `key`, which ends in a NUL that `out_size` does not count, or NULL.
+const char *kiln_bundle_note(kiln_bundle *bundle, const char *key, size_t *out_size);
 
 kiln_status kiln_bundle_kernel_at(kiln_bundle *bundle, uint32_t number, kiln_kernel_entry *out,
                                   kiln_error *err);

@@ -239,6 +239,10 @@ kiln_status kiln_kernel_no_memory(const kiln_kernel *kernel, kiln_error *err);
 /// valid; OUT_OF_MEMORY. prepare.c
 kiln_status kiln_kernel_prepare(kiln_kernel *kernel, kiln_error *err);
 
+/// Reads what the kernel states of the sizes of its buffers. CORRUPT when that is not valid; OUT_OF_MEMORY.
+/// sizes.c
+kiln_status kiln_sizes_attach(kiln_kernel *kernel, kiln_error *err);
+
 /// Loads a code once a device. load.c
 kiln_status kiln_code_load(kiln_kernel *kernel, kiln_code *code, kiln_error *err);
 

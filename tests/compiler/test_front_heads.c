@@ -93,7 +93,8 @@ TEST(heads, names_and_configs_that_clash) {
               "'@config' is there already: B=2,warps=4");
   check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @require(B > 4) {}\n",
               "no config whose @require can hold");
-  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @variant(n % B == 0) {}\n", "unknown name 'B'");
+  check_error("kiln 1\nkernel k[B: tune = 1](n: i32) @variant(n % B == 0) {}\n",
+              "@variant: 'B' is set by @config, and this holds for all configs");
   check_error("kiln 1\nkernel k(n: i32) @grid(TARGET == \"host\") {}\n", "depends on the target");
   check_error("kiln 1\nfn load(x) { return x }\n", "'load' is the name of an operation");
   check_error("kiln 2\nkernel k() {}\n", "expected language version 1, found 2");
@@ -424,12 +425,29 @@ TEST(heads, nonsense_in_heads_is_refused) {
       {"kernel k(p: in *f32 @`algin(16)) {}",
        "unknown attribute '@algin' of a parameter; did you mean '@align'?"},
       {"kernel k(n: i32 @`rnage(1, 2)) {}", "did you mean '@range'?"},
-      {"kernel k(n: i32 @`even) {}", "known are @align(n) @rows(n) @div(n) @range(lo, hi) @noalias"},
+      {"kernel k(n: i32 @`even) {}",
+       "known are @align(n) @rows(n) @div(n) @range(lo, hi) @noalias @within @size(n)"},
       {"kernel k(n: i32 @`rows(16)) {}", "'@rows' is for view parameters, 'n' is none"},
       {"kernel k(p: in *f32 @`rows(16)) {}", "'@rows' is for view parameters, 'p' is none"},
       {"kernel k(p: in view f32[4] @`rows(12)) {}", "'@rows' takes a power of two, found 12"},
       {"kernel k(p: in view f32[4] @`rows(2)) {}",
        "expected the bytes of an element of f32 or more, found 2"},
+      {"kernel k(n: i32 @`size(16)) {}", "'@size' is for pointer parameters, 'n' is none"},
+      {"kernel k(v: in view f32[4] @`size(16)) {}", "'@size' is for pointer parameters, 'v' is none; what a "
+                                                    "view needs follows from its extents and strides"},
+      {"kernel k(p: in *f32 @`size(1, 2)) {}", "'@size' takes 1 argument, found 2"},
+      {"kernel k(p: in *f32 @size(2) @`size(3)) {}", "'@size' is there already"},
+      {"kernel k(p: in *f32 @size(n `< 2), n: i32) {}",
+       "@size: expected a number of elements, found a condition"},
+      {"kernel k(p: in *f32 @size(`q), q: in *f32) {}",
+       "@size: expected a number of elements, found a pointer"},
+      {"kernel k(p: in *f32 @size(`n), n: f32) {}",
+       "@size: expected an integer or pointer parameter, found 'n' of type f32"},
+      {"kernel k(p: in *f32 @size(1 `- 8)) {}", "@size: expected a number of elements, found -7 at most"},
+      {"kernel k(p: in *f32 @size(n `/ 0), n: i32) {}", "@size: a division by zero, which has no value"},
+      {"kernel k(p: in *f32 @size(`rows), n: i32) {}", "unknown name 'rows'"},
+      {"kernel k[B: tune = 4](p: in *f32 @size(n * `B), n: i32) {}",
+       "@size: 'B' is set by @config, and this holds for all configs"},
       {"kernel k(n: i32) @`gird(1) {}", "unknown attribute '@gird' of a kernel; did you mean '@grid'?"},
       {"kernel k(n: i32) @`launch(1) {}", "known are @grid @config @instance"},
   };

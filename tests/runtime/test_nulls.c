@@ -55,6 +55,7 @@ static void statuses(void) {
   const char *name;
   void *memory;
   uint32_t grid[3] = {1, 1, 1};
+  const size_t sizes[3] = {0};
   kiln_source source = {.path = NULL};
   kiln_open_options options = {.size = sizeof options}, unset = {.size = sizeof unset, .source_count = 1},
                     empty = {.size = sizeof empty, .sources = &source, .source_count = 1};
@@ -108,6 +109,9 @@ static void statuses(void) {
   REFUSED(kiln_launch_packed(kernel, NULL, NULL, 24, e));
   REFUSED(kiln_launch_grid(NULL, NULL, grid, block, 24, e));
   REFUSED(kiln_launch_grid(kernel, NULL, grid, NULL, 24, e));
+  REFUSED(kiln_check_sizes(NULL, block, 24, sizes, 3, e));
+  REFUSED(kiln_check_sizes(kernel, NULL, 24, sizes, 3, e));
+  REFUSED(kiln_check_sizes(kernel, block, 24, NULL, 3, e));
   REFUSED(kiln_prepare(NULL, args, 3, NULL, &p, e));
   REFUSED(kiln_prepare(kernel, NULL, 3, NULL, &p, e));
   REFUSED(kiln_prepare(kernel, args, 3, NULL, NULL, e));
@@ -153,6 +157,7 @@ static void values(void) {
   CHECK(!kiln_device_target_name(NULL) && !kiln_device_description(NULL));
   CHECK_INT(kiln_device_units(NULL), 0);
   CHECK(!kiln_param_count(NULL) && !kiln_block_size(NULL) && !kiln_kernel_abi(NULL));
+  CHECK(!kiln_param_has_size(NULL, 0) && !kiln_param_has_size(kernel, 3));
   CHECK(!kiln_kernel_returns(NULL) && !kiln_kernel_backward(NULL));
   CHECK(!kiln_prepared_block(NULL, &size) && !size);
   CHECK(!kiln_prepared_block(NULL, NULL) && kiln_prepared_block(prepared, NULL));

@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/expr.h"
 #include "base/output.h"
+#include "base/sizes.h"
 #include "base/stream.h"
 #include "cache/bundle/manifest.h"
 #include "tools/build/tuning.h"
@@ -29,6 +31,30 @@ static bool has_code(const plan *p, size_t first) {
   return false;
 }
 
+/// What the kernel states of the sizes of its buffers: a note of the bundle (base/sizes.h).
+static void add_sizes(const kiln_interface *in, kiln_buffer *out) {
+  kiln_buffer lines = {0}, key = {0};
+  char text[512];
+  const char **names = calloc(in->param_count + 1, sizeof *names);
+  if (!names) abort();
+  for (uint32_t i = 0; i < in->param_count; i++) names[i] = in->params[i].name;
+  for (uint32_t i = 0; i < in->param_count; i++) {
+    const kiln_span code = in->params[i].needs;
+    if (!code.size) continue;
+    kiln_buffer_format(&lines, "%s%s ", lines.size ? "\n" : "", names[i]);
+    for (size_t j = 0; j < code.size; j++) kiln_buffer_format(&lines, "%02x", code.bytes[j]);
+    kiln_buffer_format(&lines, " %s",
+                       kiln_expr_text(code.bytes, code.size, names, in->param_count, text, sizeof text));
+  }
+  kiln_buffer_u8(&lines, 0);
+  kiln_buffer_format(&key, KILN_SIZES_NOTE, in->name);
+  kiln_buffer_u8(&key, 0);
+  if (lines.size > 1) kiln_manifest_note(out, (const char *)key.bytes, (const char *)lines.bytes);
+  kiln_buffer_deinit(&lines);
+  kiln_buffer_deinit(&key);
+  free(names);
+}
+
 /// Kernels are numbered in the manifest by source and instance.
 static void add_kernels(const plan *p, kiln_buffer *out, uint32_t *numbers) {
   uint32_t next = 0;
@@ -40,6 +66,7 @@ static void add_kernels(const plan *p, kiln_buffer *out, uint32_t *numbers) {
       kiln_buffer record = {0};
       const kiln_interface *interface = plan_interface(p, job);
       kiln_interface_encode(interface, &record);
+      add_sizes(interface, out);
       kiln_manifest_kernel(out, interface->name, record.bytes, record.size);
       kiln_buffer_deinit(&record);
       next++;

@@ -28,8 +28,19 @@ static kiln_status place_all(run_call *c, const run_place *places, kiln_error *e
   return KILN_OK;
 }
 
+/// What the arguments need is compared with the sizes of the buffers.
+static kiln_status check_sizes(const run_call *c, kiln_error *err) {
+  size_t *bytes = calloc(c->count + 1, sizeof *bytes);
+  if (!bytes) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (size_t i = 0; i < c->count; i++) bytes[i] = c->values[i].bytes ? c->values[i].size : KILN_SIZE_UNKNOWN;
+  kiln_status status = kiln_check_sizes(c->kernel, c->block, c->size, bytes, c->count, err);
+  free(bytes);
+  return status;
+}
+
 kiln_status run_call_begin(run_call *c, kiln_choice *out, kiln_error *err) {
   KILN_TRY(place_all(c, NULL, err));
+  KILN_TRY(check_sizes(c, err));
   return kiln_choose(c->kernel, c->block, c->size, out, err);
 }
 

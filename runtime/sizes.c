@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How many elements the buffers of a launch have to have: read from the note of a bundle (base/sizes.h), and
+// compared with what a caller has.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/expr.h"
+#include "base/sizes.h"
+#include "runtime/decision.h"
+#include "runtime/device/device.h"
+#include "runtime/launch.h"
+#include "runtime/refusal.h"
+
+// ------------------------------------------------------------------------------------------ reading
+
+static kiln_param_record *find_pointer(kiln_interface *in, const char *name, size_t length) {
+  for (uint32_t i = 0; i < in->param_count; i++) {
+    kiln_param_record *p = &in->params[i];
+    if (p->pointer && strlen(p->name) == length && !memcmp(p->name, name, length)) return p;
+  }
+  return NULL;
+}
+
+static unsigned value_of(char digit) { return (digit & 15u) + (digit >= 'a' ? 9 : 0); }
+
+// Whether the code is an expression of numbers.
+static bool is_code(kiln_interface *in, kiln_span code) {
+  if (!kiln_expr_verify(code.bytes, code.size, in->param_count)) return false;
+  kiln_reader r = kiln_reader_of(code.bytes, code.size);
+  while (r.left) {
+    int64_t at;
+    if (kiln_expr_take(&r, &at) != KILN_EXPR_PARAM) continue;
+    const kiln_param_record *p = &in->params[at];
+    if (p->pointer || p->view_rank ||
+        !(kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL)))
+      return false;
+  }
+  return true;
+}
+
+static bool read_line(kiln_kernel *k, const char *line) {
+  size_t name = strcspn(line, " \n");
+  const char *hex = line + name + (line[name] == ' ');
+  size_t digits = strspn(hex, "0123456789abcdef");
+  kiln_param_record *p = find_pointer(&k->interface, line, name);
+  uint8_t *code = p ? KILN_NEW_ARRAY(k->arena, uint8_t, digits / 2) : NULL;
+  if (!code) return false;
+  for (size_t i = 0; i < digits / 2; i++)
+    code[i] = (uint8_t)(value_of(hex[2 * i]) << 4 | value_of(hex[2 * i + 1]));
+  p->needs = (kiln_span){code, digits / 2};
+  return digits % 2 == 0 && is_code(&k->interface, p->needs);
+}
+
+kiln_status kiln_sizes_attach(kiln_kernel *k, kiln_error *err) {
+  char key[sizeof KILN_SIZES_PREFIX + KILN_BUNDLE_MAX_NAME];
+  size_t size;
+  snprintf(key, sizeof key, KILN_SIZES_NOTE, k->interface.name);
+  for (const char *line = kiln_bundle_note(k->bundle, key, &size); line && *line;) {
+    if (!read_line(k, line))
+      return kiln_arena_failed(k->arena)
+                 ? kiln_kernel_no_memory(k, err)
+                 : kiln_fail(err, KILN_STATUS_CORRUPT, "%s: kernel '%s': the note of its sizes is not valid",
+                             k->bundle->name, k->interface.name);
+    line += strcspn(line, "\n");
+    line += *line == '\n';
+  }
+  return KILN_OK;
+}
+
+// --------------------------------------------------------------------------------------- comparing
+
+/// Elements from the base of a view to the end of its last one, or what is farther than any buffer. 0 for one
+/// that goes backwards: its base is not where it begins.
+static int64_t extend_of(const kiln_param_record *p, const uint8_t *extents) {
+  int64_t elements = 1;
+  for (unsigned axis = 0; axis < p->view_rank; axis++) {
+    int64_t extent = (int64_t)kiln_le64(extents + 8 * axis),
+            far = (int64_t)kiln_le64(extents + 8 * (p->view_rank + axis));
+    if (extent <= 0 || far < 0) return 0;
+    if (__builtin_mul_overflow(extent - 1, far, &far) || __builtin_add_overflow(elements, far, &elements))
+      elements = INT64_MAX;
+  }
+  return elements;
+}
+
+kiln_status kiln_check_sizes(const kiln_kernel *k, const void *block, size_t size, const size_t *bytes,
+                             size_t count, kiln_error *err) {
+  int64_t values[KILN_MOST_PARAMS];
+  if (!k || size != k->interface.block_bytes || (!block && size)) return kiln_refuse_size(k, size, err);
+  if (count != k->interface.param_count || (!bytes && count)) return kiln_refuse_count(k, count, err);
+  kiln_read_integers(k, block, values);
+  for (uint32_t i = 0; i < count; i++) {
+    const kiln_param_record *p = &k->interface.params[i];
+    int64_t needed = 0;
+    if (bytes[i] == KILN_SIZE_UNKNOWN) continue;
+    if (p->view_rank) needed = extend_of(p, (const uint8_t *)block + p->offset + 8);
+    else if (p->needs.size && !kiln_expr_eval(p->needs.bytes, p->needs.size, values, &needed))
+      return kiln_refuse_expr(k, p->needs, block, "a size", err);
+    size_t have = bytes[i] / (p->pointer > 1 ? sizeof(void *) : kiln_scalars[p->scalar].bytes);
+    if (needed < 0 || (uint64_t)needed > have) return kiln_refuse_elements(k, p, needed, have, block, err);
+  }
+  return KILN_OK;
+}
+
+int kiln_param_has_size(const kiln_kernel *k, size_t index) {
+  return k && index < k->interface.param_count &&
+         (k->interface.params[index].needs.size || k->interface.params[index].view_rank);
+}
