@@ -149,6 +149,18 @@ static bool refuse_type(PyObject *value) {
   return false;
 }
 
+// Bytes from the first element to the end of the farthest one.
+static size_t bytes_of(const kiln_array *array) {
+  const int64_t element = (array->type & 0xFFFF) / 8, unit = array->strides_are_bytes ? 1 : element;
+  int64_t step = array->strides_are_bytes ? element : 1, farthest = 0;
+  for (int i = array->rank; i-- > 0; step *= array->shape[i]) {
+    if (array->shape[i] <= 0) return 0;
+    int64_t stride = array->strides ? array->strides[i] : step;
+    if (stride > 0) farthest += (array->shape[i] - 1) * stride;
+  }
+  return (size_t)(farthest * unit + element);
+}
+
 // What has an address and nothing else that is known here, as tensors that Triton reads as another type.
 static bool pack_data_pointer(const kiln_parameter *p, PyObject *value, uint8_t *out) {
   PyObject *method = PyObject_GetAttrString(value, "data_ptr");
@@ -186,7 +198,7 @@ static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *val
   kiln_array array;
   bool is_dense = !p->rank && kiln_torch_dense(value, &array);
   if (!is_dense) {
-    int found = kiln_array_of(value, a->stream, device, p->rank > 0, &array, hold);
+    int found = kiln_array_of(value, a->stream, device, p->rank > 0 || p->has_size, &array, hold);
     if (!found && a->is_lenient && !p->rank) return pack_data_pointer(p, value, out);
     if (found <= 0) return found < 0 ? false : refuse_type(value);
   }
@@ -196,6 +208,7 @@ static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *val
   } else if (!is_dense && !is_strided && !a->is_lenient && !kiln_array_is_contiguous(&array))
     return kiln_array_refuse_strides(&array), false;
   memcpy(out, &array.address, 8);
+  if (p->has_size) a->bytes[p - a->kernel->parameters] = bytes_of(&array);
   if (!array.is_tensor) return true;
   if (a->stream_object && device->place & (BY_CUDA | BY_HIP) &&
       !kiln_torch_record(value, device, a->stream, a->stream_object))
@@ -284,6 +297,63 @@ static bool take_stream(kiln_arguments *a) {
   return !a->has_tensors || a->stream_object || kiln_torch_stream(device, &a->stream);
 }
 
+// -------------------------------------------------------------------------------------------- sizes
+
+static bool is_kept(const kiln_arguments *a, size_t entry) {
+  const kiln_sizes_memo *m = a->kernel->sizes;
+  const uint8_t *numbers = m->kept[entry].numbers;
+  bool is_same =
+      m->kept[entry].is_set && !memcmp(m->kept[entry].bytes, a->bytes, a->kernel->count * sizeof *a->bytes);
+  for (size_t i = 0; i < m->run_count && is_same; numbers += m->runs[i++].size)
+    is_same = !memcmp(a->block + m->runs[i].at, numbers, m->runs[i].size);
+  return is_same;
+}
+
+static void keep(const kiln_arguments *a) {
+  kiln_sizes_memo *m = a->kernel->sizes;
+  uint8_t *numbers = m->kept[m->next].numbers;
+  memcpy(m->kept[m->next].bytes, a->bytes, a->kernel->count * sizeof *a->bytes);
+  for (size_t i = 0; i < m->run_count; numbers += m->runs[i++].size)
+    memcpy(numbers, a->block + m->runs[i].at, m->runs[i].size);
+  m->kept[m->next].is_set = true;
+  m->next = (m->next + 1) % KILN_SIZES_KEPT;
+}
+
+// An array may be a part of a larger one, as what a slice gives: the kernel may reach to the end of that.
+static bool take_storage(kiln_arguments *a) {
+  const kiln_kernel_object *k = a->kernel;
+  for (size_t i = 0; i < k->count; i++) {
+    const kiln_parameter *p = &k->parameters[i];
+    if (!p->has_size || a->bytes[i] == KILN_SIZE_UNKNOWN || !a->values[i]) continue;
+    uint64_t address;
+    memcpy(&address, a->block + p->offset, sizeof address);
+    PyObject *room = PyObject_CallFunction(kiln_of.room, "OK", a->values[i], (unsigned long long)address);
+    size_t bytes = room ? PyLong_AsSize_t(room) : 0;
+    Py_XDECREF(room);
+    if (PyErr_Occurred()) return false;
+    if (bytes > a->bytes[i]) a->bytes[i] = bytes;
+  }
+  return true;
+}
+
+bool kiln_arguments_fit(kiln_arguments *a) {
+  kiln_kernel_object *k = a->kernel;
+  const kiln_api *c = k->device->held->c;
+  const kiln_sizes_memo *m = k->sizes;
+  kiln_error err;
+  for (size_t i = 0; i < KILN_SIZES_KEPT && m->is_able; i++)
+    if (is_kept(a, i)) return true;
+  if (!c->check_sizes(k->handle, a->block, k->block_size, a->bytes, k->count, &err)) {
+    if (m->is_able) keep(a);
+    return true;
+  }
+  if (!take_storage(a)) return false;
+  kiln_status status = c->check_sizes(k->handle, a->block, k->block_size, a->bytes, k->count, &err);
+  return status ? kiln_raise(status, &err), false : true;
+}
+
+// --------------------------------------------------------------------------------------------- all
+
 bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *k, PyObject *const *args, size_t count,
                          PyObject *names, const uint32_t *grid) {
   if (!kiln_device_is_open(k->device)) return false;
@@ -294,20 +364,24 @@ bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *k, PyObject *con
   if (grid) memcpy(a->grid, grid, sizeof a->grid);
   a->holds = a->few_holds;
   a->values = a->few_values;
+  a->bytes = a->few_bytes;
   a->held_count = 0;
   if (k->count > KILN_FEW) {
     a->holds = PyMem_Malloc(k->count * sizeof *a->holds);
     a->values = PyMem_Malloc(k->count * sizeof *a->values);
-    if (!a->holds || !a->values) PyErr_NoMemory();
+    a->bytes = PyMem_Malloc(k->count * sizeof *a->bytes);
+    if (!a->holds || !a->values || !a->bytes) PyErr_NoMemory();
   }
+  if (k->sizes && a->bytes) memset(a->bytes, 0xff, k->count * sizeof *a->bytes); // KILN_SIZE_UNKNOWN
   memset(a->block, 0, k->block_size);
-  bool is_fine = a->holds && a->values && order(a, args, count, names) && take_stream(a);
+  bool is_fine = a->holds && a->values && a->bytes && order(a, args, count, names) && take_stream(a);
   for (size_t i = 0; is_fine && i < k->count; i++) {
     const kiln_parameter *p = &k->parameters[i];
     if (!a->values[i]) a->holds[i].kind = HOLDS_NOTHING; // kiln_launch_making
     else is_fine = kiln_argument_pack(a, p, a->values[i], a->block + p->offset, &a->holds[i]);
     a->held_count += is_fine;
   }
+  if (is_fine && k->sizes) is_fine = kiln_arguments_fit(a);
   if (is_fine && a->grid_object) is_fine = a->has_grid = kiln_grid_of(k, a->grid_object, a->grid);
   if (!is_fine) kiln_arguments_deinit(a);
   return is_fine;
@@ -318,6 +392,7 @@ void kiln_arguments_deinit(kiln_arguments *a) {
     if (a->holds[i].kind) kiln_hold_drop(&a->holds[i]);
   if (a->holds != a->few_holds) PyMem_Free(a->holds);
   if (a->values != a->few_values) PyMem_Free(a->values);
+  if (a->bytes != a->few_bytes) PyMem_Free(a->bytes);
   kiln_list_keep(a->kernel, a->written);
   a->written = NULL;
 }

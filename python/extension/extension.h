@@ -43,9 +43,9 @@ typedef struct kiln_api {
 typedef struct kiln_globals {
   PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared, *plan, *variants,
       *with_grid, *operation, *differentiable, *direct;
-  PyObject *strided, *error, *errors; // kiln._arrays, kiln._errors: two classes, {number: class}
-  PyObject *describe, *candidates;    // functions of kiln._arrays, kiln._paths
-  PyObject *stream_name, *grid_name;  // ("stream",), ("grid",)
+  PyObject *strided, *error, *errors;     // kiln._arrays, kiln._errors: two classes, {number: class}
+  PyObject *describe, *room, *candidates; // functions of kiln._arrays, kiln._paths
+  PyObject *stream_name, *grid_name;      // ("stream",), ("grid",)
 } kiln_globals;
 extern kiln_globals kiln_of;
 /// A named tuple of kiln._results, of what Py_BuildValue makes of the rest, which is a tuple; new.
@@ -369,12 +369,32 @@ bool kiln_scalar_pack(const kiln_element *element, PyObject *value, uint8_t *out
 
 // --------------------------------------------------------------------------------- kernel.c
 
+/// Arguments for which there is room on the stack.
+enum { KILN_FEW = 16 };
+
 typedef struct kiln_parameter {
   PyObject *name, *type; // owned texts
   const kiln_element *element;
   uint32_t offset, size;
   uint8_t rank, depth, access;
+  bool has_size; // a pointer, of which the source states how many elements it needs
 } kiln_parameter;
+
+/// What the sizes of arrays were compared with and were found to suffice, in the last few of different
+/// launches. Expressions read numbers alone, so these and the sizes decide.
+enum { KILN_SIZES_KEPT = 4, KILN_SIZES_RUNS = 4, KILN_SIZES_BYTES = 256 };
+typedef struct kiln_sizes_memo {
+  bool is_able; // there is room for the numbers
+  size_t run_count, next;
+  struct {
+    uint16_t at, size; // of the block: numbers that stand beside each other
+  } runs[KILN_SIZES_RUNS];
+  struct {
+    bool is_set;
+    size_t bytes[KILN_FEW];
+    uint8_t numbers[KILN_SIZES_BYTES];
+  } kept[KILN_SIZES_KEPT];
+} kiln_sizes_memo;
 
 typedef struct kiln_kernel_object {
   PyObject_HEAD vectorcallfunc call;
@@ -385,6 +405,7 @@ typedef struct kiln_kernel_object {
   PyObject *spare;         // owned: a list for the tensor that a launch writes, or NULL; see kiln_list_keep
   size_t block_size, count;
   kiln_parameter *parameters; // owned
+  kiln_sizes_memo *sizes;     // owned; NULL: no parameter has_size
 } kiln_kernel_object;
 PyObject *kiln_kernel_new(kiln_device_object *device, PyObject *name);
 
@@ -394,7 +415,7 @@ int kiln_launch_making(kiln_kernel_object *k, PyObject *const *values, kiln_new_
 
 // --------------------------------------------------------------------------------- arguments.c
 
-enum { KILN_MOST_BLOCK = 4096, KILN_FEW = 16 };
+enum { KILN_MOST_BLOCK = 4096 };
 /// The arguments of one launch.
 typedef struct kiln_arguments {
   kiln_kernel_object *kernel; // borrowed
@@ -408,6 +429,8 @@ typedef struct kiln_arguments {
   kiln_hold *holds;           // one a parameter, `held_count` of them set
   size_t held_count;
   PyObject **values; // borrowed, one a parameter
+  size_t *bytes;     // one a parameter: of its array; KILN_SIZE_UNKNOWN. Read where the kernel has `sizes`
+  size_t few_bytes[KILN_FEW];
   kiln_hold few_holds[KILN_FEW];
   PyObject *few_values[KILN_FEW];
   _Alignas(16) uint8_t block[KILN_MOST_BLOCK];
@@ -417,6 +440,8 @@ typedef struct kiln_arguments {
 bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *kernel, PyObject *const *args, size_t count,
                          PyObject *names, const uint32_t *grid);
 void kiln_arguments_deinit(kiln_arguments *a);
+/// Compares the sizes of arrays with what the kernel needs for these arguments; false with an exception.
+bool kiln_arguments_fit(kiln_arguments *a);
 /// Packs one argument at block + offset, what keeps it in `hold`; false with an exception that names the
 /// parameter.
 bool kiln_argument_pack(kiln_arguments *a, const kiln_parameter *p, PyObject *value, uint8_t *out,

@@ -20,10 +20,34 @@ static bool take_parameter(kiln_kernel_object *k, size_t index, kiln_parameter *
   out->depth = from.pointer;
   out->access = from.access;
   out->element = kiln_element_find(scalar, strlen(scalar));
+  out->has_size = from.pointer && k->device->held->c->param_has_size(k->handle, index);
   if (name && type && !out->element)
     PyErr_Format(PyExc_TypeError, "%U: parameter '%U' is a %U, which this package does not know", k->name,
                  name, type);
   return name && type && out->element;
+}
+
+// Which parts of a block are numbers.
+static bool take_sizes(kiln_kernel_object *k) {
+  size_t used = 0;
+  bool is_beside = false, has_sizes = false;
+  for (size_t i = 0; i < k->count; i++) has_sizes |= k->parameters[i].has_size;
+  if (!has_sizes) return true;
+  kiln_sizes_memo *m = k->sizes = PyMem_Calloc(1, sizeof *m);
+  if (!m) return PyErr_NoMemory(), false;
+  m->is_able = k->count <= KILN_FEW;
+  for (size_t i = 0; i < k->count && m->is_able; i++) {
+    const kiln_parameter *p = &k->parameters[i];
+    bool is_number = !p->depth && !p->rank;
+    if (is_number && !is_beside && (m->is_able = m->run_count < KILN_SIZES_RUNS))
+      m->runs[m->run_count++].at = (uint16_t)p->offset;
+    if (is_number && m->is_able)
+      m->runs[m->run_count - 1].size = (uint16_t)(p->offset + p->size - m->runs[m->run_count - 1].at);
+    is_beside = is_number;
+  }
+  for (size_t i = 0; i < m->run_count; i++) used += m->runs[i].size;
+  m->is_able = m->is_able && used <= KILN_SIZES_BYTES;
+  return true;
 }
 
 static PyObject *kernel_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names);
@@ -52,6 +76,7 @@ PyObject *kiln_kernel_new(kiln_device_object *device, PyObject *name) {
     if (!k->parameters) PyErr_NoMemory();
     for (; is_fine && k->count < count; k->count++)
       is_fine = take_parameter(k, k->count, &k->parameters[k->count]);
+    is_fine = is_fine && take_sizes(k);
   }
   kiln_held_end(h);
   if (!is_fine) Py_CLEAR(self);
@@ -289,6 +314,7 @@ static void kernel_drop(PyObject *self) {
     Py_CLEAR(k->parameters[i].type);
   }
   PyMem_Free(k->parameters);
+  PyMem_Free(k->sizes);
   Py_CLEAR(k->spare);
   Py_CLEAR(k->name);
   Py_CLEAR(k->params);

@@ -80,7 +80,7 @@ static int fill_module(PyObject *module) {
   bool is_fine =
       take("kiln._arrays", "Strided", &g->strided) && take("kiln._errors", "Error", &g->error) &&
       take("kiln._errors", "ERRORS", &g->errors) && take("kiln._arrays", "describe", &g->describe) &&
-      take("kiln._paths", "candidates", &g->candidates) &&
+      take("kiln._arrays", "room", &g->room) && take("kiln._paths", "candidates", &g->candidates) &&
       (g->stream_name = Py_BuildValue("(s)", "stream")) && (g->grid_name = Py_BuildValue("(s)", "grid"));
   is_fine =
       is_fine && add_type(module, &kiln_device_spec, &g->device) &&

@@ -3,6 +3,8 @@
 // alive.
 #include "python/extension/extension.h"
 
+#include <string.h>
+
 typedef struct prepared {
   PyObject_HEAD vectorcallfunc call;
   kiln_kernel_object *kernel;
@@ -119,6 +121,21 @@ static void forget_written(kiln_arguments *a, PyObject *value) {
     }
 }
 
+// Whether the arrays are large enough with this argument, packed as `bytes`.
+static bool fits_with(kiln_arguments *a, size_t index, PyObject *value, const uint8_t *bytes) {
+  const kiln_parameter *p = &a->kernel->parameters[index];
+  uint8_t old_block[8 + 16 * 255];
+  PyObject *old = a->values[index];
+  if (!a->kernel->sizes) return true;
+  memcpy(old_block, a->block + p->offset, p->size);
+  memcpy(a->block + p->offset, bytes, p->size);
+  a->values[index] = value;
+  bool is_large = kiln_arguments_fit(a);
+  memcpy(a->block + p->offset, old_block, p->size);
+  a->values[index] = old;
+  return is_large;
+}
+
 static PyObject *prepared_set(PyObject *self, PyObject *args) {
   prepared *p = (prepared *)self;
   PyObject *which, *value;
@@ -135,20 +152,26 @@ static PyObject *prepared_set(PyObject *self, PyObject *args) {
   kiln_hold hold;
   a->stream = NULL;
   a->stream_object = NULL;
-  if (!kiln_argument_pack(a, parameter, value, bytes, &hold)) return NULL;
+  size_t old_bytes = a->bytes[index];
+  a->bytes[index] = KILN_SIZE_UNKNOWN;
+  if (!kiln_argument_pack(a, parameter, value, bytes, &hold)) return a->bytes[index] = old_bytes, NULL;
   kiln_error err;
   kiln_status status = KILN_OK;
-  bool is_free = !p->launches;
+  bool is_free = !p->launches, is_large = false;
   if (!is_free) PyErr_SetString(PyExc_RuntimeError, "another thread is launching it");
-  else status = p->c->prepared_set(p->handle, index, bytes, &err);
+  else if ((is_large = fits_with(a, index, value, bytes)))
+    status = p->c->prepared_set(p->handle, index, bytes, &err);
   PyObject *old = PyList_GetItem(p->kept, (Py_ssize_t)index);
-  bool is_kept = is_free && !status;
+  bool is_kept = is_large && !status;
   PyObject *gone = is_kept ? old : value; // the list has both, where they are tensors that the kernel writes
   if (parameter->access >= 2 && kiln_torch_is(gone)) forget_written(a, gone);
   if (!is_kept) {
+    a->bytes[index] = old_bytes;
     kiln_hold_drop(&hold);
     return status ? kiln_raise(status, &err) : NULL;
   }
+  memcpy(a->block + parameter->offset, bytes, parameter->size);
+  a->values[index] = value; // `kept` has it
   kiln_hold_drop(&a->holds[index]);
   a->holds[index] = hold;
   a->has_tensors |= kiln_torch_is(value) && p->kernel->device->place & (BY_CUDA | BY_HIP);

@@ -13,6 +13,8 @@
 typedef struct array_slot {
   uint32_t offset, buffer; // buffer: of the arguments, then of the results
   uint8_t rank;            // of a view
+  uint16_t parameter;
+  uint8_t element; // bytes
 } array_slot;
 
 // Programs know it by its address, and nobody knows when the last of them is gone: calls live as long as the
@@ -23,7 +25,8 @@ typedef struct call {
   char **refusals;       // by ordinal: why
   size_t kernel_count, array_count, block_size;
   array_slot *arrays;
-  bool has_stream, has_grid;
+  size_t count; // of parameters
+  bool has_stream, has_grid, has_sizes;
   uint32_t grid[3];
   uint8_t *block;
 } call;
@@ -44,11 +47,13 @@ static const call *call_of(const xla_frame *f, const char *place) {
   return NULL;
 }
 
-static bool pack(const xla_frame *f, const array_slot *slot, uint8_t *out) {
+static bool pack(const xla_frame *f, const array_slot *slot, uint8_t *out, size_t *bytes) {
   int64_t at = slot->buffer, count = f->arguments.count;
   if (at >= count + f->results.count) return false;
   const xla_buffer *buffer = at < count ? f->arguments.at[at] : f->results.at[at - count];
   memcpy(out, &buffer->data, sizeof buffer->data);
+  *bytes = slot->element;
+  for (int64_t i = 0; i < buffer->rank; i++) *bytes *= (size_t)buffer->extents[i];
   if (!slot->rank) return true;
   if (buffer->rank != slot->rank) return false;
   int64_t step = 1;
@@ -84,9 +89,11 @@ static xla_error *launch(const xla_frame *f, const char *place) {
   const call *c = f->stage == XLA_STAGE_EXECUTE ? call_of(f, place) : NULL;
   if (!c) return refuse(f, XLA_INVALID_ARGUMENT, "kiln: the bundle has no code for this platform's devices");
   uint8_t block[KILN_MOST_BLOCK];
+  size_t bytes[512]; // libkiln takes no kernel of more parameters
   memcpy(block, c->block, c->block_size);
+  for (size_t i = 0; c->has_sizes && i < c->count; i++) bytes[i] = KILN_SIZE_UNKNOWN;
   for (size_t i = 0; i < c->array_count; i++)
-    if (!pack(f, &c->arrays[i], block + c->arrays[i].offset))
+    if (!pack(f, &c->arrays[i], block + c->arrays[i].offset, &bytes[c->arrays[i].parameter]))
       return refuse(f, XLA_INVALID_ARGUMENT, "kiln: the arrays are not those that the call was traced with");
   kiln_stream stream;
   size_t ordinal;
@@ -96,6 +103,8 @@ static xla_error *launch(const xla_frame *f, const char *place) {
   kiln_error err;
   kiln_kernel *kernel = c->kernels[ordinal];
   if (!kernel) return refuse(f, XLA_INVALID_ARGUMENT, c->refusals[ordinal]);
+  if (c->has_sizes && c->c->check_sizes(kernel, block, c->block_size, bytes, c->count, &err))
+    return refuse(f, XLA_INVALID_ARGUMENT, err.text);
   kiln_status status = c->has_grid ? c->c->launch_grid(kernel, stream, c->grid, block, c->block_size, &err)
                                    : c->c->launch_packed(kernel, stream, block, c->block_size, &err);
   return status ? refuse(f, XLA_INTERNAL, err.text) : NULL;
@@ -122,7 +131,8 @@ static bool take_values(call *c, const kiln_kernel_object *k, PyObject *values) 
     }
     unsigned long buffer = PyLong_AsUnsignedLong(value);
     if (PyErr_Occurred()) return false;
-    c->arrays[c->array_count++] = (array_slot){p->offset, (uint32_t)buffer, p->rank};
+    c->arrays[c->array_count++] =
+        (array_slot){p->offset, (uint32_t)buffer, p->rank, (uint16_t)i, p->element->size};
   }
   return true;
 }
@@ -173,7 +183,11 @@ PyObject *kiln_xla_call(PyObject *Py_UNUSED(module), PyObject *args) {
   if (!k) return NULL;
   call *c = zeroed(sizeof *c);
   if (!c) return NULL;
-  *c = (call){.c = k->device->held->c, .block_size = k->block_size, .has_grid = grid != Py_None};
+  *c = (call){.c = k->device->held->c,
+              .block_size = k->block_size,
+              .has_grid = grid != Py_None,
+              .count = k->count,
+              .has_sizes = k->sizes != NULL};
   c->kernels = zeroed((size_t)PyTuple_Size(kernels) * sizeof *c->kernels);
   c->refusals = zeroed((size_t)PyTuple_Size(kernels) * sizeof *c->refusals);
   c->arrays = zeroed(k->count * sizeof *c->arrays);

@@ -68,3 +68,18 @@ def describe(value, name):
         raise TypeError("the array interface has no address")
     return (data[0] or 0, kind, size * 8, tuple(interface["shape"]), interface.get("strides"),
             name == "__cuda_array_interface__", bool(data[1]), interface.get("stream"))
+
+
+def room(value, address):
+    """Bytes from `address`, where the array begins, to the end of the memory that it is a part of, as far as its framework says; 0 where it does not."""
+    value = value.array if isinstance(value, Strided) else value
+    if isinstance(value, _numpy("ndarray")):
+        while isinstance(value.base, _numpy("ndarray")):
+            value = value.base
+        begin, size = value.__array_interface__["data"][0], value.nbytes if value.flags.forc else 0
+    elif hasattr(value, "untyped_storage"):
+        storage = value.untyped_storage()
+        begin, size = storage.data_ptr(), storage.nbytes()
+    else:
+        return 0
+    return begin + size - address if begin <= address <= begin + size else 0
