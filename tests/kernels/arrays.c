@@ -185,6 +185,23 @@ static void note(const kiln_kernel *kernel, const arg *args, size_t count) {
   }
 }
 
+/// From element `first` to the end of the last one.
+static size_t bytes_from(const array *a, size_t first) {
+  const kiln_canary *c = &a->around;
+  size_t elements = c->rows && c->columns ? (c->rows - 1) * c->pitch + c->columns : 0;
+  return (elements > first ? elements - first : 0) * c->element;
+}
+
+/// What the source states that the arrays need is what they have.
+static kiln_status check_sizes(const kiln_kernel *kernel, const void *const *values, const size_t *bytes,
+                               size_t count, kiln_error *err) {
+  uint8_t block[4096] = {0};
+  kiln_param param;
+  for (size_t i = 0; i < count; i++)
+    if (kiln_param_at(kernel, i, &param) == KILN_OK) memcpy(block + param.offset, values[i], param.size);
+  return kiln_check_sizes(kernel, block, kiln_block_size(kernel), bytes, count, err);
+}
+
 static kiln_status launch(run *r, kiln_kernel *kernel, const arg *args, size_t count, kiln_error *err) {
   union {
     void *p;
@@ -193,9 +210,11 @@ static kiln_status launch(run *r, kiln_kernel *kernel, const arg *args, size_t c
     float f32;
   } values[MOST_ARGUMENTS];
   const void *pointers[MOST_ARGUMENTS];
+  size_t bytes[MOST_ARGUMENTS] = {0};
   for (size_t i = 0; i < count && i < MOST_ARGUMENTS; i++) {
     const array *a = args[i].a;
     pointers[i] = &values[i];
+    if (args[i].kind == ARG_ARRAY) bytes[i] = bytes_from(a, (size_t)args[i].i);
     switch (args[i].kind) {
     case ARG_ARRAY:
       values[i].p = a->memory + a->shift + a->around.before + (size_t)args[i].i * a->around.element;
@@ -205,6 +224,7 @@ static kiln_status launch(run *r, kiln_kernel *kernel, const arg *args, size_t c
     case ARG_F32: values[i].f32 = (float)args[i].f; break;
     }
   }
+  KILN_TRY(check_sizes(kernel, pointers, bytes, count, err));
   KILN_TRY(kiln_launch(kernel, NULL, pointers, count, err));
   return kiln_sync(r->device, NULL, err);
 }
