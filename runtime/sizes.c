@@ -51,16 +51,23 @@ static bool read_line(kiln_kernel *k, const char *line) {
   return digits % 2 == 0 && is_code(&k->interface, p->needs);
 }
 
+// As of tuned choices: the kernel runs without. A tool from before notes of sizes may have put one beside
+// another kernel of that name.
+static void give_up(kiln_kernel *k) {
+  char text[500];
+  for (uint32_t i = 0; i < k->interface.param_count; i++) k->interface.params[i].needs.size = 0;
+  snprintf(text, sizeof text, "the sizes of '%.200s' in %.200s are not used: they do not fit the kernel",
+           k->interface.name, k->bundle->name);
+  kiln_log(k->device->library, KILN_LOG_WARNING, text);
+}
+
 kiln_status kiln_sizes_attach(kiln_kernel *k, kiln_error *err) {
   char key[sizeof KILN_SIZES_PREFIX + KILN_BUNDLE_MAX_NAME];
   size_t size;
   snprintf(key, sizeof key, KILN_SIZES_NOTE, k->interface.name);
   for (const char *line = kiln_bundle_note(k->bundle, key, &size); line && *line;) {
     if (!read_line(k, line))
-      return kiln_arena_failed(k->arena)
-                 ? kiln_kernel_no_memory(k, err)
-                 : kiln_fail(err, KILN_STATUS_CORRUPT, "%s: kernel '%s': the note of its sizes is not valid",
-                             k->bundle->name, k->interface.name);
+      return kiln_arena_failed(k->arena) ? kiln_kernel_no_memory(k, err) : (give_up(k), KILN_OK);
     line += strcspn(line, "\n");
     line += *line == '\n';
   }

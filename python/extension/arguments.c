@@ -336,19 +336,25 @@ static bool take_storage(kiln_arguments *a) {
   return true;
 }
 
+// Whether they suffice, with the status that says why not; false with an exception where other code closed
+// the device while it was asked for an array.
+static bool compare(const kiln_arguments *a, kiln_status *status, kiln_error *err) {
+  const kiln_kernel_object *k = a->kernel;
+  if (!kiln_device_is_open(k->device)) return false;
+  *status = k->device->held->c->check_sizes(k->handle, a->block, k->block_size, a->bytes, k->count, err);
+  return true;
+}
+
 bool kiln_arguments_fit(kiln_arguments *a) {
-  kiln_kernel_object *k = a->kernel;
-  const kiln_api *c = k->device->held->c;
-  const kiln_sizes_memo *m = k->sizes;
+  const kiln_sizes_memo *m = a->kernel->sizes;
+  kiln_status status;
   kiln_error err;
   for (size_t i = 0; i < KILN_SIZES_KEPT && m->is_able; i++)
     if (is_kept(a, i)) return true;
-  if (!c->check_sizes(k->handle, a->block, k->block_size, a->bytes, k->count, &err)) {
-    if (m->is_able) keep(a);
-    return true;
-  }
-  if (!take_storage(a)) return false;
-  kiln_status status = c->check_sizes(k->handle, a->block, k->block_size, a->bytes, k->count, &err);
+  if (!compare(a, &status, &err)) return false;
+  if (!status && m->is_able) keep(a);
+  if (!status) return true;
+  if (!take_storage(a) || !compare(a, &status, &err)) return false;
   return status ? kiln_raise(status, &err), false : true;
 }
 

@@ -239,7 +239,7 @@ kiln_status kiln_kernel_no_memory(const kiln_kernel *kernel, kiln_error *err);
 /// valid; OUT_OF_MEMORY. prepare.c
 kiln_status kiln_kernel_prepare(kiln_kernel *kernel, kiln_error *err);
 
-/// Reads what the kernel states of the sizes of its buffers. CORRUPT when that is not valid; OUT_OF_MEMORY.
+/// Reads what the kernel states of the sizes of its buffers; what does not fit it is logged. OUT_OF_MEMORY.
 /// sizes.c
 kiln_status kiln_sizes_attach(kiln_kernel *kernel, kiln_error *err);
 
