@@ -299,22 +299,31 @@ static bool take_stream(kiln_arguments *a) {
 
 // -------------------------------------------------------------------------------------------- sizes
 
+static uint32_t word_at(const uint8_t *at) {
+  uint32_t word;
+  memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// Loops: what is compared are a few words, for which a call takes longer.
 static bool is_kept(const kiln_arguments *a, size_t entry) {
   const kiln_sizes_memo *m = a->kernel->sizes;
-  const uint8_t *numbers = m->kept[entry].numbers;
-  bool is_same =
-      m->kept[entry].is_set && !memcmp(m->kept[entry].bytes, a->bytes, a->kernel->count * sizeof *a->bytes);
-  for (size_t i = 0; i < m->run_count && is_same; numbers += m->runs[i++].size)
-    is_same = !memcmp(a->block + m->runs[i].at, numbers, m->runs[i].size);
-  return is_same;
+  const size_t *bytes = m->kept[entry].bytes;
+  size_t at = 0, differs = !m->kept[entry].is_set;
+  for (size_t i = 0; i < a->kernel->count; i++) differs |= bytes[i] ^ a->bytes[i];
+  for (size_t i = 0; i < m->run_count && !differs; i++)
+    for (size_t end = at + m->runs[i].words, j = m->runs[i].at; at < end; at++, j += 4)
+      differs |= word_at(a->block + j) ^ m->kept[entry].numbers[at];
+  return !differs;
 }
 
 static void keep(const kiln_arguments *a) {
   kiln_sizes_memo *m = a->kernel->sizes;
-  uint8_t *numbers = m->kept[m->next].numbers;
+  size_t at = 0;
   memcpy(m->kept[m->next].bytes, a->bytes, a->kernel->count * sizeof *a->bytes);
-  for (size_t i = 0; i < m->run_count; numbers += m->runs[i++].size)
-    memcpy(numbers, a->block + m->runs[i].at, m->runs[i].size);
+  for (size_t i = 0; i < m->run_count; i++)
+    for (size_t end = at + m->runs[i].words, j = m->runs[i].at; at < end; at++, j += 4)
+      m->kept[m->next].numbers[at] = word_at(a->block + j);
   m->kept[m->next].is_set = true;
   m->next = (m->next + 1) % KILN_SIZES_KEPT;
 }
@@ -378,7 +387,7 @@ bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *k, PyObject *con
     a->bytes = PyMem_Malloc(k->count * sizeof *a->bytes);
     if (!a->holds || !a->values || !a->bytes) PyErr_NoMemory();
   }
-  if (k->sizes && a->bytes) memset(a->bytes, 0xff, k->count * sizeof *a->bytes); // KILN_SIZE_UNKNOWN
+  for (size_t i = 0; k->sizes && a->bytes && i < k->count; i++) a->bytes[i] = KILN_SIZE_UNKNOWN;
   memset(a->block, 0, k->block_size);
   bool is_fine = a->holds && a->values && a->bytes && order(a, args, count, names) && take_stream(a);
   for (size_t i = 0; is_fine && i < k->count; i++) {

@@ -382,17 +382,17 @@ typedef struct kiln_parameter {
 
 /// What the sizes of arrays were compared with and were found to suffice, in the last few of different
 /// launches. Expressions read numbers alone, so these and the sizes decide.
-enum { KILN_SIZES_KEPT = 4, KILN_SIZES_RUNS = 4, KILN_SIZES_BYTES = 256 };
+enum { KILN_SIZES_KEPT = 4, KILN_SIZES_RUNS = 4, KILN_SIZES_WORDS = 64 };
 typedef struct kiln_sizes_memo {
   bool is_able; // there is room for the numbers
   size_t run_count, next;
   struct {
-    uint16_t at, size; // of the block: numbers that stand beside each other
+    uint16_t at, words; // of the block, of 4 bytes: numbers that stand beside each other
   } runs[KILN_SIZES_RUNS];
   struct {
     bool is_set;
     size_t bytes[KILN_FEW];
-    uint8_t numbers[KILN_SIZES_BYTES];
+    uint32_t numbers[KILN_SIZES_WORDS];
   } kept[KILN_SIZES_KEPT];
 } kiln_sizes_memo;
 

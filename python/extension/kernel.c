@@ -40,13 +40,14 @@ static bool take_sizes(kiln_kernel_object *k) {
     const kiln_parameter *p = &k->parameters[i];
     bool is_number = !p->depth && !p->rank;
     if (is_number && !is_beside && (m->is_able = m->run_count < KILN_SIZES_RUNS))
-      m->runs[m->run_count++].at = (uint16_t)p->offset;
+      m->runs[m->run_count++].at = (uint16_t)(p->offset & ~3u);
     if (is_number && m->is_able)
-      m->runs[m->run_count - 1].size = (uint16_t)(p->offset + p->size - m->runs[m->run_count - 1].at);
+      m->runs[m->run_count - 1].words =
+          (uint16_t)((p->offset + p->size - m->runs[m->run_count - 1].at + 3) / 4);
     is_beside = is_number;
   }
-  for (size_t i = 0; i < m->run_count; i++) used += m->runs[i].size;
-  m->is_able = m->is_able && used <= KILN_SIZES_BYTES;
+  for (size_t i = 0; i < m->run_count; i++) used += m->runs[i].words;
+  m->is_able = m->is_able && used <= KILN_SIZES_WORDS;
   return true;
 }
 
