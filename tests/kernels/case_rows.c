@@ -329,14 +329,19 @@ static void cumsums(run *r) {
     }
 }
 
+/// Few bins, which programs count one by one, and many; more elements than a program has.
 static void histograms(run *r) {
-  enum { N = 5003, BINS = 37 };
-  array *x = input(r, KILN_I32, N, -3, BINS + 3), *bins = zeros(r, KILN_I32, BINS);
-  double want[BINS] = {0};
-  CALL(r, "histogram", A(x), A(bins), I(N), I(BINS));
-  for (int i = 0; i < N; i++)
-    if (x->v[i] >= 0 && x->v[i] < BINS) want[(int)x->v[i]]++;
-  expect(r, bins, want, 0, 0);
+  static const int shapes[][2] = {{5003, 37}, {9000, 1}, {20000, 256}, {20000, 257}, {3, 1000}};
+  double want[1000];
+  for (int k = 0; k < 5; k++) {
+    const int n = shapes[k][0], count = shapes[k][1];
+    array *x = input(r, KILN_I32, (size_t)n, -3, count + 3), *bins = zeros(r, KILN_I32, (size_t)count);
+    memset(want, 0, sizeof want);
+    CALL(r, "histogram", A(x), A(bins), I(n), I(count));
+    for (int i = 0; i < n; i++)
+      if (x->v[i] >= 0 && x->v[i] < count) want[(int)x->v[i]]++;
+    expect(r, bins, want, 0, 0);
+  }
 }
 
 /// Column of the `k`-th element of row `x` in rising or falling order; of equals the first comes first.
