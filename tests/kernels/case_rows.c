@@ -331,7 +331,7 @@ static void cumsums(run *r) {
 
 /// Few bins, which programs count one by one, and many; more elements than a program has.
 static void histograms(run *r) {
-  static const int shapes[][2] = {{5003, 37}, {9000, 1}, {20000, 256}, {20000, 257}, {3, 1000}};
+  static const int shapes[][2] = {{5003, 37}, {100001, 1}, {100000, 70}, {120000, 513}, {3, 1000}};
   double want[1000];
   for (int k = 0; k < 5; k++) {
     const int n = shapes[k][0], count = shapes[k][1];
