@@ -106,9 +106,25 @@ static bool always_fits(const kiln_native_config *c, const kiln_native_variant *
   return true;
 }
 
+/// Some call fulfils the config's requirements and fits `v`.
+static bool can_fit(const kiln_native_instance *in, const kiln_native_config *c,
+                    const kiln_native_variant *v) {
+  const uint32_t count = c->require_count + v->count;
+  kiln_arena *arena = v->count && c->require_count ? kiln_arena_create() : NULL;
+  if (!arena) return true;
+  const kiln_launch_expr **all = KILN_NEW_ARRAY(arena, const kiln_launch_expr *, count);
+  for (uint32_t i = 0; i < count; i++) all[i] = i < v->count ? v->conditions[i] : c->require[i - v->count];
+  const bool can = kiln_launch_can_hold(arena, all, count, in->params, in->interface.param_count);
+  kiln_arena_destroy(arena);
+  return can;
+}
+
 bool kiln_native_has_variant(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
                              uint32_t variant) {
-  for (uint32_t i = 0; !unit->all_variants && i < variant; i++)
-    if (always_fits(&in->configs[config], &in->variants[variant], &in->variants[i])) return false;
-  return true;
+  const kiln_native_config *c = &in->configs[config];
+  const kiln_native_variant *v = &in->variants[variant];
+  if (unit->all_variants) return true;
+  for (uint32_t i = 0; i < variant; i++)
+    if (always_fits(c, v, &in->variants[i])) return false;
+  return can_fit(in, c, v);
 }

@@ -41,7 +41,14 @@ static void add_params(ir_kernel *kernel, const kiln_native_instance *in, const 
   ir_param *params = kiln_arena_copy(kernel->arena, in->params, count * sizeof *params);
   for (uint32_t i = 0; i < variant->count; i++)
     left_over[i] = !kiln_launch_fact(variant->conditions[i], params);
-  for (uint32_t i = 0; i < config->require_count; i++) kiln_launch_fact(config->require[i], params);
+  for (uint32_t i = 0; i < config->require_count; i++) {
+    const ir_param *before = kiln_arena_copy(kernel->arena, params, count * sizeof *params);
+    bool is_empty = false;
+    kiln_launch_fact(config->require[i], params);
+    for (uint32_t p = 0; p < count; p++) is_empty |= kiln_launch_is_empty(&params[p]);
+    // No launch of the config comes to the variant: what both say is true of no number.
+    if (is_empty) memcpy(params, before, count * sizeof *params);
+  }
   for (uint32_t i = 0; i < 3; i++) {
     int64_t lo, hi;
     bool known =

@@ -148,11 +148,11 @@ TEST(operation_numbers, of_refusals) {
 // arithmetic that the middle makes more operations of.
 TEST(operation_numbers, of_limits_on_gpus) {
   static const char registers[] = "kiln 1\n"
-                                  "kernel k(x: inout *bf16, y: inout *f32) @grid(1) @config(warps = 1) {\n"
+                                  "kernel k(x: inout *bf16, y: inout *f64) @grid(1) @config(warps = 1) {\n"
                                   "  let V = view(x, [64, 8], [8, 1], [16, 8])\n"
                                   "  let t = load(V, [0, 0])\n"
                                   "  store(V, [16, 0], sin(t) * 0.5 + t)\n"
-                                  "  let p = y + iota(65536)\n"
+                                  "  let p = y + iota(1048576)\n"
                                   "  let v =\n"
                                   "    load(p)\n"
                                   "  store(p, v + reduce.add(v, 0))\n"
@@ -166,7 +166,7 @@ TEST(operation_numbers, of_limits_on_gpus) {
       "  let v = load(y + iota(32))\n"
       "  store(y + iota(32), asm(\"v_mov_b32 $0, $1\", \"={v1000},v\", [v], f32))\n"
       "}\n";
-  check_refusal(registers, "sm_90a", KILN_STATUS_LIMIT, "registers a thread", 6);
+  check_refusal(registers, "sm_90a", KILN_STATUS_LIMIT, "registers a thread", 8);
   check_refusal(registers, "gfx942", KILN_STATUS_LIMIT, "registers a thread", 6);
   check_refusal(assembly, "gfx942", KILN_STATUS_SOURCE, "LLVM", 7);
 }
