@@ -166,7 +166,7 @@ TEST(operation_numbers, of_limits_on_gpus) {
       "  let v = load(y + iota(32))\n"
       "  store(y + iota(32), asm(\"v_mov_b32 $0, $1\", \"={v1000},v\", [v], f32))\n"
       "}\n";
-  check_refusal(registers, "sm_90a", KILN_STATUS_LIMIT, "registers a thread", 8);
+  check_refusal(registers, "sm_90a", KILN_STATUS_LIMIT, "registers a thread", 9);
   check_refusal(registers, "gfx942", KILN_STATUS_LIMIT, "registers a thread", 6);
   check_refusal(assembly, "gfx942", KILN_STATUS_SOURCE, "LLVM", 7);
 }
