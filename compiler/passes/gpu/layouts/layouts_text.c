@@ -8,7 +8,7 @@
 // and after operations, of the result:
 //
 //   with feed(%12, 1, stored, waits)       what is loaded, or stored to a slot, goes to operand 1 of %12
-//   with slots(@l1, @l2, read) memory(3 6 8 : 1 2 4)     of an `alloc`: layouts of its writer and its reader,
+//   with slots(@l1, @l2, read, memory 3 6 8 : 1 2 4)     of an `alloc`: layouts of its writer and its reader,
 //                                          layout_memory: vector, row, pad, offsets
 //   with product(@l1, @l2, @l3) split(0 1 2 0 0 1 1) order(3 2)     of a `dot`
 //   with full                              of a `for`: kiln_loop_is_full
@@ -60,12 +60,12 @@ static void put_result(ir_printing *p, const kiln_layout_notes *n) {
     ir_printing_layout(p, &n->slots->writer);
     kiln_buffer_u8(out, ',');
     ir_printing_layout(p, &n->slots->reader);
-    kiln_buffer_format(out, "%s%s)", n->slots->has_reader ? ", read" : "",
-                       n->slots->is_exchange ? ", exchange" : "");
     const layout_memory *m = &n->slots->memory;
-    if (m->bits) kiln_buffer_format(out, " memory(%u %u %u :", m->vector, m->row, m->pad);
+    kiln_buffer_format(out, "%s%s", n->slots->has_reader ? ", read" : "",
+                       n->slots->is_exchange ? ", exchange" : "");
+    if (m->bits) kiln_buffer_format(out, ", memory %u %u %u :", m->vector, m->row, m->pad);
     for (unsigned i = 0; i < m->bits; i++) kiln_buffer_format(out, " %u", m->offset[i]);
-    if (m->bits) kiln_buffer_u8(out, ')');
+    kiln_buffer_u8(out, ')');
   }
   if (n->product) put_product(p, n->product);
   if (n->is_deferred) kiln_buffer_format(out, " deferred");
@@ -160,18 +160,6 @@ static bool read_layout(ir_reading *r, kiln_layout *out) {
   return true;
 }
 
-static bool read_slots(ir_reading *r, noted *n) {
-  kiln_slot_layouts *s = n->notes.slots = KILN_NEW(r->w.arena, kiln_slot_layouts);
-  if (!read_layout(r, &s->writer) || !ir_words_expect(&r->w, ",") || !read_layout(r, &s->reader))
-    return false;
-  while (ir_words_take(&r->w, ",")) {
-    if (ir_words_take(&r->w, "read")) s->has_reader = true;
-    else if (ir_words_take(&r->w, "exchange")) s->is_exchange = true;
-    else return ir_words_fail(&r->w, "'read' or 'exchange'");
-  }
-  return true;
-}
-
 static bool read_number(ir_reading *r, int64_t most, uint8_t *out) {
   int64_t number;
   if (!ir_words_number(&r->w, 0, most, &number)) return false;
@@ -179,9 +167,7 @@ static bool read_number(ir_reading *r, int64_t most, uint8_t *out) {
   return true;
 }
 
-static bool read_memory(ir_reading *r, noted *n) {
-  if (!n->notes.slots) return ir_words_fail(&r->w, "'slots' before 'memory'");
-  layout_memory *m = &n->notes.slots->memory;
+static bool read_memory(ir_reading *r, layout_memory *m) {
   int64_t offset;
   uint32_t set;
   if (!read_number(r, LAYOUT_MAX_BITS, &m->vector) || !read_number(r, LAYOUT_MAX_BITS, &m->row) ||
@@ -195,6 +181,19 @@ static bool read_memory(ir_reading *r, noted *n) {
   }
   for (unsigned i = 0; i < m->bits; i++)
     if (m->offset[i] >> m->bits) return ir_words_fail(&r->w, "offsets below the number of elements");
+  return true;
+}
+
+static bool read_slots(ir_reading *r, noted *n) {
+  kiln_slot_layouts *s = n->notes.slots = KILN_NEW(r->w.arena, kiln_slot_layouts);
+  if (!read_layout(r, &s->writer) || !ir_words_expect(&r->w, ",") || !read_layout(r, &s->reader))
+    return false;
+  while (ir_words_take(&r->w, ",")) {
+    if (ir_words_take(&r->w, "read")) s->has_reader = true;
+    else if (ir_words_take(&r->w, "exchange")) s->is_exchange = true;
+    else if (!ir_words_take(&r->w, "memory")) return ir_words_fail(&r->w, "'read', 'exchange' or 'memory'");
+    else if (!read_memory(r, &s->memory)) return false;
+  }
   return true;
 }
 
@@ -239,7 +238,6 @@ static bool read_op(ir_reading *r, ir_op *op) {
     bool (*read)(ir_reading *, noted *);
   } kinds[] = {{"feed", IR_OPCODE_COUNT, read_feed},
                {"slots", IR_ALLOC, read_slots},
-               {"memory", IR_ALLOC, read_memory},
                {"product", IR_DOT, read_product}};
   if (!noted_of(r)->c) return ir_words_fail(&r->w, "the line 'layouts' above the body before notes");
   noted *n = notes_for(r, op);
