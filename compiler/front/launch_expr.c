@@ -530,13 +530,26 @@ static bool are_apart(tree *x, tree *y) {
   return (rx - ry) % gcd(mx, my) != 0;
 }
 
+/// Where all of `known` hold, `x` does not: parts of it say "!=" of what they say is equal.
+static bool is_refuted(tree *x, tree *const *known, uint32_t count) {
+  if (x->op == KILN_EXPR_OR) return is_refuted(x->a, known, count) && is_refuted(x->b, known, count);
+  if (x->op == KILN_EXPR_AND) return is_refuted(x->a, known, count) || is_refuted(x->b, known, count);
+  if (x->op != KILN_EXPR_NE) return false;
+  kiln_launch_expr equal = *x;
+  equal.op = KILN_EXPR_EQ;
+  for (uint32_t i = 0; i < count; i++)
+    if (kiln_launch_implies(known[i], &equal)) return true;
+  return false;
+}
+
 bool kiln_launch_can_hold(kiln_arena *arena, tree *const *conditions, uint32_t count, const ir_param *params,
                           uint32_t param_count) {
   ir_param *known = kiln_arena_copy(arena, params, param_count * sizeof *params);
   for (uint32_t i = 0; i < count; i++) {
     uint32_t param;
     int64_t lo, hi, least, most;
-    if (is_disordered(conditions[i], conditions, count)) return false;
+    if (is_disordered(conditions[i], conditions, count) || is_refuted(conditions[i], conditions, count))
+      return false;
     for (uint32_t j = 0; j <= i; j++)
       if (are_apart(conditions[i], conditions[j])) return false;
     if (is_bound(conditions[i], &param, &lo, &hi) && !known[param].type.pointer) {

@@ -244,7 +244,28 @@ TEST(heads, configs_of_another_kernel) {
               "'@config': 'B' is no compile-time parameter");
 }
 
-// A variant behind one whose conditions the config requires is not compiled: no launch comes to it.
+// Nor is one whose conditions contradict what the config requires: no number is one and a multiple of eight,
+// and rows that are multiples of eight are not the ones that begin anywhere.
+TEST(heads, variants_that_contradict_their_config) {
+  static const char text[] =
+      "kiln 1\nkernel k[B: tune = 1](x: out *i32, n: i32 @range(1, 99), m: i32) @variant(n % 8 == 0)\n"
+      "  @variant(m % 8 == 0) @require(B != 1 | n <= 1, B != 2 | n % 8 != 0 | m % 4 != 0 & n > m)\n"
+      "  @config(B = 1) @config(B = 2) @config(B = 3) { store(x, B) }\n"
+      "kernel both[B: tune = 1](x: out *i32, n: i32, m: i32) @variant(n % 8 == 0, m % 8 == 0)\n"
+      "  @variant(n % 8 == 0) @require(n % 8 != 0 | m % 4 != 0) @config(B = 1) { store(x, B) }\n";
+  static const bool wanted[3][3] = {{false, true, true}, {true, true, true}, {true, true, true}};
+  kiln_front_options options = {.all_configs = true};
+  opened o = open_text("k.kiln", text, sizeof text - 1, &options);
+  if (!o.unit) fail_with(&o, text, sizeof text - 1);
+  for (uint32_t config = 0; config < 3; config++)
+    for (uint32_t variant = 0; variant < 3; variant++)
+      CHECK_INT(kiln_unit_has_variant(o.unit, 0, config, variant), wanted[config][variant]);
+  CHECK(!kiln_unit_has_variant(o.unit, 1, 0, 0));
+  CHECK(kiln_unit_has_variant(o.unit, 1, 0, 1) && kiln_unit_has_variant(o.unit, 1, 0, 2));
+  kiln_arena_destroy(o.arena);
+}
+
+// A variant after one whose conditions the config requires is not compiled: no launch comes to it.
 TEST(heads, variants_that_are_reached) {
   static const char text[] =
       "kiln 1\nkernel k[B: tune = 1](x: out *i32, n: i32, m: i32) @variant(n % 8 == 0, m % 4 == 0)\n"

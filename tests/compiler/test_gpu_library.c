@@ -127,6 +127,7 @@ static unsigned check_instance(const char *text, kiln_unit *unit, size_t instanc
   for (uint32_t config = 0; config < f->config_count; config++) {
     if (!kiln_unit_has_config(unit, instance, config, &target)) continue;
     for (uint32_t variant = 0; variant < f->variant_count; variant++, ++*number) {
+      if (!kiln_unit_has_variant(unit, instance, config, variant)) continue; // no call comes to it
       sim_case c = {.text = text,
                     .unit = unit,
                     .instance = instance,
