@@ -51,7 +51,7 @@ static bool read_line(kiln_kernel *k, const char *line) {
   return digits % 2 == 0 && is_code(&k->interface, p->needs);
 }
 
-// As of tuned choices: the kernel runs without. A tool from before notes of sizes may have put one beside
+// As of tuned choices: the kernel runs without. A tool from before notes of sizes may have put one next to
 // another kernel of that name.
 static void give_up(kiln_kernel *k) {
   char text[500];

@@ -387,7 +387,7 @@ typedef struct kiln_sizes_memo {
   bool is_able; // there is room for the numbers
   size_t run_count, next;
   struct {
-    uint16_t at, words; // of the block, of 4 bytes: numbers that stand beside each other
+    uint16_t at, words; // of the block, of 4 bytes: numbers that are next to each other
   } runs[KILN_SIZES_RUNS];
   struct {
     bool is_set;

@@ -213,7 +213,7 @@ static kiln_status find_symbol(const image *im, const dynamic *d, const char *na
   return *out ? KILN_OK : bad(err, "no symbol '%s' among %llu", name, (ull)count);
 }
 
-// A symbol that an object may have beside its kernel, with `size` bytes after it; NULL without.
+// A symbol that an object may have besides its kernel, with `size` bytes after it; NULL without.
 static kiln_status find_beside(const image *im, const dynamic *d, const char *symbol, const char *suffix,
                                size_t size, void **out, kiln_error *err) {
   size_t length = strlen(symbol) + strlen(suffix) + 1;
