@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/buffer.h"
 
 enum { KILN_EXPR_OPS = 128, KILN_EXPR_DEPTH = 16, KILN_EXPR_KEEPS = 32 };
@@ -31,6 +32,10 @@ bool kiln_expr_verify(const uint8_t *code, size_t size, uint32_t param_count);
 /// Evaluates verified code. `params[i]` holds parameter i as a sign-extended integer (pointers: the address).
 /// False on overflow or division by zero.
 bool kiln_expr_eval(const uint8_t *code, size_t size, const int64_t *params, int64_t *out);
+/// The bytes that an even count of hexadecimal digits (lower case) stands for; NULL without memory.
+uint8_t *kiln_expr_from_hex(kiln_arena *arena, const char *hex, size_t digits);
+/// Appends code as such digits.
+void kiln_expr_to_hex(const uint8_t *code, size_t size, kiln_buffer *out);
 /// Takes one operation of the code: its number, and the number or the value that follows it, else 0.
 uint8_t kiln_expr_take(kiln_reader *r, int64_t *operand);
 /// True when code keeps values, of which the first versions of records know nothing.

@@ -51,6 +51,19 @@ bool kiln_expr_keeps(const uint8_t *code, size_t size) {
   return false;
 }
 
+static unsigned value_of(char digit) { return (digit & 15u) + (digit >= 'a' ? 9 : 0); }
+
+uint8_t *kiln_expr_from_hex(kiln_arena *arena, const char *hex, size_t digits) {
+  uint8_t *code = KILN_NEW_ARRAY(arena, uint8_t, digits / 2 + 1);
+  for (size_t i = 0; code && i < digits / 2; i++)
+    code[i] = (uint8_t)(value_of(hex[2 * i]) << 4 | value_of(hex[2 * i + 1]));
+  return code;
+}
+
+void kiln_expr_to_hex(const uint8_t *code, size_t size, kiln_buffer *out) {
+  for (size_t i = 0; i < size; i++) kiln_buffer_format(out, "%02x", code[i]);
+}
+
 enum { PIECE = 512 };
 
 static void format_leaf(uint8_t op, int64_t operand, const char *const *names, uint32_t name_count,

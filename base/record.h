@@ -86,6 +86,23 @@ typedef struct kiln_variant_record {
   uint32_t condition_count;
 } kiln_variant_record;
 
+/// An argument of a launch in place of the kernel's: parameter `param` of the kernel as it is, or a number or
+/// an address that `value` computes.
+typedef struct kiln_launch_argument {
+  kiln_span value; ///< empty: the parameter
+  uint32_t param;
+} kiln_launch_argument;
+
+/// One of the launches that may stand in place of the kernel's (`launches` of the kernel language). The
+/// expressions read the parameters, after the last of them the address of the scratch memory, then the values
+/// that are computed first.
+typedef struct kiln_launch_record {
+  const char *kernel;  ///< look-up name
+  kiln_span condition; ///< when it is launched
+  kiln_launch_argument *args;
+  uint32_t arg_count; ///< as many as that kernel has parameters
+} kiln_launch_record;
+
 typedef struct kiln_interface {
   const char *name;   ///< look-up name: "softmax[T=bf16]", or "add" without instance parameters
   const char *symbol; ///< C name: "kiln_softmax_bf16"
@@ -99,6 +116,13 @@ typedef struct kiln_interface {
   const char
       *returns; ///< of @returns, "y[rows, cols], rstd[rows]": what a caller may allocate; NULL: nothing
   const char *backward; ///< of @backward: the name of the kernel of its derivatives; NULL: none
+  // Of `launches`; no part of the record: base/launches.h. When no condition holds, the kernel itself is
+  // launched.
+  kiln_launch_record *launches;
+  uint32_t launch_count;
+  kiln_span *values; ///< computed in order, before all else; each reads those before it
+  uint32_t value_count;
+  kiln_span scratch; ///< how many bytes of scratch memory the launches want
 } kiln_interface;
 
 /// Fills offset, size and block_bytes.

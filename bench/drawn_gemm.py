@@ -42,18 +42,17 @@ def draw(rng):
     return dict(M=M, N=N, K=K, TA=TA, TB=TB, lda=lda, ldb=ldb, ldc=ldc, type=rng.choice(("bf16", "f16")))
 
 
-def call_of(kiln, case, a, b, c, bias):
+def call_of(kiln, case, a, b, c, bias, scratch=True):
     M, N, K = I32(case["M"]), I32(case["N"]), I32(case["K"])
     lda, ldb, ldc = I64(case["lda"]), I64(case["ldb"]), I64(case["ldc"])
     if not case["TA"] and case["TB"]:
-        kernel = kiln.kernel("gemm[T=%s,ACT=0,BIAS=false]" % case["type"])
-        return lambda: kernel(a, b, bias, c, M, N, K, lda, ldb, ldc)
+        return kiln.bind("gemm[T=%s,ACT=0,BIAS=false]" % case["type"], a, b, bias, c, M, N, K, lda, ldb, ldc, scratch=scratch)
     text = "gemm_general[T=%s,TA=%s,TB=%s,BETA=" % (case["type"], str(case["TA"]).lower(), str(case["TB"]).lower())
+    values = (a, b, bias, c, M, N, K, lda, ldb, ldc, ldc, F32(0))
     try:
-        kernel = kiln.kernel(text + "false]")
+        return kiln.bind(text + "false]", *values, scratch=scratch)
     except RuntimeError:  # an older bundle
-        kernel = kiln.kernel(text + "true]")
-    return lambda: kernel(a, b, bias, c, M, N, K, lda, ldb, ldc, ldc, F32(0))
+        return kiln.bind(text + "true]", *values, scratch=scratch)
 
 
 def groups_of(case):

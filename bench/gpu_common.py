@@ -19,6 +19,10 @@ class KilnError(C.Structure):
     _fields_ = [("status", C.c_int), ("text", C.c_char * 1000)]
 
 
+class KilnParam(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("type", C.c_char_p), ("offset", C.c_uint32), ("size", C.c_uint32), ("rank", C.c_uint8), ("pointer", C.c_uint8), ("access", C.c_uint8)]
+
+
 class Kiln:
     """A bundle on device cuda:0; kernel(selection) is a function of tensors and ctypes values."""
 
@@ -43,6 +47,29 @@ class Kiln:
             self.must("kiln_launch", handle, C.c_void_p(torch.cuda.current_stream().cuda_stream), pointers, C.c_size_t(len(boxes)))
 
         return call
+
+    def bind(self, name, *values, scratch=True):
+        """A launch of these values, with the scratch memory that the kernel wants for them unless `scratch` is False."""
+        handle, param, bytes_wanted = C.c_void_p(), KilnParam(), C.c_size_t()
+        self.must("kiln_kernel_get", self.device, name.encode(), None, C.byref(handle))
+        self.lib.kiln_block_size.restype = C.c_size_t
+        block = C.create_string_buffer(self.lib.kiln_block_size(handle))
+        size = C.c_size_t(len(block))
+        for i, value in enumerate(values):
+            box = C.c_void_p(value.data_ptr()) if isinstance(value, torch.Tensor) else value
+            self.lib.kiln_param_at(handle, C.c_size_t(i), C.byref(param))
+            C.memmove(C.addressof(block) + param.offset, C.addressof(box), param.size)
+        if scratch:
+            self.must("kiln_scratch_size", handle, block, size, C.byref(bytes_wanted))
+        memory = torch.empty(bytes_wanted.value, dtype=torch.uint8, device="cuda") if bytes_wanted.value else None
+        address = C.c_void_p(memory.data_ptr() if memory is not None else None)
+        keep = (memory, values)  # as long as the launch
+
+        def launch(keep=keep):
+            self.must("kiln_launch_scratch", handle, C.c_void_p(torch.cuda.current_stream().cuda_stream), block, size, address, bytes_wanted)
+
+        launch.scratch = bytes_wanted.value
+        return launch
 
     def grid_call(self, block, grid):
         """The only kernel of the bundle with packed arguments and a grid."""

@@ -7,6 +7,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/launch.h"
+#include "runtime/launches.h"
 #include "runtime/tensor_map.h"
 #include "runtime/tuned_choice.h"
 
@@ -154,6 +155,7 @@ static kiln_status fill_kernel(kiln_kernel *k, const found_kernel *found, const 
 
 void kiln_kernel_end(kiln_kernel *k) {
   kiln_tuned_detach(k);
+  kiln_launches_end(atomic_load(&k->launches));
   kiln_arena_destroy(k->arena);
   *k = (kiln_kernel){.device = k->device, .interface.name = ""};
 }

@@ -227,6 +227,26 @@ KILN_API kiln_status kiln_launch_packed(kiln_kernel *kernel, kiln_stream stream,
 KILN_API kiln_status kiln_launch_grid(kiln_kernel *kernel, kiln_stream stream, const uint32_t grid[3],
                                       const void *block, size_t size, kiln_error *err);
 
+/// Whether some launch of the kernel may use scratch memory.
+KILN_API int kiln_kernel_uses_scratch(kiln_kernel *kernel);
+/// How many bytes of scratch memory a launch with these arguments may use (`launches` in its source): 0 for most kernels, and
+/// where the kernel is as fast without. `block` as for kiln_launch_packed. Errors: LAUNCH (the expression
+/// overflows), OUT_OF_MEMORY.
+KILN_API kiln_status kiln_scratch_size(kiln_kernel *kernel, const void *block, size_t size, size_t *out,
+                                       kiln_error *err);
+/// Launches with scratch memory of the device: the kernel then may run as several launches, which is faster
+/// where kiln_scratch_size is above 0. `scratch` is a multiple of 128 bytes; it need not be cleared, is
+/// overwritten, and may be used again by what `stream` runs afterwards. NULL, or less than kiln_scratch_size:
+/// the kernel runs without, as by kiln_launch_packed. Errors are those of kiln_launch; what was launched
+/// before an error runs.
+KILN_API kiln_status kiln_launch_scratch(kiln_kernel *kernel, kiln_stream stream, const void *block,
+                                         size_t size, void *scratch, size_t scratch_bytes, kiln_error *err);
+/// The name of launch `index` of those that kiln_launch_scratch would make with these arguments. Borrowed
+/// from the kernel. NOT_FOUND past the last; at 0, the kernel would run itself.
+KILN_API kiln_status kiln_scratch_launch_at(kiln_kernel *kernel, const void *block, size_t size,
+                                            const void *scratch, size_t scratch_bytes, size_t index,
+                                            const char **out, kiln_error *err);
+
 /// Whether the arguments of a launch say how much memory parameter `index` needs: a pointer for which the
 /// source states it (@size), or a view. 0 for others.
 KILN_API int kiln_param_has_size(const kiln_kernel *kernel, size_t index);
@@ -252,6 +272,10 @@ KILN_API kiln_status kiln_prepare(kiln_kernel *kernel, const void *const *args, 
 /// tensor maps. After an error everything is as before.
 KILN_API kiln_status kiln_prepared_set(kiln_prepared *prepared, size_t index, const void *value,
                                        kiln_error *err);
+/// Gives a prepared launch scratch memory, as kiln_launch_scratch takes it, which stays in use until another
+/// is given; NULL takes it away. What is launched is decided again, here and whenever an argument changes.
+KILN_API kiln_status kiln_prepared_scratch(kiln_prepared *prepared, void *scratch, size_t scratch_bytes,
+                                           kiln_error *err);
 KILN_API kiln_status kiln_prepared_launch(kiln_prepared *prepared, kiln_stream stream, kiln_error *err);
 /// The bytes that the driver gets: parameters, then tensor maps at multiples of 64. Borrowed. `out_size` may
 /// be NULL.

@@ -6,6 +6,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/launch.h"
+#include "runtime/launches.h"
 #include "runtime/launch_extras.h"
 #include "runtime/tensor_map.h"
 
@@ -74,10 +75,15 @@ kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {
   return status;
 }
 
-kiln_status kiln_preload(kiln_kernel *k, kiln_error *err) {
-  KILN_NEED(k, "kernel");
-  KILN_TRY(kiln_device_check(k->device, err));
+kiln_status kiln_kernel_load(kiln_kernel *k, kiln_error *err) {
   for (uint32_t i = 0; i < k->interface.config_count * k->interface.variant_count; i++)
     if (k->codes[i].is_present) KILN_TRY(kiln_code_load(k, &k->codes[i], err));
   return KILN_OK;
+}
+
+kiln_status kiln_preload(kiln_kernel *k, kiln_error *err) {
+  KILN_NEED(k, "kernel");
+  KILN_TRY(kiln_device_check(k->device, err));
+  KILN_TRY(kiln_kernel_load(k, err));
+  return kiln_launches_load(k, err);
 }

@@ -5,7 +5,14 @@
 #include <string.h>
 
 #include "runtime/decision.h"
+#include "base/launches.h"
 #include "runtime/launch_extras.h"
+#include "runtime/launches.h"
+
+typedef struct launch_list {
+  kiln_prepared *items[KILN_MOST_LAUNCHES]; // owned
+  uint32_t count;
+} launch_list;
 
 struct kiln_prepared {
   kiln_kernel *kernel; // its device is counted
@@ -15,6 +22,9 @@ struct kiln_prepared {
   uint8_t *block;        // inside this allocation, aligned to 64: parameters, then tensor maps
   bool is_encoded;       // the block has the maps of call.code, made from `known`
   kiln_map_sizes known[KILN_MOST_MAPS];
+  void *scratch; // the caller's; NULL: none
+  size_t scratch_bytes;
+  launch_list launches; // not empty: they run in place of `call`
 };
 
 // Chooses, loads and encodes for what is in the block. `old`: the parameters for which it was settled before.
@@ -46,45 +56,102 @@ static uint32_t most_maps(const kiln_kernel *k) {
   return most;
 }
 
+static KILN_COLD kiln_prepared *create(kiln_kernel *k, const uint32_t *grid) {
+  size_t block = kiln_maps_at(k->interface.block_bytes + 8 + 16) + KILN_MAP_ALIGNMENT +
+                 (size_t)most_maps(k) * KILN_MAP_BYTES;
+  size_t head = kiln_maps_at(sizeof(kiln_prepared));
+  kiln_prepared *p = aligned_alloc(KILN_MAP_ALIGNMENT, head + block);
+  if (!p) return NULL;
+  memset(p, 0, head + block);
+  p->kernel = k;
+  p->block = (uint8_t *)p + head;
+  if (grid) memcpy(p->given_grid, grid, sizeof p->given_grid);
+  p->has_given_grid = grid != NULL;
+  return p;
+}
+
+// Decides about the arguments in the block, of which `status` says whether they could be packed.
+static KILN_COLD kiln_status end_prepare(kiln_prepared *p, kiln_status status, kiln_prepared **out,
+                                         kiln_error *err) {
+  if (status == KILN_OK) status = decide_again(p, NULL, err);
+  if (status != KILN_OK) {
+    free(p);
+    return status;
+  }
+  atomic_fetch_add(&p->kernel->device->references, 1);
+  *out = p;
+  return KILN_OK;
+}
+
 KILN_COLD kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size_t arg_count,
                                    const uint32_t *grid, kiln_prepared **out, kiln_error *err) {
   KILN_NEED(out, "result");
   *out = NULL;
   if (!k || arg_count != k->interface.param_count || (!args && arg_count))
     return kiln_refuse_count(k, arg_count, err);
-  size_t block = kiln_maps_at(k->interface.block_bytes + 8 + 16) + KILN_MAP_ALIGNMENT +
-                 (size_t)most_maps(k) * KILN_MAP_BYTES;
-  size_t head = kiln_maps_at(sizeof(kiln_prepared));
-  kiln_prepared *p = aligned_alloc(KILN_MAP_ALIGNMENT, head + block);
+  kiln_prepared *p = create(k, grid);
   if (!p) return kiln_kernel_no_memory(k, err);
-  memset(p, 0, head + block);
-  p->kernel = k;
-  p->block = (uint8_t *)p + head;
-  if (grid) memcpy(p->given_grid, grid, sizeof p->given_grid);
-  p->has_given_grid = grid != NULL;
-  kiln_status status =
-      kiln_pack(k, args, p->block) ? decide_again(p, NULL, err) : kiln_refuse_count(k, arg_count, err);
-  if (status != KILN_OK) {
-    free(p);
-    return status;
-  }
-  atomic_fetch_add(&k->device->references, 1);
-  *out = p;
+  return end_prepare(p, kiln_pack(k, args, p->block) ? KILN_OK : kiln_refuse_count(k, arg_count, err), out,
+                     err);
+}
+
+// ------------------------------------------------------------------------------------- scratch memory
+
+static KILN_COLD void free_list(launch_list *list) {
+  while (list->count) kiln_prepared_free(list->items[--list->count]);
+}
+
+static KILN_COLD kiln_status add_launch(void *context, kiln_kernel *k, const uint8_t *block,
+                                        kiln_error *err) {
+  launch_list *list = context;
+  kiln_prepared *p = create(k, NULL);
+  if (!p) return kiln_kernel_no_memory(k, err);
+  memcpy(p->block, block, k->interface.block_bytes);
+  KILN_TRY(end_prepare(p, KILN_OK, &list->items[list->count], err));
+  list->count++;
   return KILN_OK;
 }
 
+// What runs in place of the kernel for what is in the block.
+static KILN_COLD kiln_status make_launches(const kiln_prepared *p, const void *scratch, size_t bytes,
+                                           launch_list *out, kiln_error *err) {
+  bool any;
+  if (p->has_given_grid) return KILN_OK;
+  kiln_status status = kiln_launches_decide(p->kernel, p->block, scratch, bytes, add_launch, out, &any, err);
+  if (status != KILN_OK) free_list(out);
+  return status;
+}
+
+KILN_COLD kiln_status kiln_prepared_scratch(kiln_prepared *p, void *scratch, size_t bytes, kiln_error *err) {
+  launch_list made = {.count = 0};
+  KILN_NEED(p, "prepared launch");
+  KILN_TRY(kiln_device_check(p->kernel->device, err));
+  KILN_TRY(make_launches(p, scratch, bytes, &made, err));
+  free_list(&p->launches);
+  p->launches = made;
+  p->scratch = scratch;
+  p->scratch_bytes = bytes;
+  return KILN_OK;
+}
+
+// ------------------------------------------------------------------------------------------ arguments
+
 // What else changes with a parameter.
 static inline bool decides(const kiln_prepared *p, size_t param) {
-  return p->kernel->is_read[param] || p->call.code->has_extras;
+  return p->kernel->is_read[param] || p->call.code->has_extras || p->scratch;
 }
 
 static __attribute__((noinline)) kiln_status settle_again(kiln_prepared *p, const kiln_param_record *param,
                                                           const void *value, kiln_error *err) {
   uint8_t old[KILN_MOST_BLOCK];
+  launch_list made = {.count = 0};
   memcpy(old, p->block, p->call.size);
   memcpy(p->block + param->offset, value, param->size);
-  kiln_status status = decide_again(p, old, err);
+  kiln_status status = p->scratch ? make_launches(p, p->scratch, p->scratch_bytes, &made, err) : KILN_OK;
+  if (status == KILN_OK) status = decide_again(p, old, err);
   if (status != KILN_OK) memcpy(p->block, old, p->call.size);
+  free_list(status == KILN_OK ? &p->launches : &made);
+  if (status == KILN_OK) p->launches = made;
   return status;
 }
 
@@ -102,8 +169,15 @@ kiln_status kiln_prepared_set(kiln_prepared *p, size_t index, const void *value,
   return KILN_OK;
 }
 
+static __attribute__((noinline)) kiln_status launch_list_on(const launch_list *list, kiln_stream stream,
+                                                            kiln_error *err) {
+  for (uint32_t i = 0; i < list->count; i++) KILN_TRY(kiln_prepared_launch(list->items[i], stream, err));
+  return KILN_OK;
+}
+
 kiln_status kiln_prepared_launch(kiln_prepared *p, kiln_stream stream, kiln_error *err) {
   KILN_NEED(p, "prepared launch");
+  if (KILN_UNLIKELY(p->launches.count)) return launch_list_on(&p->launches, stream, err);
   if (KILN_UNLIKELY(p->is_empty)) return KILN_OK;
   kiln_launch_call call = p->call;
   call.stream = stream;
@@ -118,6 +192,7 @@ const void *kiln_prepared_block(const kiln_prepared *p, size_t *out_size) {
 
 KILN_COLD void kiln_prepared_free(kiln_prepared *p) {
   if (!p) return;
+  free_list(&p->launches);
   kiln_device_drop(p->kernel->device);
   free(p);
 }

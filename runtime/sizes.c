@@ -21,8 +21,6 @@ static kiln_param_record *find_pointer(kiln_interface *in, const char *name, siz
   return NULL;
 }
 
-static unsigned value_of(char digit) { return (digit & 15u) + (digit >= 'a' ? 9 : 0); }
-
 // Whether the code is an expression of numbers.
 static bool is_code(kiln_interface *in, kiln_span code) {
   if (!kiln_expr_verify(code.bytes, code.size, in->param_count)) return false;
@@ -43,10 +41,8 @@ static bool read_line(kiln_kernel *k, const char *line) {
   const char *hex = line + name + (line[name] == ' ');
   size_t digits = strspn(hex, "0123456789abcdef");
   kiln_param_record *p = find_pointer(&k->interface, line, name);
-  uint8_t *code = p ? KILN_NEW_ARRAY(k->arena, uint8_t, digits / 2) : NULL;
+  const uint8_t *code = p ? kiln_expr_from_hex(k->arena, hex, digits) : NULL;
   if (!code) return false;
-  for (size_t i = 0; i < digits / 2; i++)
-    code[i] = (uint8_t)(value_of(hex[2 * i]) << 4 | value_of(hex[2 * i + 1]));
   p->needs = (kiln_span){code, digits / 2};
   return digits % 2 == 0 && is_code(&k->interface, p->needs);
 }

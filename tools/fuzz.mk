@@ -10,8 +10,9 @@ SEEDS_checker := $(SEEDS_parser) tests/fuzz/corpus/checker/*
 SEEDS_ttir    := tests/ttir/*.ttir
 SEEDS_kir     := tests/text/passes/*.kir tests/fuzz/corpus/kir/*
 SEEDS_tuned   := tests/fuzz/corpus/tuned/*
+SEEDS_launches := tests/fuzz/corpus/launches/*
 .PHONY: fuzz
-fuzz: ## fuzz one reader for SECONDS: FUZZ=parser, checker, canonical, kir, ttir, tuned or bundle
+fuzz: ## fuzz one reader for SECONDS: FUZZ=parser, checker, canonical, kir, ttir, tuned, launches or bundle
 	$(MAKE) CONFIG=fuzz CC=clang EXTRA_CFLAGS=-Wno-error build/fuzz/fuzz/$(FUZZ)
 	mkdir -p build/fuzz/corpus/$(FUZZ)
 	$(if $(filter bundle,$(FUZZ)),$(MAKE) CONFIG=release all && tests/fuzz/bundle_seeds.sh build/release build/fuzz/corpus/bundle)

@@ -40,6 +40,7 @@ typedef enum kiln_node_kind {
   KILN_NODE_YIELD,          ///< list
   KILN_NODE_CALL_STATEMENT, ///< a
   KILN_NODE_BLOCK,          ///< list
+  KILN_NODE_LAUNCH,         ///< atom[names](list), in `launches`
   // Parts of items.
   KILN_NODE_CPARAM,    ///< atom: op (kiln_cparam_kind) a = b
   KILN_NODE_PARAM,     ///< atom: op (ir_access) a; names: attributes
@@ -82,6 +83,7 @@ typedef struct kiln_item {
   kiln_list cparams, params, attributes; ///< fn: params are NAMEs with an optional type in `a`
   kiln_node *type, *value;               ///< const
   kiln_node *body;
+  kiln_node *launches;     ///< kernel: a BLOCK, what may be launched in its place; NULL
   bool broken;             ///< had syntax errors: known by name, not elaborated
   struct kiln_value *memo; ///< const: its value, while memo_epoch is the module's
   uint32_t memo_epoch;

@@ -49,6 +49,13 @@ void kiln_plain_attributes(kiln_maker *m);
 /// @returns and @backward: what callers may allocate and differentiate.
 void kiln_make_statements(kiln_maker *m);
 
+/// What may be launched in place of instance `index` (`launches`). Makes the instances that it
+/// launches, so pointers to instances change.
+void kiln_make_launches(kiln_maker *m, uint32_t index);
+/// The instance of kernel `item` with compile-time values `args` (NAMED nodes of literals), made when it does
+/// not exist. Its number, or -1 after an error.
+int64_t kiln_instance_of(kiln_maker *m, const kiln_item *item, kiln_list args, ir_place place);
+
 void kiln_make_configs(kiln_maker *m);
 
 /// The last variant is that without conditions.

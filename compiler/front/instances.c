@@ -138,27 +138,27 @@ static bool check_instance_args(kiln_maker *m, kiln_list args) {
   return ok;
 }
 
-// One instance of the kernel with the values `args`. `may_repeat`: one that is there already is left out in
-// silence.
-static void make_instance(kiln_maker *m, kiln_list args, ir_place place, bool may_repeat) {
+// One instance of the kernel with the values `args`: its number, or -1 after an error. `may_repeat`: one that
+// exists already is taken.
+static int64_t make_instance(kiln_maker *m, kiln_list args, ir_place place, bool may_repeat) {
   kiln_native_unit *u = m->unit;
   kiln_native_instance in = {.kernel = m->kernel};
   kiln_binding *top;
-  if (!check_instance_args(m, args)) return;
+  if (!check_instance_args(m, args)) return -1;
   m->instance = &in;
   in.values = KILN_NEW_ARRAY(kiln_maker_arena(m), kiln_value, m->kernel->cparams.count);
-  if (!kiln_compile_time_values(m, args, NULL, in.values)) return;
+  if (!kiln_compile_time_values(m, args, NULL, in.values)) return -1;
   name_instance(m);
   kiln_atom *symbol = kiln_atoms_get(&m->symbols, in.interface.symbol, strlen(in.interface.symbol));
   if (symbol->mark) {
     const kiln_interface *other = &u->instances[symbol->mark - 1].interface;
     bool same = !strcmp(other->name, in.interface.name);
-    if (same && may_repeat) return;
+    if (same && may_repeat) return symbol->mark - 1;
     if (same) kiln_elab_error(&m->e, place, "instance %s is there already", in.interface.name);
     else
       kiln_elab_error(&m->e, place, "instances %s and %s have one C name, %s", other->name, in.interface.name,
                       in.interface.symbol);
-    return;
+    return -1;
   }
   symbol->mark = u->count + 1;
   if (m->e.steps) m->e.steps = KILN_ELAB_STEPS; // what one instance needs does not count for the next
@@ -172,6 +172,16 @@ static void make_instance(kiln_maker *m, kiln_list args, ir_place place, bool ma
   kiln_make_configs(m);
   KILN_GROW(kiln_maker_arena(m), u->instances, u->count, u->capacity);
   u->instances[u->count++] = in;
+  return u->count - 1;
+}
+
+int64_t kiln_instance_of(kiln_maker *m, const kiln_item *item, kiln_list args, ir_place place) {
+  const kiln_item *before = m->kernel;
+  uint32_t errors = m->e.d->errors;
+  m->kernel = item;
+  int64_t number = make_instance(m, args, place, true);
+  m->kernel = before;
+  return m->e.d->errors == errors ? number : -1;
 }
 
 static void kernel_instances(kiln_maker *m) {
@@ -232,4 +242,6 @@ void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *opt
     if (kiln_is_kernel(m.kernel)) kernel_instances(&m);
   }
   for (size_t i = 0; i < options->instance_count; i++) option_instance(&m, options->instances[i], d);
+  for (uint32_t i = 0; i < unit->count; i++)
+    if (!d->errors) kiln_make_launches(&m, i);
 }

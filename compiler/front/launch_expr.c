@@ -4,18 +4,14 @@
 
 #include <string.h>
 
-typedef struct local {
-  const kiln_atom *atom;
-  const kiln_launch_expr *value;
-  struct local *below;
-} local;
+typedef kiln_launch_local local;
 
 typedef struct builder {
   kiln_elab *e;
   const kiln_item *kernel;
   const ir_param *params;
   const char *what;
-  local *locals; ///< of the function being inlined, else NULL
+  const local *locals; ///< of the function being inlined, else those that the caller gave
   bool in_function;
   uint32_t depth, calls;
 } builder;
@@ -101,7 +97,7 @@ static tree *from_value(builder *b, const kiln_node *n, kiln_value v) {
 
 static tree *name(builder *b, const kiln_node *n) {
   char text[IR_TYPE_TEXT];
-  for (local *l = b->locals; l; l = l->below)
+  for (const local *l = b->locals; l; l = l->below)
     if (l->atom == n->atom) return l->value;
   for (uint32_t i = 0; !b->in_function && i < b->kernel->params.count; i++) {
     if (b->kernel->params.items[i]->atom != n->atom) continue;
@@ -160,6 +156,29 @@ static tree *inlined(builder *b, const kiln_item *fn, const kiln_node *n) {
   return NULL;
 }
 
+// c ? x : y, as c * x + ~c * y: both are evaluated, so neither may overflow.
+static tree *choose(builder *b, tree *condition, tree *x, tree *y, ir_place place) {
+  if (!condition || !x || !y) return NULL;
+  if (!condition->is_bool || x->is_bool != y->is_bool) {
+    kiln_elab_error(b->e, place, "%s: 'select' takes a condition and two values of one kind", b->what);
+    return NULL;
+  }
+  if (condition->op == KILN_EXPR_CONST) return condition->value ? x : y;
+  kiln_expr_op take = x->is_bool ? KILN_EXPR_AND : KILN_EXPR_MUL;
+  tree *otherwise = node(b, take, node(b, KILN_EXPR_NOT, condition, condition, place), y, place);
+  return node(b, x->is_bool ? KILN_EXPR_OR : KILN_EXPR_ADD, node(b, take, condition, x, place), otherwise,
+              place);
+}
+
+static tree *selected(builder *b, const kiln_node *n) {
+  if (n->list.count != 3) {
+    kiln_elab_error(b->e, n->place, "'select' takes 3 arguments, found %u", n->list.count);
+    return NULL;
+  }
+  tree *condition = build(b, n->list.items[0]), *x = build(b, n->list.items[1]);
+  return choose(b, condition, x, build(b, n->list.items[2]), n->place);
+}
+
 static tree *call(builder *b, const kiln_node *n) {
   static const struct {
     const char *name;
@@ -176,9 +195,10 @@ static tree *call(builder *b, const kiln_node *n) {
     tree *left = build(b, n->list.items[0]);
     return node(b, calls[i].op, left, build(b, n->list.items[1]), n->place);
   }
+  if (!strcmp(n->atom->text, "select")) return selected(b, n);
   kiln_elab_error(b->e, n->place,
-                  "%s: '%s' does not run at launch; there are + - * / %% cdiv min max, comparisons, & | ~ "
-                  "and functions of these",
+                  "%s: '%s' does not run at launch; there are + - * / %% cdiv min max select, comparisons, "
+                  "& | ~ and functions of these",
                   b->what, n->atom->text);
   return NULL;
 }
@@ -342,9 +362,30 @@ kiln_span kiln_launch_encode(kiln_arena *arena, tree *x) {
   return span;
 }
 
+tree *kiln_launch_param(kiln_arena *arena, uint32_t param, bool is_bool) {
+  kiln_elab e = {.arena = arena};
+  return leaf(&(builder){.e = &e}, KILN_EXPR_PARAM, param, 0, is_bool);
+}
+
+tree *kiln_launch_node(kiln_elab *e, kiln_expr_op op, tree *left, tree *right, ir_place place,
+                       const char *what) {
+  builder b = {.e = e, .what = what};
+  return node(&b, op, left, right, place);
+}
+
+tree *kiln_launch_select(kiln_elab *e, tree *condition, tree *x, tree *y, ir_place place, const char *what) {
+  builder b = {.e = e, .what = what};
+  return choose(&b, condition, x, y, place);
+}
+
 tree *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params, const kiln_node *n,
                         const char *what) {
-  builder b = {.e = e, .kernel = kernel, .params = params, .what = what};
+  return kiln_launch_build_with(e, kernel, params, NULL, n, what);
+}
+
+tree *kiln_launch_build_with(kiln_elab *e, const kiln_item *kernel, const ir_param *params,
+                             const local *locals, const kiln_node *n, const char *what) {
+  builder b = {.e = e, .kernel = kernel, .params = params, .locals = locals, .what = what};
   tree *x = build(&b, n);
   if (!x) return NULL;
   writer w = {0};

@@ -17,10 +17,28 @@ typedef struct kiln_launch_expr {
   uint32_t ops, depth; ///< size and stack depth of its code, saturated
 } kiln_launch_expr;
 
+/// A name that stands for a tree: a parameter of a function, a `let`.
+typedef struct kiln_launch_local {
+  const kiln_atom *atom;
+  const kiln_launch_expr *value;
+  const struct kiln_launch_local *below;
+} kiln_launch_local;
+
 /// Builds the tree of `n`. `e` has no builder and knows the compile-time values; `kernel` names the
 /// parameters, `params` has their types. NULL after an error.
 const kiln_launch_expr *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params,
                                           const kiln_node *n, const char *what);
+/// The same where names are bound to trees, which go before parameters; NULL: none are.
+const kiln_launch_expr *kiln_launch_build_with(kiln_elab *e, const kiln_item *kernel, const ir_param *params,
+                                               const kiln_launch_local *locals, const kiln_node *n,
+                                               const char *what);
+/// Parts of trees: parameter `param`, an operation on two trees (NULL after an error), and c ? x : y.
+const kiln_launch_expr *kiln_launch_param(kiln_arena *arena, uint32_t param, bool is_bool);
+const kiln_launch_expr *kiln_launch_node(kiln_elab *e, kiln_expr_op op, const kiln_launch_expr *left,
+                                         const kiln_launch_expr *right, ir_place place, const char *what);
+const kiln_launch_expr *kiln_launch_select(kiln_elab *e, const kiln_launch_expr *condition,
+                                           const kiln_launch_expr *x, const kiln_launch_expr *y,
+                                           ir_place place, const char *what);
 /// Its code. Limits have been checked by build.
 kiln_span kiln_launch_encode(kiln_arena *arena, const kiln_launch_expr *x);
 /// Bounds of its value for parameters within their types and ranges; false when none are known.

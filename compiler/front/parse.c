@@ -693,12 +693,72 @@ static void fn_item(parser *p, kiln_item *item) {
   if (!p->panic) check_params(p, item);
 }
 
+// name = expr, ...]
+static kiln_list instance_args(parser *p) {
+  uint32_t from = p->stack_count;
+  do {
+    kiln_node *arg = new_node(p, KILN_NODE_NAMED);
+    arg->atom = expect_name(p, "of a compile-time parameter");
+    expect(p, KILN_TOKEN_ASSIGN, "after the name of a parameter");
+    arg->a = parse_expr(p);
+    push(p, arg);
+  } while (accept(p, KILN_TOKEN_COMMA));
+  expect(p, KILN_TOKEN_RBRACKET, "after the parameters");
+  return take_list(p, from);
+}
+
+static kiln_node *launch_block(parser *p);
+
+static kiln_node *launch_choice(parser *p) {
+  kiln_node *n = new_node(p, KILN_NODE_IF);
+  next(p);
+  n->a = parse_expr(p);
+  n->body = launch_block(p);
+  if (!accept(p, KILN_TOKEN_ELSE)) return n;
+  if (peek(p) != KILN_TOKEN_IF) {
+    n->c = launch_block(p);
+  } else if (enter(p)) {
+    uint32_t from = p->stack_count;
+    n->c = new_node(p, KILN_NODE_BLOCK);
+    push(p, launch_choice(p));
+    n->c->list = take_list(p, from);
+    p->depth--;
+  }
+  return n;
+}
+
+// name[T = f32](x, n)
+static kiln_node *launch(parser *p) {
+  kiln_node *n = new_node(p, KILN_NODE_LAUNCH);
+  n->atom = expect_name(p, "of a kernel to launch, 'let', 'if' or '}'");
+  if (accept(p, KILN_TOKEN_LBRACKET)) n->names = instance_args(p);
+  expect(p, KILN_TOKEN_LPAREN, "before the arguments of a launch");
+  n->list = parse_args(p);
+  return n;
+}
+
+// { let x = n / 2  if x > 4 { kernel(...) } else { ... } }
+static kiln_node *launch_block(parser *p) {
+  kiln_node *n = new_node(p, KILN_NODE_BLOCK);
+  if (!expect(p, KILN_TOKEN_LBRACE, "at the start of a block of launches") || !enter(p)) return n;
+  uint32_t from = p->stack_count;
+  while (peek(p) != KILN_TOKEN_RBRACE && peek(p) != KILN_TOKEN_END)
+    push(p, accept(p, KILN_TOKEN_LET)  ? binding(p, KILN_NODE_LET, "after 'let'")
+            : peek(p) == KILN_TOKEN_IF ? launch_choice(p)
+                                       : launch(p));
+  n->list = take_list(p, from);
+  expect(p, KILN_TOKEN_RBRACE, "at the end of a block of launches");
+  p->depth--;
+  return n;
+}
+
 static void kernel_item(parser *p, kiln_item *item) {
   if (accept(p, KILN_TOKEN_LBRACKET))
     item->cparams = comma_list(p, cparam, KILN_TOKEN_RBRACKET, "after the compile-time parameters");
   expect(p, KILN_TOKEN_LPAREN, "before the parameters of a kernel");
   item->params = comma_list(p, param, KILN_TOKEN_RPAREN, "after the parameters");
   item->attributes = parse_attributes(p);
+  if (accept_word(p, "launches")) item->launches = launch_block(p);
   if (!p->panic) check_params(p, item);
 }
 
@@ -774,18 +834,7 @@ kiln_node *kiln_parse_instance(kiln_module *module, const char *text, size_t siz
   parser p = parser_of(module, text, size, 0, d); // line 0: it has no place in the source
   kiln_node *n = new_node(&p, KILN_NODE_CALL);
   n->atom = expect_name(&p, "of a kernel");
-  uint32_t from = p.stack_count;
-  if (accept(&p, KILN_TOKEN_LBRACKET)) {
-    do {
-      kiln_node *arg = new_node(&p, KILN_NODE_NAMED);
-      arg->atom = expect_name(&p, "of a compile-time parameter");
-      expect(&p, KILN_TOKEN_ASSIGN, "after the name of a parameter");
-      arg->a = parse_expr(&p);
-      push(&p, arg);
-    } while (accept(&p, KILN_TOKEN_COMMA));
-    expect(&p, KILN_TOKEN_RBRACKET, "after the parameters");
-  }
-  n->list = take_list(&p, from);
+  if (accept(&p, KILN_TOKEN_LBRACKET)) n->list = instance_args(&p);
   expect(&p, KILN_TOKEN_END, "after the instance");
   return p.panic ? NULL : n;
 }

@@ -26,6 +26,7 @@ static void each_child(const kiln_node *n, visitor *visit, void *context) {
   each_of(n->list, visit, context);
   if (n->kind == KILN_NODE_FOR || n->kind == KILN_NODE_WHILE || n->kind == KILN_NODE_LOOP)
     each_of(n->names, visit, context); // attributes
+  if (n->kind == KILN_NODE_LAUNCH) each_of(n->names, visit, context);
   if (n->body) visit(context, n->body);
 }
 
@@ -134,6 +135,7 @@ void kiln_native_check_unused(kiln_native_unit *u, kiln_diagnostics *d) {
     each_of(item->attributes, reach, module);
     if (item->value) reach(module, item->value);
     if (item->body) reach(module, item->body);
+    if (item->launches) reach(module, item->launches);
   }
   kiln_elab_init(&c.e, u->unit.arena, module, d, NULL);
   c.e.library = u->library;

@@ -25,6 +25,7 @@ static bool take_named(kiln_arguments *a, PyObject *name, PyObject *value) {
     a->stream_object = value == Py_None ? NULL : value;
     return kiln_stream_of(value, k->device, &a->stream);
   } else if (kiln_is_name(name, "grid")) a->grid_object = value == Py_None ? NULL : value;
+  else if (kiln_is_name(name, "scratch")) a->scratch_object = value == Py_None ? NULL : value;
   else return PyErr_Format(PyExc_TypeError, "%U: there is no parameter '%U'", k->name, name), false;
   return true;
 }
@@ -374,7 +375,7 @@ bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *k, PyObject *con
   if (!kiln_device_is_open(k->device)) return false;
   a->kernel = k;
   a->stream = NULL;
-  a->stream_object = a->grid_object = a->written = NULL;
+  a->stream_object = a->grid_object = a->scratch_object = a->written = NULL;
   a->has_grid = grid != NULL;
   if (grid) memcpy(a->grid, grid, sizeof a->grid);
   a->holds = a->few_holds;

@@ -297,6 +297,8 @@ bool kiln_torch_may_write(PyObject *tensor, const kiln_array *array);
 bool kiln_torch_is(PyObject *value);
 /// PyTorch's current stream of a device; false with an exception.
 bool kiln_torch_stream(const kiln_device_object *device, kiln_stream *out);
+/// A new tensor of so many bytes on the device; NULL with an exception.
+PyObject *kiln_torch_bytes(const kiln_device_object *device, size_t bytes);
 /// Tells PyTorch that `tensor` is in use on `stream`, which was given as `object` (a stream of PyTorch's, or
 /// another).
 bool kiln_torch_record(PyObject *tensor, const kiln_device_object *device, kiln_stream stream,
@@ -404,6 +406,7 @@ typedef struct kiln_kernel_object {
   PyObject *name, *params; // params: a tuple of Param, made when asked for
   PyObject *spare;         // owned: a list for the tensor that a launch writes, or NULL; see kiln_list_keep
   size_t block_size, count;
+  bool uses_scratch;
   kiln_parameter *parameters; // owned
   kiln_sizes_memo *sizes;     // owned; NULL: no parameter has_size
 } kiln_kernel_object;
@@ -420,8 +423,9 @@ enum { KILN_MOST_BLOCK = 4096 };
 typedef struct kiln_arguments {
   kiln_kernel_object *kernel; // borrowed
   kiln_stream stream;
-  PyObject *stream_object; // borrowed; NULL: none was given
-  PyObject *grid_object;   // borrowed; NULL: the kernel's own
+  PyObject *stream_object;  // borrowed; NULL: none was given
+  PyObject *grid_object;    // borrowed; NULL: the kernel's own
+  PyObject *scratch_object; // borrowed: scratch=; NULL: none was given
   uint32_t grid[3];
   bool has_grid, has_tensors; // has_tensors: of PyTorch, on a GPU
   bool is_lenient;            // as Triton takes arguments: see kernel_launch_lenient
@@ -454,6 +458,20 @@ bool kiln_list_add(PyObject **list, kiln_kernel_object *k, PyObject *value);
 void kiln_list_keep(kiln_kernel_object *k, PyObject *list);
 /// "grid: expected one to three integers" where it is none.
 bool kiln_grid_of(kiln_kernel_object *kernel, PyObject *value, uint32_t *out);
+
+// --------------------------------------------------------------------------------- scratch.c
+
+/// Scratch memory of one launch.
+typedef struct kiln_scratch {
+  PyObject *tensor; // owned, or NULL
+  kiln_hold hold;   // of what was given
+  bool has_hold;
+  void *address; // NULL: none
+  size_t bytes;
+} kiln_scratch;
+/// The memory for a launch, or none; false with an exception. Dropped in any case, once the launch was made.
+bool kiln_scratch_take(const kiln_arguments *a, kiln_scratch *out);
+void kiln_scratch_drop(kiln_scratch *scratch);
 
 // --------------------------------------------------------------------------------- prepared.c
 

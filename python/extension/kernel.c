@@ -78,6 +78,7 @@ PyObject *kiln_kernel_new(kiln_device_object *device, PyObject *name) {
     for (; is_fine && k->count < count; k->count++)
       is_fine = take_parameter(k, k->count, &k->parameters[k->count]);
     is_fine = is_fine && take_sizes(k);
+    k->uses_scratch = is_fine && h->c->kernel_uses_scratch(handle);
   }
   kiln_held_end(h);
   if (!is_fine) Py_CLEAR(self);
@@ -111,26 +112,62 @@ static PyObject *heads_of(kiln_kernel_object *k) {
 
 // ------------------------------------------------------------------------------------------- launch
 
+// Without the GIL.
+static kiln_status launch_block(const kiln_arguments *a, const kiln_scratch *scratch, kiln_error *err) {
+  const kiln_api *c = a->kernel->device->held->c;
+  kiln_kernel *handle = a->kernel->handle;
+  size_t size = a->kernel->block_size;
+  if (a->has_grid) return c->launch_grid(handle, a->stream, a->grid, a->block, size, err);
+  if (!scratch->address) return c->launch_packed(handle, a->stream, a->block, size, err);
+  return c->launch_scratch(handle, a->stream, a->block, size, scratch->address, scratch->bytes, err);
+}
+
 // Deinits `a`.
 static PyObject *launch_arguments(kiln_arguments *a) {
   kiln_kernel_object *k = a->kernel;
   kiln_held *h = k->device->held;
   PyObject *result = NULL;
-  if (kiln_held_begin(h)) {
-    kiln_kernel *handle = k->handle;
-    size_t size = k->block_size;
+  kiln_scratch scratch = {.tensor = NULL};
+  bool is_begun = (!k->uses_scratch || kiln_scratch_take(a, &scratch)) && kiln_held_begin(h);
+  if (is_begun) {
     kiln_error err;
     kiln_status status;
-    Py_BEGIN_ALLOW_THREADS status = a->has_grid
-                                        ? h->c->launch_grid(handle, a->stream, a->grid, a->block, size, &err)
-                                        : h->c->launch_packed(handle, a->stream, a->block, size, &err);
+    Py_BEGIN_ALLOW_THREADS status = launch_block(a, &scratch, &err);
     Py_END_ALLOW_THREADS if (status) kiln_raise(status, &err);
-    else if (!a->written || kiln_torch_wrote(a->written)) result = Py_None;
-    kiln_arguments_deinit(a); // what was closed meanwhile is freed before the device
-    kiln_held_end(h);
-  } else kiln_arguments_deinit(a);
+    else if (!a->written || kiln_torch_wrote(a->written)) result = Py_None; }
+  kiln_scratch_drop(&scratch);
+  kiln_arguments_deinit(a); // what was closed meanwhile is freed before the device
+  if (is_begun) kiln_held_end(h);
   Py_XINCREF(result);
   return result;
+}
+
+// Makes the tensors for which there are no values. Without the GIL.
+static bool make_all(kiln_arguments *a, kiln_new_tensor *made, size_t count) {
+  bool is_made = true;
+  size_t at = 0;
+  for (size_t i = 0; is_made && i < a->kernel->count; i++) {
+    if (a->values[i] || at == count) continue;
+    void *data = NULL;
+    is_made = kiln_handle_make(&made[at++], &data);
+    memcpy(a->block + a->kernel->parameters[i].offset, &data, sizeof data);
+  }
+  return is_made;
+}
+
+// 1, or -1 with an exception.
+static int launch_made(kiln_arguments *a) {
+  kiln_scratch scratch = {.tensor = NULL};
+  kiln_error err;
+  kiln_status status = KILN_OK;
+  bool is_fine = !a->kernel->uses_scratch || kiln_scratch_take(a, &scratch);
+  if (is_fine) {
+    Py_BEGIN_ALLOW_THREADS status = launch_block(a, &scratch, &err);
+    Py_END_ALLOW_THREADS if (status) kiln_raise(status, &err);
+  }
+  kiln_scratch_drop(&scratch);
+  is_fine = is_fine && !status && (!a->written || kiln_torch_wrote(a->written));
+  return is_fine ? 1 : -1;
 }
 
 int kiln_launch_making(kiln_kernel_object *k, PyObject *const *values, kiln_new_tensor *made, size_t count) {
@@ -138,24 +175,15 @@ int kiln_launch_making(kiln_kernel_object *k, PyObject *const *values, kiln_new_
   a.is_lenient = false;
   if (!kiln_arguments_init(&a, k, values, k->count, NULL, NULL)) return -1;
   kiln_held *h = k->device->held;
-  bool is_fine = kiln_held_begin(h), is_begun = is_fine, is_made = true;
-  kiln_error err;
-  kiln_status status = KILN_OK;
+  bool is_begun = kiln_held_begin(h), is_made = false;
   if (is_begun) {
-    size_t at = 0;
-    Py_BEGIN_ALLOW_THREADS for (size_t i = 0; is_made && i < k->count; i++) {
-      if (a.values[i] || at == count) continue;
-      void *data = NULL;
-      is_made = kiln_handle_make(&made[at++], &data);
-      memcpy(a.block + k->parameters[i].offset, &data, sizeof data);
-    }
-    if (is_made) status = h->c->launch_packed(k->handle, a.stream, a.block, k->block_size, &err);
-    Py_END_ALLOW_THREADS if (status) kiln_raise(status, &err);
-    is_fine = !status && (!is_made || !a.written || kiln_torch_wrote(a.written));
+    Py_BEGIN_ALLOW_THREADS is_made = make_all(&a, made, count);
+    Py_END_ALLOW_THREADS
   }
+  int result = !is_begun ? -1 : is_made ? launch_made(&a) : 0;
   kiln_arguments_deinit(&a);
   if (is_begun) kiln_held_end(h);
-  return is_fine ? is_made : -1;
+  return result;
 }
 
 static PyObject *launch(kiln_kernel_object *k, PyObject *const *args, size_t flagged, PyObject *names,
@@ -271,8 +299,8 @@ static PyObject *kernel_repr(PyObject *self) {
 static PyObject *kernel_doc(PyObject *self, void *Py_UNUSED(closure)) {
   kiln_kernel_object *k = (kiln_kernel_object *)self;
   PyObject *text = PyUnicode_FromFormat(
-      "%U on %U. Call it with its arguments in order or by name; stream=, grid= besides.\n", k->name,
-      k->device ? k->device->name : k->name);
+      "%U on %U. Call it with its arguments in order or by name; stream=, grid=, scratch= besides.\n",
+      k->name, k->device ? k->device->name : k->name);
   static const char *const accesses[] = {"", "read", "written", "read and written", "added to"};
   for (size_t i = 0; text && i < k->count; i++) {
     const kiln_parameter *p = &k->parameters[i];

@@ -13,11 +13,13 @@ typedef struct prepared {
   PyObject *kept;    // owned: a list of the arguments
   kiln_arguments *a; // owned: what they hold
   size_t launches;   // under way
+  kiln_scratch scratch;
 } prepared;
 
 static void end(prepared *p) {
   if (p->handle) p->c->prepared_free(p->handle);
   p->handle = NULL;
+  kiln_scratch_drop(&p->scratch);
   if (p->a) {
     kiln_arguments_deinit(p->a);
     PyMem_Free(p->a);
@@ -44,6 +46,7 @@ static PyObject *prepared_call(PyObject *self, PyObject *const *args, size_t fla
     PyObject *value = PyList_GetItem(p->kept, i);
     if (kiln_torch_is(value) && !kiln_torch_record(value, device, stream, given)) return NULL;
   }
+  if (given && p->scratch.tensor && !kiln_torch_record(p->scratch.tensor, device, stream, given)) return NULL;
   kiln_held *h = device->held;
   if (!kiln_held_begin(h)) return NULL;
   p->launches++;
@@ -55,6 +58,22 @@ static PyObject *prepared_call(PyObject *self, PyObject *const *args, size_t fla
   if (status) return kiln_raise(status, &err);
   if (p->a->written && !kiln_torch_wrote(p->a->written)) return NULL;
   Py_RETURN_NONE;
+}
+
+// Scratch memory for what is in the block. What a launch that was made before uses, its stream's order keeps.
+static bool renew_scratch(prepared *p) {
+  kiln_scratch now, before = p->scratch;
+  kiln_error err;
+  if (!p->kernel->uses_scratch) return true;
+  if (!kiln_scratch_take(p->a, &now)) return kiln_scratch_drop(&now), false;
+  kiln_status status = p->c->prepared_scratch(p->handle, now.address, now.bytes, &err);
+  if (status) {
+    kiln_scratch_drop(&now);
+    return kiln_raise(status, &err), false;
+  }
+  p->scratch = now;
+  kiln_scratch_drop(&before);
+  return true;
 }
 
 PyObject *kiln_prepare_new(kiln_kernel_object *k, PyObject *const *args, size_t count, PyObject *names) {
@@ -90,7 +109,7 @@ PyObject *kiln_prepare_new(kiln_kernel_object *k, PyObject *const *args, size_t 
     if (status) kiln_raise(status, &err);
   }
   PyMem_Free(pointers);
-  if (!p->handle) Py_CLEAR(p);
+  if (!p->handle || !renew_scratch(p)) Py_CLEAR(p);
   return (PyObject *)p;
 }
 
@@ -176,6 +195,7 @@ static PyObject *prepared_set(PyObject *self, PyObject *args) {
   a->holds[index] = hold;
   a->has_tensors |= kiln_torch_is(value) && p->kernel->device->place & (BY_CUDA | BY_HIP);
   PyList_SetItem(p->kept, (Py_ssize_t)index, Py_NewRef(value));
+  if (!renew_scratch(p)) PyErr_Clear(); // too little memory: it runs without
   Py_RETURN_NONE;
 }
 

@@ -392,6 +392,23 @@ bool kiln_torch_stream(const kiln_device_object *device, kiln_stream *out) {
   return !PyErr_Occurred();
 }
 
+PyObject *kiln_torch_bytes(const kiln_device_object *device, size_t bytes) {
+  PyObject *module = PyImport_ImportModule("torch"),
+           *type = module ? PyObject_GetAttrString(module, "uint8") : NULL,
+           *named = type ? Py_BuildValue("{s:O,s:N}", "dtype", type, "device",
+                                         PyUnicode_FromFormat("cuda:%d", device->index))
+                         : NULL,
+           *empty = named ? PyObject_GetAttrString(module, "empty") : NULL,
+           *args = empty ? Py_BuildValue("(n)", (Py_ssize_t)bytes) : NULL;
+  PyObject *tensor = args ? PyObject_Call(empty, args, named) : NULL;
+  Py_XDECREF(module);
+  Py_XDECREF(type);
+  Py_XDECREF(named);
+  Py_XDECREF(empty);
+  Py_XDECREF(args);
+  return tensor;
+}
+
 bool kiln_torch_record(PyObject *tensor, const kiln_device_object *device, kiln_stream stream,
                        PyObject *object) {
   kiln_stream current = NULL;

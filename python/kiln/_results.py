@@ -14,4 +14,4 @@ def signature(params):
     import inspect
     kinds = inspect.Parameter
     named = [kinds(p.name, kinds.POSITIONAL_OR_KEYWORD, annotation=p.type) for p in params]
-    return inspect.Signature(named + [kinds(name, kinds.KEYWORD_ONLY, default=None) for name in ("stream", "grid")])
+    return inspect.Signature(named + [kinds(name, kinds.KEYWORD_ONLY, default=None) for name in ("stream", "grid", "scratch")])

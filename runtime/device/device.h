@@ -220,6 +220,7 @@ struct kiln_kernel {
   kiln_check hash;
   kiln_arena *arena; // owned: everything here, this struct apart
   uint64_t abi;
+  _Atomic(struct kiln_launches *) launches; // owned; NULL: nobody has asked about scratch memory
 };
 
 /// A status where the device was closed, or stays with the parent of a fork. closed.c
@@ -243,6 +244,8 @@ kiln_status kiln_kernel_prepare(kiln_kernel *kernel, kiln_error *err);
 /// sizes.c
 kiln_status kiln_sizes_attach(kiln_kernel *kernel, kiln_error *err);
 
+/// Loads every code of the kernel. load.c
+kiln_status kiln_kernel_load(kiln_kernel *kernel, kiln_error *err);
 /// Loads a code once a device. load.c
 kiln_status kiln_code_load(kiln_kernel *kernel, kiln_code *code, kiln_error *err);
 

@@ -172,6 +172,7 @@ int kiln_command_build(int argc, char **argv) {
   uint64_t start = cli_now_ns();
   bool without = false;
   session_init(&b.s);
+  b.s.plan.with_launched = true;
   const cli_option options[] = {
       {"output", 'o', CLI_TEXT, &b.bundle.output, "FILE", "the bundle to write (default: kernels.kbundle)"},
       SESSION_OPTIONS(&b.s),

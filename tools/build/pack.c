@@ -14,6 +14,7 @@
 
 #include "base/env.h"
 #include "base/expr.h"
+#include "base/launches.h"
 #include "base/output.h"
 #include "base/sizes.h"
 #include "base/stream.h"
@@ -31,9 +32,20 @@ static bool has_code(const plan *p, size_t first) {
   return false;
 }
 
-/// What the kernel states of the sizes of its buffers: a note of the bundle (base/sizes.h).
+/// A note about the kernel, unless it is empty. Ends `text`.
+static void add_note(const char *prefix, const kiln_interface *in, kiln_buffer *text, kiln_buffer *out) {
+  kiln_buffer key = {0};
+  kiln_buffer_format(&key, "%s%s", prefix, in->name);
+  kiln_buffer_u8(&key, 0);
+  kiln_buffer_u8(text, 0);
+  if (text->size > 1) kiln_manifest_note(out, (const char *)key.bytes, (const char *)text->bytes);
+  kiln_buffer_deinit(text);
+  kiln_buffer_deinit(&key);
+}
+
+/// What the kernel states of the sizes of its buffers: base/sizes.h.
 static void add_sizes(const kiln_interface *in, kiln_buffer *out) {
-  kiln_buffer lines = {0}, key = {0};
+  kiln_buffer lines = {0};
   char text[512];
   const char **names = calloc(in->param_count + 1, sizeof *names);
   if (!names) abort();
@@ -42,17 +54,19 @@ static void add_sizes(const kiln_interface *in, kiln_buffer *out) {
     const kiln_span code = in->params[i].needs;
     if (!code.size) continue;
     kiln_buffer_format(&lines, "%s%s ", lines.size ? "\n" : "", names[i]);
-    for (size_t j = 0; j < code.size; j++) kiln_buffer_format(&lines, "%02x", code.bytes[j]);
+    kiln_expr_to_hex(code.bytes, code.size, &lines);
     kiln_buffer_format(&lines, " %s",
                        kiln_expr_text(code.bytes, code.size, names, in->param_count, text, sizeof text));
   }
-  kiln_buffer_u8(&lines, 0);
-  kiln_buffer_format(&key, KILN_SIZES_NOTE, in->name);
-  kiln_buffer_u8(&key, 0);
-  if (lines.size > 1) kiln_manifest_note(out, (const char *)key.bytes, (const char *)lines.bytes);
-  kiln_buffer_deinit(&lines);
-  kiln_buffer_deinit(&key);
+  add_note(KILN_SIZES_PREFIX, in, &lines, out);
   free(names);
+}
+
+/// What may be launched in place of the kernel: base/launches.h.
+static void add_launches(const kiln_interface *in, kiln_buffer *out) {
+  kiln_buffer lines = {0};
+  if (in->launch_count) kiln_launches_encode(in, &lines);
+  add_note(KILN_LAUNCHES_PREFIX, in, &lines, out);
 }
 
 /// Kernels are numbered in the manifest by source and instance.
@@ -67,6 +81,7 @@ static void add_kernels(const plan *p, kiln_buffer *out, uint32_t *numbers) {
       const kiln_interface *interface = plan_interface(p, job);
       kiln_interface_encode(interface, &record);
       add_sizes(interface, out);
+      add_launches(interface, out);
       kiln_manifest_kernel(out, interface->name, record.bytes, record.size);
       kiln_buffer_deinit(&record);
       next++;

@@ -432,18 +432,44 @@ size_t plan_failures(const plan *p) {
   return count;
 }
 
+/// Marks the instances of the unit that the instance may launch in its place, and what these may launch.
+static void want_launched(kiln_unit *unit, size_t instance, bool *is_wanted) {
+  const kiln_interface *in = kiln_unit_interface(unit, instance);
+  size_t count = kiln_unit_instance_count(unit);
+  for (uint32_t i = 0; i < in->launch_count; i++)
+    for (size_t k = 0; k < count; k++) {
+      if (is_wanted[k] || strcmp(kiln_unit_interface(unit, k)->name, in->launches[i].kernel)) continue;
+      is_wanted[k] = true;
+      want_launched(unit, k, is_wanted);
+    }
+}
+
+static kiln_status lower_source(plan *p, uint32_t source, const cli_list *only, kiln_status *worst,
+                                kiln_error *err) {
+  kiln_unit *unit = p->sources[source].unit;
+  size_t count = unit ? kiln_unit_instance_count(unit) : 0;
+  kiln_status status = KILN_OK;
+  bool *is_wanted = calloc(count + 1, sizeof *is_wanted);
+  if (!is_wanted) abort();
+  for (size_t i = 0; i < count; i++) is_wanted[i] = wanted(only, kiln_unit_interface(unit, i)->name);
+  for (size_t i = 0; i < count && p->with_launched; i++)
+    if (is_wanted[i]) want_launched(unit, i, is_wanted);
+  for (uint32_t instance = 0; instance < count; instance++) {
+    if (!is_wanted[instance]) continue;
+    status = lower_instance(p, source, instance, err);
+    if (status == KILN_STATUS_SOURCE && !p->keep_going) *worst = status;
+    if (status == KILN_STATUS_SOURCE) status = KILN_OK;
+    if (status != KILN_OK) break;
+  }
+  free(is_wanted);
+  return status;
+}
+
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err) {
   uint64_t start = cli_now_ns();
   kiln_status worst = KILN_OK;
-  for (uint32_t source = 0; source < p->source_count; source++) {
-    size_t count = p->sources[source].unit ? kiln_unit_instance_count(p->sources[source].unit) : 0;
-    for (uint32_t instance = 0; instance < count; instance++) {
-      if (!wanted(only, kiln_unit_interface(p->sources[source].unit, instance)->name)) continue;
-      kiln_status status = lower_instance(p, source, instance, err);
-      if (status != KILN_OK && status != KILN_STATUS_SOURCE) return status;
-      if (status != KILN_OK && !p->keep_going) worst = status;
-    }
-  }
+  for (uint32_t source = 0; source < p->source_count; source++)
+    KILN_TRY(lower_source(p, source, only, &worst, err));
   p->front_ns += cli_now_ns() - start;
   if (worst != KILN_OK) return worst;
   KILN_TRY(check_selection(p, only, err));

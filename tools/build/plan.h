@@ -59,6 +59,7 @@ typedef struct plan {
   kiln_codegen_options options;
   toolchain who;
   bool all_configs;
+  bool with_launched; ///< a bundle: what may be launched in place of a kernel that was asked for, too
   bool for_tuning;         ///< --tuning: the bundle says what `kiln tune` wants to know
   kiln_tuner_table *tuned; ///< choices to take into the bundle: owned; NULL: none
   char *tuned_path;        ///< path of the table, for messages: owned
@@ -91,7 +92,8 @@ kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_opti
                              kiln_error *err);
 /// Both.
 kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options *options, kiln_error *err);
-/// Lowers every kernel whose look-up name or plain name is in `only` (empty: all) and computes the keys.
+/// Lowers every kernel whose look-up name or plain name is in `only` (empty: all), and with_launched what it
+/// launches, and computes the keys.
 /// SOURCE when a kernel cannot be lowered; with keep_going its jobs are FAILED instead.
 /// Two sources with instances of the same name are an error.
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err);

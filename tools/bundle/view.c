@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/launches.h"
 #include "base/sizes.h"
 #include "tools/bundle/dictionary_family.h"
 #include "tools/common/cli.h"
@@ -155,15 +156,27 @@ static kiln_status copy_code(const bundle_view *v, const view_code *from, uint32
   return status;
 }
 
-// What the kernel states of its buffers goes where the kernel goes.
-static kiln_status copy_sizes(const bundle_view *v, const view_kernel *k, kiln_bundle_writer *w,
+/// Notes about one kernel go where the kernel goes.
+static const char *const of_kernels[] = {KILN_SIZES_PREFIX, KILN_LAUNCHES_PREFIX};
+enum { OF_KERNELS = sizeof of_kernels / sizeof *of_kernels };
+
+static bool is_of_kernel(const char *key) {
+  bool is = false;
+  for (size_t i = 0; i < OF_KERNELS; i++) is |= !strncmp(key, of_kernels[i], strlen(of_kernels[i]));
+  return is;
+}
+
+static kiln_status copy_notes(const bundle_view *v, const view_kernel *k, kiln_bundle_writer *w,
                               bool first_wins, kiln_error *err) {
-  char key[sizeof KILN_SIZES_PREFIX + KILN_BUNDLE_MAX_NAME];
-  size_t size;
-  snprintf(key, sizeof key, KILN_SIZES_NOTE, k->name);
-  const char *value = kiln_bundle_note(v->bundle, key, &size);
-  kiln_status status = value ? kiln_bundle_writer_note(w, key, value, err) : KILN_OK;
-  return status == KILN_STATUS_EXISTS && first_wins ? KILN_OK : status;
+  char key[sizeof KILN_LAUNCHES_PREFIX + KILN_BUNDLE_MAX_NAME];
+  for (size_t i = 0; i < OF_KERNELS; i++) {
+    size_t size;
+    snprintf(key, sizeof key, "%s%s", of_kernels[i], k->name);
+    const char *value = kiln_bundle_note(v->bundle, key, &size);
+    kiln_status status = value ? kiln_bundle_writer_note(w, key, value, err) : KILN_OK;
+    if (status != KILN_OK && !(status == KILN_STATUS_EXISTS && first_wins)) return status;
+  }
+  return KILN_OK;
 }
 
 static kiln_status copy_kernel(const bundle_view *v, const view_kernel *k, kiln_bundle_writer *w,
@@ -180,7 +193,7 @@ static kiln_status copy_kernel(const bundle_view *v, const view_kernel *k, kiln_
     if (status == KILN_OK) status = copy_code(v, &k->codes[i], number, added, w, err);
     if (status != KILN_OK && !(status == KILN_STATUS_EXISTS && first_wins)) return status;
   }
-  return number == KILN_BUNDLE_NONE ? KILN_OK : copy_sizes(v, k, w, first_wins, err);
+  return number == KILN_BUNDLE_NONE ? KILN_OK : copy_notes(v, k, w, first_wins, err);
 }
 
 kiln_status bundle_view_copy(const bundle_view *v, kiln_bundle_writer *w, bundle_filter *filter,
@@ -196,7 +209,7 @@ kiln_status bundle_view_copy(const bundle_view *v, kiln_bundle_writer *w, bundle
   free(added.known);
   KILN_TRY(copied);
   for (uint32_t i = 0; i < v->note_count; i++) {
-    if (!strncmp(v->notes[i].key, KILN_SIZES_PREFIX, strlen(KILN_SIZES_PREFIX))) continue; // with its kernel
+    if (is_of_kernel(v->notes[i].key)) continue;
     kiln_status status = kiln_bundle_writer_note(w, v->notes[i].key, v->notes[i].value, err);
     if (status != KILN_OK && !(status == KILN_STATUS_EXISTS && first_wins)) return status;
   }

@@ -44,10 +44,42 @@ kiln_status run_call_begin(run_call *c, kiln_choice *out, kiln_error *err) {
   return kiln_choose(c->kernel, c->block, c->size, out, err);
 }
 
+kiln_status run_call_take_scratch(run_call *c, kiln_error *err) {
+  void *memory;
+  KILN_TRY(kiln_scratch_size(c->kernel, c->block, c->size, &c->scratch_bytes, err));
+  if (!c->scratch_bytes) return KILN_OK;
+  KILN_TRY(kiln_alloc(c->device, c->scratch_bytes + FAR, &memory, err));
+  c->scratch = memory;
+  return KILN_OK;
+}
+
+void run_call_end(run_call *c) {
+  kiln_free(c->device, c->scratch);
+  c->scratch = NULL;
+}
+
+static kiln_status launch(run_call *c, kiln_error *err) {
+  if (c->grid) return kiln_launch_grid(c->kernel, NULL, c->grid, c->block, c->size, err);
+  if (!c->scratch) return kiln_launch_packed(c->kernel, NULL, c->block, c->size, err);
+  KILN_TRY(kiln_fill(c->device, c->scratch, USUAL_ZONE, c->scratch_bytes + FAR, err));
+  return kiln_launch_scratch(c->kernel, NULL, c->block, c->size, c->scratch, c->scratch_bytes, err);
+}
+
+static kiln_status check_scratch(const run_call *c, kiln_error *err) {
+  uint8_t after[FAR];
+  if (!c->scratch) return KILN_OK;
+  KILN_TRY(kiln_copy_out(c->device, after, c->scratch + c->scratch_bytes, FAR, err));
+  for (size_t i = 0; i < FAR; i++)
+    if (after[i] != USUAL_ZONE)
+      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                       "the kernel wrote at byte %zu of its scratch memory, which has %zu",
+                       c->scratch_bytes + i, c->scratch_bytes);
+  return KILN_OK;
+}
+
 kiln_status run_call_launch(run_call *c, kiln_error *err) {
   if (c->is_host) run_memory_watch(true);
-  kiln_status status = c->grid ? kiln_launch_grid(c->kernel, NULL, c->grid, c->block, c->size, err)
-                               : kiln_launch_packed(c->kernel, NULL, c->block, c->size, err);
+  kiln_status status = launch(c, err);
   if (status == KILN_OK) status = kiln_sync(c->device, NULL, err);
   if (c->is_host) run_memory_watch(false);
   return status;
@@ -55,7 +87,7 @@ kiln_status run_call_launch(run_call *c, kiln_error *err) {
 
 kiln_status run_call_check(const run_call *c, kiln_error *err) {
   for (size_t i = 0; i < c->count; i++) KILN_TRY(run_memory_check(&c->values[i].memory, err));
-  return KILN_OK;
+  return check_scratch(c, err);
 }
 
 static kiln_status launch_placed(run_call *c, const run_place *places, kiln_error *err) {

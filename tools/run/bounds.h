@@ -21,7 +21,14 @@ typedef struct run_call {
   const uint32_t *grid; ///< the caller's; NULL: the kernel's own
   uint8_t *block;       ///< packed arguments
   size_t size;
+  uint8_t *scratch; ///< scratch memory of the device, and bytes after it that stay as they are; NULL: none
+  size_t scratch_bytes; ///< of what the kernel may use
 } run_call;
+
+/// Gives the kernel the scratch memory that it wants for the arguments in the block, to be freed with
+/// run_call_end.
+kiln_status run_call_take_scratch(run_call *call, kiln_error *err);
+void run_call_end(run_call *call);
 
 /// Places all buffers with their initial contents, on the host each at the beginning of its memory, and
 /// reports which code runs.

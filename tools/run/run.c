@@ -20,7 +20,7 @@ typedef struct run_settings {
   uint32_t grid[3]; // when grid_text is not NULL
   cli_list args, print, save, compare, words;
   int64_t repeat;
-  bool explain, exact, no_jit, check;
+  bool explain, exact, no_jit, check, scratch;
 } run_settings;
 
 typedef struct run_state {
@@ -154,15 +154,31 @@ static void warn_of_no_grid(const run_settings *s) {
   bundle_view_close(&view);
 }
 
+/// What runs in place of the kernel.
+static kiln_status print_launches(const run_call *c, kiln_error *err) {
+  const char *name;
+  if (!c->scratch || c->grid) return KILN_OK;
+  for (size_t i = 0;; i++) {
+    kiln_status status =
+        kiln_scratch_launch_at(c->kernel, c->block, c->size, c->scratch, c->scratch_bytes, i, &name, err);
+    if (status == KILN_STATUS_NOT_FOUND && i) printf("\n");
+    if (status != KILN_OK) return status == KILN_STATUS_NOT_FOUND ? KILN_OK : status;
+    if (!i) printf("with %zu bytes of scratch memory, in its place:", c->scratch_bytes);
+    printf("%s %s", i ? "," : "", cli_name(name));
+  }
+}
+
 static kiln_status launch_all(run_call *c, const run_state *r, const run_settings *s, kiln_error *err) {
   kiln_choice choice, again;
   KILN_TRY(run_call_begin(c, &choice, err));
+  if (s->scratch) KILN_TRY(run_call_take_scratch(c, err));
   if (r->grid) memcpy(choice.grid, r->grid, sizeof choice.grid);
   if (s->explain) {
     kiln_reason reason = {.size = sizeof reason};
     print_choice(&choice);
     KILN_TRY(kiln_choose_reason(c->kernel, c->block, c->size, &reason, err));
     print_reason(&reason);
+    KILN_TRY(print_launches(c, err));
   }
   fflush(stdout); // a fault ends the process
   warn_of_no_grid(s);
@@ -186,6 +202,7 @@ static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *e
   call.block = calloc(1, call.size + 1);
   if (!call.block) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   kiln_status status = launch_all(&call, r, s, err);
+  run_call_end(&call);
   free(call.block);
   return status;
 }
@@ -293,6 +310,7 @@ int kiln_command_run(int argc, char **argv) {
        "differences up to T x (1 + |expected|) are equal (0)"},
       {"time", 0, CLI_COUNT, &s.repeat, "N", "time N launches"},
       {"explain", 0, CLI_FLAG, &s.explain, NULL, "say which code was chosen"},
+      {"scratch", 0, CLI_FLAG, &s.scratch, NULL, "give the kernel the scratch memory that it wants"},
       {"exact", 0, CLI_FLAG, &s.exact, NULL,
        "refuse code that is not for exactly this GPU architecture or CPU"},
       {"no-jit", 0, CLI_FLAG, &s.no_jit, NULL, "refuse PTX"},
