@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Implements base/launches.h.
+// Writes and reads the notes about launches in place of a kernel.
 #include "base/launches.h"
 
 #include <stdlib.h>

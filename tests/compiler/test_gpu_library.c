@@ -58,6 +58,12 @@ static int64_t value_of(const char *name, const int64_t shape[3]) {
       {"sequences", SEQUENCES},
       {"longest", m},
       {"experts", EXPERTS},
+      {"a_rows", m},
+      {"a_columns", k},
+      {"b_rows", n},
+      {"b_columns", k},
+      {"span", 256},
+      {"count", 3},
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(known[i].name, name)) return known[i].value;

@@ -196,6 +196,11 @@ static void tree_statement(tree_writer *w, const kiln_node *n) {
   case KILN_NODE_RETURN: tree_list(w, n->list.count ? "return " : "return", n->list, ""); break;
   case KILN_NODE_YIELD: tree_list(w, n->list.count ? "yield " : "yield", n->list, ""); break;
   case KILN_NODE_CALL_STATEMENT: tree_expr(w, n->a, 1); break;
+  case KILN_NODE_LAUNCH:
+    tree_name(w, n->atom);
+    if (n->names.count) tree_list(w, "[", n->names, "]");
+    tree_list(w, "(", n->list, ")");
+    break;
   default: tree_word(w, "<no statement>"); break; // refused when it is read again
   }
   tree_word(w, "\n");
@@ -250,6 +255,7 @@ static void tree_item(tree_writer *w, const kiln_item *item) {
   tree_cparams(w, item->cparams);
   tree_params(w, item->params);
   tree_attributes(w, item->attributes);
+  if (item->launches) tree_word(w, " launches"), tree_block(w, item->launches);
   tree_block(w, item->body);
 }
 
@@ -268,7 +274,7 @@ typedef struct tree_marks {
 } tree_marks;
 
 static bool tree_is_word(tree_writer *w, const kiln_atom *atom) {
-  static const char *const reserved[] = {"TARGET", "WARP", "SMEM", "strict", "ftz"};
+  static const char *const reserved[] = {"TARGET", "WARP", "SMEM", "strict", "ftz", "scratch"};
   kiln_diagnostics none = {.arena = w->library->arena};
   for (unsigned i = 0; i < sizeof reserved / sizeof *reserved; i++)
     if (!strcmp(atom->text, reserved[i])) return true;
@@ -317,6 +323,7 @@ static void tree_declared_item(tree_writer *w, const tree_marks *marks, const ki
     tree_mark(w, marks, item->params.items[i]->atom);
   tree_declared_in(w, marks, item->attributes);
   tree_declared(w, marks, item->value);
+  tree_declared(w, marks, item->launches);
   tree_declared(w, marks, item->body);
 }
 

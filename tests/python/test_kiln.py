@@ -136,7 +136,7 @@ class Handles(Cases):
 
     def test_kernels_tell_of_themselves(self):
         kernel = self.device.kernel("saxpy")
-        self.assertEqual(str(inspect.signature(kernel)), "(a: 'f32', x: '*f32', y: '*f32', n: 'i32', *, stream=None, grid=None)")
+        self.assertEqual(str(inspect.signature(kernel)), "(a: 'f32', x: '*f32', y: '*f32', n: 'i32', *, stream=None, grid=None, scratch=None)")
         self.assertEqual((kernel.__name__, kernel.name), ("saxpy", "saxpy"))
         self.assertIn("y: *f32, read and written", kernel.__doc__)
         self.assertIn("y: *f32, read and written", pydoc.render_doc(kernel))

@@ -56,6 +56,7 @@ static void statuses(void) {
   void *memory;
   uint32_t grid[3] = {1, 1, 1};
   const size_t sizes[3] = {0};
+  size_t wanted;
   kiln_source source = {.path = NULL};
   kiln_open_options options = {.size = sizeof options}, unset = {.size = sizeof unset, .source_count = 1},
                     empty = {.size = sizeof empty, .sources = &source, .source_count = 1};
@@ -109,6 +110,15 @@ static void statuses(void) {
   REFUSED(kiln_launch_packed(kernel, NULL, NULL, 24, e));
   REFUSED(kiln_launch_grid(NULL, NULL, grid, block, 24, e));
   REFUSED(kiln_launch_grid(kernel, NULL, grid, NULL, 24, e));
+  REFUSED(kiln_scratch_size(NULL, block, 24, &wanted, e));
+  REFUSED(kiln_scratch_size(kernel, NULL, 24, &wanted, e));
+  REFUSED(kiln_scratch_size(kernel, block, 24, NULL, e));
+  REFUSED(kiln_launch_scratch(NULL, NULL, block, 24, NULL, 0, e));
+  REFUSED(kiln_launch_scratch(kernel, NULL, NULL, 24, NULL, 0, e));
+  REFUSED(kiln_scratch_launch_at(NULL, block, 24, NULL, 0, 0, &name, e));
+  REFUSED(kiln_scratch_launch_at(kernel, NULL, 24, NULL, 0, 0, &name, e));
+  REFUSED(kiln_scratch_launch_at(kernel, block, 24, NULL, 0, 0, NULL, e));
+  CHECK_INT(kiln_kernel_uses_scratch(NULL), 0);
   REFUSED(kiln_check_sizes(NULL, block, 24, sizes, 3, e));
   REFUSED(kiln_check_sizes(kernel, NULL, 24, sizes, 3, e));
   REFUSED(kiln_check_sizes(kernel, block, 24, NULL, 3, e));
@@ -118,6 +128,7 @@ static void statuses(void) {
   REFUSED(kiln_prepared_set(NULL, 0, &px, e));
   REFUSED(kiln_prepared_set(prepared, 0, NULL, e));
   REFUSED(kiln_prepared_set(prepared, 2, NULL, e));
+  REFUSED(kiln_prepared_scratch(NULL, NULL, 0, e));
   REFUSED(kiln_prepared_launch(NULL, NULL, e));
   REFUSED(kiln_choose(NULL, block, 24, &choice, e));
   REFUSED(kiln_choose(kernel, NULL, 24, &choice, e));

@@ -59,7 +59,7 @@ typedef struct plan {
   kiln_codegen_options options;
   toolchain who;
   bool all_configs;
-  bool with_launched; ///< a bundle: what may be launched in place of a kernel that was asked for, too
+  bool with_launched;      ///< a bundle: what may be launched in place of a kernel that was asked for, too
   bool for_tuning;         ///< --tuning: the bundle says what `kiln tune` wants to know
   kiln_tuner_table *tuned; ///< choices to take into the bundle: owned; NULL: none
   char *tuned_path;        ///< path of the table, for messages: owned
