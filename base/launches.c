@@ -14,7 +14,9 @@ static void put_code(kiln_buffer *out, kiln_span code) { kiln_expr_to_hex(code.b
 void kiln_launches_encode(const kiln_interface *in, kiln_buffer *out) {
   for (uint32_t i = 0; i < in->value_count; i++) {
     kiln_buffer_format(out, "%s", let_word);
-    put_code(out, in->values[i]);
+    put_code(out, in->values[i].value);
+    if (in->values[i].condition.size) kiln_buffer_u8(out, ' ');
+    put_code(out, in->values[i].condition);
     kiln_buffer_u8(out, '\n');
   }
   kiln_buffer_format(out, "%s", scratch_word);
@@ -105,19 +107,21 @@ static bool begins_with(reading *r, const char *word) {
   return is;
 }
 
-static void read_values(reading *r, kiln_span *values) {
+static void read_values(reading *r, kiln_launch_value *values) {
   while (!r->is_wrong && begins_with(r, let_word)) {
     r->is_wrong = r->value_count == KILN_MOST_VALUES;
-    kiln_span code = code_of(r, word(r));
+    kiln_launch_value v = {.value = code_of(r, word(r))};
+    if (*r->at && *r->at != '\n') v.condition = code_of(r, word(r));
     r->is_wrong |= *r->at != '\n';
-    if (!r->is_wrong) values[r->value_count++] = code, r->at++;
+    if (!r->is_wrong) values[r->value_count++] = v, r->at++;
   }
 }
 
 bool kiln_launches_decode(kiln_arena *arena, const char *text, kiln_interface *in) {
   reading r = {.arena = arena, .interface = in, .at = text};
   kiln_launch_record *launches = KILN_NEW_ARRAY(arena, kiln_launch_record, KILN_MOST_LAUNCHES);
-  kiln_span *values = KILN_NEW_ARRAY(arena, kiln_span, KILN_MOST_VALUES), scratch = {0};
+  kiln_launch_value *values = KILN_NEW_ARRAY(arena, kiln_launch_value, KILN_MOST_VALUES);
+  kiln_span scratch = {0};
   uint32_t count = 0;
   if (!launches || !values) return false;
   read_values(&r, values);

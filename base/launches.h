@@ -4,11 +4,12 @@
 // before it launch the kernel itself.
 //
 // Its key is KILN_LAUNCHES_NOTE with the kernel's name. Lines "let CODE" are values that are computed first, in
-// order. Then follows the line "scratch CODE", how many bytes of scratch memory the launches want. Each further
-// line is one launch, in order: the look-up name of a kernel, the code of its condition, and one word for each
-// argument: "=N" is parameter N as it is, else it is the code of a number or an address. Words have one space
-// between them. Code is that of base/expr.h in hexadecimal digits; it reads the parameters, after the last of
-// them the address of the scratch memory, and after that the values.
+// order; "let CODE CONDITION" is 0 where the condition does not hold. Then follows the line "scratch CODE", how
+// many bytes of scratch memory the launches want. Each further line is one launch, in order: the look-up name of
+// a kernel, the code of its condition, and one word for each argument: "=N" is parameter N as it is, else it is
+// the code of a number or an address. Words have one space between them. Code is that of base/expr.h in
+// hexadecimal digits; it reads the parameters, after the last of them the address of the scratch memory, and
+// after that the values.
 #ifndef KILN_BASE_LAUNCHES_H
 #define KILN_BASE_LAUNCHES_H
 

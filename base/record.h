@@ -93,6 +93,12 @@ typedef struct kiln_launch_argument {
   uint32_t param;
 } kiln_launch_argument;
 
+/// A value that launches in place of the kernel's read.
+typedef struct kiln_launch_value {
+  kiln_span value;
+  kiln_span condition; ///< when it is computed: otherwise it is 0; empty: always
+} kiln_launch_value;
+
 /// One of the launches that may stand in place of the kernel's (`launches` of the kernel language). The
 /// expressions read the parameters, after the last of them the address of the scratch memory, then the values
 /// that are computed first.
@@ -120,7 +126,7 @@ typedef struct kiln_interface {
   // launched.
   kiln_launch_record *launches;
   uint32_t launch_count;
-  kiln_span *values; ///< computed in order, before all else; each reads those before it
+  kiln_launch_value *values; ///< computed in order, before all else; each reads those before it
   uint32_t value_count;
   kiln_span scratch; ///< how many bytes of scratch memory the launches want
 } kiln_interface;

@@ -113,8 +113,11 @@ typedef struct launch_values {
   size_t needed; // bytes of scratch memory
 } launch_values;
 
-// False when there is nothing but the kernel itself: one of the values, of branches that are not taken too,
-// overflows or divides by zero.
+static bool computes(kiln_span code, const launch_values *values, int64_t *out) {
+  return kiln_expr_eval(code.bytes, code.size, values->of, out);
+}
+
+// False when there is nothing but the kernel itself: one of the values overflows or divides by zero.
 static bool compute(const kiln_kernel *k, const struct kiln_launches *l, const uint8_t *block,
                     const void *scratch, launch_values *out) {
   const kiln_interface *note = &l->note;
@@ -124,10 +127,14 @@ static bool compute(const kiln_kernel *k, const struct kiln_launches *l, const u
   if (!note->launch_count) return false;
   kiln_read_integers(k, block, out->of);
   out->of[first - 1] = (int64_t)(intptr_t)scratch;
-  for (uint32_t i = 0; i < note->value_count; i++)
-    if (!kiln_expr_eval(note->values[i].bytes, note->values[i].size, out->of, &out->of[first + i]))
-      return false;
-  if (!kiln_expr_eval(note->scratch.bytes, note->scratch.size, out->of, &bytes)) return false;
+  for (uint32_t i = 0; i < note->value_count; i++) {
+    const kiln_launch_value *v = &note->values[i];
+    int64_t *value = &out->of[first + i], is_wanted = 1;
+    *value = 0;
+    if (v->condition.size && !computes(v->condition, out, &is_wanted)) return false;
+    if (is_wanted && !computes(v->value, out, value)) return false;
+  }
+  if (!computes(note->scratch, out, &bytes)) return false;
   out->needed = bytes > 0 ? (size_t)bytes : 0;
   return true;
 }

@@ -28,10 +28,10 @@ typedef const kiln_launch_expr tree;
 
 typedef struct walk {
   kiln_maker *m;
-  const kiln_item *kernel; ///< in whose place they stand
-  ir_param *params;        ///< its parameters, the scratch memory, the values
-  uint32_t param_count;    ///< its own
-  kiln_span *computed;     ///< the values
+  const kiln_item *kernel;     ///< in whose place they stand
+  ir_param *params;            ///< its parameters, the scratch memory, the values
+  uint32_t param_count;        ///< its own
+  kiln_launch_value *computed; ///< the values
   uint32_t computed_count;
   tree *bytes; ///< of scratch memory
   kiln_launch_record *records;
@@ -41,6 +41,12 @@ typedef struct walk {
   uint32_t open;
 } walk;
 
+/// Where the walk is.
+typedef struct scope {
+  const kiln_launch_local *locals;
+  tree *condition; ///< NULL: none yet
+} scope;
+
 static const char what[] = "launches";
 
 static tree *constant(kiln_elab *e, int64_t value) {
@@ -49,8 +55,8 @@ static tree *constant(kiln_elab *e, int64_t value) {
   return x;
 }
 
-// The tree as one of the values that are computed first, so that it is computed once.
-static tree *keep(walk *w, tree *x, ir_place place) {
+// The tree as one of the values that are computed first, once, and only where the walk comes to it.
+static tree *keep(walk *w, const scope *s, tree *x, ir_place place) {
   if (!x->a) return x;
   if (w->computed_count == KILN_MOST_VALUES) {
     kiln_elab_error(&w->m->e, place, "launches: the limit is %d values of 'let' and 'if'", KILN_MOST_VALUES);
@@ -60,8 +66,13 @@ static tree *keep(walk *w, tree *x, ir_place place) {
   ir_param *p = &w->params[at];
   *p = (ir_param){.name = "value", .type = ir_scalar_type(x->is_bool ? KILN_I1 : KILN_I64)};
   p->has_range = !x->is_bool && kiln_launch_range(x, w->params, &p->lo, &p->hi);
-  w->computed[w->computed_count++] = kiln_launch_encode(w->m->e.arena, x);
-  return kiln_launch_param(w->m->e.arena, at, x->is_bool);
+  if (s->condition && p->lo > 0) p->lo = 0;
+  if (s->condition && p->hi < 0) p->hi = 0;
+  kiln_arena *arena = w->m->e.arena;
+  kiln_launch_value *v = &w->computed[w->computed_count++];
+  v->value = kiln_launch_encode(arena, x);
+  if (s->condition) v->condition = kiln_launch_encode(arena, s->condition);
+  return kiln_launch_param(arena, at, x->is_bool);
 }
 
 static void bind_values(walk *w) {
@@ -70,12 +81,6 @@ static void bind_values(walk *w) {
 }
 
 static void unbind_values(walk *w) { kiln_elab_close_scope(&w->m->e, w->top, w->open); }
-
-/// Where the walk is.
-typedef struct scope {
-  const kiln_launch_local *locals;
-  tree *condition; ///< NULL: none yet
-} scope;
 
 // ---------------------------------------------------------------------------------- compile-time values
 
@@ -272,7 +277,7 @@ static bool bind_let(walk *w, scope *s, const kiln_node *n) {
     return kiln_elab_error(&w->m->e, n->place, "launches: expected 'let' of one name"), false;
   kiln_launch_local *l = KILN_NEW(w->m->e.arena, kiln_launch_local);
   tree *x = number(w, s, n->list.items[0]);
-  *l = (kiln_launch_local){n->names.items[0]->atom, x ? keep(w, x, n->place) : NULL, s->locals};
+  *l = (kiln_launch_local){n->names.items[0]->atom, x ? keep(w, s, x, n->place) : NULL, s->locals};
   s->locals = l;
   return l->value != NULL;
 }
@@ -282,7 +287,7 @@ static bool walk_if(walk *w, const scope *s, const kiln_node *n) {
   tree *x = number(w, s, n->a);
   if (!x) return false;
   if (!x->is_bool) return kiln_elab_error(e, n->a->place, "launches: expected a condition"), false;
-  x = keep(w, x, n->a->place);
+  x = keep(w, s, x, n->a->place);
   if (!x) return false;
   tree *otherwise = kiln_launch_node(e, KILN_EXPR_NOT, x, x, n->place, what), *around = s->condition;
   scope then = {s->locals, around ? kiln_launch_node(e, KILN_EXPR_AND, around, x, n->place, what) : x};
@@ -316,7 +321,7 @@ void kiln_make_launches(kiln_maker *m, uint32_t index) {
             .kernel = in->kernel,
             .params = KILN_NEW_ARRAY(arena, ir_param, count + 1 + KILN_MOST_VALUES),
             .param_count = count,
-            .computed = KILN_NEW_ARRAY(arena, kiln_span, KILN_MOST_VALUES),
+            .computed = KILN_NEW_ARRAY(arena, kiln_launch_value, KILN_MOST_VALUES),
             .bytes = constant(&m->e, 0),
             .values = in->values,
             .records = KILN_NEW_ARRAY(arena, kiln_launch_record, KILN_MOST_LAUNCHES)};

@@ -181,7 +181,9 @@ TEST(launches, that_do_not_fit_leave_the_kernel_alone) {
       LARGE "scratch 0104\ntwice 0104 =0 0103 =2\n",
       LARGE "scratch 0104\n\ntwice 0104 =0 0103 =2",
       "let 0105\nscratch 0104\ntwice 0104 =0 0103 =2", // of a value after it
-      LARGE "scratch 0104\ntwice 0104  =0 0103 =2"};
+      LARGE "scratch 0104\ntwice 0104  =0 0103 =2",
+      "let 0102 0105\nscratch 0104\ntwice 0104 =0 0103 =2",
+      "let 0102 0102 0102\nscratch 0104\ntwice 0104 =0 0103 =2"};
   for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++)
     if (is_used(damaged[i])) FAIL("used: %s", damaged[i]);
   if (is_used(NULL)) FAIL("there is no note");
@@ -202,6 +204,26 @@ TEST(launches, are_left_out_where_a_value_cannot_be_computed) {
   a.n = 1;
   CHECK_OK(kiln_launch_scratch(k, NULL, &a, sizeof a, memory, 64, &err), err);
   CHECK_INT(y[0], 2);
+  close_all();
+}
+
+TEST(launches, compute_a_value_only_where_its_condition_holds) {
+  kiln_kernel *k;
+  kiln_error err;
+  float x[6] = {1}, y[6] = {0};
+  arguments a = {x, y, 0, 0};
+  size_t bytes;
+  // v0 = n > 0; v1 = 4 / n where v0 holds; v1 bytes
+  CHECK_OK(open_with("let 010202000f\nlet 0208010206 0104\nscratch 0105\ntwice 0105 =0 =1 =2", "add_one", &k,
+                     &err),
+           err);
+  CHECK_INT(kiln_kernel_uses_scratch(k), 1);
+  CHECK_OK(kiln_scratch_size(k, &a, sizeof a, &bytes, &err), err);
+  CHECK_INT(bytes, 0);
+  a.n = 2;
+  CHECK_OK(kiln_scratch_size(k, &a, sizeof a, &bytes, &err), err);
+  CHECK_INT(bytes, 2);
+  CHECK_TEXT(launched(k, &a, 2, 0), "twice");
   close_all();
 }
 
