@@ -42,29 +42,37 @@ static inline const hip_table *hip_open(void) {
   return table.init(0) ? NULL : &table;
 }
 
+/// Runs a kernel whose arguments lie in a block of `size` bytes, and waits. False: the driver failed.
+static inline bool hip_launch(const hip_table *hip, const kiln_artifact *artifact, const uint32_t grid[3],
+                              void *args, size_t size) {
+  void *module = NULL, *function = NULL, *extra[] = {(void *)1, args, (void *)2, &size, (void *)3};
+  int failed = hip->module_load(&module, artifact->code.bytes);
+  if (!failed) failed = hip->module_function(&function, module, artifact->info.symbol);
+  if (!failed)
+    failed = hip->launch(function, grid[0], grid[1], grid[2], artifact->info.block_threads, 1, 1,
+                         artifact->info.dynamic_shared, NULL, NULL, extra);
+  if (!failed) failed = hip->stream_sync(NULL);
+  if (module) hip->module_unload(module);
+  return !failed;
+}
+
 /// Runs a kernel of one block whose parameters are pointers: `count` buffers of `size` bytes each go there
 /// and come back. False: the driver failed.
 static inline bool hip_run(const hip_table *hip, const kiln_artifact *artifact, uint8_t *const *buffers,
                            uint32_t count, size_t size) {
-  void *module = NULL, *function = NULL, *memory[256] = {NULL};
-  size_t block = (size_t)count * sizeof *memory;
-  void *extra[] = {(void *)1, memory, (void *)2, &block, (void *)3};
+  void *memory[256] = {NULL};
+  int failed = 0;
   CHECK(count <= sizeof memory / sizeof *memory);
-  int failed = hip->module_load(&module, artifact->code.bytes);
-  if (!failed) failed = hip->module_function(&function, module, artifact->info.symbol);
   for (uint32_t i = 0; i < count && !failed; i++) {
     failed = hip->memory_alloc(&memory[i], size);
     if (!failed) failed = hip->copy(memory[i], buffers[i], size, 1);
   }
   if (!failed)
-    failed = hip->launch(function, 1, 1, 1, artifact->info.block_threads, 1, 1, artifact->info.dynamic_shared,
-                         NULL, NULL, extra);
-  if (!failed) failed = hip->stream_sync(NULL);
+    failed = !hip_launch(hip, artifact, (uint32_t[]){1, 1, 1}, memory, (size_t)count * sizeof *memory);
   for (uint32_t i = 0; i < count; i++) {
     if (!failed) failed = hip->copy(buffers[i], memory[i], size, 2);
     if (memory[i]) hip->memory_free(memory[i]);
   }
-  if (module) hip->module_unload(module);
   return !failed;
 }
 

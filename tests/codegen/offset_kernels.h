@@ -17,6 +17,7 @@ enum {
   OFFSETS_RESULTS = 8,       ///< tiles that a statement stores to `o`, at most
   OFFSETS_MOST_TEXT = 16384, ///< bytes of a kernel's text
   OFFSETS_PROGRAMS = 2,
+  OFFSETS_AROUND = 0x5a, ///< what may stand where nothing is read or written
 };
 
 /// One kernel `k(x: in *i8, y: out *i8, o: out *i32, p0: i32, ...)`, how it is called, and what it does.
@@ -31,7 +32,7 @@ typedef struct offsets_case {
   size_t read_count, read_capacity, write_count, write_capacity;
 } offsets_case;
 
-/// The byte that lies at an offset; never 0.
+/// The byte that lies at an offset; never 0 nor OFFSETS_AROUND.
 int8_t offsets_byte(int64_t offset);
 
 void offsets_make(uint64_t seed, offsets_case *out);

@@ -8,6 +8,7 @@
   KILN_EMULATED_ALIGN=16           of new memory; a buffer ends that near to pages without access
   KILN_EMULATED_AROUND=0           bytes of a pattern before and after each buffer, compared after each launch
   KILN_EMULATED_WORKERS=1          processes that share the workgroups of a launch; for kernels whose workgroups add to no memory that others add to
+  KILN_EMULATED_SHARED=FILE@ADDRESS,...   memory that the program has in common with it, at the same addresses
   KILN_EMULATED_STATS=FILE         a line a launch: kernel, workgroups, wave-instructions of one worker, seconds
 
 Each buffer, with what stands around it, ends against pages without access; a store to the few bytes between is found after the launch.
@@ -20,6 +21,7 @@ from around import Buffer
 
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, LAUNCH_FAILURE = 0, 1, 2, 719
 MOST_BYTES = 1 << 30
+READ_WRITE, SHARED_FIXED = 3, 0x1 | 0x4000 | 0x100000  # of mmap: shared, without reserve, at this address or not at all
 
 
 def emulator_order(text):
@@ -27,6 +29,15 @@ def emulator_order(text):
     text = "drawn:%d" % random.SystemRandom().randrange(10**9)
     print("KILN_EMULATED_ORDER=%s" % text, file=sys.stderr, flush=True)
     return text
+
+
+def map_shared(text):
+    mmap = ctypes.CDLL(None, use_errno=True).mmap
+    mmap.restype, mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    for path, _, address in (part.rpartition("@") for part in text.split(",")):
+        with open(path, "r+b") as f:
+            if mmap(int(address, 0), os.fstat(f.fileno()).st_size, READ_WRITE, SHARED_FIXED, f.fileno(), 0) != int(address, 0):
+                raise SystemExit("%s: cannot be mapped at %s" % (path, address))
 
 
 class Device:
@@ -129,6 +140,7 @@ class Device:
 
 def main():
     requests, replies = os.fdopen(0, "rb"), os.fdopen(3, "wb")
+    if os.environ.get("KILN_EMULATED_SHARED"): map_shared(os.environ["KILN_EMULATED_SHARED"])
     driver = emulator.load()
     device = Device(driver, driver.Emu(os.environ["KILN_AMD_EMULATOR"]))
     operations = (None, device.alloc, device.free, device.copy_to, device.copy_from, device.fill, device.load, device.unload, device.function, device.launch)
