@@ -203,6 +203,103 @@ TEST(fleet_build, what_a_killed_machine_held_is_made_by_another) {
   if (count < 6 || count > 7) FAIL("%u objects were compiled after one was held and two were made", count);
 }
 
+// ------------------------------------------------------------------------------------------- storm
+
+enum { SOURCES = 6, STORES = 8, AT_ONCE = 32, KERNELS_EACH = 4 };
+
+/// One build of many at a time; it may share its store with others, and with one that was killed before.
+typedef struct stormy {
+  pid_t pid; ///< 0: it has ended
+  unsigned source;
+} stormy;
+
+static unsigned number_of(const char *variable, unsigned otherwise) {
+  const char *text = getenv(variable);
+  return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+}
+
+/// Sources that no batch had before, and for each what a build without a fleet makes of it.
+static void write_sources(unsigned batch) {
+  for (unsigned s = 0; s < SOURCES; s++) {
+    char name[16];
+    kiln_buffer text = {0};
+    kiln_buffer_format(&text, "kiln 1\n\n");
+    for (unsigned k = 0; k < KERNELS_EACH; k++)
+      kiln_buffer_format(&text,
+                         "kernel k%u(y: out *i32)\n  @grid(1)\n{\n  store(y + iota(64), iota(64) + %u)\n}\n",
+                         k, (batch * SOURCES + s) * KERNELS_EACH + k);
+    snprintf(name, sizeof name, "s%u.kiln", s);
+    kiln_test_write(file(name), text.bytes, text.size);
+    kiln_buffer_deinit(&text);
+    char *out;
+    if (kiln_test_run(&out, "%s/bin/kiln build --no-cache -q -t host -o %s.alone %s 2>&1", kiln_test_build(),
+                      file(name), file(name)))
+      FAIL("%s", out);
+    free(out);
+  }
+}
+
+static pid_t begin_stormy(const char *url, unsigned number, unsigned source, unsigned store) {
+  char command[2000];
+  snprintf(command, sizeof command,
+           "exec env KILN_CACHE_DIR=%s/store%u %s/bin/kiln build --fleet %s -j 1 -t host -o %s/b%u.kbundle "
+           "%s/s%u.kiln > %s/b%u.txt 2>&1",
+           kiln_test_folder(), store, kiln_test_build(), url, kiln_test_folder(), number, kiln_test_folder(),
+           source, kiln_test_folder(), number);
+  return start_shell(command);
+}
+
+/// Kills a build, unless it has ended, or waits for it. One that ends by itself has made what one without a
+/// fleet makes. Whether it was killed.
+static bool finish(stormy *b, unsigned number, bool is_killed) {
+  char name[16];
+  int status = 0;
+  snprintf(name, sizeof name, "b%u", number);
+  if (is_killed) {
+    kill(-b->pid, SIGKILL);
+    waitpid(b->pid, &status, 0);
+  }
+  const pid_t pid = b->pid;
+  b->pid = 0;
+  if (WIFSIGNALED(status)) return true;
+  expect_done(name, is_killed ? WEXITSTATUS(status) : end(pid));
+  if (kiln_test_run(NULL, "cmp %s.kbundle %s/s%u.kiln.alone", file(name), kiln_test_folder(), b->source))
+    FAIL("build %u made something else of source %u than a build without a fleet", number, b->source);
+  return false;
+}
+
+/// AT_ONCE builds, of which about half are killed; how many were.
+static unsigned batch_of_builds(const char *url, uint64_t *seed) {
+  stormy all[AT_ONCE];
+  unsigned killed = 0;
+  for (unsigned i = 0; i < AT_ONCE; i++) {
+    const unsigned source = (unsigned)(kiln_test_random(seed) % SOURCES),
+                   store = (unsigned)(kiln_test_random(seed) % STORES);
+    all[i] = (stormy){begin_stormy(url, i, source, store), source};
+    pause_ms((unsigned)(kiln_test_random(seed) % 40));
+    stormy *victim = &all[i - kiln_test_random(seed) % (i < 3 ? i + 1 : 4)]; // begun now or a while ago
+    if (victim->pid && kiln_test_random(seed) % 5) killed += finish(victim, (unsigned)(victim - all), true);
+  }
+  for (unsigned i = 0; i < AT_ONCE; i++)
+    if (all[i].pid) killed += finish(&all[i], i, false);
+  return killed;
+}
+
+/// KILN_TEST_BUILDS says how many builds, KILN_TEST_SEED what is drawn.
+TEST(fleet_build, storm) {
+  const char *url = redis_url();
+  const unsigned builds = number_of("KILN_TEST_BUILDS", kiln_test_full() ? 576 : AT_ONCE);
+  uint64_t seed = number_of("KILN_TEST_SEED", 476);
+  unsigned killed = 0, all = 0;
+  printf("seed %llu\n", (unsigned long long)seed);
+  for (; all < builds; all += AT_ONCE) {
+    write_sources(all / AT_ONCE);
+    killed += batch_of_builds(url, &seed);
+  }
+  printf("%u builds killed, %u finished\n", killed, all - killed);
+  if (!killed || killed == all) FAIL("%u of %u builds were killed: the storm shows nothing", killed, all);
+}
+
 TEST(fleet_build, without_the_server_everybody_gets_on) {
   const char *url = redis_url(), *source = write_kernels("k.kiln", 8);
   pid_t a = begin("a", url, source, 300), b = begin("b", url, source, 300);
