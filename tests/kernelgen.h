@@ -42,8 +42,8 @@ void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *o
 /// A kernel that reads again what it has written, of two parameters (kernelgen_rereads.c). `out` is as above,
 /// without statements that could be dropped.
 void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, kernelgen_case *out);
-/// Whether its two parameters are meant to be one buffer.
-bool kernelgen_rereads_one_buffer(uint64_t seed);
+/// Makes its two parameters one buffer in a packed argument block, if they are meant to be.
+void kernelgen_rereads_share(uint64_t seed, uint8_t *args);
 /// Its text, with a zero at the end; the caller's.
 void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out);
 

@@ -82,12 +82,17 @@ static void find_approximation(ir_op *op, void *context) {
     r->approximated = ir_ops[op->code].text;
 }
 
+static void share(const seed_run *r, kernelgen_memory *m) {
+  if (r->checker->generator.rereads) kernelgen_rereads_share(r->layout.seed, m->args);
+}
+
 /// The kernel as the device gets it, interpreted here.
 static kiln_status interpret(seed_run *r, kiln_error *err) {
   kernelgen_case c;
   kernelgen_make(r->arena, r->layout.seed, &r->checker->generator, &c);
   kiln_canonicalise(c.kernel);
   kernelgen_memory_init(&r->layout, &r->want);
+  share(r, &r->want);
   KILN_TRY(kiln_lower(c.kernel, &r->checker->target, err));
   if (strncmp(r->checker->device_name, "host", 4)) ir_walk(c.kernel->body, find_approximation, r);
   if (r->approximated) return KILN_OK;
@@ -196,6 +201,7 @@ static kiln_status copy_in(seed_run *r, kiln_error *err) {
     memcpy(r->got.args + r->params[i].offset, &address, sizeof address);
     buffer++;
   }
+  share(r, &r->got);
   return KILN_OK;
 }
 

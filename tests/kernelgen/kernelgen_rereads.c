@@ -230,12 +230,16 @@ static void write_block(writer *w) {
   }
 }
 
-bool kernelgen_rereads_one_buffer(uint64_t seed) { return seed % 3 == 0; }
+static bool is_one_buffer(uint64_t seed) { return seed % 3 == 0; }
+
+void kernelgen_rereads_share(uint64_t seed, uint8_t *args) {
+  if (is_one_buffer(seed)) memcpy(args + 8, args, 8);
+}
 
 void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out) {
   static const char *const scalars[] = {"i32", "i32", "f32", "i16", "i8"};
   writer made = {.seed = seed * 0x9e3779b97f4a7c15u + 1, .left = 26}, *w = &made;
-  w->is_one_buffer = kernelgen_rereads_one_buffer(seed);
+  w->is_one_buffer = is_one_buffer(seed);
   for (unsigned i = 0; i < 4; i++) kiln_test_random(&w->seed);
   w->scalar = scalars[below(w, 5)];
   PUT("kiln 1\nkernel rereads(p: inout *%s @align(16), q: inout *%s @align(16), n: i32 @range(1, 4)) "

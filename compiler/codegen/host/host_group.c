@@ -64,6 +64,10 @@ static bool is_identity(const host_map *map, unsigned bits) {
   return same_map(map, &want);
 }
 
+static bool is_one_parameter(const ir_op *first, const ir_op *second) {
+  return kiln_param_of(first->operands[0]) == kiln_param_of(second->operands[0]);
+}
+
 /// Through one parameter, or what may be one.
 static bool may_be_one(const ir_op *first, const ir_op *second) {
   const int from = kiln_param_of(first->operands[0]), to = kiln_param_of(second->operands[0]);
@@ -79,7 +83,9 @@ static void see_load(const host *h, visit *w, const ir_op *load, const host_map 
   for (uint32_t i = 0; w->writes && i < w->writes->root_count; i++) {
     const ir_op *store = w->writes->roots[i].op;
     if (w->writes->roots[i].kind != HOST_ROOT_STORE || store->number > load->number) continue;
-    if (host_conflict(h, load, store, is_identity(map, w->writes->bits))) w->conflict = true;
+    // Element by element an earlier store is seen where it is the load's own; other buffers may overlap.
+    const bool in_place = is_identity(map, w->writes->bits) && is_one_parameter(load, store);
+    if (host_conflict(h, load, store, in_place)) w->conflict = true;
   }
 }
 
