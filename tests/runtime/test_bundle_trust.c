@@ -64,6 +64,14 @@ typedef struct attack {
   size_t cut;
 } attack;
 
+static size_t changes;
+static void tell_changes(void) { fprintf(stderr, "changed in place %zu times\n", changes); }
+
+static void change(const attack *a) {
+  changes++;
+  a->change(a);
+}
+
 static kiln_status use(const attack *a, int moment, float y[3]) {
   kiln_library *l = NULL;
   kiln_device *d = NULL;
@@ -77,13 +85,13 @@ static kiln_status use(const attack *a, int moment, float y[3]) {
   if (a->verifier) options.verify = kiln_verify_trusted, options.verify_user = a->verifier;
   memset(y, 0, 3 * sizeof *y);
   CHECK_OK(kiln_open(&options, &l, &err), err);
-  if (moment == AFTER_OPEN) a->change(a);
+  if (moment == AFTER_OPEN) change(a);
   kiln_status status = kiln_device_open(l, "host:1", &d, &err);
-  if (moment == AFTER_DEVICE) a->change(a);
+  if (moment == AFTER_DEVICE) change(a);
   if (status == KILN_OK) status = kiln_kernel_get(d, "add_one", NULL, &k, &err);
-  if (moment == AFTER_LOOK_UP) a->change(a);
+  if (moment == AFTER_LOOK_UP) change(a);
   if (status == KILN_OK) status = kiln_preload(k, &err);
-  if (moment == AFTER_LOAD) a->change(a);
+  if (moment == AFTER_LOAD) change(a);
   if (status == KILN_OK) status = kiln_launch(k, NULL, (const void *const[]){&px, &y, &n}, 3, &err);
   if (status != KILN_OK && !*err.text) FAIL("status %d without a message", (int)status);
   kiln_device_close(d);
@@ -146,6 +154,7 @@ static void change_in_place(const char *options, bool in_memory) {
       kiln_status status = use(&a, way / 2, y);
       expect_signed(status, y, in_memory ? "memory" : "file", at, way / 2);
     }
+  tell_changes();
   close(a.fd);
   free(a.memory);
   kiln_verifier_destroy(v);
@@ -199,14 +208,14 @@ static void launch_several(attack *a, int moment, uint32_t blob) {
                                .verify_user = a->verifier};
   CHECK_OK(kiln_open(&options, &l, &err), err);
   CHECK_OK(kiln_device_open(l, "host:1", &d, &err), err);
-  if (moment == AFTER_OPEN) a->change(a);
+  if (moment == AFTER_OPEN) change(a);
   for (int i = 0; i < KERNELS; i++) {
     snprintf(name, sizeof name, "k%d", i);
     CHECK_OK(kiln_kernel_get(d, name, NULL, &k[i], &err), err);
   }
-  if (moment == AFTER_LOOK_UP) a->change(a);
+  if (moment == AFTER_LOOK_UP) change(a);
   for (int i = 0; moment == AFTER_LOAD && i < KERNELS; i++) CHECK_OK(kiln_preload(k[i], &err), err);
-  if (moment == AFTER_LOAD) a->change(a);
+  if (moment == AFTER_LOAD) change(a);
   int refused = 0;
   for (int i = 0; i < KERNELS; i++) {
     float y[3] = {0}, *py = y;
@@ -264,6 +273,7 @@ static void change_every_blob(const char *options, bool in_memory) {
         if (pwrite(a.fd, good.bytes, good.size, 0) != (ssize_t)good.size) FAIL("pwrite");
         launch_several(&a, moment, i);
       }
+  tell_changes();
   kiln_bundle_close(b);
   close(a.fd);
   free(a.memory);
