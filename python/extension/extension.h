@@ -41,8 +41,8 @@ typedef struct kiln_api {
 /// What other modules of the package and the interpreter have for us. References are owned to the process's
 /// end: subinterpreters are refused, so there is one of each.
 typedef struct kiln_globals {
-  PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared, *plan, *variants,
-      *with_grid, *operation, *differentiable, *direct;
+  PyTypeObject *library, *device, *memory, *stream, *kernel, *gridded, *prepared, *plan, *runner, *counter,
+      *variants, *with_grid, *operation, *differentiable, *direct;
   PyObject *strided, *error, *errors;     // kiln._arrays, kiln._errors: two classes, {number: class}
   PyObject *describe, *room, *candidates; // functions of kiln._arrays, kiln._paths
   PyObject *stream_name, *grid_name;      // ("stream",), ("grid",)
@@ -444,6 +444,10 @@ typedef struct kiln_arguments {
 bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *kernel, PyObject *const *args, size_t count,
                          PyObject *names, const uint32_t *grid);
 void kiln_arguments_deinit(kiln_arguments *a);
+/// Launches with arguments that were filled, and deinits them; false with an exception.
+bool kiln_arguments_launch(kiln_arguments *a);
+/// How many launches of the process did not go through Python: of Variants and Runner.
+extern unsigned long long kiln_launched;
 /// Compares the sizes of arrays with what the kernel needs for these arguments; false with an exception.
 bool kiln_arguments_fit(kiln_arguments *a);
 /// Packs one argument at block + offset, what keeps it in `hold`; false with an exception that names the
@@ -473,6 +477,11 @@ typedef struct kiln_scratch {
 bool kiln_scratch_take(const kiln_arguments *a, kiln_scratch *out);
 void kiln_scratch_drop(kiln_scratch *scratch);
 
+// --------------------------------------------------------------------------------- counter.c
+
+/// Adds one to a Counter.
+void kiln_count(PyObject *counter);
+
 // --------------------------------------------------------------------------------- prepared.c
 
 PyObject *kiln_prepare_new(kiln_kernel_object *kernel, PyObject *const *args, size_t count, PyObject *names);
@@ -491,7 +500,7 @@ PyObject *kiln_xla_targets(PyObject *module, PyObject *none);
 PyObject *kiln_xla_call(PyObject *module, PyObject *args);
 
 extern PyType_Spec kiln_library_spec, kiln_device_spec, kiln_memory_spec, kiln_stream_spec, kiln_kernel_spec,
-    kiln_gridded_spec, kiln_prepared_spec, kiln_plan_spec, kiln_variants_spec, kiln_with_grid_spec,
-    kiln_operation_spec, kiln_differentiable_spec, kiln_direct_spec;
+    kiln_gridded_spec, kiln_prepared_spec, kiln_plan_spec, kiln_runner_spec, kiln_counter_spec,
+    kiln_variants_spec, kiln_with_grid_spec, kiln_operation_spec, kiln_differentiable_spec, kiln_direct_spec;
 
 #endif

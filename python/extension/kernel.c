@@ -122,24 +122,31 @@ static kiln_status launch_block(const kiln_arguments *a, const kiln_scratch *scr
   return c->launch_scratch(handle, a->stream, a->block, size, scratch->address, scratch->bytes, err);
 }
 
-// Deinits `a`.
-static PyObject *launch_arguments(kiln_arguments *a) {
-  kiln_kernel_object *k = a->kernel;
-  kiln_held *h = k->device->held;
-  PyObject *result = NULL;
+// False with an exception. The device is held.
+static bool launch_now(kiln_arguments *a) {
   kiln_scratch scratch = {.tensor = NULL};
-  bool is_begun = (!k->uses_scratch || kiln_scratch_take(a, &scratch)) && kiln_held_begin(h);
-  if (is_begun) {
-    kiln_error err;
-    kiln_status status;
+  kiln_error err;
+  kiln_status status = KILN_OK;
+  bool is_fine = !a->kernel->uses_scratch || kiln_scratch_take(a, &scratch);
+  if (is_fine) {
     Py_BEGIN_ALLOW_THREADS status = launch_block(a, &scratch, &err);
     Py_END_ALLOW_THREADS if (status) kiln_raise(status, &err);
-    else if (!a->written || kiln_torch_wrote(a->written)) result = Py_None; }
+  }
   kiln_scratch_drop(&scratch);
+  return is_fine && !status && (!a->written || kiln_torch_wrote(a->written));
+}
+
+bool kiln_arguments_launch(kiln_arguments *a) {
+  kiln_held *h = a->kernel->device->held;
+  bool is_begun = kiln_held_begin(h), is_fine = is_begun && launch_now(a);
   kiln_arguments_deinit(a); // what was closed meanwhile is freed before the device
   if (is_begun) kiln_held_end(h);
-  Py_XINCREF(result);
-  return result;
+  return is_fine;
+}
+
+// Deinits `a`.
+static PyObject *launch_arguments(kiln_arguments *a) {
+  return kiln_arguments_launch(a) ? Py_NewRef(Py_None) : NULL;
 }
 
 // Makes the tensors for which there are no values. Without the GIL.
@@ -155,21 +162,6 @@ static bool make_all(kiln_arguments *a, kiln_new_tensor *made, size_t count) {
   return is_made;
 }
 
-// 1, or -1 with an exception.
-static int launch_made(kiln_arguments *a) {
-  kiln_scratch scratch = {.tensor = NULL};
-  kiln_error err;
-  kiln_status status = KILN_OK;
-  bool is_fine = !a->kernel->uses_scratch || kiln_scratch_take(a, &scratch);
-  if (is_fine) {
-    Py_BEGIN_ALLOW_THREADS status = launch_block(a, &scratch, &err);
-    Py_END_ALLOW_THREADS if (status) kiln_raise(status, &err);
-  }
-  kiln_scratch_drop(&scratch);
-  is_fine = is_fine && !status && (!a->written || kiln_torch_wrote(a->written));
-  return is_fine ? 1 : -1;
-}
-
 int kiln_launch_making(kiln_kernel_object *k, PyObject *const *values, kiln_new_tensor *made, size_t count) {
   kiln_arguments a;
   a.is_lenient = false;
@@ -180,7 +172,7 @@ int kiln_launch_making(kiln_kernel_object *k, PyObject *const *values, kiln_new_
     Py_BEGIN_ALLOW_THREADS is_made = make_all(&a, made, count);
     Py_END_ALLOW_THREADS
   }
-  int result = !is_begun ? -1 : is_made ? launch_made(&a) : 0;
+  int result = !is_begun ? -1 : is_made ? launch_now(&a) ? 1 : -1 : 0;
   kiln_arguments_deinit(&a);
   if (is_begun) kiln_held_end(h);
   return result;

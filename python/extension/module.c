@@ -88,6 +88,7 @@ static int fill_module(PyObject *module) {
       add_type(module, &kiln_kernel_spec, &g->kernel) && add_type(module, &kiln_gridded_spec, &g->gridded) &&
       add_type(module, &kiln_prepared_spec, &g->prepared) &&
       add_type(module, &kiln_library_spec, &g->library) && add_type(module, &kiln_plan_spec, &g->plan) &&
+      add_type(module, &kiln_runner_spec, &g->runner) && add_type(module, &kiln_counter_spec, &g->counter) &&
       add_type(module, &kiln_variants_spec, &g->variants) &&
       add_type(module, &kiln_with_grid_spec, &g->with_grid) &&
       add_type(module, &kiln_operation_spec, &g->operation) &&

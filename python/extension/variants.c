@@ -17,14 +17,15 @@ enum { MOST_WORDS = 2 * MOST_PARAMETERS + 3 * MOST_OPTIONS, MOST_REFS = MOST_PAR
 typedef struct plan {
   PyObject_HEAD kiln_kernel_object *kernel;
   PyObject *compiled; ///< what a launch gives
+  PyObject *counter;  ///< of launches
   size_t *sources;    ///< owned: for each parameter of the kernel that of the function
-  unsigned long long launches;
 } plan;
 
-// Plan(kernel, compiled, sources)
+// Plan(kernel, compiled, sources, counter)
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named)) {
-  PyObject *kernel, *compiled, *sources;
-  if (!PyArg_ParseTuple(args, "O!OO!:Plan", kiln_of.kernel, &kernel, &compiled, &PyTuple_Type, &sources))
+  PyObject *kernel, *compiled, *sources, *counter;
+  if (!PyArg_ParseTuple(args, "O!OO!O!:Plan", kiln_of.kernel, &kernel, &compiled, &PyTuple_Type, &sources,
+                        kiln_of.counter, &counter))
     return NULL;
   kiln_kernel_object *k = (kiln_kernel_object *)kernel;
   if ((size_t)PyTuple_Size(sources) != k->count)
@@ -34,6 +35,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
   if (!p) return NULL;
   p->kernel = (kiln_kernel_object *)Py_NewRef(kernel);
   p->compiled = Py_NewRef(compiled);
+  p->counter = Py_NewRef(counter);
   p->sources = PyMem_Calloc(k->count + 1, sizeof *p->sources);
   if (!p->sources) PyErr_NoMemory();
   for (size_t i = 0; p->sources && i < k->count; i++)
@@ -44,17 +46,13 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
 
 static void plan_drop(PyObject *self) { PyMem_Free(((plan *)self)->sources); }
 
-KILN_COLLECTED(plan, plan_drop, offsetof(plan, kernel), offsetof(plan, compiled))
+KILN_COLLECTED(plan, plan_drop, offsetof(plan, kernel), offsetof(plan, compiled), offsetof(plan, counter))
 
-static PyMemberDef plan_members[] = {
-    {"launches", T_ULONGLONG, offsetof(plan, launches), 0, "How many launches there were."},
-    {0},
-};
 static PyType_Slot plan_slots[] = {
-    {Py_tp_doc, "Plan(kernel, compiled, sources): how a variant is launched that kiln.triton compiled."},
+    {Py_tp_doc,
+     "Plan(kernel, compiled, sources, counter): how a variant is launched that kiln.triton compiled."},
     {Py_tp_new, plan_new},
     KILN_COLLECTED_SLOTS(plan),
-    {Py_tp_members, plan_members},
     {0, NULL},
 };
 PyType_Spec kiln_plan_spec = {"kiln.Plan", sizeof(plan), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
@@ -250,7 +248,7 @@ static bool holds(PyObject *guards) {
 
 // ------------------------------------------------------------------------------------------ launch
 
-static unsigned long long launched; // by hits, in the process
+unsigned long long kiln_launched;
 
 static bool take_grid(const call *c, kiln_kernel_object *k, PyObject *grid, uint32_t *out) {
   if (PyTuple_Check(grid) || PyLong_Check(grid) || !PyCallable_Check(grid)) return kiln_grid_of(k, grid, out);
@@ -304,9 +302,9 @@ static bool launch(const call *c, plan *p, PyObject *grid_object) {
   }
   kiln_list_keep(k, written);
   if (!is_fine) return false;
-  p->launches++;
+  kiln_count(p->counter);
   c->v->launches++;
-  launched++;
+  kiln_launched++;
   return true;
 }
 
@@ -515,7 +513,7 @@ PyType_Spec kiln_with_grid_spec = {"kiln.WithGrid", sizeof(with_grid), 0,
                                    KILN_CALLED | Py_TPFLAGS_DISALLOW_INSTANTIATION, with_grid_slots};
 
 static PyObject *variants_launched(PyObject *Py_UNUSED(type), PyObject *Py_UNUSED(none)) {
-  return PyLong_FromUnsignedLongLong(launched);
+  return PyLong_FromUnsignedLongLong(kiln_launched);
 }
 
 static PyObject *variants_count(PyObject *self, PyObject *Py_UNUSED(none)) {

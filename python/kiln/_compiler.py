@@ -38,25 +38,27 @@ def warn(text):
 
 
 def run(command, *arguments):
-    """Runs a command of kiln, and says what it warns of; Error with its messages where that fails. What the compiler was given in a folder of ours
-    (tempfile.gettempdir()/kiln-...) has no place that means anything."""
+    """Runs a command of kiln, says what it warns of, and returns what it prints; Error with its messages where that fails. What the compiler was given in a
+    folder of ours (tempfile.gettempdir()/kiln-...) has no place that means anything."""
     import subprocess
     import tempfile
     path = program()
     if path is None:
         raise Error("the compiler is not installed (the package kiln-compiler has it)")
-    done = subprocess.run([path, command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run([path, command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    printed, said = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
     if done.returncode:
-        raise Error(done.stdout.decode(errors="replace").strip() or "kiln %s: exit %d" % (command, done.returncode))
-    for line in done.stdout.decode(errors="replace").splitlines():
+        raise Error(said.strip() or printed.strip() or "kiln %s: exit %d" % (command, done.returncode))
+    for line in said.splitlines():
         place, mark, text = line.partition(": warning: ")
         if mark:
             warn(text if place.startswith(os.path.join(tempfile.gettempdir(), "kiln-")) else "%s: %s" % (place, text))
+    return printed
 
 
 def build(sources, targets, output, arguments=(), command="build"):
-    """Runs `kiln build`, or a command that takes the same."""
-    run(command, "-q", "-t", ",".join(targets), "-o", output, *arguments, *sources)
+    """Runs `kiln build`, or a command that takes the same, and returns what it prints."""
+    return run(command, "-q", "-t", ",".join(targets), "-o", output, *arguments, *sources)
 
 
 def compile(*sources, targets=("host",), output=None, arguments=()):

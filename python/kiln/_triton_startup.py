@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs when the interpreter starts and KILN_TRITON is set (kiln-triton.pth): once the program has imported Triton, Kiln replaces its launches. With
-KILN_TRITON=report each process reports at its end on standard error how many launches ran Kiln's and Triton's code, and why Kiln is not attached if it is not."""
+"""Runs when the interpreter starts and one of VARIABLES is set (kiln-triton.pth): once the program has imported Triton, Kiln
+replaces its launches. KILN_TRITON=report: each process reports at its end on standard error what it launched, and why Kiln is not attached if it is not.
+KILN_TRITON_REPORT=FILE: each appends the same as a line of JSON. KILN_TRITON_BUNDLE=FILE:FILE with KILN_TRITON_MISS and KILN_TRITON_TRUST=FILE:FILE: launches
+take their code from bundles. KILN_TRITON_SAVE=FILE: each process adds to a bundle at its end what it compiled. KILN_TRITON=0: none of this."""
 import atexit
 import os
 import sys
 
 from . import _import_hook
+
+VARIABLES = ("KILN_TRITON", "KILN_TRITON_REPORT", "KILN_TRITON_BUNDLE", "KILN_TRITON_SAVE")  # those that attach Kiln; kiln-triton.pth has them too
 
 
 def _say(text):
@@ -21,18 +25,29 @@ def _follow_triton(_=None):
     try:
         import kiln.triton  # noqa: F401
     except Exception as error:
+        if os.environ.get("KILN_TRITON_BUNDLE"):  # nothing else may run
+            raise
         _say("not attached to Triton: %s" % error)
 
 
-def attach(enable):
+def attach(module):
     """Called by kiln.triton at the end of its import."""
-    if _state.is_wanted:
-        enable()
+    if not _state.is_wanted:
+        return
+    bundles, trust = _listed("KILN_TRITON_BUNDLE"), _listed("KILN_TRITON_TRUST")
+    if bundles:
+        module.load(*bundles, miss=os.environ.get("KILN_TRITON_MISS") or "error", trust=trust or None)
+    else:
+        module.enable()
+
+
+def _listed(name):
+    return [path for path in os.environ.get(name, "").split(os.pathsep) if path]
 
 
 class _State:
     is_wanted = False  # Kiln is to be attached to Triton
-    reported_by = None  # the process that has printed its report
+    reported_by = None  # the process that has done what is done at the end
     is_child = any(word.startswith("from multiprocessing.") for word in sys.orig_argv)  # it reports where it launched something
 
 
@@ -51,20 +66,48 @@ def _why_detached():
     return _patch.why_detached() if was_there else "its import was not seen; another finder of sys.meta_path found it"
 
 
-def _report():
+def _at_end():
     if _state.reported_by == os.getpid():
         return
-    why, launching = _why_detached(), sys.modules.get("kiln.triton._launcher")
-    counts = launching.launches() if launching is not None else {}
-    is_any = any(counts.values())
+    why, watching = _why_detached(), sys.modules.get("kiln.triton._monitor")
+    now = watching.monitor() if watching is not None else None
+    is_any = now is not None and any(now.launches.values())
     if _state.is_child and not is_any:
         return
     _state.reported_by = os.getpid()
-    if why is None or is_any:
-        kernels = sum(1 for one in list(launching.variants.values()) if one.launches)
-        _say("%d launches of %d kernels ran Kiln's code, %d Triton's" % (counts["kiln"], kernels, counts["triton"]))
-    if why is not None:
-        _say("not attached to Triton: %s" % why)
+    if os.environ.get("KILN_TRITON") == "report":
+        if why is None or is_any:
+            for line in now.summary():
+                _say(line)
+        if why is not None:
+            _say("not attached to Triton: %s" % why)
+    if os.environ.get("KILN_TRITON_REPORT"):
+        _append(os.environ["KILN_TRITON_REPORT"], why, now)
+    if os.environ.get("KILN_TRITON_SAVE") and is_any:
+        _save(os.environ["KILN_TRITON_SAVE"])
+
+
+def _append(path, why, now):
+    """One write, so lines of several processes do not mix."""
+    import json
+    found = json.loads(now.json()) if now is not None else {"process": os.getpid(), "program": sys.argv[0] if sys.argv else ""}
+    try:
+        with open(path, "ab", buffering=0) as file:
+            file.write((json.dumps(dict(found, detached=why), sort_keys=True) + "\n").encode())
+    except OSError as error:
+        _say("%s: %s" % (path, error.strerror))
+
+
+def _save(path):
+    """One process at a time adds to the bundle."""
+    import fcntl
+    import kiln.triton
+    try:
+        with open(path + ".lock", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            kiln.triton.save(path, join=True)
+    except (OSError, ValueError, kiln.triton.Error) as error:
+        _say("KILN_TRITON_SAVE=%s: nothing was saved: %s" % (path, error))
 
 
 def _in_child():
@@ -72,15 +115,15 @@ def _in_child():
     _state.is_child, _state.reported_by = True, None
     theirs = sys.modules.get("multiprocessing.util")
     if theirs is not None:
-        theirs.register_after_fork(_state, lambda _: theirs.Finalize(None, _report, exitpriority=0))
+        theirs.register_after_fork(_state, lambda _: theirs.Finalize(None, _at_end, exitpriority=0))
 
 
 def start():
-    wish = os.environ.get("KILN_TRITON", "")
-    if wish in ("", "0"):
+    wishes = {name: os.environ[name] for name in VARIABLES if os.environ.get(name)}
+    if not wishes or wishes.get("KILN_TRITON") == "0":
         return
-    if wish == "report":
-        atexit.register(_report)
+    if wishes.get("KILN_TRITON") == "report" or {"KILN_TRITON_REPORT", "KILN_TRITON_SAVE"} & wishes.keys():
+        atexit.register(_at_end)
         os.register_at_fork(after_in_child=_in_child)
     _state.is_wanted = True
     _import_hook.when_executed("triton", _follow_triton)

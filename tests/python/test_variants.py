@@ -12,7 +12,7 @@ import weakref
 import support
 
 import kiln  # noqa: E402
-from kiln._core import Plan, Variants
+from kiln._core import Counter, Plan, Variants
 
 try:
     import torch
@@ -73,7 +73,7 @@ class Kinds(Cases):
     def compile(self, *arguments, grid, **named):
         self.asked += 1
         compiled = types.SimpleNamespace(what=self.specialization(*arguments, **named))
-        compiled.plan = Plan(self.kernel, compiled, (0,))
+        compiled.plan = Plan(self.kernel, compiled, (0,), Counter())
         return compiled
 
     def test_random_calls(self):

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import io
 import itertools
+import json
 import os
 import random
 import subprocess
@@ -354,10 +355,17 @@ class Behind(Cases):
             own = sum(WAYS[way][1] * count for way, count in ways)
             counts = [own] + [count for way, count in ways if WAYS[way][2]]
             expected = sorted("kiln: %d launches of %d kernels ran Kiln's code, 0 Triton's" % (count, count > 0) for count in counts)
-            code, found, said = self.run_program(text)
-            if "in a fork" in str(ways) or "in a bare fork" in str(ways):  # a fork knows the kernels that its parent launched
-                found = [line.replace("of 2 kernels", "of 1 kernels") for line in found]
-            self.assertEqual((code, found), (0, expected), (SEED, probes, ways, said))
+            reports = os.path.join(self.folder.name, "reports")
+            code, found, said = self.run_program(text, KILN_TRITON_REPORT=reports)
+            self.assertEqual((code, [line for line in found if "launches" in line]), (0, expected), (SEED, probes, ways, said))
+            with open(reports) as file:
+                lines = [json.loads(line) for line in file]
+            os.unlink(reports)
+            self.assertEqual(sorted(sum(line["launches"].values()) for line in lines), sorted(counts), (SEED, probes, ways))
+            for line in lines:
+                self.assertEqual((line["detached"], line["misses"]), (None, []))
+                for origin, count in line["launches"].items():
+                    self.assertEqual(count, sum(one["launches"] for one in line["kernels"] if one["origin"] == origin))
 
     def test_it_is_said_where_kiln_is_not_behind(self):
         for text, why in (("pass", "Triton was not imported"),

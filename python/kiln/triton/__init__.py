@@ -13,22 +13,28 @@
 `import kiln.triton.auto`, or KILN_TRITON=1 in the environment, puts Kiln behind every @triton.jit function of an unmodified program.
 """
 import copy
+import os
 import sys
 
 from . import _versions  # first: it refuses versions that are not supported
 import triton
+from triton.compiler import make_backend
 from triton.language import str_to_ty
 from triton.runtime import Autotuner, Heuristics, JITFunction
 
-from . import _autotune, _compilation, _launcher
+from . import _autotune, _bundles, _compilation, _inductor, _launcher
 from .._core import Library
+from .._errors import Error  # noqa: F401
 from ._patch import _replaced, disable, enable  # noqa: F401
-from ._launcher import Compiled, Jit, launches
+from ._launcher import Compiled, Jit
+from ._monitor import launches, monitor, watch
+from ._bundles import load
 from ._devices import READ_FOR
 from ._compilation import NotCompiled
 from ._autotune import use_table
 
-__all__ = ["Compiled", "Jit", "NotCompiled", "READ_FOR", "compiled", "disable", "enable", "export", "jit", "launches", "save", "use_table"]
+__all__ = ["Compiled", "Jit", "NotCompiled", "READ_FOR", "compiled", "disable", "enable", "export", "jit", "launches", "load", "monitor",
+           "save", "use_table", "watch"]
 
 
 def _is_type(kind):
@@ -60,7 +66,9 @@ def export(fn, signature, constexprs=None, targets=("host",), output=None, divis
         raise TypeError("%s: parameter '%s': %r is no type of Triton's, such as '*fp32', '*bf16', 'i32', 'fp32'" % (fn.__name__, *strange))
     whole = {name: "constexpr" if name in constexprs else signature[name] for name in fn.arg_names}
     attributes = {(fn.arg_names.index(name),): [["tt.divisibility", 16]] for name in divisible}
-    return _compilation.compile_ir(*_compilation.triton_ir(fn, whole, constexprs, attributes, options, read_for), targets, output)
+    read = _compilation.triton_ir(_compilation.source_of(fn, whole, constexprs, attributes), make_backend(read_for).parse_options(options), read_for)
+    built = _compilation.compile_ir(*read, (targets,) if isinstance(targets, str) else targets, output)
+    return Library(built.code if output is None else output)
 
 
 def jit(fn):
@@ -84,15 +92,28 @@ def compiled():
     return list(_launcher.variants.values())
 
 
-def save(output, targets=None) -> Library:
-    """Writes everything that was compiled as one bundle, which runs without Triton, and opens it. `targets` are those that were compiled for, unless
-    given. A function of one variant keeps its name; the variants of others have the begin of their identity behind it: add[0f3b..]."""
-    found = compiled()
-    if not found:
+def _found():
+    """All that has IR, once each: {(name, identity): (name, IR, facts of the launch, [facts of keys])}, and the targets."""
+    found, targets = {}, []
+    rows = [(one.name, one.text, one.facts, one.keys, one.place.target) for one in compiled()]
+    rows += [(one.name, one.kiln_text, one.kiln_facts, one.kiln_keys, one.kiln_target) for one in _inductor.kernels()]
+    for name, text, facts, keys, target in rows:
+        targets += [target] if target not in targets else []
+        if text is not None:
+            found.setdefault((name, _compilation.identity(text, facts)), (name, text, facts, []))[3].append(keys)
+    return list(found.values()), targets
+
+
+def save(output, targets=None, join=False) -> Library:
+    """Writes everything that was compiled as one bundle, and opens it. It runs without Triton, and load() finds its kernels for the launches of other processes.
+    `targets` are those that were compiled for, unless given. A function of one variant keeps its name; the variants of others have the begin of their identity
+    behind it: add[0f3b..]. With `join` all have it, and what `output` has already stays: several processes may write one bundle, one after another."""
+    found, used = _found()
+    if not found and not _bundles.paths():
         raise ValueError("no kernel of Triton was compiled yet")
-    targets = list(dict.fromkeys(one.place.target for one in found)) if targets is None else [targets] if isinstance(targets, str) else list(targets)
-    return _compilation.bundle([(one.name, one.text, one.facts) for one in found], targets, output)
+    targets = used if targets is None else [targets] if isinstance(targets, str) else list(targets)
+    return _bundles.save(found, targets, os.fspath(output), join)
 
 
 if "kiln._triton_startup" in sys.modules:  # KILN_TRITON is set
-    sys.modules["kiln._triton_startup"].attach(enable)
+    sys.modules["kiln._triton_startup"].attach(sys.modules[__name__])

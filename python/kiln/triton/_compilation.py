@@ -3,14 +3,18 @@
 import hashlib
 import json
 import os
+import re
 import tempfile
 import threading
+import time
+import typing
 
 from triton._C.libtriton import ir
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.errors import PTXASError
 
-from .._compiler import build, compile as _compile
+from . import _monitor
+from .._compiler import build
 from .._core import Library
 from .._errors import Error
 
@@ -29,11 +33,9 @@ class NotCompiled(Error, PTXASError):
     __str__ = Error.__str__
 
 
-def triton_ir(fn, signature, constexprs, attributes, options, target):
-    """Text of the kernel in Triton's IR, and the facts of its launch."""
+def triton_ir(source: ASTSource, options, target):
+    """Text of a kernel in Triton's IR, and the facts of its launch. `options` are those that the backend of `target` has parsed."""
     backend = make_backend(target)
-    options = backend.parse_options(dict(options))
-    source = ASTSource(fn, signature=signature, constexprs=constexprs, attrs=attributes)
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
@@ -53,13 +55,29 @@ def write(folder, name, text, facts):
     return path
 
 
-def compile_ir(text, facts, targets, output=None, arguments=()) -> Library:
+class Built(typing.NamedTuple):
+    """What compiling gave: the bytes of a bundle, `cache` or `compiled` as the monitor has them, and how long it took."""
+    code: bytes
+    origin: str
+    seconds: float
+
+
+def compile_ir(text, facts, targets, output=None, arguments=()) -> Built:
+    begin = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
         path = write(folder, "kernel", text, facts)
+        bundled = os.path.join(folder, "kernel.kbundle") if output is None else os.fspath(output)
         try:
-            return _compile(path, targets=targets, output=output, arguments=arguments)
+            report = json.loads(build([path], targets, bundled, ("--json", *arguments)))
         except Error as error:
             raise NotCompiled(str(error), error.number) from None
+        with open(bundled, "rb") as file:
+            code = file.read()
+    return Built(code, _monitor.COMPILED if report["compiled"] else _monitor.CACHE, time.perf_counter() - begin)
+
+
+def source_of(fn, signature, constants, attributes):
+    return ASTSource(fn, signature=signature, constexprs=constants, attrs=attributes)
 
 
 def identity(text, facts):
@@ -67,13 +85,6 @@ def identity(text, facts):
     return hashlib.sha256(("%s\0%s" % (text, json.dumps(facts, sort_keys=True))).encode()).hexdigest()[:16]
 
 
-def bundle(variants, targets, output):
-    """One bundle of variants: (name of the function, text, facts). Those of functions with one variant keep its name, the others have some of their
-    identity behind it: add[0123456789ab]."""
-    with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
-        for _, text, facts in variants:
-            at = os.path.join(folder, identity(text, facts))
-            os.makedirs(at, exist_ok=True)
-            write(at, "kernel", text, facts)
-        build([folder], targets, output, command="import-triton")
-    return Library(output)
+def renamed(text, name, title):
+    """The IR of a kernel with another name."""
+    return text if name == title else re.sub(r'(tt\.func public @)"?%s"?\(' % re.escape(name), lambda found: '%s"%s"(' % (found[1], title), text, count=1)

@@ -35,6 +35,13 @@ class Place:
         self.backend = make_backend(read_for)
 
 
+def target_of(read_for):
+    """The target to compile for where Triton would compile for that one."""
+    if read_for.backend == "hip":
+        return read_for.arch
+    return "sm_%d%s" % (read_for.arch, "a" if read_for.arch >= 90 else "")
+
+
 @functools.lru_cache(None)
 def place_of(device) -> Place:
     if device.type == "cpu":
@@ -42,10 +49,10 @@ def place_of(device) -> Place:
     index = torch.cuda.current_device() if device.index is None else device.index
     properties = torch.cuda.get_device_properties(index)
     if torch.version.hip:
-        arch = properties.gcnArchName.split(":")[0]
-        return Place("hip:%d" % index, GPUTarget("hip", arch, properties.warp_size), arch)
-    arch = 10 * properties.major + properties.minor
-    return Place("cuda:%d" % index, GPUTarget("cuda", arch, 32), "sm_%d%s" % (arch, "a" if arch >= 90 else ""))
+        read_for = GPUTarget("hip", properties.gcnArchName.split(":")[0], properties.warp_size)
+    else:
+        read_for = GPUTarget("cuda", 10 * properties.major + properties.minor, 32)
+    return Place("%s:%d" % (read_for.backend, index), read_for, target_of(read_for))
 
 
 def device_of(values):

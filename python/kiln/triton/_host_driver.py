@@ -91,16 +91,17 @@ class HostDriver(DriverBase):
         cache[:] = bytes(len(cache))
 
 
-_NAME = "kiln"  # among Triton's backends
+_NAME = "cpu"  # among Triton's backends: PyTorch looks for that one
 
 
 def activate():
     """Where there is a GPU, Triton's own driver stays. That is asked when a driver is first wanted: PyTorch imports Triton, and cannot answer so early."""
-    backends[_NAME] = Backend(_NoCompiler, HostDriver)
+    backends.setdefault(_NAME, Backend(_NoCompiler, HostDriver))
 
 
 def deactivate():
-    backends.pop(_NAME, None)
+    if getattr(backends.get(_NAME), "driver", None) is HostDriver:
+        del backends[_NAME]
     for name in ("_default", "_active"):
         if isinstance(getattr(driver, name), HostDriver):
             setattr(driver, name, None)

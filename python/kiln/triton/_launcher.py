@@ -4,62 +4,30 @@
 import collections
 import functools
 import operator
-import os
 import sys
-import threading
 
 import triton.language as tl
 from triton import knobs
 from triton.compiler.compiler import LazyDict
-from triton.runtime.jit import KernelInterface, create_function_from_signature
+from triton.runtime.jit import JITFunction, KernelInterface, create_function_from_signature
 
-from . import _compilation, _devices, _parallel_compile, _versions
+from . import _bundles, _compilation, _devices, _index, _monitor, _parallel_compile, _versions
 from .._compiler import warn
 from .._core import Plan, Variants
 
-_counting = threading.Lock()
-_counts = {"kiln": 0, "triton": 0}  # launches, of Kiln's those that went through Python
-_inherited = 0  # launches that the process a fork comes from had counted in C
 variants = {}  # all that were compiled, by function, identity and target; in order
-
-
-def launches():
-    """How many launches of this process ran Kiln's code, and how many Triton's: {"kiln": 12, "triton": 0}. The replay of a graph is none."""
-    return dict(_counts, kiln=_counts["kiln"] + Variants.launched() - _inherited)
-
-
-def _count(whose):
-    with _counting:
-        _counts[whose] += 1
-
-
-def _in_child():
-    global _counting, _inherited
-    _counting, _inherited = threading.Lock(), Variants.launched()
-    _counts.update(kiln=0, triton=0)
-
-
-os.register_at_fork(after_in_child=_in_child)
-
-
-def counted(launch):
-    """A launcher of Triton's code, whose calls are counted."""
-    @functools.wraps(launch)
-    def counting(*arguments, **named):
-        done = launch(*arguments, **named)
-        _count("triton")
-        return done
-    return counting
 
 
 class TritonLauncher:
     """What launches a kernel that Triton compiled, with the calls counted; else as it is."""
 
-    def __init__(self, theirs):
-        self._theirs, self._call = theirs, counted(theirs)
+    def __init__(self, theirs, *facts):
+        self._theirs, self._facts = theirs, facts
 
     def __call__(self, *arguments, **named):
-        return self._call(*arguments, **named)
+        done = self._theirs(*arguments, **named)
+        _monitor.count(*self._facts)
+        return done
 
     def __getattr__(self, name):
         return getattr(self.__dict__["_theirs"], name)
@@ -108,48 +76,63 @@ def _refuse_descriptor(name, kind, value):
         raise TypeError("argument '%s': expected a descriptor that gives elements as they are, found one that rounds f32 to tf32" % name)
 
 
+def names_of(signature):
+    """The parameters that a kernel has arguments for."""
+    return [name for name, kind in signature.items() if kind != "constexpr"]
+
+
+def is_plain(signature):
+    return all(_plain(signature[name]) for name in names_of(signature))
+
+
+def leaves(signature, bound):
+    """What the kernel gets for arguments that are not all plain."""
+    return [leaf for name in names_of(signature) for leaf in _leaves_of(name, signature[name], bound[name])]
+
+
+def _leaves_of(name, kind, value):
+    _refuse_descriptor(name, kind, value)
+    if isinstance(kind, str) and kind.startswith("tensordesc") and not hasattr(value.base, "untyped_storage"):
+        return [value.base, *value.shape, *value.strides]  # of a warmup, which has no memory
+    return _leaves(kind, value)
+
+
 class Compiled:
     """One variant of a function on one device: `kernel` is Kiln's. It is launched as Triton's compiled kernels are, by all arguments in order, and has what
     programs read of those."""
 
-    def __init__(self, fn, place, bound, signature, options, text, facts, constants, library):
-        """`library` gives the opened bundle, when it is compiled."""
+    def __init__(self, fn, place, bound, signature, options, constants, code, keys, text, facts):
+        """`code` is a _bundles.Code, `keys` are the facts of its key. Code from a bundle has neither IR (`text`) nor facts of its launch."""
         self.fn, self.place, self.signature, self.constants, self.text, self.facts = fn, place, signature, constants, text, facts
-        self.name = fn.__name__
-        self.identity = _compilation.identity(text, facts)
-        self.kernel = library().device(place.device).kernel(self.name)
-        self.names = [name for name, kind in signature.items() if kind != "constexpr"]
-        self.is_plain = all(map(_plain, (signature[name] for name in self.names)))
+        self.name, self.keys = fn.__name__, keys
+        self.identity = _compilation.identity(text, facts) if text is not None else _bundles.identity_of(code)
+        self.kernel = code.open(place.device)
+        self.names = names_of(signature)
+        self.is_plain = is_plain(signature)
         self.hash, self.src = self.identity, fn
-        self.asm = {"ttir": text}
-        self._launches = 0
+        self.asm = {"ttir": text} if text is not None else {}
         self._options = options
         self._launch = self.kernel._launch
         self._check(bound)
-        self.plan = Plan(self.kernel, self, tuple(map(fn.arg_names.index, self.names))) if self.is_plain else None
+        row = _monitor.row_of(code.origin, self.name, self.identity, place.target, code.reason, code.seconds)
+        self.counter = row.counter()
+        self.plan = Plan(self.kernel, self, tuple(map(fn.arg_names.index, self.names)), self.counter) if self.is_plain else None
 
     def __repr__(self):
         return "<kiln.triton.Compiled %s[%s] for %s>" % (self.name, self.identity, self.place.target)
 
     def _check(self, bound):
         """The kernel's parameters are those that the arguments make."""
-        leaves = [value for name in self.names for value in self._leaves_of(name, bound[name])]
-        if len(leaves) != len(self.kernel.params):
+        found = leaves(self.signature, bound)
+        if len(found) != len(self.kernel.params):
             raise _compilation.NotCompiled("%s: expected %d parameters of the kernel for the arguments %s, found %s" % (
-                self.name, len(leaves), self.names, [param.name for param in self.kernel.params]))
-
-    def _leaves_of(self, name, value):
-        kind = self.signature[name]
-        _refuse_descriptor(name, kind, value)
-        if isinstance(kind, str) and kind.startswith("tensordesc") and not hasattr(value.base, "untyped_storage"):
-            return [value.base, *value.shape, *value.strides]  # of a warmup, which has no memory
-        return _leaves(kind, value)
+                self.name, len(found), self.names, [param.name for param in self.kernel.params]))
 
     def launch(self, bound, grid, stream):
         if self.is_plain:
             self._launch([bound[name] for name in self.names], grid, stream)
         else:
-            self._launch([leaf for name in self.names for leaf in self._leaves_of(name, bound[name])], grid, stream)
+            self._launch(leaves(self.signature, bound), grid, stream)
 
     @functools.cached_property
     def choice(self):
@@ -165,7 +148,7 @@ class Compiled:
                       tensordesc_meta=None, global_scratch_size=0, profile_scratch_size=0, cluster_dims=(1, 1, 1))
         return collections.namedtuple("KernelMetadata", sorted(fields))(**fields)
 
-    launches = property(lambda self: self._launches + (self.plan.launches if self.plan else 0))
+    launches = property(lambda self: self.counter.value)
     n_regs = property(lambda self: self.choice.registers if self.choice else 0)
     n_spills = property(lambda self: self.choice.spill_bytes // 4 if self.choice else 0)
     n_max_threads = property(lambda self: 1024)
@@ -192,8 +175,7 @@ class Compiled:
         self.launch(bound, grid, stream)
         if metadata is not None and leave:
             leave(metadata)
-        with _counting:
-            self._launches += 1
+        self.counter.add()
 
     def run(self, x, y, z, stream, function, packed, metadata, enter, leave, *values):
         """As the launcher of a kernel that Triton compiled."""
@@ -202,9 +184,7 @@ class Compiled:
         self.launch(dict(zip(self.signature, values)), (x, y, z), stream or None)
         if leave:
             leave(metadata)
-        _count("kiln")
-        with _counting:
-            self._launches += 1
+        self.counter.add()
 
     def __getitem__(self, grid):
         def runner(*values, stream=None):
@@ -213,7 +193,6 @@ class Compiled:
             else:
                 bound = dict(zip(self.signature, values))
             self.start(bound, tuple(grid) + (1,) * (3 - len(grid)), stream)
-            _count("kiln")
         return runner
 
 
@@ -225,6 +204,18 @@ def _exactly(value):
     """What tells constants apart beside their being equal: True, 1 and 1.0 are, and 0.0 is -0.0."""
     kind = value.__class__
     return kind if kind is int or kind is bool or kind is str else repr(value) if kind is float or kind is tuple else kind
+
+
+def warn_of(name, options):
+    """What is left out of what a launch asks for."""
+    if getattr(options, "launch_cooperative_grid", False):
+        warn("kernel '%s': launch_cooperative_grid is left out: its programs need not run at the same time" % name)
+    if knobs.compilation.instrumentation_mode:
+        warn("TRITON_INSTRUMENTATION_MODE=%s is left out: kernels run without it" % knobs.compilation.instrumentation_mode)
+
+
+TRITONS = object()  # among variants: no bundle has it, and miss="triton"
+tritons_run = JITFunction.run
 
 
 class Engine:
@@ -267,28 +258,32 @@ class Engine:
         named = dict(named, debug=named.get("debug", fn.debug) or knobs.runtime.debug)
         return fn._pack_args(place.backend, named, bound, specialization, options)
 
-    def _read(self, place, options, signature, constants, attributes):
-        if getattr(options, "launch_cooperative_grid", False):
-            warn("kernel '%s': launch_cooperative_grid is left out: its programs need not run at the same time" % self.fn.__name__)
-        if knobs.compilation.instrumentation_mode:
-            warn("TRITON_INSTRUMENTATION_MODE=%s is left out: kernels run without it" % knobs.compilation.instrumentation_mode)
-        given = {name: value for name, value in vars(options).items() if value is not None}
-        return _compilation.triton_ir(self.fn, signature, constants, attributes, given, place.read_for)
-
     def _begin(self, ahead, place, key, *kinds):
-        ahead.begin((self, key), lambda: self._read(place, *self._pack(place, *kinds)), place.target)
+        """Starts a compile beside others, if there is anything to compile."""
+        options, signature, constants, attributes = self._pack(place, *kinds)
+        source = _compilation.source_of(self.fn, signature, constants, attributes)
+        if _bundles.is_closed() or _bundles.find(_index.facts_of(source, options, place.read_for), place.target)[0]:
+            return False
+        ahead.begin((self, key), lambda: _compilation.triton_ir(source, options, place.read_for), place.target)
+        return True
 
     def _compile(self, ahead, place, key, bound, specialization, options, named, is_warmup):
+        """None: a hook takes it upon itself. Triton's: Triton is to launch it."""
         fn = self.fn
-        packed = options, signature, constants, attributes = self._pack(place, bound, specialization, options, named)
+        options, signature, constants, attributes = self._pack(place, bound, specialization, options, named)
         told = (("%s%s" % (specialization, options), [kind for kind, _ in specialization]), signature, place.read_for, place.device, constants, options,
                 [attributes], is_warmup)
         if _versions.call_hook(fn, knobs.runtime.jit_cache_hook, *told):
             return None
+        warn_of(fn.__name__, options)
         begun = ahead and ahead.take((self, key))
-        text, facts = begun[:2] if begun else self._read(place, *packed)
-        library = begun[2] if begun else lambda: _compilation.compile_ir(text, facts, (place.target,))
-        compiled = Compiled(fn, place, bound, signature, options, text, facts, constants, library)
+        source = _compilation.source_of(fn, signature, constants, attributes)
+        found = _bundles.find_or_compile(source, options, place.read_for, place.target, begun)
+        if found is None:
+            self.variants[key] = TRITONS
+            return TRITONS
+        code, keys, text, facts = found
+        compiled = Compiled(fn, place, bound, signature, options, constants, code, keys, text, facts)
         self.variants[key] = variants[fn.__name__, compiled.identity, place.target] = compiled
         _versions.call_hook(fn, knobs.runtime.jit_post_compile_hook, *told)
         return compiled
@@ -324,11 +319,13 @@ class Engine:
         compiled = self.variants.get(key)
         if compiled is None:
             ahead = _parallel_compile.now()
-            if ahead and ahead.is_reading:
-                return self._begin(ahead, place, key, bound, specialization, options, named)
+            if ahead and ahead.is_reading and self._begin(ahead, place, key, bound, specialization, options, named):
+                return None
             compiled = self._compile(ahead, place, key, bound, specialization, options, named, warmup)
             if compiled is None:
                 return None
+        if compiled is TRITONS:
+            return tritons_run(fn, *arguments, grid=grid, warmup=warmup, **named)
         if fn.used_global_vals:
             self._refuse_changed_globals()
         if warmup:
@@ -338,7 +335,6 @@ class Engine:
         if callable(grid):
             grid = grid(bound)
         compiled.start(bound, grid, stream)
-        _count("kiln")
         self.call.count()
         return compiled
 

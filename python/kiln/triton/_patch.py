@@ -2,13 +2,14 @@
 """Replaces the launches of all @triton.jit functions of a process by Kiln's, and reports whether they are replaced."""
 import sys
 
+import triton
+import triton.compiler.compiler
 from triton.compiler import CompiledKernel
 from triton.runtime import Autotuner, JITFunction
 
-from . import _autotune, _host_driver, _launcher
+from . import _autotune, _host_driver, _inductor, _launcher
 from .. import _import_hook
 
-_INDUCTOR = ("torch._inductor.runtime.static_triton_launcher", "torch._inductor.runtime.static_cuda_launcher")
 _replaced = []
 _was_enabled = False
 
@@ -26,13 +27,6 @@ def _run(self, *arguments, grid, warmup=False, **named):
     return engine.call(*arguments, grid=grid, warmup=warmup, **named)
 
 
-def _count_inductor(module):
-    """Kernels that torch.compile has Triton compile are launched by PyTorch itself."""
-    for owner in list(vars(module).values()):
-        if isinstance(owner, type) and owner.__module__ == module.__name__ and "run" in vars(owner):
-            _replace(owner, "run", _launcher.counted(owner.run))
-
-
 def enable():
     """Puts Kiln behind every @triton.jit function of the process. Without a GPU they run on the CPU."""
     global _was_enabled
@@ -42,15 +36,17 @@ def enable():
     theirs = CompiledKernel.run
     _replace(JITFunction, "run", _run)
     _replace(Autotuner, "run", _autotune.run)
-    _replace(CompiledKernel, "run", property(lambda self: _launcher.TritonLauncher(theirs.fget(self))))
-    for name in _INDUCTOR:
-        _import_hook.when_executed(name, _count_inductor)
+    _replace(CompiledKernel, "run", property(lambda self: _inductor.launcher_of(theirs.fget(self), self)))
+    for owner in (triton, triton.compiler, triton.compiler.compiler):
+        _replace(owner, "compile", _inductor.compile)
+    for name, take in _inductor.MODULES.items():
+        _import_hook.when_executed(name, lambda module, take=take: take(module, _replace))
     _host_driver.activate()
 
 
 def disable():
     """Puts Triton back."""
-    for name in _INDUCTOR:
+    for name in _inductor.MODULES:
         _import_hook.forget(name)
     while _replaced:
         owner, name, value = _replaced.pop()

@@ -276,7 +276,7 @@ def pytest_sessionfinish():
     for one in kiln.triton.compiled():
         row = {"kernel": "%s[%s]" % (one.name, one.identity), "target": WISH["target"], "error": ""}
         try:
-            _compilation.compile_ir(one.text, one.facts, (WISH["target"],)).close()
+            _compilation.compile_ir(one.text, one.facts, (WISH["target"],))
         except _compilation.NotCompiled as error:
             row["error"] = str(error)[-600:]
         _write(row)

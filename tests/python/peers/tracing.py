@@ -56,13 +56,14 @@ def agree():
 
 def record(folder):
     """Kernels are read and written to `folder` as NAME-IDENTITY.ttir with the facts of their launch."""
-    from kiln.triton import _autotune, _compilation, _launcher
+    from kiln.triton import _autotune, _compilation, _launcher, _monitor
     from triton.runtime import Autotuner
     os.makedirs(folder, exist_ok=True)
 
-    def read(self, fn, place, bound, signature, options, text, facts, constants, _):
-        self.fn, self.place, self.signature, self.constants, self.text, self.facts = fn, place, signature, constants, text, facts
-        self.name, self.identity, self._launches, self.plan, self._options = fn.__name__, _compilation.identity(text, facts), 0, None, options
+    def read(self, fn, place, bound, signature, options, constants, _, keys, text, facts):
+        self.fn, self.place, self.signature, self.constants, self.text, self.facts, self.keys = fn, place, signature, constants, text, facts, keys
+        self.name, self.identity, self.plan, self._options = fn.__name__, _compilation.identity(text, facts), None, options
+        self.counter = _monitor.row_of(_monitor.COMPILED, self.name, self.identity, place.target).counter()
         self.names = [name for name, kind in signature.items() if kind != "constexpr"]
         self.hash, self.src, self.asm, self.kernel = self.identity, fn, {"ttir": text}, None
         self.choice = types.SimpleNamespace(registers=64, shared_bytes=16384, spill_bytes=0)
@@ -76,6 +77,7 @@ def record(folder):
     def bench(self, *arguments, config, **named):
         _autotune._launch(self, config, arguments, named, lambda launch: launch())
         return [1.0, 1.0, 1.0]
+    _compilation.compile_ir = lambda *_, **__: _compilation.Built(b"", _monitor.COMPILED, 0.0)
     _launcher.Compiled.__init__ = read
     _launcher.Compiled.launch = lambda *_: None
     _launcher.Compiled._init_handles = lambda *_: None

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Bundles that launches take their code from: found by key, so no Triton IR is built and nothing is compiled. What a launch does that finds none is said by
+`load`: it fails with the fact that differs, or Kiln compiles, or Triton does."""
+import os
+import typing
+
+from . import _compilation, _index, _monitor
+from .._core import Library
+from .._errors import Error, NotFound
+
+POLICIES = ("error", "compile", "triton")
+
+
+class Code(typing.NamedTuple):
+    """Where the code of a kernel is, and how that came about. `library` is opened in the process that launches."""
+    library: object  # the bytes of a bundle, or a path with `trust`
+    kernel: str
+    origin: str
+    seconds: float
+    reason: str
+
+    def open(self, device):
+        return _opened(self.library).device(device).kernel(self.kernel)
+
+
+class _Bundle:
+    def __init__(self, path, trust):
+        self.path, self.trust = path, trust
+        self.library = Library(path, trust=trust) if trust else Library(path)
+        self.entries = _index.read(path)
+        self.by_name = {}
+        for key, (_, facts) in sorted(self.entries.items()):
+            self.by_name.setdefault(facts["kernel"], []).append((key, facts))
+
+
+class _State:
+    bundles, miss, missed = [], "compile", set()
+
+
+_state = _State()
+
+
+def load(*paths, miss="error", trust=None):
+    """From now on launches take their code from these bundles, which KILN_TRITON_SAVE or save() wrote, in order. `miss` says what a launch does that finds
+    none: "error" (NotFound, which names the facts that differ from the nearest entry), "compile" (by Kiln), "triton" (by Triton). `trust` are files with
+    public keys, one of which has to have signed each bundle. Without paths nothing is loaded any more. It puts Kiln behind every @triton.jit function."""
+    from . import _patch
+    if miss not in POLICIES:
+        raise ValueError("miss: expected %s, found %r" % (", ".join(map(repr, POLICIES)), miss))
+    trust = [os.fspath(path) for path in trust] if trust else None
+    bundles = [_Bundle(os.fspath(path), trust) for path in paths]
+    empty = next((one.path for one in bundles if not one.entries), None)
+    if empty:
+        raise Error("%s: has no kernels of Triton that are found by key: kiln.triton.save() and KILN_TRITON_SAVE write such bundles" % empty)
+    _state.bundles, _state.miss, _state.missed = bundles, miss if bundles else "compile", set()
+    _patch.enable()
+
+
+def settings():
+    """What another process hands to `apply`."""
+    return [one.path for one in _state.bundles], _state.miss, _state.bundles[0].trust if _state.bundles else None
+
+
+def apply(given):
+    paths, miss, trust = given
+    if given != settings():
+        load(*paths, miss=miss, trust=trust)
+
+
+def is_closed():
+    """Whether nothing is compiled: then no process has to be started for that."""
+    return bool(_state.bundles) and _state.miss != "compile"
+
+
+def paths():
+    return [one.path for one in _state.bundles]
+
+
+def _opened(library):
+    if isinstance(library, bytes):
+        return Library(library)
+    path, trust = library
+    known = next((one.library for one in _state.bundles if one.path == path), None)
+    return known or (Library(path, trust=trust) if trust else Library(path))
+
+
+def _has_code(bundle, kernel, target):
+    """Why it has no code for the target; None: it has. A device that runs nothing says so without a GPU."""
+    if target == "host":
+        return None
+    try:
+        kernel = bundle.library.device("null:" + target).kernel(kernel)
+        if not any(param.rank for param in kernel.params):
+            kernel.choose(*[0] * len(kernel.params), grid=1)
+    except Error as error:
+        return str(error)
+    return None
+
+
+def _nearest(facts):
+    """(key, facts, bundle) of the entry that differs in the fewest fields; of kernels of that name where there are any."""
+    named = [(key, there, one) for one in _state.bundles for key, there in one.by_name.get(facts["kernel"], ())]
+    every = named or [(key, there, one) for one in _state.bundles for key, (_, there) in one.entries.items()]
+    return min(every, key=lambda found: (len(_index.differences(facts, found[1])), found[0]))
+
+
+def _why(facts):
+    key, there, bundle = _nearest(facts)
+    lines = _index.differences(facts, there)
+    if there["kernel"] != facts["kernel"]:
+        return "no entry of a kernel '%s' in %s" % (facts["kernel"], ", ".join(paths()))
+    return "no entry of its key in %s; nearest entry %s, %d field%s:\n  %s" % (
+        bundle.path, key, len(lines), " differs" if len(lines) == 1 else "s differ", "\n  ".join(lines))
+
+
+def find(facts, target):
+    """(the code, "") of a kernel, or (None, why no bundle has it); (None, "") where no bundle is loaded."""
+    if not _state.bundles:
+        return None, ""
+    key, why = _index.key_of(facts), None
+    for bundle in _state.bundles:
+        entry = bundle.entries.get(key)
+        if entry is None:
+            continue
+        why = _has_code(bundle, entry[0], target)
+        if why is None:
+            return Code((bundle.path, bundle.trust), entry[0], _monitor.BUNDLE, 0.0, ""), ""
+    return None, why or _why(facts)
+
+
+def is_triton(facts, reason, target):
+    """What becomes of a launch that no bundle has code for: True, Triton compiles it; False, Kiln does. NotFound where neither is wanted."""
+    if not reason or _state.miss == "compile":
+        return False
+    if _state.miss == "triton":
+        return True
+    _monitor.count(_monitor.MISSING, facts["kernel"], _index.key_of(facts)[:16], target, reason)
+    raise NotFound("kernel '%s': %s" % (facts["kernel"], reason))
+
+
+def find_or_compile(source, options, read_for, target, begun=None):
+    """(code, facts of its key, Triton's IR or None, facts of the launch or None) of a kernel; None where Triton is to compile it. `begun` are the IR, the facts
+    and a function that returns what a compile gave which was begun before."""
+    keys = _index.facts_of(source, options, read_for)
+    code, reason = find(keys, target)
+    if code is not None:
+        return code, keys, None, None
+    if is_triton(keys, reason, target):
+        return None
+    text, launch = begun[:2] if begun else _compilation.triton_ir(source, options, read_for)
+    built = begun[2]() if begun else _compilation.compile_ir(text, launch, (target,))
+    return Code(built.code, source.fn.__name__, built.origin, built.seconds, reason), keys, text, launch
+
+
+def identity_of(code):
+    """Of code from a bundle: what its name there has in brackets, or the name."""
+    return code.kernel.rpartition("[")[2].rstrip("]")
+
+
+# ------------------------------------------------------------------------------------------- saving
+
+def save(found, targets, output, is_joined=False):
+    """Writes one bundle of kernels with the notes that lead to them: (name, text, facts of the launch, [facts of keys]). With `is_joined` every kernel has its
+    identity in its name, and what `output` has already stays."""
+    import tempfile
+    from .._compiler import build, run
+    counts = {}
+    for name, *_ in found:
+        counts[name] = counts.get(name, 0) + 1
+    entries = {}
+    with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
+        sources, parts = [], []
+        for name, text, launch, keys in found:
+            identity = _compilation.identity(text, launch)
+            title = name if counts[name] == 1 and not is_joined else "%s[%s]" % (name, identity[:12])
+            sources.append(_compilation.write(folder, identity, _compilation.renamed(text, name, title), launch))
+            entries.update((_index.key_of(facts), (title, facts)) for facts in keys)
+        if sources:
+            parts.append(os.path.join(folder, "kernels.kbundle"))
+            build(sources, targets, parts[-1])
+        manifest, notes = os.path.join(folder, "notes"), os.path.join(folder, "notes.kbundle")
+        with open(manifest, "wb") as file:
+            file.write(_index.manifest(entries))
+        run("bundle-write", "-q", "-o", notes, manifest)
+        others = [output] if is_joined and os.path.exists(output) else []
+        merged = os.path.join(folder, "merged.kbundle")
+        run("merge", "-o", merged, *parts, notes, *others, *(path for path in paths() if path not in others))
+        _move(merged, output)
+    return Library(output)
+
+
+def _move(path, to):
+    """Whole or not at all."""
+    beside = "%s.%d" % (to, os.getpid())
+    try:
+        with open(path, "rb") as file, open(beside, "wb") as out:
+            out.write(file.read())
+        os.replace(beside, to)
+    except OSError:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise

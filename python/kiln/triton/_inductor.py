@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What Kiln is to torch.compile. TorchInductor calls `triton.compile` and launches what that returns by itself. Here `compile` takes that place, and returns a
+kernel that has what Inductor asks of one: it is pickled by a worker process, unpickled, and becomes a launcher, whose call runs in C (kiln._core.Runner). There
+is no cubin for PyTorch's static launcher, so that one is never used. PyTorch's caches have keys of their own for Kiln: what Triton compiled is not found."""
+import collections
+import hashlib
+
+import triton
+from triton.compiler import ASTSource, CompiledKernel
+from triton.runtime import driver
+
+from . import _bundles, _compilation, _devices, _host_driver, _index, _launcher, _monitor
+from .._core import Runner, version
+
+tritons_compile = triton.compile
+
+
+class _Stages(dict):
+    """The stages of a kernel by name. Kiln's code is no file of Triton's."""
+
+    def __init__(self, name, *stages):
+        super().__init__(*stages)
+        self.name = name
+
+    def __missing__(self, stage):
+        raise KeyError("kernel '%s' was compiled by Kiln and has no stage '%s': AOTInductor and cpp_wrapper, which want a cubin, are not supported" % (self.name, stage))
+
+    def __reduce__(self):
+        return _Stages, (self.name, dict(self))
+
+
+class Kernel(CompiledKernel):
+    """A kernel that Kiln compiled or found, in place of one that Triton compiled. All but what `_init_handles` makes is pickled, by Inductor field by field."""
+
+    def __init__(self, source, options, target, read_for, found):
+        code, keys, text, facts = found
+        self.src, self.name = source, source.fn.__name__
+        self.kiln_code, self.kiln_keys, self.kiln_text, self.kiln_facts, self.kiln_target = code, keys, text, facts, target
+        self.hash = hashlib.sha256(("kiln %s %s" % (_index.key_of(keys), target)).encode()).hexdigest()
+        fields = dict(vars(options), name=self.name, hash=self.hash, target=read_for, shared=0, tmem_size=0, cluster_dims=(1, 1, 1), tensordesc_meta=None,
+                      global_scratch_size=0, global_scratch_align=1, profile_scratch_size=0, profile_scratch_align=1)
+        self.metadata = collections.namedtuple("KernelMetadata", sorted(fields))(**fields)
+        self.packed_metadata = (options.num_warps, 1, 0)
+        self.asm = _Stages(self.name, {"ttir": text} if text is not None else {})
+        self.metadata_group, self.kernel = {}, None
+        self.module = self.function = self._run = None
+
+    def __repr__(self):
+        return "<kiln.triton kernel %s for %s>" % (self.name, self.kiln_target)
+
+    @property
+    def run(self):
+        if self._run is None:
+            self._init_handles()
+        return self._run
+
+    def _init_handles(self):
+        if self._run is not None:
+            return
+        place = _devices.place_of(_devices.cpu() if self.kiln_target == "host" else _devices.torch.device("cuda"))
+        code = self.kiln_code
+        kernel = code.open(place.device)
+        kernel.preload()
+        identity = _bundles.identity_of(code) if self.kiln_text is None else _compilation.identity(self.kiln_text, self.kiln_facts)
+        self.counter = _monitor.row_of(code.origin, self.name, identity, self.kiln_target, code.reason, code.seconds).counter()
+        choice = None if any(param.rank for param in kernel.params) else kernel.choose(*[0] * len(kernel.params), grid=1)
+        self.n_regs, self.n_spills, shared = (choice.registers, choice.spill_bytes // 4, choice.shared_bytes) if choice else (0, 0, 0)
+        self.n_max_threads = 1024
+        self.metadata = self.metadata._replace(shared=shared)
+        self.module = self.function = kernel
+        self._run = self._launcher(kernel)
+        _kept.append(self)
+
+    def _launcher(self, kernel):
+        signature, names = self.src.signature, self.src.fn.arg_names
+        whole = {name: signature.get(name, "constexpr") for name in names}  # Inductor leaves out what is None
+        if not _launcher.is_plain(whole):
+            return self._with_leaves(kernel, names, whole)
+        return Runner(kernel, tuple(map(names.index, _launcher.names_of(whole))), self.counter)
+
+    def _with_leaves(self, kernel, names, signature):
+        """The way for descriptors, tuples and unsigned numbers."""
+        def run(x, y, z, stream, function, packed, metadata, enter, leave, *values):
+            if enter is not None:
+                enter(metadata)
+            kernel._launch(_launcher.leaves(signature, dict(zip(names, values))), (x, y, z), stream or None)
+            self.counter.add()
+            if leave is not None:
+                leave(metadata)
+        return run
+
+
+_kept = []  # what save() writes
+
+
+def kernels():
+    return list(_kept)
+
+
+def _read_for(target):
+    """(what Triton's front end is told, the target of Kiln) for a target that a caller of triton.compile gave, or none."""
+    if target is None:
+        target = driver.active.get_current_target()
+        if isinstance(driver.active, _host_driver.HostDriver):
+            return _devices.READ_FOR, "host"
+    return (_devices.READ_FOR, "host") if target.backend == "cpu" else (target, _devices.target_of(target))
+
+
+def compile(src, target=None, options=None, _env_vars=None):
+    """In place of triton.compile. Files of IR and Gluon are left to Triton."""
+    if type(src) is not ASTSource:
+        return tritons_compile(src, target=target, options=options, _env_vars=_env_vars)
+    read_for, ours = _read_for(target)
+    parsed = _compilation.make_backend(read_for).parse_options(dict(options or {}, **src.parse_options()))
+    _launcher.warn_of(src.fn.__name__, parsed)
+    found = _bundles.find_or_compile(src, parsed, read_for, ours)
+    if found is None:
+        theirs = tritons_compile(src, target=target, options=options, _env_vars=_env_vars)
+        theirs.kiln_reason = "no bundle has it, and miss='triton'"
+        return theirs
+    return Kernel(src, parsed, ours, read_for, found)
+
+
+# ------------------------------------------------------------------------------- PyTorch's modules
+
+class _Worker:
+    """In place of Inductor's function that a worker process runs: it puts Kiln behind Triton there first. Pickled, it takes along what bundles are loaded."""
+
+    def __init__(self, theirs, settings=None):
+        self.theirs, self.settings = theirs, settings
+
+    def __reduce__(self):
+        return _Worker, (self.theirs, _bundles.settings())
+
+    def __call__(self, *arguments):
+        from . import _patch
+        _patch.enable()
+        if self.settings is not None:
+            _bundles.apply(self.settings)
+        return self.theirs(*arguments)
+
+
+def _take_heuristics(module, replace):
+    theirs_set = module.TritonCompileResult.__setstate__
+    theirs_can = module.StaticTritonCompileResult.can_statically_launch
+
+    def set_state(self, state):
+        theirs_set(self, state)
+        if "kiln_code" in vars(self.kernel):
+            self.kernel.__dict__.pop("run", None)
+            self.kernel.__class__ = Kernel
+
+    def can_statically_launch(kernel, *others):
+        return None if isinstance(kernel, Kernel) else theirs_can(kernel, *others)
+
+    replace(module.TritonCompileResult, "__setstate__", set_state)
+    replace(module.StaticTritonCompileResult, "can_statically_launch", staticmethod(can_statically_launch))
+
+
+def _take_keys(module, replace):
+    """The key of everything that PyTorch caches: sources, choices of configs, cubins."""
+    theirs = module.triton_key
+    replace(module, "triton_key", lambda: "%s-kiln %s" % (theirs(), version()))
+
+
+def _take_workers(module, replace):
+    replace(module, "_worker_compile_triton", _Worker(module._worker_compile_triton))
+    theirs = module.AsyncCompile.__dict__["use_process_pool"].__func__
+    replace(module.AsyncCompile, "use_process_pool", classmethod(lambda cls: not _bundles.is_closed() and theirs(cls)))
+
+
+def _take_static_launchers(module, replace):
+    """What PyTorch launches from a file of Triton's is counted as Triton's."""
+    for owner in list(vars(module).values()):
+        if isinstance(owner, type) and owner.__module__ == module.__name__ and "run" in vars(owner):
+            replace(owner, "run", _counted(owner.run))
+
+
+def _counted(theirs):
+    def run(self, *arguments, **named):
+        done = theirs(self, *arguments, **named)
+        _monitor.count(_monitor.TRITON, self.name, self.hash[:16], "", "a cubin of Triton's from PyTorch's cache")
+        return done
+    return run
+
+
+MODULES = {
+    "torch._inductor.runtime.triton_heuristics": _take_heuristics, "torch._inductor.runtime.triton_compat": _take_keys,
+    "torch._inductor.async_compile": _take_workers, "torch._inductor.runtime.static_triton_launcher": _take_static_launchers,
+    "torch._inductor.runtime.static_cuda_launcher": _take_static_launchers,
+}
+
+
+def launcher_of(theirs, kernel):
+    """The launcher of a kernel that Triton compiled, counted."""
+    reason = getattr(kernel, "kiln_reason", "Triton compiled it, or had it in its cache")
+    return _launcher.TritonLauncher(theirs, _monitor.TRITON, kernel.name, kernel.hash[:16], "", reason)
+
+

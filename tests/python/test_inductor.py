@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""torch.compile through Kiln, without a GPU: TorchInductor writes Triton for the CPU (cpu_backend = "triton") and its autotuner, its workers and its launchers are
+the ones that run on a GPU. Skipped where PyTorch or Triton is absent (PYTHON=.../python tests/run.sh names the interpreter that has them)."""
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+import support
+
+import kiln  # noqa: E402
+
+try:
+    import torch
+    import triton
+    import triton.language as tl
+    import kiln.triton
+    import torch._inductor.config as inductor
+    from torch._inductor.runtime import static_triton_launcher, triton_compat, triton_heuristics
+except ImportError as missing:
+    triton, absent = None, str(missing)
+
+if triton is not None:
+    @triton.jit
+    def doubled(x, y, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+    tuned = triton.autotune([triton.Config({"BLOCK": block}) for block in (32, 512)], key=[])(triton.jit(doubled.fn))
+
+    def through(kernel, x, **named):
+        y = torch.empty_like(x)
+        kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, x.numel(), **named)
+        return y
+
+
+class Block(torch.nn.Module if triton is not None else object):
+    """The kernels of a small transformer that are no products."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer, self.norm = torch.nn.Linear(48, 96), torch.nn.Linear(96, 48), torch.nn.LayerNorm(48)
+
+    def forward(self, x):
+        scores = (x @ x.transpose(-1, -2)).softmax(-1)
+        return self.norm(x + self.outer(torch.nn.functional.gelu(self.inner(scores @ x))))
+
+
+class Cases(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if triton is None:
+            raise unittest.SkipTest(absent)
+        cls.folder = tempfile.TemporaryDirectory(prefix="kiln-inductor-")
+        os.environ["KILN_CACHE_DIR"] = os.path.join(cls.folder.name, "cache")
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(cls.folder.name, "inductor")
+        cls.patch = inductor.patch(cpu_backend="triton", compile_threads=1, fx_graph_cache=False)
+        cls.patch.__enter__()
+        kiln.triton.enable()
+        torch.manual_seed(7)
+
+    @classmethod
+    def tearDownClass(cls):
+        kiln.triton.disable()
+        cls.patch.__exit__(None, None, None)
+        cls.folder.cleanup()
+
+    def setUp(self):
+        torch._dynamo.reset()
+        self.before = kiln.triton.monitor()
+
+    def seen(self):
+        return kiln.triton.monitor(since=self.before)
+
+
+class Counted:
+    """Counts calls of the launchers that Inductor makes, where they are called."""
+
+    def __enter__(self):
+        self.calls, self.theirs = 0, triton_heuristics.CompileResult._gen_launcher_code
+
+        def code(result, scope, *others):
+            launch = scope["runner"]
+
+            def counting(*arguments):
+                self.calls += 1
+                return launch(*arguments)
+            scope["runner"] = counting
+            return self.theirs(result, scope, *others)
+        triton_heuristics.CompileResult._gen_launcher_code = code
+        return self
+
+    def __exit__(self, *_):
+        triton_heuristics.CompileResult._gen_launcher_code = self.theirs
+
+
+class Models(Cases):
+    def test_forward_and_backward(self):
+        model, x = Block(), torch.randn(3, 20, 48)
+        with Counted() as counted:
+            compiled = torch.compile(model)
+            for _ in range(2):
+                mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+                model.zero_grad()
+                compiled(mine).square().sum().backward()
+                found = [mine.grad] + [p.grad.clone() for p in model.parameters()]
+                model.zero_grad()
+                model(theirs).square().sum().backward()
+                torch.testing.assert_close(found, [theirs.grad] + [p.grad for p in model.parameters()], rtol=1e-4, atol=1e-4)
+        seen = self.seen()
+        self.assertEqual((seen.launches["triton"], seen.by_kiln), (0, counted.calls))
+        self.assertGreater(seen.kernel_count("compiled"), 4)
+        self.assertTrue(any("layer_norm" in one.name for one in seen.kernels), seen.text())
+
+    def test_dynamic_shapes(self):
+        compiled = torch.compile(lambda x: (x.softmax(-1) + x.sum(0)).relu(), dynamic=True)
+        for rows, columns in ((7, 30), (40, 64), (3, 129)):
+            x = torch.randn(rows, columns)
+            torch.testing.assert_close(compiled(x), (x.softmax(-1) + x.sum(0)).relu())
+        self.assertEqual(self.seen().launches["triton"], 0)
+
+    def test_kernels_of_the_program_in_compiled_regions(self):
+        compiled = torch.compile(lambda x: through(doubled, x + 1, BLOCK=64) - through(tuned, x), fullgraph=True)
+        x = torch.randn(1000)
+        torch.testing.assert_close(compiled(x), torch.full((1000,), 2.0))
+        seen = self.seen()
+        self.assertEqual(seen.launches["triton"], 0)
+        self.assertGreaterEqual(sum("doubled" in one.name for one in seen.kernels), 3, seen.text())  # two configs of the tuned one
+
+    def test_the_faster_config_stays(self):
+        types_of = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+
+        @triton_heuristics.user_autotune(
+            configs=[{"num_warps": 4, "num_stages": 1, "BLOCK": size} for size in (16, 1024)], filename=os.path.join(self.folder.name, "half.py"), custom_kernel=True,
+            inductor_meta={"grid_type": "FixedGrid", "fixed_grid": ["128", "1", "1"], "extra_launcher_args": []},
+            triton_meta={"signature": types_of, "constants": {}, "configs": [{}], "device": triton_heuristics.DeviceProperties.create(torch.device("cpu"))})
+        @triton.jit
+        def half(x, y, n, BLOCK: tl.constexpr):
+            for at in range(tl.program_id(0) * BLOCK, n, 128 * BLOCK):
+                i = at + tl.arange(0, BLOCK)
+                tl.store(y + i, tl.load(x + i, mask=i < n) / 2, mask=i < n)
+        x, y = torch.randn(1 << 17), torch.zeros(1 << 17)
+        half.run(x, y, x.numel(), stream=0)
+        torch.testing.assert_close(y, x / 2)
+        self.assertEqual((len(half.launchers), half.launchers[0].config.kwargs), (1, {"BLOCK": 1024}))
+
+
+class InProcesses(Cases):
+    """Inductor's compile workers, and programs that know nothing of Kiln."""
+
+    PROGRAM = """
+import sys, torch
+import torch._inductor.config as inductor
+inductor.cpu_backend, inductor.compile_threads = "triton", int(sys.argv[1])
+%s
+f = torch.compile(lambda x: (x.softmax(-1) + x.sum(0)).relu())
+x = torch.randn(40, int(sys.argv[2]))
+torch.testing.assert_close(f(x), (x.softmax(-1) + x.sum(0)).relu())
+%s
+"""
+    POOL = """
+from torch._inductor.async_compile import AsyncCompile
+AsyncCompile.wait_pool_ready()
+"""
+    CLOSED = """
+import kiln.triton._compilation as c
+def refuse(*_, **__): raise SystemExit("something was compiled")
+c.triton_ir = c.compile_ir = refuse
+"""
+
+    def run_program(self, threads, columns, before="", after="", **environment):
+        program, site = os.path.join(self.folder.name, "program.py"), os.path.join(self.folder.name, "site")
+        os.makedirs(site, exist_ok=True)
+        with open(program, "w") as file:
+            file.write(self.PROGRAM % (before, after))
+        with open(os.path.join(site, "sitecustomize.py"), "w") as file:  # a build's folder is in PYTHONPATH, which reads no .pth
+            file.write("import site; site.addsitedir(%r)" % os.path.join(support.ROOT, "python"))
+        environment.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp(dir=self.folder.name))
+        environment["PYTHONPATH"] = os.pathsep.join((site, os.path.join(support.BUILD, "python")))
+        done = subprocess.run([sys.executable, program, str(threads), str(columns)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600,
+                              env={**os.environ, **environment})
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def test_workers_compile_with_kiln(self):
+        here = "import kiln.triton.auto, kiln.triton._inductor as i\ndef refuse(*_): raise SystemExit('compiled in the parent')\ni._bundles.find_or_compile = refuse\n"
+        code, said, errors = self.run_program(2, 64, here + self.POOL, "import kiln.triton\nprint(kiln.triton.monitor().json())")
+        self.assertEqual(code, 0, errors)
+        found = json.loads(said)
+        self.assertEqual(found["launches"]["triton"], 0)
+        self.assertGreater(found["launches"]["compiled"] + found["launches"]["cache"], 0)
+        self.assertTrue(all(one["seconds"] > 0 for one in found["kernels"]))
+
+    def test_a_bundle_and_nothing_else(self):
+        bundle, report = (os.path.join(self.folder.name, name) for name in ("app.kbundle", "report"))
+        code, _, errors = self.run_program(1, 64, KILN_TRITON_SAVE=bundle)
+        self.assertEqual(code, 0, errors)
+        closed = {"KILN_TRITON_BUNDLE": bundle, "KILN_TRITON_MISS": "error", "KILN_CACHE_DIR": "/proc/none", "HOME": "/proc/none", "KILN_TRITON_REPORT": report}
+        for threads in (1, 2):
+            code, _, errors = self.run_program(threads, 64, "import triton" + self.CLOSED, **closed)
+            self.assertEqual(code, 0, errors)
+        with open(report) as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual([{origin for origin, count in line["launches"].items() if count} for line in lines], [{"bundle"}] * 2)
+        code, _, errors = self.run_program(1, 128, "import triton" + self.CLOSED, **closed)
+        self.assertEqual(code, 1)
+        self.assertRegex(errors, r"kernel 'triton_per_fused\w*': no entry of its key in .*app.kbundle; nearest entry \w+, \d+ fields? differ")
+
+    def test_what_triton_would_compile_is_counted(self):
+        """Without a GPU Triton cannot: that it was asked is seen by its own error."""
+        bundle = os.path.join(self.folder.name, "few.kbundle")
+        self.assertEqual(self.run_program(1, 64, KILN_TRITON_SAVE=bundle)[0], 0)
+        code, _, errors = self.run_program(1, 128, KILN_TRITON_BUNDLE=bundle, KILN_TRITON_MISS="triton")
+        self.assertEqual(code, 1)
+        self.assertIn("0 compatible backends for target (cpu)", errors)
+        code, _, errors = self.run_program(1, 128, KILN_TRITON="report", KILN_TRITON_BUNDLE=bundle, KILN_TRITON_MISS="compile")
+        self.assertEqual(code, 0, errors)
+        self.assertRegex(errors, r"kiln:   from bundles \d+, from the cache 0, compiled now [1-9]\d*")
+
+
+class Inside(Cases):
+    """What Inductor asks of a kernel, and what could run Triton's code unnoticed."""
+
+    def compiled(self, name=None):
+        source = triton.compiler.ASTSource(doubled, {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64}, {})
+        return triton.compile(source, target=triton_compat.GPUTarget("cpu", "", 32), options={"num_warps": 2, "num_stages": 1})
+
+    def test_a_kernel_is_launched_as_tritons_are(self):
+        kernel, x, y = self.compiled(), torch.randn(100), torch.zeros(100)
+        self.assertIsInstance(kernel, triton.compiler.CompiledKernel)
+        kernel.run(2, 1, 1, 0, kernel.function, kernel.packed_metadata, None, None, None, x, y, 100, 64)
+        torch.testing.assert_close(y, x * 2)
+        kernel[(2, 1, 1)](y, x, 100, 64)
+        torch.testing.assert_close(x, y * 2)
+        self.assertEqual((kernel.metadata.num_warps, kernel.metadata.name, kernel.n_spills), (2, "doubled", 0))
+        self.assertEqual(self.seen().by_kiln, 2)
+
+    def test_it_survives_a_worker(self):
+        result = triton_heuristics.TritonCompileResult(self.compiled(), triton.Config({"BLOCK": 64}), {}, {})
+        result.kernel.src.fn = None  # as Inductor drops functions
+        there = pickle.loads(pickle.dumps(result)).kernel
+        self.assertIs(type(there), type(result.kernel))
+        self.assertEqual((there.hash, there.name, there.asm["ttir"]), (result.kernel.hash, "doubled", result.kernel.asm["ttir"]))
+
+    def test_there_is_no_cubin(self):
+        kernel = self.compiled()
+        self.assertRaisesRegex(KeyError, "kernel 'doubled' was compiled by Kiln and has no stage 'cubin': AOTInductor", lambda: kernel.asm["cubin"])
+        with inductor.patch(strict_static_triton_launcher=True):
+            self.assertIsNone(triton_heuristics.StaticTritonCompileResult.can_statically_launch(kernel, {}, {"device_type": "cuda"}, None))
+
+    def test_a_static_launcher_counts_as_tritons(self):
+        class Static(static_triton_launcher.StaticallyLaunchedCudaKernel):
+            C_impl = types.SimpleNamespace(_launch_kernel=lambda *_: launched.append(1))
+        launched, kernel = [], Static.__new__(Static)
+        vars(kernel).update(name="cached", hash="ab" * 32, function=1, arg_tys="O", has_global_scratch=False, has_profile_scratch=False, num_warps=1, shared=0)
+        for _ in range(1000):
+            kernel.run(1, 1, 1, 0, None)
+        seen = self.seen()
+        self.assertEqual((len(launched), seen.launches["triton"], seen.by_kiln), (1000, 1000, 0))
+        self.assertEqual([(one.name, one.launches, one.reason) for one in seen.kernels], [("cached", 1000, "a cubin of Triton's from PyTorch's cache")])
+        self.assertIn("Triton's: 1000 launches of cached: a cubin of Triton's from PyTorch's cache", seen.text())
+
+    def test_a_kernel_of_tritons_counts_as_tritons(self):
+        launched, kernel = [], triton.compiler.CompiledKernel.__new__(triton.compiler.CompiledKernel)
+        vars(kernel).update(name="theirs", hash="cd" * 32, module=1, _run=lambda *_: launched.append(1))
+        launch = kernel.run  # as Inductor's launchers keep it
+        for _ in range(100):
+            launch(1, 1, 1)
+        kernel.run(1, 1, 1)
+        self.assertEqual((len(launched), self.seen().launches["triton"]), (101, 101))
+
+    def test_pytorchs_caches_have_other_keys(self):
+        ours = triton_compat.triton_key()
+        kiln.triton.disable()
+        theirs = triton_compat.triton_key()
+        kiln.triton.enable()
+        self.assertEqual(ours, theirs + "-kiln " + kiln.version())
+        self.assertNotEqual(self.compiled().hash, self.compiled().src.hash())
+
+
+if __name__ == "__main__":
+    sys.exit(support.main(__name__))
