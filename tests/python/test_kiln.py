@@ -599,6 +599,48 @@ class Prepared(Cases):
         self.assertLess(sys.getrefcount(y), counts[1])
 
 
+class Runners(Cases):
+    """kiln._core.Runner, which PyTorch's generated code calls as it calls the launchers of Triton's kernels."""
+
+    def setUp(self):
+        self.counter, self.memory = kiln._core.Counter(), self.device.memory(4, "i32")
+        self.runner = kiln._core.Runner(self.device.kernel("gridless"), (1,), self.counter)
+
+    def found(self):
+        return [int.from_bytes(bytes(self.memory)[4 * i:4 * i + 4], "little") for i in range(4)]
+
+    def test_arguments_grid_and_count(self):
+        self.memory.fill(0)
+        self.runner(3, 1, 1, 0, None, None, None, None, None, "a constant", self.memory, "more")
+        self.assertEqual((self.found(), self.counter.value), ([10, 11, 12, 0], 1))
+        self.runner(4, 1, 1, None, None, None, None, None, None, "a constant", self.memory)
+        self.assertEqual((self.found(), self.counter.value), ([10, 11, 12, 13], 2))
+        self.counter.add()
+        self.assertEqual(self.counter.value, 3)
+
+    def test_hooks_are_around_the_launch(self):
+        told = []
+        self.memory.fill(0)
+        self.runner(1, 1, 1, 0, None, None, "metadata", lambda what: told.append((what, self.found()[0])), lambda what: told.append((what, self.found()[0])), 0, self.memory)
+        self.assertEqual(told, [("metadata", 0), ("metadata", 10)])
+
+        def refuse(_):
+            raise KeyError("a hook")
+        self.assertRaises(KeyError, self.runner, 1, 1, 1, 0, None, None, None, refuse, None, 0, self.memory)
+        self.assertEqual(self.counter.value, 1)
+
+    def test_what_is_refused(self):
+        self.assertRaisesRegex(TypeError, "gridless: expected a grid, a stream, five more and at least 2 arguments of the kernel, found 10 in all",
+                               self.runner, 1, 1, 1, 0, None, None, None, None, None, 0)
+        self.assertRaises(TypeError, self.runner, 1, 1, 1, 0, None, None, None, None, None, 0, self.memory, stream=0)
+        self.assertRaisesRegex(ValueError, "gridless: grid: expected one to three integers", self.runner, -1, 1, 1, 0, None, None, None, None, None, 0, self.memory)
+        self.assertRaises(TypeError, self.runner, 1, 1, 1, "stream", None, None, None, None, None, 0, self.memory)
+        self.assertRaisesRegex(TypeError, "'y'", self.runner, 1, 1, 1, 0, None, None, None, None, None, 0, "text")
+        self.assertRaisesRegex(ValueError, "gridless: expected 1 sources, found 2", kiln._core.Runner, self.device.kernel("gridless"), (0, 1), self.counter)
+        self.assertRaises(OverflowError, kiln._core.Runner, self.device.kernel("gridless"), (-1,), self.counter)
+        self.assertEqual(self.counter.value, 0)
+
+
 class Buffers(Cases):
     """Anything with a buffer, where nothing tells more of it."""
 

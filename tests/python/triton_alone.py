@@ -9,11 +9,13 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import textwrap
 import threading
+import types
 import unittest
 import warnings
 
@@ -379,6 +381,20 @@ class Behind(Cases):
             self.assertRegex(found[0], "^kiln: not attached to Triton: " + why)
         self.assertEqual(self.run_program("pass", KILN_TRITON="1")[1:], ([], ""))
 
+    def test_tritons_driver_compiles_nothing_until_it_is_asked(self):
+        from triton.backends.nvidia import driver
+        theirs, made = driver.CudaUtils, []
+        driver.CudaUtils = lambda: made.append(1) or types.SimpleNamespace(load_binary=7)
+        self.addCleanup(setattr, driver, "CudaUtils", theirs)
+        kiln.triton.enable()
+        try:
+            utils = driver.CudaUtils()
+            self.assertEqual(made, [])
+            self.assertEqual((utils.load_binary, utils.load_binary, made), (7, 7, [1]))
+        finally:
+            kiln.triton.disable()
+        self.assertEqual((driver.CudaUtils().load_binary, made), (7, [1, 1]))
+
     def test_other_versions_are_refused_by_name(self):
         stub = os.path.join(self.folder.name, "stub")
         os.makedirs(os.path.join(stub, "triton"), exist_ok=True)
@@ -421,6 +437,200 @@ class Warnings(Cases):
         texts = [kiln.triton.jit(dotted).warmup(a, b, c, N=16, allowed_dot_input_precisions=kinds, grid=(1,)).asm["ttir"]
                  for kinds in (("ieee",), ("ieee", "tf32"))]
         self.assertEqual(["inputPrecision = tf32" in text for text in texts], [False, True])
+
+
+@triton.jit
+def helper(v):
+    return v * 3
+
+
+@triton.jit
+def shipped(x, y, n, factor, OFFSET: tl.constexpr = 2, BLOCK: tl.constexpr = 16):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, helper(tl.load(x + i, mask=i < n)) * factor + OFFSET, mask=i < n)
+
+
+class Monitored(Cases):
+    """Who compiled what was launched."""
+
+    def test_origins_names_and_differences(self):
+        x, before, told = Array([0] * 16), kiln.triton.monitor(), []
+        stop = kiln.triton.watch(told.append)
+        jitted = kiln.triton.jit(triton.jit(count_up.fn))
+        for _ in range(3):
+            jitted[(1,)](x, BLOCK=16, num_warps=1)
+        between = kiln.triton.monitor()
+        again = kiln.triton.jit(triton.jit(count_up.fn))
+        again[(1,)](x, BLOCK=16, num_warps=1)
+        stop()
+        now = kiln.triton.monitor(since=before)
+        self.assertEqual(now.launches, {"bundle": 0, "cache": 1, "compiled": 3, "triton": 0, "missing": 0})
+        self.assertEqual([(one.name, one.origin, one.target, one.launches, one.reason) for one in now.kernels],
+                         [("count_up", "compiled", "host", 3, ""), ("count_up", "cache", "host", 1, "")])
+        self.assertTrue(all(one.seconds > 0 and len(one.identity) == 16 for one in now.kernels))
+        self.assertEqual(kiln.triton.monitor(since=between).launches["cache"], 1)
+        self.assertEqual([(one.origin, one.launches) for one in told], [("compiled", 0), ("cache", 0)])
+        self.assertEqual((now.by_kiln, now.misses), (4, []))
+        self.assertIn("4 launches of 1 kernels ran Kiln's code, 0 Triton's\n  from bundles 0, from the cache 1, compiled now 3\n", now.text())
+        found = json.loads(now.json())
+        self.assertEqual((found["process"], found["launches"]["compiled"], found["kernels"][0]["name"]), (os.getpid(), 3, "count_up"))
+
+    def test_threads(self):
+        before, arrays = kiln.triton.monitor(), [Array([0] * 16) for _ in range(4)]
+        jitted, watched = kiln.triton.jit(count_up), threading.Event()
+
+        def launch(x):
+            for _ in range(250):
+                jitted[(1,)](x, BLOCK=16)
+        threads = [threading.Thread(target=launch, args=(x,)) for x in arrays]
+        watching = threading.Thread(target=lambda: [kiln.triton.monitor().text() for _ in range(20)] and watched.set())
+        for one in (*threads, watching):
+            one.start()
+        for one in (*threads, watching):
+            one.join()
+        self.assertTrue(watched.is_set())
+        self.assertEqual(kiln.triton.monitor(since=before).by_kiln, 1000)
+
+
+class Shipped(Cases):
+    """Launches that take their code from a bundle."""
+
+    def setUp(self):
+        self.addCleanup(kiln.triton.load)
+        self.addCleanup(kiln.triton.disable)
+        self.x, self.y = Array(range(64)), Array([0] * 64)
+
+    def launch(self, jitted=None, n=64, factor=2.0, **named):
+        (jitted or shipped)[(4,)](self.x, self.y, n, factor, **named)
+        return self.y.list()
+
+    def made(self, name="app.kbundle", **named):
+        """A bundle with one variant."""
+        path, jitted = os.path.join(self.folder.name, name), kiln.triton.jit(triton.jit(shipped.fn))
+        self.launch(jitted, **named)
+        one, = jitted.variants.values()
+        kiln.triton._bundles.save([(one.name, one.text, one.facts, [one.keys])], ["host"], path)
+        return path
+
+    def closed(self):
+        """Fails where IR is built or something is compiled."""
+        reading = kiln.triton._compilation
+        for name in ("triton_ir", "compile_ir"):
+            self.addCleanup(setattr, reading, name, getattr(reading, name))
+            setattr(reading, name, lambda *_, **__: self.fail("something was compiled"))
+
+    def test_code_is_found_by_key(self):
+        path, before = self.made(), kiln.triton.monitor()
+        self.closed()
+        kiln.triton.load(path)
+        self.y.set([0] * 64)
+        for fn in (shipped, kiln.triton.jit(triton.jit(shipped.fn))):
+            for _ in range(2):
+                self.assertEqual(self.launch(fn), [i * 6.0 + 2 for i in range(64)])
+        now = kiln.triton.monitor(since=before)
+        self.assertEqual({origin: count for origin, count in now.launches.items() if count}, {"bundle": 4})
+        self.assertEqual(now.misses, [])
+
+    def test_a_miss_names_what_differs(self):
+        path = self.made()
+        kiln.triton.load(path)
+        self.launch()
+        for named, fields in (({"OFFSET": 3}, ["constant OFFSET: 3, there 2"]), ({"n": 63}, ["promise of n: none, there tt.divisibility 16"]),
+                              ({"n": 1 << 40}, ["type of n: i64, there i32"]), ({"num_warps": 8}, ["option num_warps: 8, there 4"]),
+                              ({"factor": 2}, ["type of factor: i32, there fp32"]), ({"maxnreg": 64, "OFFSET": True}, ["constant OFFSET: True, there 2", "option maxnreg: 64, there None"])):
+            before = kiln.triton.monitor()
+            with self.assertRaises(kiln.NotFound) as caught:
+                self.launch(**named)
+            said = str(caught.exception)
+            self.assertRegex(said, r"^kernel 'shipped': no entry of its key in %s; nearest entry [0-9a-f]{32}, %d field" % (re.escape(path), len(fields)))
+            self.assertEqual([line.strip() for line in said.splitlines()[1:]], fields)
+            self.assertEqual(kiln.triton.monitor(since=before).launches["missing"], 1)
+        with self.assertRaisesRegex(kiln.NotFound, "kernel 'count_up': no entry of a kernel 'count_up' in " + re.escape(path)):
+            count_up[(1,)](self.x, BLOCK=16)
+
+    def test_the_source_is_part_of_the_key(self):
+        """A function that the kernel calls has changed."""
+        path = self.made()
+        kiln.triton.load(path)
+        theirs = helper._src
+        try:
+            helper._unsafe_update_src(theirs.replace("* 3", "* 4"))
+            shipped._unsafe_update_src(shipped._src)
+            with self.assertRaisesRegex(kiln.NotFound, r"1 field differs:\n  source: \w{64}, there \w{64}"):
+                self.launch()
+        finally:
+            helper._unsafe_update_src(theirs)
+            shipped._unsafe_update_src(shipped._src)
+        self.launch()
+
+    def test_other_policies(self):
+        path, before = self.made(), kiln.triton.monitor()
+        kiln.triton.load(path, miss="compile")
+        self.assertEqual(self.launch(OFFSET=5), [i * 6.0 + 5 for i in range(64)])
+        self.launch()
+        now = kiln.triton.monitor(since=before)
+        self.assertEqual((now.launches["bundle"], now.launches["compiled"] + now.launches["cache"], len(now.misses)), (1, 1, 1))
+        self.assertIn("constant OFFSET: 5, there 2", now.misses[0].reason)
+        kiln.triton.load(path, miss="triton")
+        with self.assertRaises(Exception) as caught:  # Triton has no CPU
+            self.launch(OFFSET=6)
+        self.assertNotIsInstance(caught.exception, kiln.Error)
+        self.assertRaisesRegex(ValueError, "miss: expected 'error', 'compile', 'triton', found 'ignore'", kiln.triton.load, path, miss="ignore")
+
+    def test_bundles_that_cannot_be_used(self):
+        path = self.made()
+        plain = os.path.join(self.folder.name, "plain.kbundle")
+        kiln.triton.export(count_up, {"x": "*fp32"}, {"BLOCK": 16}, output=plain)
+        self.assertRaisesRegex(kiln.Error, "plain.kbundle: has no kernels of Triton that are found by key", kiln.triton.load, plain)
+        self.assertRaises(kiln.NotFound, kiln.triton.load, path + ".none")
+        with open(path, "rb") as file:
+            whole = file.read()
+        index = kiln.triton._index
+        for cut in (0, 20, 200, len(whole) // 2):
+            broken = os.path.join(self.folder.name, "broken")
+            with open(broken, "wb") as file:
+                file.write(whole[:cut])
+            self.assertRaises(kiln.Error, index.read, broken)
+        at = whole.index(b"constant BLOCK")
+        with open(broken, "wb") as file:
+            file.write(whole[:at] + b"C" + whole[at + 1:])
+        self.assertRaisesRegex(kiln.Error, "its index is damaged", index.read, broken)
+
+    def test_signed(self):
+        path, keys = self.made("signed.kbundle"), [os.path.join(self.folder.name, name) for name in ("good", "other")]
+        for key in keys:
+            support.tool("cache", "keygen", key)
+        support.tool("sign", path, "--key=" + keys[0])
+        self.closed()
+        self.assertRaises(kiln.Untrusted, kiln.triton.load, path, trust=[keys[1] + ".pub"])
+        kiln.triton.load(path, trust=[keys[0] + ".pub"])
+        self.launch()
+
+    def test_processes_save_into_one_bundle(self):
+        path = os.path.join(self.folder.name, "joined.kbundle")
+        program = PROGRAM % ("    pass", "    fill[(1,)](Array(), BLOCK=int(sys.argv[1]))\n    run([threading.Thread(target=launch, args=(2,)) for _ in range(2)])")
+        path_of_program, site = os.path.join(self.folder.name, "saving.py"), os.path.join(self.folder.name, "saving")
+        os.makedirs(site, exist_ok=True)
+        with open(path_of_program, "w") as file:
+            file.write(program)
+        with open(os.path.join(site, "sitecustomize.py"), "w") as file:
+            file.write("import site; site.addsitedir(%r)" % os.path.join(support.ROOT, "python"))
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join((site, os.path.join(support.BUILD, "python"))))
+        started = [subprocess.Popen([sys.executable, path_of_program, str(block)], env=dict(environment, KILN_TRITON_SAVE=path), stderr=subprocess.PIPE) for block in (16, 32, 64)]
+        for one in started:
+            said = one.communicate(timeout=300)[1].decode()
+            self.assertEqual(one.returncode, 0, said)
+        self.assertEqual({facts["constant BLOCK"] for _, facts in kiln.triton._index.read(path).values()}, {"16", "32", "64"})
+        self.assertTrue(all(name.startswith("fill[") for name in kiln.Library(path).kernels))
+        closed = dict(environment, KILN_TRITON_BUNDLE=path, KILN_CACHE_DIR="/proc/none", KILN_TRITON="report")
+        for block, code in ((32, 0), (8, 1)):
+            done = subprocess.run([sys.executable, path_of_program, str(block)], env=closed, stderr=subprocess.PIPE, timeout=300)
+            said = done.stderr.decode()
+            self.assertEqual(done.returncode, code, said)
+            self.assertIn("constant BLOCK: 8, there" if code else "kiln:   from bundles 5, from the cache 0, compiled now 0", said)
+        done = subprocess.run([sys.executable, path_of_program, "16"], env=dict(closed, KILN_TRITON_BUNDLE=path + ".none"), stderr=subprocess.PIPE, timeout=300)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("joined.kbundle.none", done.stderr.decode())
 
 
 class Threads(Cases):

@@ -27,6 +27,28 @@ def _run(self, *arguments, grid, warmup=False, **named):
     return engine.call(*arguments, grid=grid, warmup=warmup, **named)
 
 
+class _Later:
+    """An object that is made when something is asked of it."""
+
+    def __init__(self, make):
+        self._make = make
+
+    def __getattr__(self, name):
+        made = self.__dict__.get("_made")
+        if made is None:
+            made = self.__dict__["_made"] = self._make()
+        return getattr(made, name)
+
+
+def _make_utils_later():
+    """Triton's drivers compile a module in C as soon as they are made. Kiln wants none, and what starts from a bundle may have no compiler."""
+    for name, utils in (("nvidia", "CudaUtils"), ("amd", "HIPUtils")):
+        module = sys.modules.get("triton.backends.%s.driver" % name)
+        theirs = getattr(module, utils, None)
+        if theirs is not None:
+            _replace(module, utils, lambda theirs=theirs: _Later(theirs))
+
+
 def enable():
     """Puts Kiln behind every @triton.jit function of the process. Without a GPU they run on the CPU."""
     global _was_enabled
@@ -41,6 +63,7 @@ def enable():
         _replace(owner, "compile", _inductor.compile)
     for name, take in _inductor.MODULES.items():
         _import_hook.when_executed(name, lambda module, take=take: take(module, _replace))
+    _make_utils_later()
     _host_driver.activate()
 
 
