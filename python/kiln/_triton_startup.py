@@ -48,7 +48,8 @@ def _listed(name):
 class _State:
     is_wanted = False  # Kiln is to be attached to Triton
     reported_by = None  # the process that has done what is done at the end
-    is_child = any(word.startswith("from multiprocessing.") for word in sys.orig_argv)  # it reports where it launched something
+    # It reports where it launched something: of multiprocessing, or the process of PyTorch's that starts its workers.
+    is_child = any(word.startswith("from multiprocessing.") or word.endswith("compile_worker/__main__.py") for word in sys.orig_argv)
 
 
 _state = _State()

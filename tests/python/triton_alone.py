@@ -596,6 +596,22 @@ class Shipped(Cases):
             file.write(whole[:at] + b"C" + whole[at + 1:])
         self.assertRaisesRegex(kiln.Error, "its index is damaged", index.read, broken)
 
+    def test_what_kiln_refuses_is_known_to_a_bundle(self):
+        """A tuner that passes a config over does so where nothing is compiled, too."""
+        path = os.path.join(self.folder.name, "tuned.kbundle")
+
+        def tuner():
+            return kiln.triton.jit(triton.autotune([triton.Config({"BLOCK": 16}, num_ctas=2), triton.Config({"BLOCK": 32})], key=[])(triton.jit(shipped.fn)))
+        self.launch(tuner())
+        found, _ = kiln.triton._found()
+        kiln.triton._bundles.save([one for one in found if one[0] == "shipped"], ["host"], path)
+        self.closed()
+        kiln.triton.load(path)
+        self.y.set([0] * 64)
+        there = tuner()
+        self.launch(there)
+        self.assertEqual((self.y.list(), there.best_config.kwargs), ([i * 6.0 + 2 for i in range(64)], {"BLOCK": 32}))
+
     def test_signed(self):
         path, keys = self.made("signed.kbundle"), [os.path.join(self.folder.name, name) for name in ("good", "other")]
         for key in keys:
@@ -620,7 +636,7 @@ class Shipped(Cases):
         for one in started:
             said = one.communicate(timeout=300)[1].decode()
             self.assertEqual(one.returncode, 0, said)
-        self.assertEqual({facts["constant BLOCK"] for _, facts in kiln.triton._index.read(path).values()}, {"16", "32", "64"})
+        self.assertEqual({facts["constant BLOCK"] for _, facts in kiln.triton._index.read(path)[0].values()}, {"16", "32", "64"})
         self.assertTrue(all(name.startswith("fill[") for name in kiln.Library(path).kernels))
         closed = dict(environment, KILN_TRITON_BUNDLE=path, KILN_CACHE_DIR="/proc/none", KILN_TRITON="report")
         for block, code in ((32, 0), (8, 1)):

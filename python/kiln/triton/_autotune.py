@@ -8,16 +8,14 @@ import tempfile
 import time
 
 from triton import knobs
-from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import JITFunction, driver
-from triton.runtime.errors import OutOfResources, PTXASError
 
 from .. import _compiler
 from . import _devices, _parallel_compile, _versions
+from ._bundles import REFUSALS
 from ._devices import is_capturing as _is_capturing
 
 BUDGET_S, MOST_ROUNDS, LEAST_ROUNDS, TIMES = 2.0, 100, 3, 3
-REFUSALS = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
 _DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "bool": "i1",
            "uint8": "i8", "uint16": "i16", "uint32": "i32", "uint64": "i64"}
 

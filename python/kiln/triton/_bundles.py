@@ -4,10 +4,14 @@
 import os
 import typing
 
+from triton.compiler.errors import CompileTimeAssertionFailure
+from triton.runtime.errors import OutOfResources, PTXASError
+
 from . import _compilation, _index, _monitor
 from .._core import Library
 from .._errors import Error, NotFound
 
+REFUSALS = (OutOfResources, CompileTimeAssertionFailure, PTXASError)  # what tuners pass over
 POLICIES = ("error", "compile", "triton")
 
 
@@ -27,14 +31,15 @@ class _Bundle:
     def __init__(self, path, trust):
         self.path, self.trust = path, trust
         self.library = Library(path, trust=trust) if trust else Library(path)
-        self.entries = _index.read(path)
+        self.entries, self.refused = _index.read(path)
         self.by_name = {}
         for key, (_, facts) in sorted(self.entries.items()):
             self.by_name.setdefault(facts["kernel"], []).append((key, facts))
 
 
 class _State:
-    bundles, miss, missed = [], "compile", set()
+    bundles, miss = [], "compile"
+    refused = {}  # key: (its facts, why Kiln does not compile it)
 
 
 _state = _State()
@@ -52,7 +57,7 @@ def load(*paths, miss="error", trust=None):
     empty = next((one.path for one in bundles if not one.entries), None)
     if empty:
         raise Error("%s: has no kernels of Triton that are found by key: kiln.triton.save() and KILN_TRITON_SAVE write such bundles" % empty)
-    _state.bundles, _state.miss, _state.missed = bundles, miss if bundles else "compile", set()
+    _state.bundles, _state.miss = bundles, miss if bundles else "compile"
     _patch.enable()
 
 
@@ -119,6 +124,8 @@ def find(facts, target):
         return None, ""
     key, why = _index.key_of(facts), None
     for bundle in _state.bundles:
+        if key in bundle.refused:
+            raise _compilation.NotCompiled(bundle.refused[key][1])
         entry = bundle.entries.get(key)
         if entry is None:
             continue
@@ -147,9 +154,23 @@ def find_or_compile(source, options, read_for, target, begun=None):
         return code, keys, None, None
     if is_triton(keys, reason, target):
         return None
-    text, launch = begun[:2] if begun else _compilation.triton_ir(source, options, read_for)
-    built = begun[2]() if begun else _compilation.compile_ir(text, launch, (target,))
+    try:
+        text, launch = begun[:2] if begun else _compilation.triton_ir(source, options, read_for)
+        built = begun[2]() if begun else _compilation.compile_ir(text, launch, (target,))
+    except REFUSALS as error:
+        _state.refused[_index.key_of(keys)] = keys, str(error)
+        raise
     return Code(built.code, source.fn.__name__, built.origin, built.seconds, reason), keys, text, launch
+
+
+def take_refused():
+    """What a tuner passes over, which a bundle has to know: {key: (its facts, why)}; it is known here no more."""
+    found, _state.refused = _state.refused, {}
+    return found
+
+
+def add_refused(found):
+    _state.refused.update(found)
 
 
 def identity_of(code):
@@ -180,7 +201,7 @@ def save(found, targets, output, is_joined=False):
             build(sources, targets, parts[-1])
         manifest, notes = os.path.join(folder, "notes"), os.path.join(folder, "notes.kbundle")
         with open(manifest, "wb") as file:
-            file.write(_index.manifest(entries))
+            file.write(_index.manifest(entries, _state.refused))
         run("bundle-write", "-q", "-o", notes, manifest)
         others = [output] if is_joined and os.path.exists(output) else []
         merged = os.path.join(folder, "merged.kbundle")

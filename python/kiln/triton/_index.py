@@ -87,10 +87,11 @@ def _block(text):
     return _varint(len(text.encode())) + text.encode()
 
 
-def manifest(entries):
-    """What `kiln bundle-write` makes a bundle of notes from: {key: (name of a kernel in the bundle, its facts)}."""
-    notes = (b"\x03" + _block(NOTE + key) + _block(json.dumps({"kernel": name, "facts": facts}, sort_keys=True))
-             for key, (name, facts) in sorted(entries.items()))
+def manifest(entries, refused):
+    """What `kiln bundle-write` makes a bundle of notes from: {key: (name of a kernel in the bundle, its facts)}, and {key: (facts, why)} of what is not compiled."""
+    texts = {key: {"kernel": name, "facts": facts} for key, (name, facts) in entries.items()}
+    texts.update((key, {"refused": why[:4000], "facts": facts}) for key, (facts, why) in refused.items())
+    notes = (b"\x03" + _block(NOTE + key) + _block(json.dumps(text, sort_keys=True)) for key, text in sorted(texts.items()))
     return b"KILNMAN1" + b"".join(notes) + b"\0"
 
 
@@ -106,7 +107,7 @@ def _unpack(form, data, at):
 
 
 def read(path):
-    """{key: (name of a kernel, its facts)} of a bundle, as its notes have them. The digest of the index is compared, so a bundle whose signature was
+    """{key: (name of a kernel, its facts)} and {key: (facts, why)} of a bundle, as its notes have them: what it has, and what Kiln does not compile. The digest of the index is compared, so a bundle whose signature was
     verified (kiln.Library with trust=) has the notes that were signed."""
     with open(path, "rb") as file:
         data = file.read(30)
@@ -130,6 +131,7 @@ def read(path):
             pairs = [_unpack("<II", index, notes_at + 8 * i) for i in range(notes)]
             found = {record(key): value for key, value in pairs}
             entries = {key[len(NOTE):]: json.loads(record(value)) for key, value in found.items() if key.startswith(NOTE)}
-            return {key: (one["kernel"], one["facts"]) for key, one in entries.items()}
+            return ({key: (one["kernel"], one["facts"]) for key, one in entries.items() if "kernel" in one},
+                    {key: (one["facts"], one["refused"]) for key, one in entries.items() if "kernel" not in one})
         except (_Cut, ValueError, KeyError, UnicodeDecodeError):
             raise Error("%s: its notes cannot be read: is it cut off?" % os.fspath(path)) from None

@@ -11,6 +11,7 @@ from triton.runtime import driver
 
 from . import _bundles, _compilation, _devices, _host_driver, _index, _launcher, _monitor
 from .._core import Runner, version
+from .._errors import Error
 
 tritons_compile = triton.compile
 
@@ -60,7 +61,10 @@ class Kernel(CompiledKernel):
         place = _devices.place_of(_devices.cpu() if self.kiln_target == "host" else _devices.torch.device("cuda"))
         code = self.kiln_code
         kernel = code.open(place.device)
-        kernel.preload()
+        try:
+            kernel.preload()
+        except Error as error:  # too large for this device: Inductor passes such a config over
+            raise _compilation.NotCompiled(str(error), error.number) from None
         identity = _bundles.identity_of(code) if self.kiln_text is None else _compilation.identity(self.kiln_text, self.kiln_facts)
         self.counter = _monitor.row_of(code.origin, self.name, identity, self.kiln_target, code.reason, code.seconds).counter()
         choice = None if any(param.rank for param in kernel.params) else kernel.choose(*[0] * len(kernel.params), grid=1)
@@ -137,12 +141,19 @@ class _Worker:
         _patch.enable()
         if self.settings is not None:
             _bundles.apply(self.settings)
-        return self.theirs(*arguments)
+        tuner, elapsed = self.theirs(*arguments)
+        tuner.kiln_refused = _bundles.take_refused()
+        return tuner, elapsed
 
 
 def _take_heuristics(module, replace):
     theirs_set = module.TritonCompileResult.__setstate__
     theirs_can = module.StaticTritonCompileResult.can_statically_launch
+    theirs_tuner = module.CachingAutotuner.__setstate__
+
+    def set_tuner(self, state):
+        _bundles.add_refused(state.pop("kiln_refused", {}))  # in a worker; the others have what it compiled
+        theirs_tuner(self, state)
 
     def set_state(self, state):
         theirs_set(self, state)
@@ -153,6 +164,7 @@ def _take_heuristics(module, replace):
     def can_statically_launch(kernel, *others):
         return None if isinstance(kernel, Kernel) else theirs_can(kernel, *others)
 
+    replace(module.CachingAutotuner, "__setstate__", set_tuner)
     replace(module.TritonCompileResult, "__setstate__", set_state)
     replace(module.StaticTritonCompileResult, "can_statically_launch", staticmethod(can_statically_launch))
 
