@@ -2,7 +2,9 @@
 // Tests that `kiln compile` does not parse a source that it compiled before, and that it nevertheless
 // makes, prints and returns what a compile without a cache does. Changes of sources, options, targets,
 // choices, tools and of the cache itself are drawn; each command is run twice with the cache and once
-// without.
+// without. Changes that do not matter are drawn too, and must hit.
+//
+// KILN_TEST_ROUNDS says how many rounds a search has.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,9 +52,16 @@ static char *run(const char *words, const char *more) {
   return out;
 }
 
+/// `other`: commands whose result without a cache is not that of the command before.
 typedef struct tally {
-  unsigned commands, failed, warned;
+  unsigned commands, failed, warned, other;
+  char *last;
 } tally;
+
+static unsigned rounds_of(unsigned quick, unsigned full) {
+  const char *text = getenv("KILN_TEST_ROUNDS");
+  return text ? (unsigned)strtoul(text, NULL, 10) : kiln_test_full() ? full : quick;
+}
 
 /// Twice with the cache and once without.
 static void compare(const char *words, const char *what, tally *t) {
@@ -66,7 +75,9 @@ static void compare(const char *words, const char *what, tally *t) {
   t->commands++;
   t->failed += strncmp(fresh, "exit code 0", 11) != 0;
   t->warned += strstr(fresh, "warning:") != NULL;
-  free(fresh);
+  t->other += t->last && strcmp(t->last, fresh) != 0;
+  free(t->last);
+  t->last = fresh;
 }
 
 /// Words that a command may have, in groups of which one is drawn at a time; "" is none. The first two are of
@@ -164,13 +175,64 @@ static void search(uint64_t seed, const char *name, const char *source, unsigned
     if (strstr(name, ".ttir"))
       write_in("k.json", round % 2 ? "{\"num_warps\": 8}" : "{\"num_warps\": 2}", 16);
   }
-  printf("%u commands, %u of them fail, %u warn\n", t.commands, t.failed, t.warned);
+  printf("%u commands, %u of them fail, %u warn, %u with another result than the one before\n", t.commands,
+         t.failed, t.warned, t.other);
+  free(t.last);
   CHECK(t.failed < t.commands * 3 / 4);
 }
 
-TEST(compiled, drawn_changes_of_a_kernel) { search(51, "k.kiln", kiln_source, kiln_test_full() ? 300 : 12); }
+TEST(compiled, drawn_changes_of_a_kernel) { search(51, "k.kiln", kiln_source, rounds_of(12, 300)); }
 
-TEST(compiled, drawn_changes_of_triton_ir) { search(52, "k.ttir", ttir_source, kiln_test_full() ? 300 : 12); }
+TEST(compiled, drawn_changes_of_triton_ir) { search(52, "k.ttir", ttir_source, rounds_of(12, 300)); }
+
+// ------------------------------------------------------------------------- what does not matter
+
+/// Words of a command of which the last one counts, in any order; and what they say by default.
+static const char *const spare[] = {"--optimise=2", "--verify-passes", "-q", "-qq", ""};
+static const char *const around[] = {
+    "LC_ALL=de_DE.UTF-8", "TZ=Asia/Tokyo",       "CUDA_VISIBLE_DEVICES=", "HOME=/nowhere",
+    "TERM=dumb",          "KILN_CACHE_SIZE=1G",  "KILN_CACHE_LEVEL=3",    "MALLOC_PERTURB_=85",
+    "COLUMNS=20",         "SOURCE_DATE_EPOCH=7", "ROCR_VISIBLE_DEVICES=", ""};
+/// What is done to the source, $f: all of it keeps every operation.
+static const char *const edits[] = {"touch -d 1999-01-01 $f",
+                                    "touch -d 2037-01-01 $f",
+                                    "sed -i '1s/^/\\/\\/ a comment\\n/' $f",
+                                    "printf '\\n\\n' >>$f",
+                                    "sed -i 's/  *$/ /' $f",
+                                    "cp $f x && mv x $f",
+                                    "chmod 400 $f",
+                                    ":"};
+
+#define DRAW(list) (list)[kiln_test_random(&seed) % (sizeof(list) / sizeof *(list))]
+
+TEST(compiled, drawn_changes_that_do_not_matter) {
+  static const char *const lines[][3] = {{"k.kiln", "-t host", "-k 'scale[T=f32]'"},
+                                         {"k.kiln", "-t gfx942", "-k 'scale[T=f16]'"},
+                                         {"k.kiln", "-t sm_90a --ptx-assembler=none", "-k 'scale[T=f32]'"},
+                                         {"k.ttir", "-t gfx1100", "--warps 8"},
+                                         {"k.ttir", "-t host", ""}};
+  const unsigned rounds = rounds_of(40, 400);
+  uint64_t seed = 54;
+  printf("seed %llu\n", (unsigned long long)seed);
+  write_in("k.kiln", kiln_source, sizeof kiln_source - 1);
+  write_in("k.ttir", ttir_source, sizeof ttir_source - 1);
+  for (unsigned round = 0; round < rounds; round++) {
+    char command[1500], *out;
+    const char *const *line = DRAW(lines), *env = DRAW(around), *more = DRAW(around), *edit = DRAW(edits),
+                      *word = DRAW(spare);
+    const bool is_turned = kiln_test_random(&seed) % 2;
+    snprintf(command, sizeof command,
+             "cd %s && export KILN_CACHE_DIR=$PWD/cache && f=%s && rm -rf other%u && mkdir other%u && "
+             "%s/bin/kiln compile -q %s %s -o want $f && cp $f other%u && cd other%u && %s && "
+             "env %s %s %s/bin/kiln compile -q --must-hit %s %s %s -o found $f && cmp ../want found",
+             kiln_test_folder(), line[0], round % 3, round % 3, kiln_test_build_path(), line[1], line[2],
+             round % 3, round % 3, edit, env, more, kiln_test_build_path(), line[is_turned ? 2 : 1], word,
+             line[is_turned ? 1 : 2]);
+    if (kiln_test_run(&out, "(%s) 2>&1", command)) FAIL("round %u: %s\n%s", round, command, out);
+    free(out);
+  }
+  printf("%u changes that do not matter, %u hits\n", rounds, rounds);
+}
 
 /// Each option, each value: the command after another one that differs in it alone.
 TEST(compiled, every_option_after_its_default) {
