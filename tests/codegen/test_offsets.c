@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs random kernels with offsets that wrap around (offset_kernels.h): the interpreter, host code of each
-// width and level, the simulated GPU and, where KILN_OFFSETS_HIP names the first HIP device's processor
-// (emulated.sh), AMD code do what C says, and touch nothing else.
+// width and level, the simulated GPU, PTX in its interpreter and, where KILN_OFFSETS_HIP names the first HIP
+// device's processor (emulated.sh), AMD code do what C says, and touch nothing else.
 //
 // KILN_SEEDS=first..last picks seeds; KILN_TEST_FULL takes 2,000. A failing seed is printed with its kernel.
 #include <signal.h>
@@ -18,6 +18,7 @@
 #include "tests/codegen/hip_mapping.h"
 #include "tests/codegen/host_mapping.h"
 #include "tests/codegen/offset_kernels.inc"
+#include "tools/ptx/ptx.h"
 
 /// Two offsets of 32 bits one after another stay inside, and a view's.
 static const size_t REACH = (size_t)5 << 30;
@@ -212,6 +213,66 @@ static bool run_hip(const way *how, ir_kernel *kernel, const kiln_target *target
   return ran || say(c, "the launch failed");
 }
 
+/// Where the interpreter of PTX has the middle of x and of y, and o.
+typedef struct ptx_world {
+  ptx_memory *memory;
+  uint64_t x, y, o;
+} ptx_world;
+
+/// Only what a kernel should read is defined: what comes of anything else is a finding where it is stored.
+static ptx_world ptx_world_of(const offsets_case *c) {
+  ptx_world p = {.memory = ptx_memory_create()};
+  CHECK(p.memory != NULL);
+  p.x = ptx_memory_alloc(p.memory, 2 * REACH, false) + REACH;
+  p.y = ptx_memory_alloc(p.memory, 2 * REACH, false) + REACH;
+  p.o = ptx_memory_alloc(p.memory, c->results * sizeof(int32_t), false);
+  if (p.x == REACH || p.y == REACH || !p.o) SKIP("no address space of %zu bytes", 4 * REACH);
+  for (size_t i = 0; i < c->read_count; i++)
+    *ptx_memory_bytes(p.memory, p.x + (uint64_t)c->reads[i], 1, true) = (uint8_t)offsets_byte(c->reads[i]);
+  memset(ptx_memory_bytes(p.memory, p.o, c->results * sizeof(int32_t), true), 0,
+         c->results * sizeof(int32_t));
+  return p;
+}
+
+static void take_results(const ptx_world *p, world *w, const offsets_case *c) {
+  memcpy(w->o, ptx_memory_bytes(p->memory, p->o, c->results * sizeof *w->o, false),
+         c->results * sizeof *w->o);
+  for (size_t i = 0; i < c->write_count; i++)
+    w->y[c->writes[i]] = (int8_t)*ptx_memory_bytes(p->memory, p->y + (uint64_t)c->writes[i], 1, false);
+}
+
+static bool run_ptx(const way *how, ir_kernel *kernel, const kiln_target *target, world *w,
+                    const offsets_case *c) {
+  static ptx_report report;
+  kiln_codegen_options options;
+  kiln_artifact artifact = {0};
+  kiln_error err = {0};
+  ptx_module *module = NULL;
+  kiln_codegen_options_init(&options);
+  options.assembler = KILN_ASSEMBLER_NONE;
+  if (kiln_codegen(kernel, target, &options, &artifact, &err) != KILN_OK) return say(c, "%s", err.text);
+  ptx_world p = ptx_world_of(c);
+  const uint64_t pointers[] = {p.x, p.y, p.o};
+  uint8_t args[sizeof w->args];
+  memcpy(args, w->args, sizeof args);
+  memcpy(args, pointers, sizeof pointers);
+  const ptx_launch launch = {.grid = {c->grid[0], 1, 1},
+                             .block = {artifact.info.block_threads, 1, 1},
+                             .dynamic_shared = artifact.info.dynamic_shared,
+                             .parameters = args,
+                             .parameter_size = sizeof pointers + sizeof c->params,
+                             .seed = seed_now};
+  kiln_status status =
+      ptx_module_create(p.memory, how->name, (const char *)artifact.code.bytes,
+                        strnlen((const char *)artifact.code.bytes, artifact.code.size), &module, &err);
+  if (status == KILN_OK) status = ptx_module_run(module, 0, &launch, &report, &err);
+  take_results(&p, w, c);
+  ptx_module_destroy(module);
+  ptx_memory_destroy(p.memory);
+  kiln_artifact_deinit(&artifact);
+  return status == KILN_OK || say(c, "%s", err.text);
+}
+
 /// Tells the emulator's process (hip_device.py) what memory this one shares with it.
 static void share_world(const world *w) {
   const space *all[] = {&w->in, &w->out, &w->results};
@@ -263,6 +324,8 @@ TEST(offsets, unoptimised_host_code_wraps) { agree(&(way){"x86-64-v2 -O0", "x86-
 TEST(offsets, wide_host_code_wraps) { agree(&(way){"x86-64-v4 -O2", "x86-64-v4", run_host, 2}, 60); }
 TEST(offsets, gpu_code_wraps) { agree(&(way){"gpu", "sm_80", run_gpu, 0}, 60); }
 TEST(offsets, gpu_code_of_wide_warps_wraps) { agree(&(way){"gpu, 64 lanes", "sm_80", run_gpu, 1}, 40); }
+TEST(offsets, ptx_wraps) { agree(&(way){"ptx", "sm_80", run_ptx, 0}, 8); }
+TEST(offsets, ptx_of_sm_90a_wraps) { agree(&(way){"ptx of sm_90a", "sm_90a", run_ptx, 0}, 8); }
 
 TEST(offsets, amd_code_wraps) {
   const char *target = getenv("KILN_OFFSETS_HIP");
