@@ -509,6 +509,8 @@ TEST(hostile, aliasing_and_overlap_of_the_index) {
   fprintf(stderr, "%zu variants, %zu taken whole, the slowest %.1f ms\n", rounds, taken, slowest * 1e3);
   CHECK(slowest < 1);
   CHECK(taken < rounds / 2);
+  free(good);
+  free(bytes);
 }
 
 // Codes that shrink beyond the bound are stored as they are, so whatever the writer makes can be read.
