@@ -126,7 +126,7 @@ static void expect_signed(kiln_status status, const float y[3], const char *what
 }
 
 /// A signed bundle and one of the same size with other code, and every mix of the two: what the attacker
-/// writes is `evil` from each of its 64-byte lines on, and each line alone.
+/// writes is `evil` from each of its 32-byte pieces on, and each piece alone.
 static void change_in_place(const char *options, bool in_memory) {
   uint8_t key[32];
   char sign[700];
@@ -137,7 +137,7 @@ static void change_in_place(const char *options, bool in_memory) {
         mix = {malloc(good.size), good.size};
   kiln_verifier *v = trusting(key);
   attack a = {.verifier = v, .to = &mix, .change = in_memory ? overwrite_memory : overwrite_file};
-  size_t step = kiln_test_full() ? 64 : 512;
+  size_t step = kiln_test_full() ? 32 : 512;
   put_file(&good);
   a.fd = open(fixture_path("a.kbundle"), O_RDWR);
   a.memory = malloc(good.size);
@@ -340,6 +340,7 @@ TEST(trust, a_file_cut_in_place_is_an_error) {
       if (moment == AFTER_OPEN && !cut) CHECK_INT(status, KILN_STATUS_CORRUPT);
       close(a.fd);
     }
+  tell_changes();
 }
 
 static uint8_t damage;
@@ -361,6 +362,7 @@ TEST(trust, every_byte_changed_after_the_look_up) {
     expect_signed(use(&a, AFTER_LOOK_UP, y), y, "damage", damage_at, AFTER_LOOK_UP);
     if (pwrite(a.fd, &good.bytes[damage_at], 1, (off_t)damage_at) != 1) FAIL("pwrite");
   }
+  tell_changes();
   close(a.fd);
 }
 
