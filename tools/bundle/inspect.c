@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/expr.h"
+#include "base/launches.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/suggest.h"
 #include "tools/bundle/dictionary_family.h"
@@ -79,6 +80,41 @@ static void print_interface(const bundle_view *v, const kiln_interface *in) {
   }
   for (uint32_t i = 0; i < in->variant_count; i++)
     printf("  variant %u: %s\n", i, *in->variants[i].text ? cli_name(in->variants[i].text) : "generic");
+}
+
+static const char *words_of(kiln_span code, const char *const *names, uint32_t count, char text[400]) {
+  return kiln_expr_text(code.bytes, code.size, names, count, text, 400);
+}
+
+/// What runs in place of the kernel once it has scratch memory. Values are named v0, v1 and so on.
+static void print_launches(const bundle_view *v, const view_kernel *k) {
+  char key[sizeof KILN_LAUNCHES_PREFIX + KILN_BUNDLE_MAX_NAME], text[400];
+  size_t size;
+  kiln_interface in = k->interface;
+  snprintf(key, sizeof key, KILN_LAUNCHES_NOTE, k->name);
+  const char *note = kiln_bundle_note(v->bundle, key, &size);
+  if (!note || !kiln_launches_decode(v->arena, note, &in)) return;
+  const uint32_t first = in.param_count + 1, count = first + in.value_count;
+  const char **names = KILN_NEW_ARRAY(v->arena, const char *, count);
+  for (uint32_t i = 0; i < in.param_count; i++) names[i] = in.params[i].name;
+  names[in.param_count] = "scratch";
+  for (uint32_t i = 0; i < in.value_count; i++) names[first + i] = kiln_arena_format(v->arena, "v%u", i);
+  printf("  in its place with scratch memory of %s bytes:\n", words_of(in.scratch, names, count, text));
+  for (uint32_t i = 0; i < in.value_count; i++) {
+    const kiln_launch_value *value = &in.values[i];
+    printf("    v%u = %s", i, words_of(value->value, names, count, text));
+    if (value->condition.size) printf("  if %s", words_of(value->condition, names, count, text));
+    printf("\n");
+  }
+  for (uint32_t i = 0; i < in.launch_count; i++) {
+    const kiln_launch_record *l = &in.launches[i];
+    printf("    %s(", cli_name(l->kernel));
+    for (uint32_t j = 0; j < l->arg_count; j++)
+      printf("%s%s", j ? ", " : "",
+             l->args[j].value.size ? words_of(l->args[j].value, names, count, text)
+                                   : names[l->args[j].param]);
+    printf(")  if %s\n", words_of(l->condition, names, count, text));
+  }
 }
 
 static void print_code(const view_code *c) {
@@ -176,14 +212,18 @@ static int show_inspect(const bundle_view *v, void *context) {
   print_targets(v);
   if (*v->statement.name || v->statement.version)
     printf("stated: name '%s', version %llu\n", cli_name(v->statement.name), (ull)v->statement.version);
-  for (uint32_t i = 0; i < v->note_count; i++)
-    printf("note %s: %s\n", cli_name(v->notes[i].key), v->notes[i].value); // a text of lines
+  for (uint32_t i = 0; i < v->note_count; i++) {
+    const bool is_code = !strncmp(v->notes[i].key, KILN_LAUNCHES_PREFIX, strlen(KILN_LAUNCHES_PREFIX));
+    const char *value = is_code ? "(--codes says it in words)" : v->notes[i].value; // a text of lines
+    printf("note %s: %s\n", cli_name(v->notes[i].key), value);
+  }
   for (uint32_t i = 0; i < v->kernel_count; i++) {
     const view_kernel *k = &v->kernels[i];
     if (!is_shown(s, k)) continue;
     printf("%s  (%u codes)\n", cli_name(k->name), k->code_count);
     if (!s->codes && !s->kernel) continue;
     print_interface(v, &k->interface);
+    print_launches(v, k);
     for (uint32_t c = 0; c < k->code_count; c++)
       if (!s->target || !strcmp(k->codes[c].target, s->target)) print_code(&k->codes[c]);
   }
