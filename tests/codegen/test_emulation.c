@@ -49,3 +49,17 @@ TEST(emulation, kernels_that_read_again) {
       kiln_test_full() ? 300 : 12);
   emulated(command);
 }
+
+/// Offsets that wrap, masks that hide everything: nothing else of the address space is touched. The variable is
+/// Criterion's, which takes the program for a worker of this one where it is set.
+TEST(emulation, offsets_that_wrap) {
+  need_emulator();
+  char command[400];
+  snprintf(
+      command, sizeof command,
+      "for t in gfx942 gfx1100 gfx1201; do env -u BXFI_MAP KILN_OFFSETS_HIP=$t KILN_SEEDS=1..%d "
+      "tests/emulation/emulated.sh $t $KILN_BUILD/tests/codegen/test_offsets --filter 'offsets/amd*' 2>&1 "
+      "|| exit 1; done",
+      kiln_test_full() ? 500 : 10);
+  emulated(command);
+}
