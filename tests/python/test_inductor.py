@@ -19,6 +19,7 @@ try:
     import triton
     import triton.language as tl
     import kiln.triton
+    from kiln.triton import _torch_results as torch_results
     import torch._inductor.config as inductor
     from torch._inductor.runtime import static_triton_launcher, triton_compat, triton_heuristics
 except ImportError as missing:
@@ -208,6 +209,34 @@ c.triton_ir = c.compile_ir = refuse
         code, _, errors = self.run_program(1, 128, "import triton" + self.CLOSED, **closed)
         self.assertEqual(code, 1)
         self.assertRegex(errors, r"kernel 'triton_per_fused\w*': no entry of its key in .*app.kbundle; nearest entry \w+, \d+ fields? differ")
+
+    def test_a_bundle_has_what_pytorch_decided(self):
+        """What it measures may differ in another process, which would ask for other kernels: there no graph is lowered again."""
+        lowers = """
+import torch._inductor.graph as graph
+def refuse(*_): raise SystemExit("a graph was lowered")
+graph.GraphLowering.run = refuse
+"""
+        bundle = os.path.join(self.folder.name, "decided.kbundle")
+        code, _, errors = self.run_program(1, 96, KILN_TRITON_SAVE=bundle)
+        self.assertEqual(code, 0, errors)
+        closed = {"KILN_TRITON_BUNDLE": bundle, "KILN_TRITON_MISS": "error", "KILN_CACHE_DIR": "/proc/none"}
+        code, _, errors = self.run_program(1, 96, "import triton" + self.CLOSED + lowers, **closed)
+        self.assertEqual(code, 0, errors)
+        code, _, errors = self.run_program(1, 160, lowers, **closed)
+        self.assertEqual((code, "a graph was lowered" in errors), (1, True), errors)
+
+    def test_what_pytorch_decided_is_read_with_care(self):
+        results = [("inductor", "f" + "0" * 50, os.urandom(700000)), ("autotune", "g", b"{}")]
+        notes = torch_results.notes(results)
+        self.assertEqual(sorted(torch_results.unpack(notes, "a.kbundle")), sorted(results))
+        self.assertEqual(len(notes), 3)  # the first takes two
+        first = next(name for name in notes if name.endswith(".001"))
+        self.assertRaisesRegex(kiln.Error, "a.kbundle: note 'torch [0-9a-f]{32}' has 1 parts, expected 2",
+                               list, torch_results.unpack({name: text for name, text in notes.items() if name != first}, "a.kbundle"))
+        broken = dict(notes, **{first: notes[first].replace('"data": "', '"data": "0')})
+        self.assertRaisesRegex(kiln.Error, "a.kbundle: note 'torch [0-9a-f]{32}' is damaged", list, torch_results.unpack(broken, "a.kbundle"))
+        self.assertEqual(torch_results.notes([("inductor", "f", os.urandom(torch_results.LARGEST))]), {})
 
     def test_what_triton_would_compile_is_counted(self):
         """Without a GPU Triton cannot: that it was asked is seen by its own error."""

@@ -7,7 +7,7 @@ import typing
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from . import _compilation, _index, _monitor
+from . import _compilation, _index, _monitor, _torch_results
 from .._core import Library
 from .._errors import Error, NotFound
 
@@ -31,7 +31,7 @@ class _Bundle:
     def __init__(self, path, trust):
         self.path, self.trust = path, trust
         self.library = Library(path, trust=trust) if trust else Library(path)
-        self.entries, self.refused = _index.read(path)
+        self.entries, self.refused, self.results = _index.read(path)
         self.by_name = {}
         for key, (_, facts) in sorted(self.entries.items()):
             self.by_name.setdefault(facts["kernel"], []).append((key, facts))
@@ -173,6 +173,14 @@ def add_refused(found):
     _state.refused.update(found)
 
 
+def fill_torch_caches():
+    """Before torch.compile looks there. Once for each bundle."""
+    for one in _state.bundles:
+        found, one.results = one.results, {}
+        if found:
+            _torch_results.fill(_torch_results.unpack(found, one.path))
+
+
 def identity_of(code):
     """Of code from a bundle: what its name there has in brackets, or the name."""
     return code.kernel.rpartition("[")[2].rstrip("]")
@@ -201,7 +209,7 @@ def save(found, targets, output, is_joined=False):
             build(sources, targets, parts[-1])
         manifest, notes = os.path.join(folder, "notes"), os.path.join(folder, "notes.kbundle")
         with open(manifest, "wb") as file:
-            file.write(_index.manifest(entries, _state.refused))
+            file.write(_index.manifest(entries, _state.refused, _torch_results.notes(_torch_results.recorded())))
         run("bundle-write", "-q", "-o", notes, manifest)
         others = [output] if is_joined and os.path.exists(output) else []
         merged = os.path.join(folder, "merged.kbundle")

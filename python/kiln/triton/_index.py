@@ -12,7 +12,7 @@ from triton import language as tl
 from triton.compiler import make_backend
 from triton.runtime.jit import JITCallable
 
-from . import _compilation
+from . import _compilation, _torch_results
 from .._errors import Error
 
 NOTE = "triton "  # and the key: the key of a note
@@ -87,11 +87,13 @@ def _block(text):
     return _varint(len(text.encode())) + text.encode()
 
 
-def manifest(entries, refused):
-    """What `kiln bundle-write` makes a bundle of notes from: {key: (name of a kernel in the bundle, its facts)}, and {key: (facts, why)} of what is not compiled."""
+def manifest(entries, refused, others):
+    """What `kiln bundle-write` makes a bundle of notes from: {key: (name of a kernel in the bundle, its facts)}, {key: (facts, why)} of what is not compiled,
+    and others, {key of a note: its text}."""
     texts = {key: {"kernel": name, "facts": facts} for key, (name, facts) in entries.items()}
     texts.update((key, {"refused": why[:4000], "facts": facts}) for key, (facts, why) in refused.items())
-    notes = (b"\x03" + _block(NOTE + key) + _block(json.dumps(text, sort_keys=True)) for key, text in sorted(texts.items()))
+    every = {**{NOTE + key: json.dumps(text, sort_keys=True) for key, text in texts.items()}, **others}
+    notes = (b"\x03" + _block(key) + _block(text) for key, text in sorted(every.items()))
     return b"KILNMAN1" + b"".join(notes) + b"\0"
 
 
@@ -107,8 +109,9 @@ def _unpack(form, data, at):
 
 
 def read(path):
-    """{key: (name of a kernel, its facts)} and {key: (facts, why)} of a bundle, as its notes have them: what it has, and what Kiln does not compile. The digest of the index is compared, so a bundle whose signature was
-    verified (kiln.Library with trust=) has the notes that were signed."""
+    """{key: (name of a kernel, its facts)} and {key: (facts, why)} of a bundle, as its notes have them: what it has, and what Kiln does not compile; and the notes
+    of what torch.compile found out. The digest of the index is compared, so a bundle whose signature was verified (kiln.Library with trust=) has the notes that
+    were signed."""
     with open(path, "rb") as file:
         data = file.read(30)
         try:
@@ -132,6 +135,7 @@ def read(path):
             found = {record(key): value for key, value in pairs}
             entries = {key[len(NOTE):]: json.loads(record(value)) for key, value in found.items() if key.startswith(NOTE)}
             return ({key: (one["kernel"], one["facts"]) for key, one in entries.items() if "kernel" in one},
-                    {key: (one["facts"], one["refused"]) for key, one in entries.items() if "kernel" not in one})
+                    {key: (one["facts"], one["refused"]) for key, one in entries.items() if "kernel" not in one},
+                    {key: record(value) for key, value in found.items() if key.startswith(_torch_results.NOTE)})
         except (_Cut, ValueError, KeyError, UnicodeDecodeError):
             raise Error("%s: its notes cannot be read: is it cut off?" % os.fspath(path)) from None

@@ -3,6 +3,7 @@
 kernel that has what Inductor asks of one: it is pickled by a worker process, unpickled, and becomes a launcher, whose call runs in C (kiln._core.Runner). There
 is no cubin for PyTorch's static launcher, so that one is never used. PyTorch's caches have keys of their own for Kiln: what Triton compiled is not found."""
 import collections
+import functools
 import hashlib
 
 import triton
@@ -175,6 +176,17 @@ def _take_keys(module, replace):
     replace(module, "triton_key", lambda: "%s-kiln %s" % (theirs(), version()))
 
 
+def _take_graphs(module, replace):
+    """What a bundle knows of graphs is there before PyTorch asks its caches."""
+    theirs = module.compile_fx
+
+    @functools.wraps(theirs)
+    def compile_fx(*arguments, **named):
+        _bundles.fill_torch_caches()
+        return theirs(*arguments, **named)
+    replace(module, "compile_fx", compile_fx)
+
+
 def _take_workers(module, replace):
     replace(module, "_worker_compile_triton", _Worker(module._worker_compile_triton))
     theirs = module.AsyncCompile.__dict__["use_process_pool"].__func__
@@ -198,7 +210,7 @@ def _counted(theirs):
 
 MODULES = {
     "torch._inductor.runtime.triton_heuristics": _take_heuristics, "torch._inductor.runtime.triton_compat": _take_keys,
-    "torch._inductor.async_compile": _take_workers, "torch._inductor.runtime.static_triton_launcher": _take_static_launchers,
+    "torch._inductor.compile_fx": _take_graphs, "torch._inductor.async_compile": _take_workers, "torch._inductor.runtime.static_triton_launcher": _take_static_launchers,
     "torch._inductor.runtime.static_cuda_launcher": _take_static_launchers,
 }
 
