@@ -217,14 +217,27 @@ import torch._inductor.graph as graph
 def refuse(*_): raise SystemExit("a graph was lowered")
 graph.GraphLowering.run = refuse
 """
-        bundle = os.path.join(self.folder.name, "decided.kbundle")
-        code, _, errors = self.run_program(1, 96, KILN_TRITON_SAVE=bundle)
+        descent = "inductor.coordinate_descent_tuning = True\n"  # whose steps depend on times too
+        bundle, report = (os.path.join(self.folder.name, name) for name in ("decided.kbundle", "decided"))
+        code, _, errors = self.run_program(1, 96, descent, KILN_TRITON_SAVE=bundle)
         self.assertEqual(code, 0, errors)
-        closed = {"KILN_TRITON_BUNDLE": bundle, "KILN_TRITON_MISS": "error", "KILN_CACHE_DIR": "/proc/none"}
-        code, _, errors = self.run_program(1, 96, "import triton" + self.CLOSED + lowers, **closed)
+        closed = {"KILN_TRITON_BUNDLE": bundle, "KILN_TRITON_MISS": "error", "KILN_CACHE_DIR": "/proc/none", "KILN_TRITON_REPORT": report}
+        code, _, errors = self.run_program(1, 96, descent + "import triton" + self.CLOSED + lowers, **closed)
         self.assertEqual(code, 0, errors)
-        code, _, errors = self.run_program(1, 160, lowers, **closed)
+        with open(report) as file:
+            launches = json.load(file)["launches"]
+        self.assertEqual({origin for origin, count in launches.items() if count}, {"bundle"})
+        code, _, errors = self.run_program(1, 160, descent + lowers, **closed)
         self.assertEqual((code, "a graph was lowered" in errors), (1, True), errors)
+
+    def test_a_later_choice_replaces_an_earlier_one(self):
+        from torch.compiler._cache import CacheArtifactManager as manager
+        manager._ensure_cache_artifacts_registered()
+        with manager.with_fresh_cache():
+            for number in range(4):
+                manager.record_artifact("autotune", "key", {"XBLOCK": number})
+                manager.record_artifact("inductor", "key", b"guards %d" % (number // 2))
+            self.assertEqual(torch_results.recorded(), [("autotune", "key", b'{"XBLOCK": 3}'), ("inductor", "key", b"guards 0"), ("inductor", "key", b"guards 1")])
 
     def test_what_pytorch_decided_is_read_with_care(self):
         results = [("inductor", "f" + "0" * 50, os.urandom(700000)), ("autotune", "g", b"{}")]

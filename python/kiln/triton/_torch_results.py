@@ -21,7 +21,11 @@ def recorded():
     if "torch._inductor.codecache" not in sys.modules:
         return []
     from torch.compiler._cache import CacheArtifactManager
-    return sorted((one.type(), one.key, one.content) for one in CacheArtifactManager._seen_artifacts if one.type() in KINDS)
+    found = {}
+    for one in CacheArtifactManager._seen_artifacts:  # in order; a tuner's later choice replaces an earlier one, but a graph has an entry for each set of guards
+        if one.type() in KINDS:
+            found[one.type(), one.key, None if one.type() == "autotune" else one.content] = one.content
+    return sorted((kind, key, content) for (kind, key, _), content in found.items())
 
 
 def notes(results):
@@ -31,7 +35,8 @@ def notes(results):
         packed = base64.b85encode(zlib.compress(content, 9)).decode()
         digest = hashlib.sha256("\0".join((kind, key, packed)).encode()).hexdigest()[:32]
         parts = [packed[at:at + PART] for at in range(0, len(packed), PART)]
-        found.update(("%s%s.%03d" % (NOTE, digest, i), json.dumps({"kind": kind, "key": key, "parts": len(parts), "data": part}, sort_keys=True)) for i, part in enumerate(parts))
+        for i, part in enumerate(parts):
+            found["%s%s.%03d" % (NOTE, digest, i)] = json.dumps({"kind": kind, "key": key, "parts": len(parts), "data": part}, sort_keys=True)
     size = sum(map(len, found.values()))
     if size > LARGEST:
         print("kiln: what torch.compile found out is left out of the bundle: it takes %d bytes, expected at most %d" % (size, LARGEST), file=sys.stderr)
