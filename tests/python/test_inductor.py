@@ -241,7 +241,7 @@ graph.GraphLowering.run = refuse
 
     def test_what_pytorch_decided_is_read_with_care(self):
         results = [("inductor", "f" + "0" * 50, os.urandom(700000)), ("autotune", "g", b"{}")]
-        notes = torch_results.notes(results)
+        notes = torch_results.notes(results, {})
         self.assertEqual(sorted(torch_results.unpack(notes, "a.kbundle")), sorted(results))
         self.assertEqual(len(notes), 3)  # the first takes two
         first = next(name for name in notes if name.endswith(".001"))
@@ -249,7 +249,9 @@ graph.GraphLowering.run = refuse
                                list, torch_results.unpack({name: text for name, text in notes.items() if name != first}, "a.kbundle"))
         broken = dict(notes, **{first: notes[first].replace('"data": "', '"data": "0')})
         self.assertRaisesRegex(kiln.Error, "a.kbundle: note 'torch [0-9a-f]{32}' is damaged", list, torch_results.unpack(broken, "a.kbundle"))
-        self.assertEqual(torch_results.notes([("inductor", "f", os.urandom(torch_results.LARGEST))]), {})
+        self.assertEqual(torch_results.notes([("inductor", "f", os.urandom(torch_results.LARGEST))], {}), {})
+        self.assertEqual(torch_results.notes(results, notes), notes)  # which are in the bundle already
+        self.assertEqual(torch_results.notes(results, {"torch other.000": "x" * (torch_results.LARGEST - 1000)}), {})
 
     def test_what_triton_would_compile_is_counted(self):
         """Without a GPU Triton cannot: that it was asked is seen by its own error."""

@@ -208,12 +208,14 @@ def save(found, targets, output, is_joined=False):
             parts.append(os.path.join(folder, "kernels.kbundle"))
             build(sources, targets, parts[-1])
         manifest, notes = os.path.join(folder, "notes"), os.path.join(folder, "notes.kbundle")
-        with open(manifest, "wb") as file:
-            file.write(_index.manifest(entries, _state.refused, _torch_results.notes(_torch_results.recorded())))
-        run("bundle-write", "-q", "-o", notes, manifest)
         others = [output] if is_joined and os.path.exists(output) else []
+        others += [path for path in paths() if path not in others]
+        before = {key: text for path in others for key, text in _index.read(path)[2].items()}
+        with open(manifest, "wb") as file:
+            file.write(_index.manifest(entries, _state.refused, _torch_results.notes(_torch_results.recorded(), before)))
+        run("bundle-write", "-q", "-o", notes, manifest)
         merged = os.path.join(folder, "merged.kbundle")
-        run("merge", "-o", merged, *parts, notes, *others, *(path for path in paths() if path not in others))
+        run("merge", "-o", merged, *parts, notes, *others)
         _move(merged, output)
     return Library(output)
 

@@ -28,8 +28,8 @@ def recorded():
     return sorted((kind, key, content) for (kind, key, _), content in found.items())
 
 
-def notes(results):
-    """{key of a note: its text}. The same results have the same notes, so bundles of several processes merge."""
+def notes(results, before):
+    """{key of a note: its text}. The same results have the same notes, so bundles of several processes merge. `before` are notes that go into the same bundle."""
     found = {}
     for kind, key, content in results:
         packed = base64.b85encode(zlib.compress(content, 9)).decode()
@@ -37,9 +37,9 @@ def notes(results):
         parts = [packed[at:at + PART] for at in range(0, len(packed), PART)]
         for i, part in enumerate(parts):
             found["%s%s.%03d" % (NOTE, digest, i)] = json.dumps({"kind": kind, "key": key, "parts": len(parts), "data": part}, sort_keys=True)
-    size = sum(map(len, found.values()))
+    size = sum(map(len, {**before, **found}.values()))
     if size > LARGEST:
-        print("kiln: what torch.compile found out is left out of the bundle: it takes %d bytes, expected at most %d" % (size, LARGEST), file=sys.stderr)
+        print("kiln: what torch.compile found out is left out of the bundle: all of that would take %d bytes, expected at most %d" % (size, LARGEST), file=sys.stderr)
         return {}
     return found
 
