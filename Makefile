@@ -322,9 +322,10 @@ L_tuner    = $(A_TUNER) $(A_CACHE) $(A_BASE)
 L_bundle   = $(A_BUNDLE) $(A_BASE)
 L_runtime  = $(A_RUNTIME) $(A_VERIFY) $(A_TARGETS) $(A_BASE)
 L_ptx      = $(A_PTX) $(A_BASE)
-L_tools    = $(A_RUNTIME) $(A_COMPILER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
+L_tools    = $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 X_codegen  = $(LLVM_LIBS)
 X_bundle   = -larchive -l:libz.a
+X_tools    = -l:libz.a
 # The second group makes order inside the group irrelevant.
 define test_rule
 $(B)/tests/$(1)/%: $(B)/obj/tests/$(1)/%.c.o $(HARNESS) $(L_$(1))
@@ -383,13 +384,17 @@ lint: lint-quick $(B)/gen/mathlib.inc $(B)/gen/mathlib_index.inc ## lint-quick, 
 	tools/lint-analysers.sh $(B) $(shell $(LLVM_CONFIG) --includedir)
 	tools/lint-older-llvm.sh $(B)
 
-.PHONY: demo install-packages
+.PHONY: demo kernels install-packages
 install-packages: ## install what build and tests need (Debian 12)
 	$(PACKAGES) build test
-demo: ## install what it needs, build, compile kernels/ into a bundle, run the example application on the host
+demo: ## install what it needs, build, compile some of kernels/ into a bundle, run the example application on the host
 	$(PACKAGES) build
 	$(MAKE) $(JOBS) all
 	examples/demo.sh $(B)
+# What `make kernels` compiles for.
+KERNEL_TARGETS ?= host,sm_90a,gfx942,gfx1100
+kernels: programs ## compile all of kernels/ into build/<config>/kernels.kbundle for KERNEL_TARGETS (several minutes, later from the cache)
+	$(B)/bin/kiln build kernels/*.kiln --target $(KERNEL_TARGETS) -o $(B)/kernels.kbundle
 
 help: ## this text
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 20
