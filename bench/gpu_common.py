@@ -37,6 +37,11 @@ class Kiln:
         if getattr(self.lib, name)(*arguments, C.byref(err)):
             raise RuntimeError("%s: %s" % (name, err.text.decode()))
 
+    def names(self):
+        """The kernels' names with their instances."""
+        self.lib.kiln_kernel_count.restype, self.lib.kiln_kernel_name.restype = C.c_size_t, C.c_char_p
+        return [self.lib.kiln_kernel_name(self.library, C.c_size_t(i)).decode() for i in range(self.lib.kiln_kernel_count(self.library))]
+
     def kernel(self, name):
         handle = C.c_void_p()
         self.must("kiln_kernel_get", self.device, name.encode(), None, C.byref(handle))

@@ -213,6 +213,14 @@ static int64_t magnitude(const kiln_fact *f) {
   return f->hi > -f->lo ? f->hi : -f->lo;
 }
 
+/// log2 of the runs along an axis of numbers that are not negative within which a division by operand 1 has
+/// one quotient, and remainders that grow by one: a run begins at a multiple of its length, and so does each
+/// multiple of the divisor.
+static uint8_t run_of_division(const ir_op *op, facts3 x, unsigned axis) {
+  uint8_t run = least(least(x[0]->contiguity[axis], x[0]->divisibility[axis]), of_all(x[1], type_of(op, 1)));
+  return x[0]->lo >= 0 && (!type_of(op, 1).rank || x[1]->constancy[axis] >= run) ? run : 0;
+}
+
 static void transfer_div(const ir_op *op, facts3 x, kiln_fact *f) {
   int s = power_of_two(op->operands[1]);
   constancy_of_operands(op, x, f);
@@ -221,24 +229,13 @@ static void transfer_div(const ir_op *op, facts3 x, kiln_fact *f) {
     floor_quotient(op, x, f, (unsigned)s);
     return;
   }
+  for (unsigned i = 0; i < op->results[0].type.rank; i++)
+    f->constancy[i] = most(f->constancy[i], run_of_division(op, x, i));
   int64_t most_left = magnitude(x[0]);
   if (x[1]->lo > 0 && (x[0]->lo >= 0 || !(op->attrs.flags & IR_UNSIGNED)))
     bounds(op, f, x[0]->lo / (x[0]->lo >= 0 ? x[1]->hi : x[1]->lo),
            x[0]->hi / (x[0]->hi >= 0 ? x[1]->lo : x[1]->hi));
   else if (most_left && !(op->attrs.flags & IR_UNSIGNED)) bounds(op, f, -most_left, most_left);
-}
-
-/// Runs of numbers that are not negative, modulo one number: a run stays one when it begins at a multiple of
-/// its length and the divisor is one too.
-static void runs_of_rest(const ir_op *op, facts3 x, kiln_fact *f) {
-  uint8_t divisor = of_all(x[1], type_of(op, 1));
-  for (unsigned i = 0; i < op->results[0].type.rank && x[0]->lo >= 0; i++) {
-    uint8_t run = least(x[0]->contiguity[i], least(x[0]->divisibility[i], divisor));
-    if (!run || (type_of(op, 1).rank && x[1]->constancy[i] < run)) continue;
-    f->contiguity[i] = run;
-    f->constancy[i] = 0;
-    f->divisibility[i] = run;
-  }
 }
 
 static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
@@ -249,7 +246,12 @@ static void transfer_rem(const ir_op *op, facts3 x, kiln_fact *f) {
     return;
   }
   all_divisible(f, least(of_all(x[0], type_of(op, 0)), of_all(x[1], type_of(op, 1))));
-  runs_of_rest(op, x, f);
+  for (unsigned i = 0; i < op->results[0].type.rank; i++) {
+    const uint8_t run = run_of_division(op, x, i);
+    if (!run) continue;
+    f->contiguity[i] = f->divisibility[i] = run;
+    f->constancy[i] = 0;
+  }
   int64_t most_right = magnitude(x[1]);
   if (x[0]->lo >= 0 && x[1]->lo > 0) bounds(op, f, 0, low(x[0]->hi, x[1]->hi - 1));
   else if (most_right && !(op->attrs.flags & IR_UNSIGNED)) // the sign is the dividend's, the size at most its
@@ -366,12 +368,14 @@ static void transfer_cast(const ir_op *op, facts3 x, kiln_fact *f) {
   else bounds(op, f, x[0]->lo, x[0]->hi);
 }
 
+/// Pointers to elements of another type of as many bytes grow as before.
 static void transfer_bitcast(const ir_op *op, facts3 x, kiln_fact *f) {
+  const ir_type from = type_of(op, 0), to = op->results[0].type;
   constancy_of_operands(op, x, f);
   unsigned kept = KILN_CLASS_INT | KILN_CLASS_POINTER;
-  if ((ir_type_class(type_of(op, 0)) & kept) && (ir_type_class(op->results[0].type) & kept))
-    all_divisible(f, of_all(x[0], type_of(op, 0)));
-  if (ir_type_equal(type_of(op, 0), op->results[0].type)) *f = *x[0];
+  if ((ir_type_class(from) & kept) && (ir_type_class(to) & kept)) all_divisible(f, of_all(x[0], from));
+  const bool grows_alike = from.pointer && to.pointer && scale(from) == scale(to);
+  if (grows_alike || ir_type_equal(from, to)) *f = *x[0];
 }
 
 static void transfer_hint(const ir_op *op, facts3 x, kiln_fact *f) {

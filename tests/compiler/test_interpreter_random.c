@@ -175,6 +175,53 @@ static void facts_must_hold(void (*change)(ir_kernel *kernel), const char *stage
 TEST(random_kernels, facts_hold_as_written) { facts_must_hold(nothing, "generating"); }
 TEST(random_kernels, facts_hold_of_pointers_and_masks) { facts_must_hold(to_pointers, "views"); }
 
+// The arithmetic by which kernels find their elements: numbers of lanes and programs divided, and what is left,
+// by powers of two, multiples of these and others.
+
+static ir_value *drawn_divisor(ir_builder *b, ir_type type, uint64_t *state) {
+  static const int64_t factors[] = {1, 1, 3, 5, 7, 49};
+  const int64_t n = factors[kiln_test_random(state) % 6] << kiln_test_random(state) % 10;
+  return ir_splat(b, ir_const_int(b, KILN_I32, kiln_test_random(state) % 16 ? n : -n), type);
+}
+
+/// One of what was made before by another of these or by a number.
+static ir_value *drawn_index(ir_builder *b, ir_value **made, size_t count, uint64_t *state) {
+  ir_value *x = made[kiln_test_random(state) % count], *y = made[kiln_test_random(state) % count];
+  switch (kiln_test_random(state) % 7) {
+  case 0: return ir_binary(b, IR_DIV, 0, x, drawn_divisor(b, x->type, state));
+  case 1: return ir_binary(b, IR_REM, 0, x, drawn_divisor(b, x->type, state));
+  case 2: return ir_binary(b, IR_MUL, 0, x, drawn_divisor(b, x->type, state));
+  case 3: return ir_binary(b, IR_DIV, IR_UNSIGNED, x, drawn_divisor(b, x->type, state));
+  case 4: return ir_binary(b, IR_REM, IR_UNSIGNED, x, drawn_divisor(b, x->type, state));
+  case 5: return ir_binary(b, IR_SUB, 0, x, y);
+  default: return ir_binary(b, IR_ADD, 0, x, y);
+  }
+}
+
+TEST(random_kernels, facts_of_index_arithmetic_hold) {
+  enum { LANES_LOG2 = 7, COUNT = 12 };
+  for (uint64_t seed = 1; seed <= 4 * seed_count(); seed++) {
+    kiln_arena *arena = kiln_arena_create();
+    kiln_error err = {0};
+    uint64_t state = seed;
+    ir_kernel *kernel = ir_kernel_create(arena, "index");
+    ir_builder b = {.arena = arena, .block = kernel->body};
+    ir_value *made[COUNT] = {ir_iota(&b, LANES_LOG2)};
+    ir_value *pid = &ir_emit(&b, IR_PID, NULL, NULL, 0, NULL, NULL, 0)->results[0];
+    const int64_t step = kiln_test_random(&state) % 300 - 20;
+    ir_value *from = ir_binary(&b, IR_MUL, 0, pid, ir_const_int(&b, KILN_I32, step));
+    made[1] = ir_binary(&b, IR_ADD, 0, ir_splat(&b, from, made[0]->type), made[0]);
+    for (size_t i = 2; i < COUNT; i++) made[i] = drawn_index(&b, made, i, &state);
+    if (b.error.status != KILN_OK) FAIL("seed %llu: %s", (unsigned long long)seed, b.error.text);
+    kernel->grid_limit[0] = kiln_test_random(&state) % 2 ? 1 << 16 : 0;
+    observer o = {kiln_facts_compute(arena, kernel), seed};
+    const kiln_interpret_options options = {.observe = check_value, .context = &o};
+    if (kiln_interpret(kernel, NULL, (uint32_t[3]){40, 1, 1}, &options, &err) != KILN_OK)
+      FAIL("seed %llu: %s", (unsigned long long)seed, err.text);
+    kiln_arena_destroy(arena);
+  }
+}
+
 /// A byte next to each buffer of some kernels, written, is named with its parameter.
 TEST(random_kernels, surroundings_are_compared) {
   kiln_arena *arena = kiln_arena_create();

@@ -101,6 +101,30 @@ TEST(facts, division_and_rest_of_lanes) {
   end(&s);
 }
 
+/// Lanes of a program that are not negative, by a multiple of a power of two: 768 = 3 * 256.
+TEST(facts, division_by_a_multiple_of_the_run) {
+  sample s = begin();
+  ir_value *lanes = ir_iota(&s.b, 7), *by = ir_splat(&s.b, i32(&s, 768), lanes->type);
+  ir_value *base = ir_splat(&s.b, mul(&s, s.n, i32(&s, 8)), lanes->type), *at = add(&s, base, lanes);
+  CHECK_INT(fact(&s, ir_binary(&s.b, IR_DIV, 0, at, by))->constancy[0], 7);
+  CHECK_INT(fact(&s, ir_binary(&s.b, IR_REM, 0, at, by))->contiguity[0], 7);
+  ir_value *odd = ir_splat(&s.b, i32(&s, 3 * 16), lanes->type); // runs of 16 stay together
+  CHECK_INT(fact(&s, ir_binary(&s.b, IR_DIV, 0, at, odd))->constancy[0], 4);
+  ir_value *below = ir_binary(&s.b, IR_SUB, 0, lanes, base); // -1 / 768 and 0 / 768 are both 0
+  CHECK_INT(fact(&s, ir_binary(&s.b, IR_DIV, 0, below, by))->constancy[0], 0);
+  end(&s);
+}
+
+/// Pointers to i1 that become pointers to i8 grow by a byte as before; of other sizes nothing is known.
+TEST(facts, pointers_of_another_type_grow_alike) {
+  sample s = begin();
+  ir_value *lanes = ir_iota(&s.b, 7);
+  ir_value *p = ir_binary(&s.b, IR_PTRADD, 0, ir_splat(&s.b, s.p, lanes->type), lanes);
+  CHECK_INT(fact(&s, ir_bitcast(&s.b, p, ir_pointer_type(KILN_I32)))->contiguity[0], 7);
+  CHECK_INT(fact(&s, ir_bitcast(&s.b, p, ir_pointer_type(KILN_I16)))->contiguity[0], 0);
+  end(&s);
+}
+
 TEST(facts, a_comparison_may_turn_inside_a_run) {
   sample s = begin();
   ir_value *lanes = ir_iota(&s.b, 7), *bound = ir_splat(&s.b, s.n, lanes->type);
