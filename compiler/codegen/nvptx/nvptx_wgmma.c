@@ -9,7 +9,7 @@
 #include "compiler/codegen/nvptx/nvptx_async.h"
 #include "compiler/passes/gpu/gpu.h"
 
-enum { STEP = 32, ROWS = 6, MAX_STEPS = 16 };
+enum { STEP = 32, ROWS = 6, MAX_STEPS = 16, MOST_LOOKED_AT = 1000 };
 
 static LLVMValueRef group_part(gpu *g, LLVMValueRef group, unsigned from, unsigned count, uint32_t factor) {
   LLVMValueRef v = LLVMBuildLShr(g->builder, group, gpu_i32(g, from), "");
@@ -98,6 +98,7 @@ typedef struct product {
   LLVMValueRef *arguments;
   unsigned count;
   unsigned left, right; ///< with is_queued: arguments, descriptors of the first step
+  bool is_same_left;    ///< A is in registers and the same in each iteration of the loop around
   kiln_buffer text, constraints;
 } product;
 
@@ -114,6 +115,36 @@ static void put_descriptor(gpu *g, product *p, const char *name, const operand *
   else kiln_buffer_format(&p->text, ", $%u", pass(p, "l", descriptor(g, o, step)));
 }
 
+static LLVMValueRef left_word(gpu *g, const LLVMValueRef *registers, unsigned step, unsigned word) {
+  return LLVMBuildBitCast(g->builder, gpu_pack(g, registers + 8 * step + 2 * word, 2), g->i32, "");
+}
+
+/// Whether `v` is the same in each iteration of the loop around `op`, or is computed from what is: LLVM and
+/// the assembler move that in front of the loop. After `budget` values it is taken to be.
+static bool is_same_each_time(const ir_op *op, const ir_value *v, unsigned *budget) {
+  const ir_op *loop = op->block->parent, *around = v->def ? v->def->block->parent : v->block->parent;
+  while (loop && !ir_is_loop(loop)) loop = loop->block->parent;
+  while (around && around != loop) around = around->block->parent;
+  if (!loop) return false;
+  if (!around || !*budget) return true;
+  --*budget;
+  if (!v->def || !(ir_has(v->def->code, IR_EACH) || v->def->code == IR_CONVERT)) return false;
+  for (uint32_t i = 0; i < v->def->operand_count; i++)
+    if (!is_same_each_time(op, v->def->operands[i], budget)) return false;
+  return true;
+}
+
+/// The words of A, q0, q1 and so on, each combined with a zero that the assembler does not know. ptxas up to
+/// 13.0 copies the registers of such an A in front of the loop, and gives the copies to others after the first
+/// product where another one has as many: from the second iteration on A was garbage.
+static void put_left_words(gpu *g, product *p, const LLVMValueRef *registers) {
+  const unsigned words = 4 * p->steps;
+  kiln_buffer_format(&p->text, ".reg .b32 z, q<%u>; mov.u32 z, %%smid; shr.u32 z, z, 31; ", words);
+  for (unsigned i = 0; i < words; i++)
+    kiln_buffer_format(&p->text, "xor.b32 q%u, $%u, z; ", i,
+                       pass(p, "r", left_word(g, registers, i / 4, i % 4)));
+}
+
 static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const operand *left,
                      const LLVMValueRef *registers, const operand *right, const char *scale) {
   bool is_queued = p->op->attrs.mma.is_queued;
@@ -127,9 +158,9 @@ static void put_step(gpu *g, product *p, unsigned step, unsigned columns, const 
   kiln_buffer_format(&p->text, "}");
   if (registers) {
     for (unsigned i = 0; i < 4; i++) {
-      LLVMValueRef word =
-          LLVMBuildBitCast(g->builder, gpu_pack(g, registers + 8 * step + 2 * i, 2), g->i32, "");
-      kiln_buffer_format(&p->text, "%s$%u", i ? "," : ", {", pass(p, "r", word));
+      kiln_buffer_format(&p->text, i ? "," : ", {");
+      if (p->is_same_left) kiln_buffer_format(&p->text, "q%u", 4 * step + i);
+      else kiln_buffer_format(&p->text, "$%u", pass(p, "r", left_word(g, registers, step, i)));
     }
     kiln_buffer_format(&p->text, "}");
   } else {
@@ -179,6 +210,7 @@ static void multiply(gpu *g, product *p, unsigned columns, const operand *left, 
   put_results(p);
   kiln_buffer_format(&p->text, "{ ");
   if (keep) kiln_buffer_format(&p->text, ".reg .pred p; setp.ne.b32 p, $%u, 0; ", pass(p, "r", keep));
+  if (p->is_same_left) put_left_words(g, p, registers);
   kiln_buffer_format(&p->text, "%swgmma.fence.sync.aligned; ", is_queued ? ".reg .b64 a, b; " : "");
   if (is_queued && !registers) p->left = pass(p, "l", descriptor(g, left, 0));
   if (is_queued) p->right = pass(p, "l", descriptor(g, right, 0));
@@ -215,6 +247,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   unsigned counted = op->attrs.mma.b_mn ? b->def->attrs.alloc.columns : b->def->attrs.alloc.rows;
   unsigned columns = counted ? counted >> s.groups_n : 1u << s.columns;
   product p = {.op = op, .a = a->type, .b = b->type, .c = acc->type};
+  p.is_same_left = !in_memory && is_same_each_time(op, a, &(unsigned){MOST_LOOKED_AT});
   p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);
   operand right =
