@@ -223,13 +223,21 @@ static bool is_for(const kiln_native_config *c, const kiln_processor *processor)
   return !c->targets || kiln_target_list_has(c->targets, processor);
 }
 
+/// Whether no launch takes `later` once `first` is there, which is before it: that one always holds, and costs
+/// are not compared, or are numbers and its own is not the greater one.
+static bool is_always_before(const kiln_native_config *first, const kiln_native_config *later) {
+  if (first->require_count) return false;
+  if (!first->cost) return true;
+  return first->cost->op == KILN_EXPR_CONST && later->cost->op == KILN_EXPR_CONST &&
+         first->cost->value <= later->cost->value;
+}
+
 // At launch the first config that holds is taken, so none after one that always holds is reached: of those
-// for the processor. Where configs have costs each may be the cheapest.
+// for the processor.
 static bool is_reached(const kiln_native_instance *in, uint32_t before, const kiln_native_config *c,
                        const kiln_processor *processor) {
   for (uint32_t i = 0; i < before; i++)
-    if (!in->configs[i].require_count && !in->configs[i].cost && is_for(&in->configs[i], processor))
-      return false;
+    if (is_always_before(&in->configs[i], c) && is_for(&in->configs[i], processor)) return false;
   return is_for(c, processor);
 }
 

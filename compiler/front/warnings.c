@@ -35,7 +35,8 @@ static config_use use_of(const kiln_native_unit *u, const kiln_item *kernel, uin
     for (uint32_t c = 0; c < in->interface.config_count; c++) {
       const kiln_native_config *config = &in->configs[c];
       use.is_used |= config->place.line == place.line && config->place.column == place.column;
-      if (!config->require_count && !config->cost && !use.taken_first.line) use.taken_first = config->place;
+      const bool is_certain = !config->cost || config->cost->op == KILN_EXPR_CONST;
+      if (!config->require_count && is_certain && !use.taken_first.line) use.taken_first = config->place;
     }
   }
   return use;

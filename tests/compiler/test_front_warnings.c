@@ -57,7 +57,7 @@ TEST(warnings, kernels_without_grid) {
                said);
   check_warned(
       "kiln 1\nkernel `j[T: type = f32, B: tune = 16](o: out *T) @instance(T = f32) @instance(T = f16)\n"
-      "  @config(B = 16) @config(B = 32) @cost(B) { if npid(1) > 1 { store(o + iota(B), 1.0 as T) } }\n",
+      "  @config(B = 32) @config(B = 16) @cost(B) { if npid(1) > 1 { store(o + iota(B), 1.0 as T) } }\n",
       "kernel 'j' has no @grid and asks for npid(1)");
   check_warned("kiln 1\nkernel k(o: out *i32) @grid(1) { store(o + pid(0), 1) }\n", "");
   check_warned("kiln 1\nkernel k(o: out *i32) { store(o + iota(16), 1) }\n", ""); // one program does it all
@@ -74,6 +74,10 @@ TEST(warnings, configs_that_are_never_built) {
                "this @config is never built: every launch takes the one at line");
   check_warned(HEAD "@config(B = 64)\n@`config(B = 128, targets = \"sm_90a\")" BODY, first);
   check_warned(HEAD "@config(B = 64)\n@`config(B = 128) @instance(T = f32) @instance(T = bf16)" BODY, first);
+  check_warned(HEAD "@config(B = 64)\n@`config(B = 128) @cost(B)" BODY, first); // costs that are numbers
+  check_warned(HEAD "@config(B = 64)\n@`config(B = 128) @cost(7)" BODY, first);
+  check_warned(HEAD "@config(B = 64)\n@config(B = 128) @cost(cdiv(n, B))" BODY, "");
+  check_warned(HEAD "@config(B = 128)\n@config(B = 64) @cost(B)" BODY, "");
   check_warned(HEAD "@config(B = 64)\n@`config(B = 128) @require(B < 100)" BODY, never);
   check_warned(HEAD "@config(B = 64)\n@`config(B = 128) @require(B < 100 & n > 5)" BODY, never);
   // Right: a launch may come to each.
