@@ -139,6 +139,28 @@ static void attentions(run *r) {
   attention(r, KILN_F16, (form){128, 1, 2, 1, 140, 260, -1, 0}, ROWS_FIRST);
 }
 
+/// Few queries, of all heads that share keys in one tile, and many keys, whose shares are joined where there is
+/// scratch memory for them.
+static void few_queries(run *r) {
+  static const form forms[] = {
+      {64, 1, 8, 2, 1, 1500, -1, 0},  // one query
+      {64, 2, 16, 1, 9, 300, -1, 0},  // three tiles of rows
+      {64, 1, 4, 2, 4, 800, 100, 0},  // a window
+      {64, 1, 6, 2, 5, 40, -1, 3},    // few keys
+      {64, 1, 3, 1, 70, 20, -1, 0},   // rows that see none
+      {128, 2, 4, 1, 3, 700, -1, -1}, // of all keys
+      {128, 1, 32, 2, 2, 513, -1, 0}, // as many rows as a tile has
+      {96, 1, 2, 2, 16, 900, -1, 0},  // columns that are no power of two
+      {256, 1, 4, 1, 2, 640, -1, -1}, // wide heads
+      {32, 1, 2, 1, 1, 2000, -1, -1}, // narrow ones
+  };
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    attention(r, KILN_BF16, forms[i], i % 2 ? HEADS_FIRST : ROWS_FIRST);
+    if (forms[i].D == 64 || forms[i].D == 128)
+      attention(r, KILN_F16, forms[i], i % 2 ? ROWS_FIRST : HEADS_FIRST);
+  }
+}
+
 /// Sequences of these numbers of rows and keys, one behind the other; tokens behind the last stay as they
 /// are.
 static void packed(run *r, kiln_scalar s, int D, int left, int right) {
@@ -352,8 +374,7 @@ static void parted(run *r) {
   in_parts(r, KILN_F32, 64, 4, 2, 5);
 }
 
-const kernel_case attention_form_cases[] = {{"attention_general", attentions},
-                                            {"attention_packed", packed_attentions},
-                                            {"attention_backward", backward},
-                                            {"paged_attention_parts", parted},
-                                            {NULL, NULL}};
+const kernel_case attention_form_cases[] = {
+    {"attention_general", attentions},       {"attention_few_queries", few_queries},
+    {"attention_packed", packed_attentions}, {"attention_backward", backward},
+    {"paged_attention_parts", parted},       {NULL, NULL}};
