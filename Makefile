@@ -148,6 +148,9 @@ $(LLVM): ask
 	@mkdir -p $(@D)
 	@printf '%s\n' "$$TEXT" | cmp -s - $@ || printf '%s\n' "$$TEXT" >$@
 
+$(call objects,tools/build/source_digest.c): CFLAGS += -isystem $(shell $(LLVM_CONFIG) --includedir)
+$(call objects,tools/build/source_digest.c): $(LLVM)
+
 $(call objects,$(INFO)): $(B)/obj/%.c.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -181,6 +184,9 @@ ZSTD    := -l:libzstd.a
 LLVM_PARTS = nvptx amdgpu x86 aarch64 passes irreader linker bitreader bitwriter lto option debuginfodwarf $(filter dtlto,$(shell $(LLVM_CONFIG) --components))
 LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LLVM_CONFIG) --link-static --libs $(LLVM_PARTS)) -l:libstdc++.a $(ZSTD) -l:libz.a -l:libtinfo.a -lm -lpthread -ldl
 
+# Of LLVM's archive only its C and assembly of BLAKE3.
+BLAKE3 = -L$(shell $(LLVM_CONFIG) --libdir) -l:libLLVMSupport.a
+
 PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
 CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check $(B)/bin/conversion-check $(B)/bin/kiln-ptx
 # Applications write <kiln/kiln.h>, here as after installation: -I$(INCLUDE) -I. stands for the installed folder.
@@ -207,7 +213,7 @@ LIBRARIES := $(INCLUDE)/kiln/kiln.h $(A_KILN) $(if $(filter yes,$(SHARED)),$(B)/
 $(B)/bin/kiln: $(call objects,$(OF_KILN)) $(A_COMPILER) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(STATIC) $(LDFLAGS) $^ $(SODIUM) $(ZSTD) -lm -lpthread -o $@.linked
+	$(Q)$(CC) $(STATIC) $(LDFLAGS) $^ $(BLAKE3) $(SODIUM) $(ZSTD) -lm -lpthread -o $@.linked
 	$(Q)cp --remove-destination $@.linked $@ && rm $@.linked # in one piece: what a linker wrote here and there starts a tenth slower
 $(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen) tools/old_libc.c) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)

@@ -11,6 +11,7 @@
 
 #include "compiler/options.h"
 #include "tools/build/pack.h"
+#include "tools/build/source_digest.h"
 #include "tools/common/key_file.h"
 
 // ------------------------------------------------------------------------------------------ their keys
@@ -88,10 +89,12 @@ static void add_list(kiln_buffer *out, const cli_list *list) {
   for (size_t i = 0; i < list->count; i++) kiln_buffer_text(out, list->items[i]);
 }
 
-/// A digest of a text that need not be copied.
-static void add_digest(kiln_buffer *out, const kiln_buffer *text) {
-  kiln_digest digest = kiln_digest_of(text->bytes, text->size);
-  kiln_buffer_bytes(out, digest.bytes, sizeof digest.bytes);
+static void add_source(kiln_buffer *out, const plan_source *source) {
+  const kiln_digest text = plan_source_digest(source),
+                    metadata = source_digest_of(source->metadata.bytes, source->metadata.size);
+  kiln_buffer_text(out, source->path);
+  kiln_buffer_bytes(out, text.bytes, sizeof text.bytes);
+  kiln_buffer_bytes(out, metadata.bytes, sizeof metadata.bytes);
 }
 
 kiln_status bundle_memo_inputs(const session *s, kiln_buffer *out, kiln_error *err) {
@@ -112,11 +115,7 @@ kiln_status bundle_memo_inputs(const session *s, kiln_buffer *out, kiln_error *e
   add_list(out, &s->instances);
   add_list(out, &s->only);
   kiln_buffer_varint(out, p->source_count);
-  for (size_t i = 0; i < p->source_count; i++) {
-    kiln_buffer_text(out, p->sources[i].path);
-    add_digest(out, &p->sources[i].text);
-    add_digest(out, &p->sources[i].metadata);
-  }
+  for (size_t i = 0; i < p->source_count; i++) add_source(out, &p->sources[i]);
   return out->failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a key") : KILN_OK;
 }
 

@@ -12,7 +12,7 @@ typedef struct object_choice {
   int64_t config, variant;
 } object_choice;
 
-/// After session_read. True: `out` is the entry of the object, for the caller to deinit, and the messages of
+/// After the source was looked at. True: `out` is the entry of the object, for the caller to deinit, and the messages of
 /// the compile were printed. False: nothing was printed, and the source must be compiled.
 bool object_memo_reuse(session *s, const object_choice *which, kiln_cache_entry *out);
 

@@ -13,6 +13,7 @@
 #include "compiler/options.h"
 #include "compiler/positions.h"
 #include "tools/build/compile_kir.h"
+#include "tools/build/source_digest.h"
 #include "tools/build/tuning.h"
 
 enum { MOST_SOURCE = 64 << 20, DEFAULT_MAX_JOBS = 20000 };
@@ -127,19 +128,44 @@ bool plan_is_kir_path(const char *path) {
   return length > 4 && !strcmp(path + length - 4, ".kir");
 }
 
-kiln_status plan_read_source(plan *p, const char *path, kiln_error *err) {
+static kiln_status add_path(plan *p, const char *path, plan_source **out, kiln_error *err) {
   if (plan_is_kir_path(path))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "%s is a kernel between passes: only `kiln compile` takes it, past cache and bundles",
                      path);
   p->sources = realloc(p->sources, (p->source_count + 1) * sizeof *p->sources);
   if (!p->sources) abort();
-  plan_source *source = &p->sources[p->source_count++];
-  memset(source, 0, sizeof *source);
-  source->path = path;
-  KILN_TRY(cli_read_file(path, MOST_SOURCE, &source->text, err));
+  *out = &p->sources[p->source_count++];
+  memset(*out, 0, sizeof **out);
+  (*out)->path = path;
+  return KILN_OK;
+}
+
+kiln_status plan_finish_source(plan_source *source, kiln_error *err) {
+  if (source->is_read) return KILN_OK;
+  KILN_TRY(cli_read_file(source->path, MOST_SOURCE, &source->text, err));
+  source->is_read = true;
+  kiln_buffer_clear(&source->metadata);
   read_metadata(source);
   return KILN_OK;
+}
+
+kiln_status plan_read_source(plan *p, const char *path, kiln_error *err) {
+  plan_source *source;
+  KILN_TRY(add_path(p, path, &source, err));
+  return plan_finish_source(source, err);
+}
+
+kiln_status plan_look_at_source(plan *p, const char *path, kiln_error *err) {
+  plan_source *source;
+  KILN_TRY(add_path(p, path, &source, err));
+  if (!source_digest_of_file(path, MOST_SOURCE, &source->digest)) return plan_finish_source(source, err);
+  read_metadata(source);
+  return KILN_OK;
+}
+
+kiln_digest plan_source_digest(const plan_source *source) {
+  return source->is_read ? source_digest_of(source->text.bytes, source->text.size) : source->digest;
 }
 
 kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_options *options,

@@ -15,6 +15,8 @@
 typedef struct plan_source {
   const char *path;
   kiln_buffer text, metadata; ///< owned; metadata is the JSON next to a .ttir file
+  bool is_read;               ///< text is there
+  kiln_digest digest;         ///< of the text, where it was only looked at
   kiln_arena *arena;          ///< owned
   kiln_unit *unit;            ///< NULL: it has errors, or was not opened yet
   kiln_error error;           ///< of --keep-going: why nothing of it is compiled
@@ -87,6 +89,13 @@ bool plan_is_kir_path(const char *path);
 bool plan_is_choice_for(const kiln_tuned_entry *choice, const kiln_target *target);
 /// Reads the bytes of one source, and of the metadata next to it.
 kiln_status plan_read_source(plan *p, const char *path, kiln_error *err);
+/// The same, but of a regular file only the digest is kept: the cache is asked for nothing more, and a start
+/// is faster that does not fill new pages with a text that nobody parses.
+kiln_status plan_look_at_source(plan *p, const char *path, kiln_error *err);
+/// Reads a source that was only looked at. What it has now is what counts.
+kiln_status plan_finish_source(plan_source *source, kiln_error *err);
+/// The digest of its bytes, all of which went through this process.
+kiln_digest plan_source_digest(const plan_source *source);
 /// Parses and checks a source that was read; its diagnostics go to stderr. SOURCE when it has errors.
 kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_options *options,
                              kiln_error *err);
