@@ -148,8 +148,10 @@ $(LLVM): ask
 	@mkdir -p $(@D)
 	@printf '%s\n' "$$TEXT" | cmp -s - $@ || printf '%s\n' "$$TEXT" >$@
 
-$(call objects,tools/build/source_digest.c): CFLAGS += -isystem $(shell $(LLVM_CONFIG) --includedir)
-$(call objects,tools/build/source_digest.c): $(LLVM)
+$(call objects,tools/build/source_digest.c): $(B)/obj/%.c.o: %.c $(FLAGS) $(LLVM)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) -isystem $(shell $(LLVM_CONFIG) --includedir) -c $< -o $@
 
 $(call objects,$(INFO)): $(B)/obj/%.c.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
