@@ -96,10 +96,10 @@ static void diff_kernels(const bundle_view *a, const bundle_view *b, diff_sums *
 static void diff_notes(const bundle_view *a, const bundle_view *b, diff_sums *sums) {
   for (uint32_t i = 0, j = 0; i < a->note_count || j < b->note_count;) {
     int order = i >= a->note_count ? 1 : j >= b->note_count ? -1 : strcmp(a->notes[i].key, b->notes[j].key);
-    const char *left = order <= 0 ? a->notes[i].value : "(none)",
-               *right = order >= 0 ? b->notes[j].value : "(none)";
     const char *key = order <= 0 ? a->notes[i].key : b->notes[j].key;
-    if (order || strcmp(left, right)) {
+    if (order || strcmp(a->notes[i].value, b->notes[j].value)) {
+      const char *left = order <= 0 ? bundle_view_note(a, &a->notes[i]) : "(none)",
+                 *right = order >= 0 ? bundle_view_note(b, &b->notes[j]) : "(none)";
       sums->changed++;
       begin(sums, "note", order < 0 ? "only_first" : order > 0 ? "only_second" : "changed", key);
       json_member(&sums->out, false, "first", left);

@@ -243,7 +243,7 @@ static void put_notes(kiln_buffer *out, const bundle_view *v) {
     kiln_buffer_format(out, "<tr><th>");
     html_text(out, v->notes[i].key, SIZE_MAX);
     kiln_buffer_format(out, "</th><td>");
-    html_text(out, v->notes[i].value, SIZE_MAX);
+    html_text(out, bundle_view_note(v, &v->notes[i]), SIZE_MAX);
     kiln_buffer_format(out, "</td></tr>\n");
   }
   kiln_buffer_format(out, "%s</section>\n", v->note_count ? "</table></div>\n" : "");

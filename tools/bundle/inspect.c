@@ -214,7 +214,7 @@ static int show_inspect(const bundle_view *v, void *context) {
     printf("stated: name '%s', version %llu\n", cli_name(v->statement.name), (ull)v->statement.version);
   for (uint32_t i = 0; i < v->note_count; i++) {
     const bool is_code = !strncmp(v->notes[i].key, KILN_LAUNCHES_PREFIX, strlen(KILN_LAUNCHES_PREFIX));
-    const char *value = is_code ? "(--codes says it in words)" : v->notes[i].value; // a text of lines
+    const char *value = is_code ? "(--codes says it in words)" : bundle_view_note(v, &v->notes[i]);
     printf("note %s: %s\n", cli_name(v->notes[i].key), value);
   }
   for (uint32_t i = 0; i < v->kernel_count; i++) {

@@ -125,7 +125,7 @@ kiln_status json_bundle(kiln_buffer *out, const bundle_view *v, kiln_error *err)
     kiln_buffer_format(out, "%s", separator(!i));
     cli_json_text(out, v->notes[i].key);
     kiln_buffer_format(out, ": ");
-    cli_json_text(out, v->notes[i].value);
+    cli_json_text(out, bundle_view_note(v, &v->notes[i]));
   }
   kiln_buffer_format(out, "},\n \"targets\": [");
   for (uint32_t i = 0; i < v->bundle->section_count[KILN_BUNDLE_TARGETS]; i++) {

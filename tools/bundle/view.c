@@ -66,6 +66,19 @@ static kiln_status read_notes(bundle_view *v, kiln_error *err) {
   return KILN_OK;
 }
 
+const char *bundle_view_note(const bundle_view *view, const view_note *note) {
+  static const struct {
+    const char *prefix, *reader;
+  } rows[] = {{"triton ", "kiln.triton"}, {"torch ", "torch.compile"}};
+  const size_t size = strlen(note->value);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (strncmp(note->key, rows[i].prefix, strlen(rows[i].prefix)) != 0) continue;
+    if (size < 1024) return kiln_arena_format(view->arena, "%zu bytes for %s", size, rows[i].reader);
+    return kiln_arena_format(view->arena, "%.1f KiB for %s", (double)size / 1024, rows[i].reader);
+  }
+  return note->value;
+}
+
 // In order of name, each once.
 static kiln_status read_kernels(bundle_view *v, kiln_error *err) {
   v->kernel_count = (uint32_t)v->bundle->section_count[KILN_BUNDLE_NAMES];

@@ -49,6 +49,9 @@ kiln_status bundle_view_open_bytes(const char *name, const void *bytes, size_t s
 /// deinits `out`, also after a failure.
 kiln_status bundle_view_read(const char *path, kiln_buffer *out, kiln_error *err);
 void bundle_view_close(bundle_view *view);
+/// The text of a note as commands print it: of one that the Python package alone reads, its size. Lives as long
+/// as the view.
+const char *bundle_view_note(const bundle_view *view, const view_note *note);
 
 /// Which codes of a view go into another bundle; NULL takes all.
 typedef bool bundle_filter(void *context, const view_kernel *kernel, const view_code *code);
