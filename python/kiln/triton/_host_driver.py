@@ -7,11 +7,13 @@ import types
 
 from triton.backends import Backend, backends
 from triton.backends.driver import DriverBase
+from triton.compiler import make_backend
 from triton.runtime import driver
 
 from . import _devices
 from ._devices import READ_FOR
 
+_NAME = "cpu"  # among Triton's backends: PyTorch looks for that one
 _INTERFACE = types.SimpleNamespace(
     Event=None, synchronize=lambda *_: None, current_device=lambda: 0, device_count=lambda: 1, is_available=lambda: True, set_device=lambda _: None,
     get_device_capability=lambda *_: divmod(READ_FOR.arch, 10), current_stream=lambda *_: types.SimpleNamespace(cuda_stream=0))
@@ -38,12 +40,18 @@ def _quantile(times, q):
     return times[below] + (at - below) * (times[math.ceil(at)] - times[below])
 
 
-class _NoCompiler:
-    """Triton compiles nothing for the CPU."""
+class _HostCompiler:
+    """Who asks Triton for the options that it has for the CPU, as PyTorch does, is told those of READ_FOR. Triton compiles nothing for it."""
+
+    def __init__(self, _):
+        self.parse_options = make_backend(READ_FOR).parse_options
 
     @staticmethod
-    def supports_target(_):
-        return False
+    def supports_target(target):
+        return target.backend == _NAME
+
+    def hash(self):
+        raise RuntimeError("Triton compiles nothing for the CPU")
 
 
 class HostDriver(DriverBase):
@@ -91,12 +99,9 @@ class HostDriver(DriverBase):
         cache[:] = bytes(len(cache))
 
 
-_NAME = "cpu"  # among Triton's backends: PyTorch looks for that one
-
-
 def activate():
     """Where there is a GPU, Triton's own driver stays. That is asked when a driver is first wanted: PyTorch imports Triton, and cannot answer so early."""
-    backends.setdefault(_NAME, Backend(_NoCompiler, HostDriver))
+    backends.setdefault(_NAME, Backend(_HostCompiler, HostDriver))
 
 
 def deactivate():

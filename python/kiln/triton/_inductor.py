@@ -47,6 +47,9 @@ class Kernel(CompiledKernel):
         self.metadata_group, self.kernel = {}, None
         self.module = self.function = self._run = None
 
+    def __del__(self):
+        """Nothing is unloaded: the module is none of Triton's, which 3.8 and later unload."""
+
     def __repr__(self):
         return "<kiln.triton kernel %s for %s>" % (self.name, self.kiln_target)
 
