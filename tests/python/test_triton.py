@@ -124,6 +124,101 @@ class Export(Cases):
         self.assertRaisesRegex(TypeError, "expected a function of @triton.jit", kiln.triton.export, len, {})
 
 
+WHOLE_PROGRAM = """
+import torch, triton, triton.language as tl, kiln.triton
+
+@triton.autotune([triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((64, 1), (1 << 18, 4), (256, 2))], key=["n"])
+@triton.heuristics({"EVEN": lambda args: args["n"] % 64 == 0})
+@triton.jit
+def add(x, y, z, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+@triton.jit
+def scale(x, y, factor, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * factor, mask=i < n)
+
+def program(x, turns=2):
+    total, moved = torch.zeros_like(x), torch.empty(x.numel() + 1, dtype=x.dtype, device=x.device)[1:]
+    for _ in range(turns):
+        add[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, x, total, x.numel())
+    scale[(triton.cdiv(x.numel(), 128),)](total, moved, 0.5, x.numel(), BLOCK=128)
+    scale[(1,)](total, moved, 0.5, 1, BLOCK=128)
+    return moved
+"""
+
+
+class Ahead(Cases):
+    """What is exported has the keys of launches: a process that may compile nothing runs from it."""
+
+    def run_without_compiler(self, bundle, *lines):
+        text = "\n".join(("import sys", "sys.path[:0] = %r" % [self.folder.name, os.path.join(support.BUILD, "python")], "from captured import *",
+                          "kiln.triton.load(%r)" % bundle, *lines, "now = kiln.triton.monitor()", "assert now.launches['bundle'] == now.by_kiln > 0, now.text()"))
+        done = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
+        self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
+
+    def test_a_program_on_fake_tensors(self):
+        bundle, names = os.path.join(self.folder.name, "captured.kbundle"), {"__name__": "captured"}
+        path = os.path.join(self.folder.name, "captured.py")
+        with open(path, "w") as file:
+            file.write(WHOLE_PROGRAM)
+        exec(compile(WHOLE_PROGRAM, path, "exec"), names)
+        before, x = kiln.triton.monitor(), torch.randn(1000)
+        library = kiln.triton.capture(names["program"], x, targets=["host"], output=bundle)
+        self.assertEqual(kiln.triton.monitor(since=before).kernels, [])
+        self.assertEqual(sorted({name.partition("[")[0] for name in library.kernels}), ["add", "scale"])
+        self.assertEqual(sum(name.startswith("scale[") for name in library.kernels), 2)  # n = 1 is another
+        self.run_without_compiler(bundle, "x = torch.arange(1000.)", "torch.testing.assert_close(program(x), x)")
+        self.assertRaisesRegex(ValueError, "the program launched no kernel", kiln.triton.capture, lambda: None)
+        with self.assertRaisesRegex(RuntimeError, "in the middle"):
+            kiln.triton.capture(self.stop)
+        self.assertEqual(add_vectors[(1,)].__class__, types.FunctionType)  # launches are as before
+
+    def stop(self):
+        raise RuntimeError("in the middle")
+
+    def test_a_program_for_a_gpu(self):
+        """None is there; the tensors say that they are on one."""
+        def program():
+            x = torch.empty(512, 64, device="cuda", dtype=torch.float16)
+            softmax_rows[(512,)](x, torch.empty_like(x), 64, BLOCK=64)
+        library = kiln.triton.capture(program, targets=["sm_90a", "sm_80"])
+        self.assertEqual(library.kernels, ["softmax_rows"])
+        for target in ("sm_90", "sm_80"):
+            self.assertEqual(library.device("null:" + target).kernel("softmax_rows").choose(0, 0, 64, grid=1).target[:5], target)
+
+    def test_lists(self):
+        bundle = os.path.join(self.folder.name, "lists.kbundle")
+        aligned = {"x": "*fp32:16", "y": "*fp32:16", "factor": "fp32", "n": range(1, 1 << 33), "stride": "i32:1"}
+        library = kiln.triton.export(scale, [aligned, dict(aligned, x="*bf16:16", n="i32")], [{"BLOCK": 64}, {"BLOCK": 128}], output=bundle)
+        self.assertEqual(len(library.kernels), 12)  # n: 1, and i32 and i64 with and without the promise
+        self.assertEqual({one.partition("[")[0] for one in library.kernels}, {"scale"})
+        before = kiln.triton.monitor()
+        try:
+            kiln.triton.load(bundle, miss="error")
+            for n, block in ((1, 64), (48, 128), (50, 64)):
+                x, y = torch.randn(64), torch.zeros(64)
+                scale[(1,)](x, y, 2.0, n, 1, BLOCK=block)
+                torch.testing.assert_close(y[:n], 2 * x[:n])
+            self.assertRaisesRegex(kiln.NotFound, "constant BLOCK: 256, there (64|128)", scale[(1,)], x, y, 2.0, 48, 1, BLOCK=256)
+        finally:
+            kiln.triton.load()
+            kiln.triton.disable()
+        self.assertEqual(kiln.triton.monitor(since=before).launches["bundle"], 3)
+
+    def test_configs(self):
+        blocks = [triton.Config({"BLOCK": block}, num_warps=warps) for block in (64, 128) for warps in (1, 2)]
+        types = {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32"}
+        self.assertEqual(len(kiln.triton.export(add_vectors, types, configs=blocks).kernels), 4)
+        self.assertEqual(len(kiln.triton.export(triton.autotune(blocks[:2], key=["n"])(add_vectors), types).kernels), 2)
+        worked_out = triton.heuristics({"BLOCK": lambda args: 32 * args["num_warps"]})(add_vectors)
+        self.assertEqual(kiln.triton.export(worked_out, types, num_warps=4).kernels, ["add_vectors"])
+        self.assertRaisesRegex(TypeError, "add_vectors: the heuristic for 'BLOCK' reads 'num_warps', which has no value", kiln.triton.export, worked_out, types)
+        self.assertRaisesRegex(TypeError, r"add_vectors: parameter 'n': range\(0, 0\) has no integers", kiln.triton.export, add_vectors, dict(types, n=range(0)), {"BLOCK": 64})
+        self.assertRaisesRegex(ValueError, "expected at least one signature", kiln.triton.export, add_vectors, [])
+
+
 class Examples(Cases):
     def test_the_example_runs(self):
         bundle = os.path.join(self.folder.name, "example.kbundle")

@@ -18,11 +18,10 @@ import sys
 
 from . import _versions  # first: it refuses versions that are not supported
 import triton
-from triton.compiler import make_backend
-from triton.language import str_to_ty
 from triton.runtime import Autotuner, Heuristics, JITFunction
 
 from . import _autotune, _bundles, _compilation, _inductor, _launcher
+from ._ahead import capture, export
 from .._core import Library
 from .._errors import Error  # noqa: F401
 from ._patch import _replaced, disable, enable  # noqa: F401
@@ -33,42 +32,8 @@ from ._devices import READ_FOR
 from ._compilation import NotCompiled
 from ._autotune import use_table
 
-__all__ = ["Compiled", "Jit", "NotCompiled", "READ_FOR", "compiled", "disable", "enable", "export", "jit", "launches", "load", "monitor",
+__all__ = ["Compiled", "Jit", "NotCompiled", "READ_FOR", "capture", "compiled", "disable", "enable", "export", "jit", "launches", "load", "monitor",
            "save", "use_table", "watch"]
-
-
-def _is_type(kind):
-    """Whether Triton reads that as a parameter's type; "tensordesc<fp16[64, 64]>" as well."""
-    try:
-        return str_to_ty(kind, None) is not None
-    except (KeyError, IndexError, TypeError):
-        return False
-
-
-def export(fn, signature, constexprs=None, targets=("host",), output=None, divisible=(), read_for=READ_FOR, **options) -> Library:
-    """Compiles a @triton.jit function ahead of time. `signature` says each parameter's type as Triton does ("*fp32", "i32", "tensordesc<fp16[64, 64]>");
-    `constexprs` the others' values, where they have no default; `divisible` names those that are promised to be divisible by 16, which a launch checks.
-    `options` are those of a launch (num_warps, num_stages). The bundle is opened, and kept at `output`. Its kernel has the function's name and no grid:
-    launch it by kernel[grid](...)."""
-    if isinstance(fn, Jit):
-        fn = fn.fn
-    if not isinstance(fn, JITFunction):
-        raise TypeError("expected a function of @triton.jit, found %s" % type(fn).__name__)
-    defaults = {param.name: param.default for param in fn.params if param.has_default and param.name not in signature}
-    constexprs = {**defaults, **(constexprs or {})}
-    missing = [name for name in fn.arg_names if name not in signature and name not in constexprs]
-    unknown = [name for name in (*signature, *constexprs, *divisible) if name not in fn.arg_names]
-    if missing or unknown:
-        raise TypeError("%s: %s" % (fn.__name__, "parameter '%s' has neither a type nor a value" % missing[0] if missing else
-                                    "there is no parameter '%s'" % unknown[0]))
-    strange = next(((name, kind) for name, kind in signature.items() if not _is_type(kind)), None)
-    if strange:
-        raise TypeError("%s: parameter '%s': %r is no type of Triton's, such as '*fp32', '*bf16', 'i32', 'fp32'" % (fn.__name__, *strange))
-    whole = {name: "constexpr" if name in constexprs else signature[name] for name in fn.arg_names}
-    attributes = {(fn.arg_names.index(name),): [["tt.divisibility", 16]] for name in divisible}
-    read = _compilation.triton_ir(_compilation.source_of(fn, whole, constexprs, attributes), make_backend(read_for).parse_options(options), read_for)
-    built = _compilation.compile_ir(*read, (targets,) if isinstance(targets, str) else targets, output)
-    return Library(built.code if output is None else output)
 
 
 def jit(fn):

@@ -189,8 +189,18 @@ def identity_of(code):
 # ------------------------------------------------------------------------------------------- saving
 
 def save(found, targets, output, is_joined=False):
-    """Writes one bundle of kernels with the notes that lead to them: (name, text, facts of the launch, [facts of keys]). With `is_joined` every kernel has its
-    identity in its name, and what `output` has already stays."""
+    """As `write`, with what the process knows beside its kernels: what Kiln does not compile, what torch.compile found out, and what loaded bundles have. With
+    `is_joined` what `output` has already stays."""
+    others = [output] if is_joined and os.path.exists(output) else []
+    others += [path for path in paths() if path not in others]
+    before = {key: text for path in others for key, text in _index.read(path)[2].items()}
+    write(found, targets, output, is_joined, _state.refused, _torch_results.notes(_torch_results.recorded(), before), others)
+    return Library(output)
+
+
+def write(found, targets, output, is_joined=False, refused={}, results={}, others=()):
+    """Writes one bundle of kernels with the notes that lead to them: (name, text, facts of the launch, [facts of keys]), and what bundles at the paths `others`
+    have. With `is_joined` every kernel has its identity in its name."""
     import tempfile
     from .._compiler import build, run
     counts = {}
@@ -208,16 +218,12 @@ def save(found, targets, output, is_joined=False):
             parts.append(os.path.join(folder, "kernels.kbundle"))
             build(sources, targets, parts[-1])
         manifest, notes = os.path.join(folder, "notes"), os.path.join(folder, "notes.kbundle")
-        others = [output] if is_joined and os.path.exists(output) else []
-        others += [path for path in paths() if path not in others]
-        before = {key: text for path in others for key, text in _index.read(path)[2].items()}
         with open(manifest, "wb") as file:
-            file.write(_index.manifest(entries, _state.refused, _torch_results.notes(_torch_results.recorded(), before)))
+            file.write(_index.manifest(entries, refused, results))
         run("bundle-write", "-q", "-o", notes, manifest)
         merged = os.path.join(folder, "merged.kbundle")
         run("merge", "-o", merged, *parts, notes, *others)
         _move(merged, output)
-    return Library(output)
 
 
 def _move(path, to):

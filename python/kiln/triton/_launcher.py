@@ -214,6 +214,14 @@ def warn_of(name, options):
         warn("TRITON_INSTRUMENTATION_MODE=%s is left out: kernels run without it" % knobs.compilation.instrumentation_mode)
 
 
+def pack(fn, backend, bound, specialization, options, named):
+    """(the options, the types, the constants, the promises) of a launch, by Triton's own rules."""
+    with _compilation.parsing:
+        fn.cache_key  # finds the globals that it uses
+    named = dict(named, debug=named.get("debug", fn.debug) or knobs.runtime.debug)
+    return fn._pack_args(backend, named, bound, specialization, options)
+
+
 TRITONS = object()  # among variants: no bundle has it, and miss="triton"
 tritons_run = JITFunction.run
 
@@ -251,16 +259,9 @@ class Engine:
             found += [where, name, where[name]]
         return tuple(found)
 
-    def _pack(self, place, bound, specialization, options, named):
-        fn = self.fn
-        with _compilation.parsing:
-            fn.cache_key  # finds the globals that it uses
-        named = dict(named, debug=named.get("debug", fn.debug) or knobs.runtime.debug)
-        return fn._pack_args(place.backend, named, bound, specialization, options)
-
     def _begin(self, ahead, place, key, *kinds):
         """Starts a compile beside others, if there is anything to compile."""
-        options, signature, constants, attributes = self._pack(place, *kinds)
+        options, signature, constants, attributes = pack(self.fn, place.backend, *kinds)
         source = _compilation.source_of(self.fn, signature, constants, attributes)
         if _bundles.is_closed() or _bundles.find(_index.facts_of(source, options, place.read_for), place.target)[0]:
             return False
@@ -270,7 +271,7 @@ class Engine:
     def _compile(self, ahead, place, key, bound, specialization, options, named, is_warmup):
         """None: a hook takes it upon itself. Triton's: Triton is to launch it."""
         fn = self.fn
-        options, signature, constants, attributes = self._pack(place, bound, specialization, options, named)
+        options, signature, constants, attributes = pack(fn, place.backend, bound, specialization, options, named)
         told = (("%s%s" % (specialization, options), [kind for kind, _ in specialization]), signature, place.read_for, place.device, constants, options,
                 [attributes], is_warmup)
         if _versions.call_hook(fn, knobs.runtime.jit_cache_hook, *told):
