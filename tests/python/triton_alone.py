@@ -579,8 +579,10 @@ class Shipped(Cases):
 
     def test_bundles_that_cannot_be_used(self):
         path = self.made()
-        plain = os.path.join(self.folder.name, "plain.kbundle")
-        kiln.triton.export(count_up, {"x": "*fp32"}, {"BLOCK": 16}, output=plain)
+        source, plain = os.path.join(self.folder.name, "plain.kiln"), os.path.join(self.folder.name, "plain.kbundle")
+        with open(source, "w") as file:
+            file.write("kiln 1\nkernel one(x: out *f32 @align(4)) @grid(1) { store(x, 1.0) }\n")
+        kiln.compile(source, output=plain)
         self.assertRaisesRegex(kiln.Error, "plain.kbundle: has no kernels of Triton that are found by key", kiln.triton.load, plain)
         self.assertRaises(kiln.NotFound, kiln.triton.load, path + ".none")
         with open(path, "rb") as file:

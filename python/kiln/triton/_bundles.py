@@ -56,7 +56,7 @@ def load(*paths, miss="error", trust=None):
     bundles = [_Bundle(os.fspath(path), trust) for path in paths]
     empty = next((one.path for one in bundles if not one.entries), None)
     if empty:
-        raise Error("%s: has no kernels of Triton that are found by key: kiln.triton.save() and KILN_TRITON_SAVE write such bundles" % empty)
+        raise Error("%s: has no kernels of Triton that are found by key: kiln.triton.save(), export(), capture() and KILN_TRITON_SAVE write such bundles" % empty)
     _state.bundles, _state.miss = bundles, miss if bundles else "compile"
     _patch.enable()
 
