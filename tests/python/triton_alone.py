@@ -186,6 +186,12 @@ class Launches(Cases):
         self.assertEqual(array.array("f", bytes(z)).tolist(), [i + 1.0 for i in range(160)])
         self.assertRaisesRegex(kiln.LaunchRefused, "divisible by 16", device.kernel("add")[2], x, y, z, 159)
 
+    def test_an_export_as_for_amd(self):
+        """Triton's front end reads as for AMD, whose backend has functions of its own."""
+        target = triton.backends.compiler.GPUTarget("hip", "gfx942", 64)
+        library = kiln.triton.export(add, dict.fromkeys("xyz", "*fp32:16") | {"n": "i32"}, {"BLOCK": 128}, targets=["gfx942"], read_for=target, num_warps=2)
+        self.assertEqual(library.device("null:gfx942").kernel("add").choose(0, 0, 0, 16, grid=1).target, "gfx942")
+
     def test_drawn_launches(self):
         draw, jitted = random.Random(SEED), kiln.triton.jit(add)
         for _ in range(20):

@@ -42,7 +42,9 @@ def triton_ir(source: ASTSource, options, target):
     with parsing:
         module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
     facts = {name: getattr(options, name) for name in FACTS if getattr(options, name, None) is not None}
-    return str(backend.make_ttir(module, {}, options, target.arch)), dict(facts, backend=target.backend)
+    stages = {}  # each backend calls its functions in its own way
+    backend.add_stages(stages, options, source.language)
+    return str(stages["ttir"](module, {})), dict(facts, backend=target.backend)
 
 
 def write(folder, name, text, facts):
