@@ -223,7 +223,7 @@ TEST(amdgpu_loops, the_text_is_the_code_of_the_object) {
   static const struct {
     const char *name, *config;
     bool is_wide;
-  } cases[] = {{"attention_general[T=bf16,D=256]", "BM=64,BN=32,warps=4,stages=2", true},
+  } cases[] = {{"attention_general[T=bf16,D=256]", "BM=64,BN=32,FORM=0,warps=4,stages=2", true},
                {"attention_packed[T=bf16,D=128]", NULL, false}};
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
     for (size_t k = 0; k < sizeof cases / sizeof *cases && llvm_has(targets[i]); k++) {
