@@ -50,6 +50,8 @@ static void note_form(wanted *w, const kiln_code_info *info) {
   CHECK(info->maps.size > 0);
   w->cluster = info->cluster;
   if (info->cluster && w->threads > 256) w->threads = 256; // each has two groups of the program's warps
+  if (w->threads == 128 && info->block_threads == 384)
+    w->threads = 256; // accumulators that leave one group of four warps little room are shared by two
   w->threads += 128;
   w->extras = 3 + info->maps.bytes[0];
 }
