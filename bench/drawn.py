@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the benches of drawn cases share: a seed of the measured commit, sizes drawn on a logarithmic scale, arrays with canaries (outputs) or NaNs
 (inputs) around them, a case that is checked, timed next to its peers and entered, and the table at the end. Needs PyTorch."""
+import argparse
 import math
 import random
 
@@ -18,6 +19,19 @@ def generator(seed):
     torch.manual_seed(number)
     print("seed %08x" % number)
     return random.Random(number)
+
+
+def arguments(text, cases, reps=7):
+    """What the benches of products and attention take; they add to it."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle")
+    parser.add_argument("--seed", required=True, help="the measured commit")
+    parser.add_argument("--cases", type=int, default=cases)
+    parser.add_argument("--libkiln", default="build/release/lib/libkiln.so.0")
+    parser.add_argument("--old", help="a bundle to time next to it")
+    parser.add_argument("--reps", type=int, default=reps)
+    parser.add_argument("--seconds", type=float, default=240, help="stop drawing after so many")
+    return parser
 
 
 def log_uniform(draw, low, high):

@@ -10,7 +10,6 @@ heads that share keys, queries, keys, D of the bundle's, bf16 or f16, masks and 
 For each case: drawn rows compared with attention in double, all others with a peer's; canaries around outputs, NaNs around inputs; the median of launches in turn with
 the peers, L2 flushed before each. A case that the bundle has no kernel for is listed as failed. Needs PyTorch.
 """
-import argparse
 import math
 import re
 import sys
@@ -266,15 +265,8 @@ def make_case(kiln, old, case, rng):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bundle")
-    parser.add_argument("--seed", required=True, help="the measured commit")
-    parser.add_argument("--cases", type=int, default=30, help="of each class")
-    parser.add_argument("--only", default=",".join(CLASSES))
-    parser.add_argument("--libkiln", default="build/release/lib/libkiln.so.0")
-    parser.add_argument("--old", help="a bundle to time next to it")
-    parser.add_argument("--reps", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=240, help="stop drawing after so many")
+    parser = drawn.arguments(__doc__, 30)
+    parser.add_argument("--only", default=",".join(CLASSES), help="classes, with commas; --cases of each")
     options = parser.parse_args()
     rng = drawn.generator(options.seed)
     kiln, old = Kiln(options.libkiln, options.bundle), options.old and Kiln(options.libkiln, options.old)

@@ -11,7 +11,6 @@ the rows of C, NaNs around A and B; the median of launches in turn with cuBLAS (
 tenth percentile and least ratio of every class, the ten worst of each, and apart the cases in which cuBLAS takes less than 5 us. --old: the kernels of another
 bundle are timed in turn with the others. Needs PyTorch.
 """
-import argparse
 import math
 import sys
 import time
@@ -91,14 +90,7 @@ def make_case(kiln, old, case, rng):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bundle")
-    parser.add_argument("--seed", required=True, help="the measured commit")
-    parser.add_argument("--cases", type=int, default=200)
-    parser.add_argument("--libkiln", default="build/release/lib/libkiln.so.0")
-    parser.add_argument("--old", help="a bundle to time next to it")
-    parser.add_argument("--reps", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=240, help="stop drawing after so many")
+    parser = drawn.arguments(__doc__, 200)
     options = parser.parse_args()
     rng = drawn.generator(options.seed)
     kiln, old = Kiln(options.libkiln, options.bundle), options.old and Kiln(options.libkiln, options.old)

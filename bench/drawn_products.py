@@ -9,7 +9,6 @@ Extents are log-uniform from 16 to 16,384 (of a fifth of the cases M is from 1 t
 elements beyond where the interface has them. HEX is the first eight digits of the measured commit. For each case: drawn rows compared with a product in double (integers:
 exactly), the others with the peer's; canaries around results, NaNs around operands; the median of launches in turn with the peers, L2 flushed before each. Needs PyTorch.
 """
-import argparse
 import math
 import sys
 import time
@@ -202,15 +201,8 @@ CLASSES = {"fp8 exact": fp8(False), "fp8 fast": fp8(True), "int8": int8, "tf32":
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bundle")
-    parser.add_argument("--seed", required=True, help="the measured commit")
-    parser.add_argument("--cases", type=int, default=40, help="of each class")
-    parser.add_argument("--only", default=",".join(CLASSES))
-    parser.add_argument("--libkiln", default="build/release/lib/libkiln.so.0")
-    parser.add_argument("--old", help="a bundle to time next to it")
-    parser.add_argument("--reps", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=240, help="stop drawing after so many")
+    parser = drawn.arguments(__doc__, 40)
+    parser.add_argument("--only", default=",".join(CLASSES), help="classes, with commas; --cases of each")
     options = parser.parse_args()
     rng = drawn.generator(options.seed)
     kiln, old = Kiln(options.libkiln, options.bundle), options.old and Kiln(options.libkiln, options.old)
