@@ -54,11 +54,12 @@ const kiln_matrix_form *kiln_matrix_form_of(kiln_matrix matrix, unsigned lanes, 
                              f->from_right == b.scalar;
       const bool is_exact = a.scalar != KILN_F32 || f->precision == dot->attrs.precision;
       if (!has_types) continue;
-      if (is_exact && f->m <= m && f->n <= n && f->k <= k) found = f;
+      if (is_exact && f->m <= m && f->n <= n && f->k <= k && f->least <= m + n) found = f;
       else if (is_exact) why = KILN_REASON_SMALL;
       else if (why == KILN_REASON_TYPES) why = KILN_REASON_EXACT;
     }
-  if (out_why) *out_why = found ? KILN_REASON_NONE : why;
+  if (found) why = found->emission == KILN_EMIT_FMA ? KILN_REASON_EXACT : KILN_REASON_NONE;
+  if (out_why) *out_why = why;
   return found;
 }
 

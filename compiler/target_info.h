@@ -37,6 +37,7 @@ typedef enum kiln_matrix_emission {
   KILN_EMIT_E4M3_E5M2,
   KILN_EMIT_E5M2_E4M3,
   KILN_EMIT_E5M2_E5M2,
+  KILN_EMIT_FMA,  ///< multiply-adds of each thread; no matrix instruction
   KILN_EMIT_MFMA, ///< AMD's, by the intrinsics' signatures
   KILN_EMIT_MFMA_XF32,
   KILN_EMIT_MFMA_950,
@@ -64,6 +65,7 @@ typedef struct kiln_matrix_form {
   uint8_t m, n, k;               ///< logarithms
   kiln_fragment left_fragment, right_fragment, accumulator_fragment;
   kiln_matrix_emission emission;
+  uint8_t least; ///< logarithm of the elements of the smallest result it is for
 } kiln_matrix_form;
 
 /// The instruction by which processors with that unit and waves of 1 << `lanes` compute `dot`; NULL: there is

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// dot: by the target's matrix instructions when a form fits, else by multiplies and adds.
+// dot: by the target's matrix instructions or multiply-adds of fragments when a form fits, else by
+// multiply-adds of operands in shared memory.
 #include "compiler/codegen/gpu/gpu_dot.h"
 
 static unsigned length_of(const uint8_t *codes) {
@@ -64,6 +65,7 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f) {
 void gpu_lower_dot(gpu *g, ir_op *op) {
   kiln_report_reason why;
   const kiln_matrix_form *f = kiln_matrix_form_of(g->machine->matrix, g->lanes, op, &why);
-  gpu_note_product(g, op, f ? KILN_ENGINE_MATRIX : KILN_ENGINE_FMA, f ? f->name : "", why);
+  const bool is_fma = !f || f->emission == KILN_EMIT_FMA;
+  gpu_note_product(g, op, is_fma ? KILN_ENGINE_FMA : KILN_ENGINE_MATRIX, is_fma ? "" : f->name, why);
   gpu_set_home(g, &op->results[0], f ? by_matrix(g, op, f) : gpu_dot_by_adds(g, op));
 }

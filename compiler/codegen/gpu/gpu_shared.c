@@ -55,13 +55,17 @@ gpu_shared_tile gpu_shared_tile_open(gpu *g, const layout_memory *memory, const 
 static bool starts_piece(const gpu_shared_tile *p, uint32_t r) { return !(r & p->pieces.mask); }
 
 LLVMValueRef gpu_shared_tile_pointer(gpu *g, const gpu_shared_tile *p, uint32_t r) {
-  uint32_t own = layout_offset(p->memory, layout_element(p->layout, r)), more = p->start;
+  const uint32_t own = layout_offset(p->memory, layout_element(p->layout, r)), bytes = own << p->log2_bytes,
+                 both = bytes & p->base_bits;
+  uint32_t more = p->start;
   LLVMValueRef base = p->base;
-  if (!(own << p->log2_bytes & p->base_bits)) {
+  if (!both) {
     more += layout_padded(p->memory, own) << p->log2_bytes;
-  } else {
-    base = LLVMBuildXor(g->builder, p->plain, gpu_i32(g, own << p->log2_bytes), "");
-    if (p->memory->pad) base = padded(g, p->memory, p->log2_bytes, base);
+  } else if (p->memory->pad) {
+    base = padded(g, p->memory, p->log2_bytes, LLVMBuildXor(g->builder, p->plain, gpu_i32(g, bytes), ""));
+  } else { // bits that no thread has are part of the instruction, and pieces that differ in these alone share a base
+    base = LLVMBuildXor(g->builder, p->plain, gpu_i32(g, both), "");
+    more += bytes & ~both;
   }
   LLVMValueRef at = gpu_shared_at(g, base), last = gpu_i32(g, more);
   if (p->slot) at = LLVMBuildGEP2(g->builder, g->i8, at, (LLVMValueRef[1]){p->slot}, 1, "");

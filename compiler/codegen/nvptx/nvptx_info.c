@@ -57,6 +57,36 @@ enum { END = KILN_FRAGMENT_END };
    KILN_##r,    IR_PREC_##precision, m,  n,        k,        LEFT_##fragments, RIGHT_##fragments, \
    ACCUMULATOR, KILN_EMIT_##emission},
 
+// Multiply-adds: a lane has four steps of a row, and four steps of each of four neighbouring columns. The
+// lanes are four rows of eight or eight rows of four.
+#define SAME KILN_NO_BIT
+#define BY_STEPS K(0), K(1), N(0), N(1)
+#define BY_COLUMNS N(0), N(1), K(0), K(1)
+#define LEFT_4_8 SAME, SAME, SAME, M(0), M(1)
+#define RIGHT_4_8 N(2), N(3), N(4), SAME, SAME
+#define SUMS_4_8 N(2), N(3), N(4), M(0), M(1)
+#define LEFT_8_4 SAME, SAME, M(0), M(1), M(2)
+#define RIGHT_8_4 N(2), N(3), SAME, SAME, SAME
+#define SUMS_8_4 N(2), N(3), M(0), M(1), M(2)
+#define FMA(sums, log2_rows, log2_columns, order, lanes_)             \
+  {.name = "fma",                                                     \
+   .units = UNITS_FROM(75),                                           \
+   .lanes = 32,                                                       \
+   .left = KILN_F32,                                                  \
+   .right = KILN_F32,                                                 \
+   .accumulator = KILN_F32,                                           \
+   .from_left = KILN_F32,                                             \
+   .from_right = KILN_F32,                                            \
+   .precision = IR_PREC_IEEE,                                         \
+   .m = log2_rows,                                                    \
+   .n = log2_columns,                                                 \
+   .k = 2,                                                            \
+   .least = sums,                                                     \
+   .left_fragment = {{K(0), K(1), END}, {LEFT_##lanes_, END}},        \
+   .right_fragment = {{order, END}, {RIGHT_##lanes_, END}},           \
+   .accumulator_fragment = {{N(0), N(1), END}, {SUMS_##lanes_, END}}, \
+   .emission = KILN_EMIT_FMA},
+
 static const kiln_matrix_form forms[] = {
 #include "compiler/codegen/nvptx/mma.def"
 };

@@ -63,6 +63,17 @@ static void emit_tf32(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *
   emit(g, KL_kl_mma_m16n8k8_tf32, 4, 1, a, b, accumulator);
 }
 
+/// Four steps of a row and of four columns, in the order of the reduced index.
+static void emit_fma(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left,
+                     const LLVMValueRef *right, LLVMValueRef *accumulator) {
+  const bool is_by_steps = form->right_fragment.registers[0] == KILN_K(0);
+  for (unsigned i = 0; i < 16; i++) {
+    const unsigned k = i / 4, n = i % 4;
+    LLVMValueRef x = left[k], y = right[is_by_steps ? n * 4 + k : i];
+    accumulator[n] = gpu_intrinsic(g, "llvm.fma", &g->f32, 1, (LLVMValueRef[3]){x, y, accumulator[n]}, 3);
+  }
+}
+
 void nvptx_emit_product(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left,
                         const LLVMValueRef *right, LLVMValueRef *accumulator) {
   static void (*const emitters[KILN_EMISSIONS])(gpu *, const kiln_matrix_form *, const LLVMValueRef *,
@@ -76,6 +87,7 @@ void nvptx_emit_product(gpu *g, const kiln_matrix_form *form, const LLVMValueRef
       [KILN_EMIT_E4M3_E5M2] = emit_e4m3_e5m2,
       [KILN_EMIT_E5M2_E4M3] = emit_e5m2_e4m3,
       [KILN_EMIT_E5M2_E5M2] = emit_e5m2_e5m2,
+      [KILN_EMIT_FMA] = emit_fma,
   };
   emitters[form->emission](g, form, left, right, accumulator);
 }

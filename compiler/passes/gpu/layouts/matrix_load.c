@@ -56,12 +56,19 @@ static bool plan_turned_read(const kiln_layout *from, const kiln_layout *to, uns
   return true;
 }
 
+/// Every lane has elements of its own, as in fragments of matrix instructions.
+static bool has_own_lanes(const kiln_layout *to) {
+  for (unsigned i = 0; i < to->lanes; i++)
+    if (!to->basis[to->registers + i]) return false;
+  return true;
+}
+
 bool kiln_plan_matrix_load(const kiln_fetch_machine *machine, const kiln_layout *from, const kiln_layout *to,
                            unsigned log2_bytes, kiln_rows_written written, kiln_matrix_load *out) {
   if (machine->turns) return written == KILN_PARTS_OF_ROWS && plan_turned_read(from, to, log2_bytes, out);
   unsigned word = WORD_BYTES - log2_bytes;
   if (log2_bytes > WORD_BYTES || to->lanes != 5 || to->registers < word ||
-      word + 2 > sizeof out->row / sizeof *out->row || !machine->has_matrix_loads)
+      word + 2 > sizeof out->row / sizeof *out->row || !machine->has_matrix_loads || !has_own_lanes(to))
     return false;
   const uint32_t *lanes = to->basis + to->registers, *far = lanes + LANES_IN_ROW;
   uint32_t near[4];

@@ -40,6 +40,9 @@ void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot) {
 
 // ------------------------------------------------------------------------------------------- places
 
+/// One bit, as opposed to none or several.
+static bool is_one(uint32_t basis) { return basis && !(basis & (basis - 1)); }
+
 /// A writer may have less of a piece than the reader: what both hold in registers comes first, then what the
 /// reader alone does, so that at least it moves whole pieces. How many vectors of elements those are.
 static unsigned reader_pieces(const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
@@ -59,6 +62,10 @@ bool kiln_operand_memory(const kiln_fetch_machine *machine, const kiln_layout *f
   uint32_t row[4];
   bool is_matrix = kiln_plan_matrix_load(machine, from, to, log2_bytes, KILN_PARTS_OF_ROWS, out_plan);
   unsigned count = !is_matrix && machine->has_buffers ? reader_pieces(from, to, log2_bytes, row) : 0;
+  // Words that no matrix load gives to lanes are operands of multiply-adds: the reader's pieces stay together.
+  if (!is_matrix && !machine->has_buffers && log2_bytes == 2)
+    for (; count < 2 && count < to->registers && is_one(to->basis[count]); count++)
+      row[count] = to->basis[count];
   *out_memory = is_matrix ? kiln_matrix_memory(out_plan, from, log2_bytes)
                           : layout_swizzle(from, to, log2_bytes, row, count);
   return is_matrix;
