@@ -29,10 +29,28 @@ typedef struct row {
   const char *name, *value, *help;
 } row;
 
+/// What a command printed, of which its rows are parts.
+typedef struct answer {
+  struct answer *next; ///< owned
+  kiln_buffer text;
+  char command[64];
+} answer;
+
 typedef struct rows {
   row *items; ///< owned
   size_t count, capacity;
+  answer *answers; ///< owned
 } rows;
+
+static void deinit_rows(rows *all) {
+  while (all->answers) {
+    answer *first = all->answers;
+    all->answers = first->next;
+    kiln_buffer_deinit(&first->text);
+    free(first);
+  }
+  free(all->items);
+}
 
 /// What can be proposed as the value of an option, by the word that its help has for it.
 typedef enum value_kind { VALUE_NONE, VALUE_FILE, VALUE_FOLDER, VALUE_TARGETS, VALUE_CHOICE } value_kind;
@@ -79,7 +97,7 @@ static row *add_row(rows *all) {
   return r;
 }
 
-/// Reads "word NAME HELP" and "option NAME LETTER HOW VALUE HELP", parted by tabs. The text is kept.
+/// Reads "word NAME HELP" and "option NAME LETTER HOW VALUE HELP", parted by tabs. Rows are parts of the text.
 static void read_rows(const char *command, char *text, rows *all) {
   for (char *line; (line = strsep(&text, "\n"));) {
     char *kind = strsep(&line, "\t");
@@ -103,16 +121,16 @@ static void read_rows(const char *command, char *text, rows *all) {
 
 /// All options of a command, and of the words that it has, as `kiln cache` has "stats".
 static bool read_command(const char *program, const char *name, const char *word, rows *all) {
-  kiln_buffer text = {0};
-  char *joined = NULL;
   const char *const alone[] = {"kiln", name, "--list-options", NULL};
   const char *const both[] = {"kiln", name, word, "--list-options", NULL};
-  if (!ask(program, word ? both : alone, &text) || asprintf(&joined, word ? "%s %s" : "%s", name, word) < 0) {
-    kiln_buffer_deinit(&text);
-    return false;
-  }
+  answer *a = calloc(1, sizeof *a);
+  if (!a) abort();
+  a->next = all->answers;
+  all->answers = a;
+  snprintf(a->command, sizeof a->command, word ? "%s %s" : "%s", name, word);
+  if (!ask(program, word ? both : alone, &a->text)) return false;
   size_t first = all->count;
-  read_rows(joined, (char *)text.bytes, all); // both live as long as the process
+  read_rows(a->command, (char *)a->text.bytes, all);
   for (size_t i = first, end = all->count; i < end && !word; i++)
     if (all->items[i].is_word && !read_command(program, name, all->items[i].name, all)) return false;
   return true;
@@ -379,7 +397,7 @@ int kiln_command_completion(int argc, char **argv) {
   else cli_write_file(output, out.bytes, out.size, &err);
   code = err.status ? cli_report(err.status, &err) : CLI_OK;
 out:
-  free(all.items);
+  deinit_rows(&all);
   kiln_buffer_deinit(&out);
   cli_list_deinit(&words);
   return code;

@@ -13,10 +13,13 @@
 #include "base/nearest.h"
 #include "tools/common/cli.h"
 
-enum { MOST_FILE = 1 << 20 };
+enum { MOST_FILE = 1 << 20, MOST_FILES = 2 };
+
+static char files[MOST_FILES][PATH_MAX]; ///< what was read: the user's, the system's
+static unsigned file_count;
 
 static struct {
-  const char *file; ///< lives as long as the process
+  const char *file; ///< one of `files`
   unsigned line;
 } origins[ENV_COUNT];
 
@@ -104,8 +107,11 @@ static kiln_status read_text(const char *file, const char *text, size_t size, ki
 static kiln_status read_file(const char *path, bool must_be_there, kiln_error *err) {
   kiln_buffer text = {0};
   if (!must_be_there && access(path, F_OK)) return KILN_OK;
-  char *kept = strdup(path); // for config_origin
-  if (!kept) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  char *kept = files[file_count++];
+  if (snprintf(kept, PATH_MAX, "%s", path) >= PATH_MAX)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "the path of kiln.conf: expected less than %d characters, found %zu", PATH_MAX,
+                     strlen(path));
   kiln_status status = cli_read_file(path, MOST_FILE, &text, err);
   if (status == KILN_OK) status = read_text(kept, (const char *)text.bytes, text.size, err);
   kiln_buffer_deinit(&text);
