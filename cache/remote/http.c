@@ -216,22 +216,84 @@ static kiln_remote_state put(void *state, const char *domain, const char *key_he
   return result;
 }
 
+/// What the status of a look-up or an upload means, or why there is none.
+static void explain(const http *h, const body *b, long status, char *out, size_t capacity) {
+  static const struct {
+    long least, most;
+    const char *text;
+  } rows[] = {{401, 401, "KILN_CACHE_REMOTE_TOKEN is missing or is not accepted"},
+              {403, 403, "KILN_CACHE_REMOTE_TOKEN is missing or gives no such right"},
+              {404, 404, "there is no such folder"},
+              {405, 405, "this address takes no PUT"},
+              {409, 409, "the folder is not there, and the server makes none"},
+              {413, 413, "it takes no bodies of that size"},
+              {429, 429, "it is asked too often"},
+              {500, 500, "the server is at fault"},
+              {501, 501, "the server knows no PUT"},
+              {502, 504, "the server behind it does not answer"},
+              {507, 507, "the server has no room left"},
+              {300, 399, "it redirects, which uploads do not follow"}};
+  if (!status && b->error == CURLE_UNSUPPORTED_PROTOCOL)
+    snprintf(out, capacity, "it redirects to a protocol other than %s", h->protocols);
+  else if (!status) snprintf(out, capacity, "%s", curl_easy_strerror(b->error));
+  else {
+    size_t i = 0, end = sizeof rows / sizeof *rows;
+    while (i < end && (status < rows[i].least || status > rows[i].most)) i++;
+    snprintf(out, capacity, "status %ld%s%s", status, i < end ? ": " : "", i < end ? rows[i].text : "");
+  }
+}
+
 static bool check(void *context, const char *domain, int64_t deadline, char *out, size_t capacity) {
   http *h = context;
   char url[URL_SIZE];
   body b = {.out = NULL};
   snprintf(url, sizeof url, "%s/%s/ac/%064d", h->url, domain, 0);
   long status = exchange(h, url, &b, deadline);
-  if (b.error == CURLE_UNSUPPORTED_PROTOCOL)
-    snprintf(out, capacity, "it redirects to a protocol other than %s", h->protocols);
-  else if (!status) snprintf(out, capacity, "%s", curl_easy_strerror(b.error));
-  else if (status == 401 || status == 403)
-    snprintf(out, capacity, "status %ld: KILN_CACHE_REMOTE_TOKEN is missing or is not accepted", status);
-  else snprintf(out, capacity, "status %ld", status);
   kiln_remote_state state = state_of(status);
+  explain(h, &b, status, out, capacity);
   return state == KILN_REMOTE_FOUND || state == KILN_REMOTE_ABSENT;
 }
 
-const kiln_level_kind kiln_level_http = {"http://", create, destroy, get, put, check, NULL, NULL, NULL, NULL};
-const kiln_level_kind kiln_level_https = {"https://", create, destroy, get,  put,
-                                          check,      NULL,   NULL,    NULL, NULL};
+/// Uploads the bytes and asks for them.
+static bool try_put(http *h, const char *url, const void *bytes, size_t size, int64_t deadline, char *out,
+                    size_t capacity) {
+  char why[160];
+  kiln_buffer got = {0};
+  body up = {.send = bytes, .left = size}, down = {.out = &got, .limit = size};
+  long status = exchange(h, url, &up, deadline);
+  bool stored = stored_of(status) == KILN_REMOTE_FOUND, same = false;
+  if (!stored) {
+    explain(h, &up, status, why, sizeof why);
+    snprintf(out, capacity, "answers, but an upload fails: %s", why);
+  } else {
+    status = exchange(h, url, &down, deadline);
+    same = status == 200 && !down.over && got.size == size && !memcmp(got.bytes, bytes, size);
+    explain(h, &down, status, why, sizeof why);
+    snprintf(out, capacity, "takes an upload, but does not give it back: %s",
+             status == 200 || down.over ? "it gives other bytes" : why);
+  }
+  kiln_buffer_deinit(&got);
+  return same;
+}
+
+static bool check_put(void *context, const char *domain, int64_t deadline, char *out, size_t capacity) {
+  http *h = context;
+  static const char trial[] = KILN_LEVEL_TRIAL;
+  enum { SIZE = sizeof trial - 1 };
+  char url[URL_SIZE], hash[KILN_SHA256_HEX + 1];
+  kiln_buffer action = {0};
+  kiln_action_hash((const uint8_t *)trial, SIZE, hash);
+  kiln_action_encode(hash, SIZE, &action);
+  snprintf(url, sizeof url, "%s/%s/cas/%s", h->url, domain, hash);
+  bool good = !action.failed && try_put(h, url, trial, SIZE, deadline, out, capacity);
+  snprintf(url, sizeof url, "%s/%s/ac/%s", h->url, domain, hash); // no kernel's key
+  good = good && try_put(h, url, action.bytes, action.size, deadline, out, capacity);
+  if (good) snprintf(out, capacity, "answers, takes an upload and gives it back");
+  kiln_buffer_deinit(&action);
+  return good;
+}
+
+const kiln_level_kind kiln_level_http = {"http://", create, destroy, get,  put, check,
+                                         check_put, NULL,   NULL,    NULL, NULL};
+const kiln_level_kind kiln_level_https = {"https://", create, destroy, get,  put, check,
+                                          check_put,  NULL,   NULL,    NULL, NULL};

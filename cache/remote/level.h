@@ -35,6 +35,8 @@ typedef struct kiln_level_kind {
                            size_t size, int64_t deadline);
   /// Looks up a key that nobody has. False: why that does not work, in words, in `out`.
   bool (*check)(void *state, const char *domain, int64_t deadline, char *out, size_t capacity);
+  /// Uploads a few bytes that are no entry and asks for them. False: why that does not work, in words.
+  bool (*check_put)(void *state, const char *domain, int64_t deadline, char *out, size_t capacity);
   /// Both NULL where there are no leases. `lease`: FOUND when `token` has the key's lease now, ABSENT when
   /// somebody else has. `renew` gives a lease that `token` has another `ms`, or ends it (0): FOUND, ABSENT
   /// when it has none.
@@ -49,6 +51,9 @@ typedef struct kiln_level_kind {
   kiln_remote_state (*list)(void *state, const char *domain, const char *name, int64_t deadline,
                             kiln_buffer *out);
 } kiln_level_kind;
+
+/// What check_put uploads: the same bytes under the same name each time.
+#define KILN_LEVEL_TRIAL "kiln cache doctor was here\n"
 
 extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_redis, kiln_level_rediss;
 

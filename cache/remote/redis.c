@@ -349,7 +349,41 @@ static bool check(void *state, const char *domain, int64_t deadline, char *out, 
   return good == KILN_REMOTE_FOUND;
 }
 
-const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put,
-                                          check,      lease,  renew,   add, list},
-                      kiln_level_rediss = {"rediss://", create, destroy, get, put,
-                                           check,       lease,  renew,   add, list};
+/// One connection; the bytes go by themselves after a minute.
+static bool check_put(void *state, const char *domain, int64_t deadline, char *out, size_t capacity) {
+  redis *r = state;
+  static const char trial[] = KILN_LEVEL_TRIAL;
+  char why[FAULT] = "";
+  peer *p;
+  kiln_buffer got = {0};
+  place key = key_of(domain, "doctor", "");
+  bool same = false;
+  kiln_remote_state stored = call(r, deadline, &p, why);
+  if (p) {
+    kiln_buffer command = words((const char *const[]){"SET", key.text, trial, "EX", "60", NULL});
+    stored = accepted(p, converse(p, &command, &nothing, deadline, &got), true, why);
+  }
+  if (stored != KILN_REMOTE_FOUND) snprintf(out, capacity, "answers, but an upload fails: %s", why);
+  else {
+    const kiln_resp_limits limits = {.bytes = sizeof trial};
+    kiln_buffer command = words((const char *const[]){"GET", key.text, NULL});
+    kiln_buffer_clear(&got);
+    kiln_resp_kind kind = converse(p, &command, &limits, deadline, &got);
+    bool found = accepted(p, kind, true, why) == KILN_REMOTE_FOUND;
+    same = found && got.size == sizeof trial - 1 && !memcmp(got.bytes, trial, sizeof trial - 1);
+    if (same) snprintf(out, capacity, "answers, takes an upload and gives it back");
+    else
+      snprintf(out, capacity, "takes an upload, but does not give it back: %s",
+               !found                  ? why
+               : kind == KILN_RESP_NIL ? "it does not have it"
+                                       : "it gives other bytes");
+  }
+  hang_up(p);
+  kiln_buffer_deinit(&got);
+  return same;
+}
+
+const kiln_level_kind kiln_level_redis = {"redis://", create, destroy, get, put, check,
+                                          check_put,  lease,  renew,   add, list},
+                      kiln_level_rediss = {"rediss://", create, destroy, get, put, check,
+                                           check_put,   lease,  renew,   add, list};

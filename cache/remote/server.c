@@ -345,9 +345,14 @@ bool kiln_remote_check(const kiln_remote_server_config *config,
     kiln_level level;
     bool good = kiln_level_open(&level, url, &options);
     if (!good) strcpy(text, "expected http://, https://, redis:// or rediss://HOST");
-    else
+    else {
       good = level.kind->check(level.state, config->domain, kiln_wire_now() + config->deadline_ms, text,
                                sizeof text);
+      if (good && config->write)
+        good = level.kind->check_put(level.state, config->domain, kiln_wire_now() + UPLOAD_MS, text,
+                                     sizeof text);
+      else if (good) strcpy(text, "answers; uploads are off (KILN_CACHE_REMOTE_WRITE)");
+    }
     kiln_level_close(&level);
     out(context, kiln_url_shown(url, shown, sizeof shown), good, text);
     all &= good;

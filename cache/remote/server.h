@@ -46,8 +46,8 @@ typedef struct kiln_remote_pushed {
 } kiln_remote_pushed;
 kiln_remote_pushed kiln_remote_server_push(kiln_remote_server *server, uint32_t wait_ms);
 
-/// Asks each remote cache of the config once, whether or not it was left alone. `out` is told of each with
-/// what it answers or what is wrong. False when something is.
+/// Asks each remote cache of the config once, whether or not it was left alone, and with `write` uploads a few
+/// bytes. `out` is told of each with what it answers or what is wrong. False when something is.
 bool kiln_remote_check(const kiln_remote_server_config *config,
                        void (*out)(void *context, const char *url, bool good, const char *text),
                        void *context);

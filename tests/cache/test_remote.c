@@ -518,41 +518,68 @@ TEST(remote, limits_hold_while_the_remote_side_is_down) {
   kiln_cache_close(writer);
 }
 
-/// The doctor names each remote cache that does not do what the settings want, and why.
+/// The doctor names each remote cache that does not do what the settings want, and why: a look-up and, where builds
+/// upload, an upload.
 TEST(remote, the_doctor_asks_each_server) {
   unsetenv("KILN_CACHE_REMOTE_CA"); // of a test before, where all run in one process
-  enum { REFUSED, HTTP, REDIS, PASSWORD, DENIED, ERROR, ADDRESS, ROWS };
+  enum { REFUSED, HTTP, UP, SMALL, OTHER, REDIS, REDIS_UP, PASSWORD, DENIED, FULL, ERROR, ADDRESS, ROWS };
   const char *folder = kiln_test_folder();
   if (access("/usr/bin/redis-cli", X_OK)) SKIP("redis-cli is not installed");
-  struct {
-    char url[64];
-    const char *token, *want;
-  } rows[ROWS] = {[REFUSED] = {"", "", "BAD  remote cache: http://127.0.0.1:%d: "},
-                  [HTTP] = {"", "", "ok   remote cache: http://127.0.0.1:%d: status 404\n"},
-                  [REDIS] = {"", "", "ok   remote cache: redis://127.0.0.1:%d: answers\n"},
-                  [PASSWORD] = {"", "wrong", "BAD  remote cache: redis://127.0.0.1:%d: WRONGPASS"},
-                  [DENIED] = {"", "", "BAD  remote cache: redis://127.0.0.1:%d: NOAUTH"},
-                  [ERROR] = {"", "", "BAD  remote cache: http://127.0.0.1:%d: status 500\n"},
-                  [ADDRESS] = {"not a url", "", "BAD  remote caches: KILN_CACHE_REMOTE: expected http://"}};
+  static const struct {
+    const char *scheme, *token, *want, *set; ///< `set`: what Redis is set to first
+    bool write;
+  } rows[ROWS] = {
+      [REFUSED] = {"http", "", "BAD  remote cache: http://127.0.0.1:%d: Couldn't connect", "", false},
+      [HTTP] =
+          {"http", "",
+           "ok   remote cache: http://127.0.0.1:%d: answers; uploads are off (KILN_CACHE_REMOTE_WRITE)\n", "",
+           false},
+      [UP] = {"http", "",
+              "ok   remote cache: http://127.0.0.1:%d: answers, takes an upload and gives it back\n", "",
+              true},
+      [SMALL] =
+          {"http", "",
+           "BAD  remote cache: http://127.0.0.1:%d: answers, but an upload fails: status 413: it takes no "
+           "bodies of that size\n",
+           "", true},
+      [OTHER] =
+          {"http", "",
+           "BAD  remote cache: http://127.0.0.1:%d: takes an upload, but does not give it back: it gives "
+           "other bytes\n",
+           "", true},
+      [REDIS] =
+          {"redis", "",
+           "ok   remote cache: redis://127.0.0.1:%d: answers; uploads are off (KILN_CACHE_REMOTE_WRITE)\n",
+           "", false},
+      [REDIS_UP] = {"redis", "",
+                    "ok   remote cache: redis://127.0.0.1:%d: answers, takes an upload and gives it back\n",
+                    "", true},
+      [PASSWORD] = {"redis", "wrong", "BAD  remote cache: redis://127.0.0.1:%d: WRONGPASS",
+                    "requirepass right", true},
+      [DENIED] = {"redis", "", "BAD  remote cache: redis://127.0.0.1:%d: NOAUTH", "requirepass right", false},
+      [FULL] = {"redis", "", "BAD  remote cache: redis://127.0.0.1:%d: answers, but an upload fails: OOM",
+                "maxmemory 1", true},
+      [ERROR] = {"http", "", "BAD  remote cache: http://127.0.0.1:%d: status 500: the server is at fault\n",
+                 "", true},
+      [ADDRESS] = {"", "", "BAD  remote caches: KILN_CACHE_REMOTE: expected http://", "", false}};
   for (unsigned i = 0; i < ROWS; i++) {
-    char want[128], *out;
+    char want[160], url[64] = "not a url", *out;
     int port = i == REFUSED || i == ADDRESS ? free_port()
-               : i == HTTP                  ? start_nginx(folder)
+               : i == HTTP || i == UP       ? start_nginx(folder)
+               : i == SMALL                 ? start_nginx_with(folder, "", "10")
                : i == ERROR                 ? start_bad(ERROR_500)
+               : i == OTHER                 ? start_bad(EMPTY_200)
                                             : start_redis(folder);
-    if (i == PASSWORD || i == DENIED)
-      CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d config set requirepass right", port), 0);
-    bool redis = i == REDIS || i == PASSWORD || i == DENIED;
-    if (i != ADDRESS)
-      snprintf(rows[i].url, sizeof rows[i].url, "%s://127.0.0.1:%d", redis ? "redis" : "http", port);
+    if (*rows[i].set) CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d config set %s", port, rows[i].set), 0);
+    if (i != ADDRESS) snprintf(url, sizeof url, "%s://127.0.0.1:%d", rows[i].scheme, port);
     snprintf(want, sizeof want, rows[i].want, port);
-    int code =
-        kiln_test_run(&out,
-                      "KILN_CACHE_DIR=%s/cache KILN_CACHE_REMOTE='%s' KILN_CACHE_REMOTE_TOKEN=%s %s/bin/kiln "
-                      "cache doctor",
-                      folder, rows[i].url, rows[i].token, kiln_test_build());
+    int code = kiln_test_run(&out,
+                             "KILN_CACHE_DIR=%s/cache KILN_CACHE_REMOTE='%s' KILN_CACHE_REMOTE_TOKEN=%s "
+                             "KILN_CACHE_REMOTE_WRITE=%d "
+                             "%s/bin/kiln cache doctor",
+                             folder, url, rows[i].token, rows[i].write, kiln_test_build());
     if (!strstr(out, want) || code != (strncmp(want, "ok", 2) != 0))
-      FAIL("%s: exit code %d, without \"%s\":\n%s", rows[i].url, code, want, out);
+      FAIL("%s: exit code %d, without \"%s\":\n%s", url, code, want, out);
     free(out);
     stop();
   }

@@ -117,10 +117,12 @@ static void check_tools(checkup *c, kiln_cache *cache) {
   check_tool(c, "assembler", &who.assembler);
 }
 
-/// Checks the remote settings locally, then prints what each server answers.
+/// Checks the remote settings locally, then prints what each server answers to a look-up and, where builds upload,
+/// to an upload.
 static void check_remote(checkup *c, const kiln_store *store) {
   char text[8192], program[4096];
   const char *space = strchr(store->folder, '.') + 1;
+  bool writes = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
   if (!environment_get(ENV_KILN_CACHE_REMOTE)) return;
   if (cache_open_remote_fault(text, sizeof text)) {
     report_check(c, false, "remote caches", text);
@@ -132,8 +134,10 @@ static void check_remote(checkup *c, const kiln_store *store) {
   pid_t pid = fork();
   if (!pid) {
     dup2(out[1], 1);
-    const char *words[] = {program,       "check",   "--store", store->root, "--domain",
-                           store->domain, "--space", space,     NULL};
+    const char *words[] = {program,     "check",    "--store",
+                           store->root, "--domain", store->domain,
+                           "--space",   space,      writes ? "--write" : NULL,
+                           NULL};
     char *clean[KILN_ENV_MOST + 1];
     kiln_env_for(KILN_ENV_HELPER, environ, clean); // has the address
     execve(program, (char **)(uintptr_t)words, clean);
@@ -177,10 +181,12 @@ static void check_entries(checkup *c, kiln_store *store) {
 int cache_command_doctor(int argc, char **argv) {
   cache_tool tool = {0};
   const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
-  const cli_page page = CLI_PAGE(
-      "kiln cache doctor [--json]",
-      "Checks folder, permissions, locks, file system and settings. Exit code 1 when something is bad.",
-      options);
+  const cli_page page =
+      CLI_PAGE("kiln cache doctor [--json]",
+               "Checks folder, permissions, locks, file system and settings, and asks each remote cache: a "
+               "look-up and,\n"
+               "with KILN_CACHE_REMOTE_WRITE, an upload of a few bytes. Exit code 1 when something is bad.",
+               options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
   if (code != -1) return cache_tool_end(&tool, code);
   checkup c = {.json = tool.json, .first = true};
