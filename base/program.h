@@ -10,6 +10,12 @@
 /// for other programs (`-o -`) are written to the descriptor.
 void kiln_program_begin(void);
 
+/// Whether messages on standard error are coloured: "PLACE: error:", "warning:", "note:" at the beginning of a line,
+/// and the carets below quoted text. Never what a program prints on standard output. AUTO: on a terminal.
+typedef enum kiln_program_colors { KILN_COLORS_AUTO, KILN_COLORS_ON, KILN_COLORS_OFF } kiln_program_colors;
+/// OFF until this is called.
+void kiln_program_color(kiln_program_colors when);
+
 /// Moves to the begin of the terminal's line and clears it, on standard error.
 void kiln_program_clear_line(void);
 

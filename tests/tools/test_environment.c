@@ -149,9 +149,9 @@ TEST(surroundings, children_get_listed_variables_only) {
     const char *program, *may;
   } rows[] = {{"kiln-codegen", " TMPDIR ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS "},
               {"kiln-tool", " TMPDIR ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS SSL_CERT_FILE "
-                            "SSL_CERT_DIR HOME XDG_CACHE_HOME XDG_CONFIG_HOME "},
+                            "SSL_CERT_DIR HOME XDG_CACHE_HOME XDG_CONFIG_HOME NO_COLOR TERM "},
               {"kiln-remote", " TMPDIR ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS SSL_CERT_FILE "
-                              "SSL_CERT_DIR HOME XDG_CACHE_HOME XDG_CONFIG_HOME "}};
+                              "SSL_CERT_DIR HOME XDG_CACHE_HOME XDG_CONFIG_HOME NO_COLOR TERM "}};
   // Writes its environment down and goes on as the program whose place it has.
   static const char dump[] =
       "#include <fcntl.h>\n#include <unistd.h>\nextern char **environ;\n"

@@ -18,6 +18,7 @@
 
 #include "base/nearest.h"
 #include "base/output.h"
+#include "base/program.h"
 #include "base/control_characters.h"
 #include "base/stream.h"
 
@@ -35,6 +36,17 @@ void cli_list_add(cli_list *list, const char *text) {
 void cli_list_deinit(cli_list *list) {
   free(list->items);
   memset(list, 0, sizeof *list);
+}
+
+bool cli_color(const char *setting, const char *no_color, const char *term) {
+  static const char *const words[] = {
+      [KILN_COLORS_AUTO] = "auto", [KILN_COLORS_ON] = "always", [KILN_COLORS_OFF] = "never"};
+  unsigned when = KILN_COLORS_AUTO;
+  while (setting && when < sizeof words / sizeof *words && strcmp(setting, words[when])) when++;
+  if (when == sizeof words / sizeof *words) return false;
+  bool is_off = when == KILN_COLORS_AUTO && ((no_color && *no_color) || (term && !strcmp(term, "dumb")));
+  kiln_program_color(is_off ? KILN_COLORS_OFF : (kiln_program_colors)when);
+  return true;
 }
 
 static bool takes_value(const cli_option *o) { return o->kind != CLI_FLAG && o->kind != CLI_TIMES; }
@@ -184,9 +196,18 @@ static int other_option(const cli_page *page, const char *text, size_t length, c
   return unknown_option(page, text, length);
 }
 
+static int set_color(const cli_page *page, const char *when, cursor *c) {
+  if (!when && c->at + 1 < c->argc) when = c->argv[++c->at];
+  if (when && cli_color(when, NULL, NULL)) return -1;
+  return cli_usage(page, "--color: expected auto, always or never%s%s%s", when ? ", found '" : "",
+                   when ? when : "", when ? "'" : "");
+}
+
 static int long_option(const cli_page *page, const char *text, cursor *c) {
   const char *equals = strchr(text, '=');
   size_t length = equals ? (size_t)(equals - text) : strlen(text);
+  if (length == strlen("color") && !memcmp(text, "color", length))
+    return set_color(page, equals ? equals + 1 : NULL, c);
   const cli_option *o = find_option(page, text, length);
   return o ? set_with_value(page, o, equals ? equals + 1 : NULL, c) : other_option(page, text, length, c);
 }

@@ -68,14 +68,20 @@ typedef struct cli_page {
   { .usage = text, .summary = lines, .options = table, .option_count = sizeof table / sizeof *table }
 
 /// Reads argv[1..]. --help prints the page; --list-options prints a line for each option, for `kiln completion`:
-/// "option", name, letter or "-", of "v" (takes a value), "?" (which may lack) and "*" (may be repeated) those that
-/// apply, value, help, parted by tabs. `@file` stands for the words in that file. Positional words go to `words`. Returns -1 to
-/// go on, else the exit code (help was printed, or an error).
+/// "option", name, letter or "-", of "v" (takes a value), "?" (which may lack) and "*" (may be repeated) those
+/// that apply, value, help, parted by tabs. --color is in no table (cli_color). `@file` stands for the words in
+/// that file. Positional words go to `words`. Returns -1 to go on, else the exit code (help was printed, or an
+/// error).
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words);
 /// The same for exactly one positional word; `what` names it in messages.
 int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what, cli_list *words);
 void cli_list_add(cli_list *list, const char *text);
 void cli_list_deinit(cli_list *list);
+
+/// Says when messages on standard error are coloured. `setting`: "auto", "always", "never", or NULL for auto; auto
+/// means on a terminal, unless `no_color` is a text or `term` is "dumb". False, and nothing changes, for another
+/// setting. --color=WHEN, which every command takes, overrides it.
+bool cli_color(const char *setting, const char *no_color, const char *term);
 
 /// Whether cli_report also prints {"error": {...}} to standard output: cli_parse turns it on when --json was given,
 /// so that a program that reads JSON gets some. A command whose own JSON has the error turns it off.

@@ -30,6 +30,7 @@ static void print_help(FILE *out) {
 
 int main(int argc, char **argv) {
   kiln_program_begin();
+  (void)cli_color(secure_getenv("KILN_COLOR"), secure_getenv("NO_COLOR"), secure_getenv("TERM"));
   kiln_output_complete(kiln_env_is_yes(secure_getenv("KILN_CACHE_DURABLE")));
   static const char *const help[] = {"--help", "-h", "help", "tool-help"};
   for (size_t i = 0; argc >= 2 && i < sizeof help / sizeof *help; i++)

@@ -35,7 +35,7 @@ void help_print(void) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
       if (all[i].group == g) printf("  %-15s %s\n", all[i].name, all[i].text);
   }
-  printf(
-      "\n`kiln help COMMAND` or `kiln COMMAND --help` describes one command. Exit codes: 0 done, 1 failed, "
-      "2 wrong command line, 3 internal error.\n");
+  printf("\n`kiln help COMMAND` or `kiln COMMAND --help` describes one command. All take "
+         "--color=auto|always|never, "
+         "for messages.\nExit codes: 0 done, 1 failed, 2 wrong command line, 3 internal error.\n");
 }

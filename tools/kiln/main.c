@@ -64,8 +64,14 @@ static int hand_over(char **argv) {
   return CLI_FAILED;
 }
 
+/// False for a KILN_COLOR that is none of its words.
+static bool set_colors(void) {
+  return cli_color(environment_get(ENV_KILN_COLOR), environment_get(ENV_NO_COLOR), environment_get(ENV_TERM));
+}
+
 int main(int argc, char **argv) {
   kiln_program_begin();
+  (void)set_colors();          // of messages about kiln.conf
   mallopt(M_TOP_PAD, 1 << 20); // one growth of the heap instead of many, and no shrinking: a hit is a handful
                                // of system calls
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
@@ -81,6 +87,9 @@ int main(int argc, char **argv) {
   kiln_error err = {0};
   kiln_status status = config_load(&err);
   if (status != KILN_OK) return cli_report(status, &err);
+  if (!set_colors())
+    fprintf(stderr, "kiln: note: KILN_COLOR: expected auto, always or never, found \"%s\"\n",
+            environment_get(ENV_KILN_COLOR));
   kiln_output_complete(environment_flag(ENV_KILN_CACHE_DURABLE, false));
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
