@@ -56,7 +56,7 @@ static void put_failed_sources(const plan *p, kiln_buffer *out) {
     if (!p->sources[i].error.status) continue;
     kiln_buffer_format(out, count++ ? ", {\"source\": " : ", \"failed_sources\": [{\"source\": ");
     cli_json_text(out, p->sources[i].path);
-    cli_json_error(out, &p->sources[i].error);
+    cli_json_error(out, &p->sources[i].error, &p->sources[i].place);
     kiln_buffer_u8(out, '}');
   }
   if (count) kiln_buffer_u8(out, ']');
@@ -71,7 +71,7 @@ static void print_json(const build *b, const execute_counts *sums, const kiln_er
   kiln_buffer_format(
       &out, "{\"objects\": %zu, \"hits\": %zu, \"compiled\": %zu, \"failed\": %zu, \"front_ns\": %llu",
       p->job_count, sums->hits, sums->compiled, sums->failed, (unsigned long long)p->front_ns);
-  if (err->status) cli_json_error(&out, err);
+  if (err->status) cli_json_error(&out, err, NULL);
   put_failed_sources(p, &out);
   kiln_buffer_format(&out, ", \"jobs\": [");
   for (size_t i = 0; i < p->job_count; i++) {
@@ -90,10 +90,8 @@ static void print_json(const build *b, const execute_counts *sums, const kiln_er
         (unsigned long long)job->ns);
     for (unsigned t = 0; t < PLAN_STAGES && job->state == JOB_COMPILED; t++)
       kiln_buffer_format(&out, ", \"%s_ns\": %llu", plan_stage_names[t], (unsigned long long)job->times[t]);
-    if (job->state == JOB_FAILED) {
-      kiln_buffer_format(&out, ", \"error\": ");
-      cli_json_text(&out, job->error.text);
-    }
+    if (job->state == JOB_FAILED)
+      cli_json_error(&out, &job->error, job->place ? job->place : &(cli_place){0});
     kiln_buffer_u8(&out, '}');
   }
   kiln_buffer_format(&out, "\n]}\n");

@@ -32,6 +32,7 @@ static void job_deinit(plan_job *job) {
   kiln_buffer_deinit(&job->info);
   kiln_buffer_deinit(&job->code);
   kiln_buffer_deinit(&job->printed);
+  free(job->place);
   kiln_key_deinit(&job->key);
 }
 
@@ -113,6 +114,17 @@ static bool print_diagnostics(plan *p, const kiln_diagnostics *d, const plan_sou
   return d->count;
 }
 
+/// The first error that has a place; false without one.
+static bool find_place(const kiln_diagnostics *d, const plan_source *source, cli_place *out) {
+  uint32_t i = 0;
+  while (i < d->count && (d->items[i].severity != KILN_ERROR || !d->items[i].line)) i++;
+  if (i == d->count) return false;
+  *out = (cli_place){.file = source->path, .line = d->items[i].line, .column = d->items[i].column};
+  snprintf(out->message, sizeof out->message, "%s", d->items[i].text);
+  cli_json_place(out);
+  return true;
+}
+
 /// Triton writes launch facts to NAME.json next to NAME.ttir; the file may be missing.
 static void read_metadata(plan_source *source) {
   char path[4096];
@@ -181,6 +193,7 @@ kiln_status plan_open_source(plan *p, plan_source *source, const kiln_front_opti
   source->unit = kiln_unit_open(source->arena, source->path, (const char *)source->text.bytes,
                                 source->text.size, &o, &d);
   p->has_spoken |= print_diagnostics(p, &d, source);
+  (void)find_place(&d, source, &source->place);
   p->front_ns += cli_now_ns() - start;
   return source->unit ? KILN_OK
                       : kiln_fail(err, KILN_STATUS_SOURCE, "%s: %u error%s", source->path, d.errors,
@@ -272,6 +285,8 @@ static kiln_status lower_job(plan *p, plan_job *job, bool *out_left_out, kiln_er
   } else {
     status = kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not compile: %u error%s", source->path,
                        interface->name, d.errors, d.errors == 1 ? "" : "s");
+    cli_place place;
+    if (find_place(&d, source, &place) && (job->place = malloc(sizeof place))) *job->place = place;
   }
   kiln_arena_destroy(arena);
   return status;

@@ -20,6 +20,7 @@ typedef struct plan_source {
   kiln_arena *arena;          ///< owned
   kiln_unit *unit;            ///< NULL: it has errors, or was not opened yet
   kiln_error error;           ///< of --keep-going: why nothing of it is compiled
+  cli_place place;            ///< its first error that has a place
 } plan_source;
 
 enum { PLAN_STAGES = 6 };
@@ -48,6 +49,7 @@ typedef struct plan_job {
   uint64_t since_ns;           ///< when work on it began; 0: nothing works on it. Guarded by the crew's lock
   uint32_t lane;               ///< 0 the command's thread, n worker n
   kiln_error error;            ///< of FAILED
+  cli_place *place;            ///< of FAILED: its first error in the source: owned; NULL: none
 } plan_job;
 
 typedef struct plan {

@@ -22,7 +22,8 @@
 #include "base/control_characters.h"
 #include "base/stream.h"
 
-static bool reports_json; // cli_json_on_failure
+static bool reports_json;    // cli_json_on_failure
+static cli_place said_place; // cli_json_place
 
 void cli_list_add(cli_list *list, const char *text) {
   if (list->count == list->capacity) {
@@ -96,13 +97,29 @@ static void list_options(const cli_page *page) {
   }
 }
 
+/// {"error": {...}}, once: one document.
+static void print_json_error(kiln_status status, const char *text) {
+  kiln_buffer out = {0};
+  kiln_error shown = {.status = status};
+  snprintf(shown.text, sizeof shown.text, "%s", text);
+  cli_json_error(&out, &shown, NULL);
+  printf("{%.*s}\n", out.size < 2 ? 0 : (int)out.size - 2, out.size < 2 ? "" : (const char *)out.bytes + 2);
+  kiln_buffer_deinit(&out);
+  reports_json = false;
+}
+
 int cli_usage(const cli_page *page, const char *format, ...) {
-  va_list args;
-  fputs("kiln: error: ", stderr);
+  char text[KILN_ERROR_TEXT];
+  va_list args, again;
   va_start(args, format);
+  va_copy(again, args);
+  fputs("kiln: error: ", stderr);
   vfprintf(stderr, format, args);
-  va_end(args);
   fprintf(stderr, "\nusage: %s\n", page->usage);
+  vsnprintf(text, sizeof text, format, again);
+  va_end(again);
+  va_end(args);
+  if (reports_json) print_json_error(KILN_STATUS_INVALID_ARGUMENT, text);
   return CLI_USAGE;
 }
 
@@ -265,9 +282,12 @@ int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
   for (int i = 1; i < argc && how == -1; i++)
     if (argv[i][0] == '@' && argv[i][1]) how = response_words(page, argv[i] + 1, &all);
     else cli_list_add(&all, argv[i]);
-  if (how == -1) how = parse_words(page, (int)all.count, (char **)all.items, words);
   const cli_option *json = find_option(page, "json", strlen("json"));
-  if (json && json->kind == CLI_FLAG) reports_json = *(bool *)json->to;
+  bool has_json = json && json->kind == CLI_FLAG;
+  for (size_t i = 0; has_json && i < all.count; i++) // of errors before it, too
+    reports_json |= !strcmp(all.items[i], "--json");
+  if (how == -1) how = parse_words(page, (int)all.count, (char **)all.items, words);
+  if (has_json) reports_json = *(bool *)json->to;
   cli_list_deinit(&all);
   return how;
 }
@@ -280,9 +300,37 @@ int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what,
 
 void cli_json_on_failure(bool on) { reports_json = on; }
 
-void cli_json_error(kiln_buffer *out, const kiln_error *err) {
-  kiln_buffer_format(out, ", \"error\": {\"code\": \"KILN-E%04d\", \"text\": ", (int)err->status);
-  cli_json_text(out, err->text);
+void cli_json_place(const cli_place *place) {
+  if (!said_place.line) said_place = *place;
+}
+
+/// Of "FILE:3:7: MESSAGE" the place; false for other texts. `file` has room for the text.
+static bool place_of_text(const char *text, char *file, cli_place *out) {
+  for (const char *at = strchr(text, ':'); at && at > text; at = strchr(at + 1, ':')) {
+    int length = 0;
+    if (sscanf(at, ":%9u:%9u: %n", &out->line, &out->column, &length) != 2 || !length) continue;
+    snprintf(file, KILN_ERROR_TEXT, "%.*s", (int)(at - text), text);
+    out->file = file;
+    snprintf(out->message, sizeof out->message, "%s", at + length);
+    return out->line > 0;
+  }
+  return false;
+}
+
+void cli_json_error(kiln_buffer *out, const kiln_error *err, const cli_place *place) {
+  char file[KILN_ERROR_TEXT];
+  cli_place found = {0};
+  const cli_place *shown = place && place->line                                             ? place
+                           : place_of_text(err->text, file, &found)                         ? &found
+                           : !place && err->status == KILN_STATUS_SOURCE && said_place.line ? &said_place
+                                                                                            : NULL;
+  kiln_buffer_format(out, ", \"error\": {\"code\": \"KILN-E%04d\", \"message\": ", (int)err->status);
+  cli_json_text(out, shown ? shown->message : err->text);
+  if (shown) {
+    kiln_buffer_format(out, ", \"file\": ");
+    cli_json_text(out, shown->file);
+    kiln_buffer_format(out, ", \"line\": %u, \"column\": %u", shown->line, shown->column);
+  }
   kiln_buffer_u8(out, '}');
 }
 
@@ -300,15 +348,7 @@ int cli_report(kiln_status status, const kiln_error *err) {
   if (said.failed) fprintf(stderr, "kiln: error: %s [KILN-E%04d]\n", text, (int)status);
   else fwrite(said.bytes, 1, said.size, stderr);
   kiln_buffer_deinit(&said);
-  if (reports_json) {
-    kiln_buffer out = {0};
-    kiln_error shown = {.status = status};
-    snprintf(shown.text, sizeof shown.text, "%s", text);
-    cli_json_error(&out, &shown);
-    printf("{%.*s}\n", out.size < 2 ? 0 : (int)out.size - 2, out.size < 2 ? "" : (const char *)out.bytes + 2);
-    kiln_buffer_deinit(&out);
-    reports_json = false; // one document
-  }
+  if (reports_json) print_json_error(status, err && err->text[0] ? err->text : kiln_status_text(status));
   return status == KILN_STATUS_INTERNAL ? CLI_INTERNAL : CLI_FAILED;
 }
 

@@ -83,11 +83,22 @@ void cli_list_deinit(cli_list *list);
 /// setting. --color=WHEN, which every command takes, overrides it.
 bool cli_color(const char *setting, const char *no_color, const char *term);
 
-/// Whether cli_report also prints {"error": {...}} to standard output: cli_parse turns it on when --json was given,
-/// so that a program that reads JSON gets some. A command whose own JSON has the error turns it off.
+/// Where a source is wrong, and why.
+typedef struct cli_place {
+  const char *file;      ///< borrowed
+  unsigned line, column; ///< from 1; line 0: no place
+  char message[300];
+} cli_place;
+
+/// Whether cli_report and cli_usage also print {"error": {...}} to standard output: cli_parse turns it on when --json
+/// was given, so that a program that reads JSON gets some. A command whose own JSON has the error turns it off.
 void cli_json_on_failure(bool on);
-/// Appends `, "error": {"code": "KILN-E0012", "text": "..."}`.
-void cli_json_error(kiln_buffer *out, const kiln_error *err);
+/// The place that later errors of sources are about, unless one was said before.
+void cli_json_place(const cli_place *place);
+/// Appends `, "error": {"code": "KILN-E0012", "message": "...", "file": "...", "line": 3, "column": 7}`. The place and
+/// its message are `place`, or those that the text begins with, or with NULL for `place` those of cli_json_place; an
+/// error that has none has only code and message.
+void cli_json_error(kiln_buffer *out, const kiln_error *err, const cli_place *place);
 /// "kiln: error: TEXT [KILN-E0012]" and the advice, on stderr. Returns CLI_FAILED, or CLI_INTERNAL for
 /// INTERNAL.
 int cli_report(kiln_status status, const kiln_error *err);

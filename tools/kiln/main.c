@@ -84,6 +84,8 @@ int main(int argc, char **argv) {
   if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
     return help_print(), argc < 2 ? CLI_USAGE : CLI_OK;
   if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
+  for (int i = 2; i < argc; i++) // of errors in kiln.conf
+    if (!strcmp(argv[i], "--json")) cli_json_on_failure(true);
   kiln_error err = {0};
   kiln_status status = config_load(&err);
   if (status != KILN_OK) return cli_report(status, &err);
