@@ -12,13 +12,17 @@ enum { MAY, MUST };
 enum { IDENTITY, CHOICE, HISTORY };
 
 static const struct {
-  const char *spelling;
+  char spelling[13];
   uint8_t value, use, part;
 } rows[KILN_TUNED_FIELDS] = {
 #define TUNED(name, spelling, value, use, part, text) {spelling, value, use, part},
 #include "base/tuned.def"
 #undef TUNED
 };
+
+#define TUNED(name, text, ...) _Static_assert(sizeof text <= sizeof rows->spelling, "its spelling has room");
+#include "base/tuned.def"
+#undef TUNED
 
 static const char *const axis_prefixes[KILN_TUNED_AXIS_KINDS] = {
     [KILN_TUNED_BIN] = "bin.", [KILN_TUNED_ALIGNED] = "aligned.", [KILN_TUNED_STRIDE] = "stride."};

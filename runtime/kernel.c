@@ -299,7 +299,7 @@ const char *kiln_kernel_backward(const kiln_kernel *k) { return k ? k->interface
 // "*f32", "view bf16": static texts for every scalar and depth.
 #define TYPE_ROW(spelling) \
   { spelling, "*" spelling, "**" spelling, "view " spelling }
-static const char *const type_texts[KILN_SCALAR_COUNT][4] = {
+static const char type_texts[KILN_SCALAR_COUNT][4][10] = {
 #define TYPE(name, spelling, number, bits, type_class) [number] = TYPE_ROW(spelling),
 #include "base/types.def"
 #undef TYPE

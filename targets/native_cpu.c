@@ -14,9 +14,9 @@ enum { STATE_NONE = 0, STATE_AVX = 0x6, STATE_512 = 0xe6 };
 
 // Sorted by name: the list that comes out is canonical. `level`: the psABI level that requires it; 0: none.
 static const struct {
-  const char *name;
-  uint32_t leaf, subleaf;
-  uint8_t reg, bit, state, level;
+  char name[16];
+  uint32_t leaf;
+  uint8_t subleaf, reg, bit, state, level;
 } features[] = {
     {"adx", 7, 0, EBX, 19, STATE_NONE, 0},
     {"aes", 1, 0, ECX, 25, STATE_NONE, 0},
@@ -79,11 +79,10 @@ static unsigned native_level(void) {
   return level;
 }
 
-#define NATIVE(level_, cpu_, features_, vector_bytes_)                                                 \
-  {                                                                                                    \
-    .name = "native", .family = KILN_FAMILY_HOST, .generic = "", .triple = "x86_64-unknown-linux-gnu", \
-    .wave = 1, .arch = "x86_64", .cpu = cpu_, .features = features_, .vector_bytes = vector_bytes_,    \
-    .level = level_                                                                                    \
+#define NATIVE(level_, cpu_, features_, vector_bytes_)                                      \
+  {                                                                                         \
+    .name = "native", .family = KILN_FAMILY_HOST, .wave = 1, .arch = "x86_64", .cpu = cpu_, \
+    .features = features_, .vector_bytes = vector_bytes_, .level = level_                   \
   }
 
 static const kiln_processor rows[] = {
@@ -115,8 +114,6 @@ const char *kiln_native_features(char out[KILN_TARGET_FEATURES]) {
 // The baseline of the architecture holds all that is used.
 static const kiln_processor row = {.name = "native",
                                    .family = KILN_FAMILY_HOST,
-                                   .generic = "",
-                                   .triple = "aarch64-unknown-linux-gnu",
                                    .wave = 1,
                                    .arch = "aarch64",
                                    .cpu = "generic",

@@ -17,9 +17,7 @@ static const kiln_processor processors[] = {
    .llvm = version,                                            \
    .ptx = isa,                                                 \
    .wave = 32,                                                 \
-   .waves = 1,                                                 \
-   .triple = "nvptx64-nvidia-cuda",                            \
-   .generic = ""},
+   .waves = 1},
 #define AMDGPU(n, ma, mi, st, w, ws, gen, gen_version, modes, shared, unit, version) \
   {.name = n,                                                                        \
    .family = KILN_FAMILY_AMDGPU,                                                     \
@@ -33,27 +31,32 @@ static const kiln_processor processors[] = {
    .waves = ws,                                                                      \
    .generic_version = gen_version,                                                   \
    .code_object = (gen_version) ? 6 : 5,                                             \
-   .triple = "amdgcn-amd-amdhsa",                                                    \
    .llvm = version,                                                                  \
    .has_xnack = ((modes)&X) != 0,                                                    \
    .has_sramecc = ((modes)&S) != 0,                                                  \
    .generic = gen},
-#define HOST(n, a, c, f, vector, l)  \
-  {.name = n,                        \
-   .family = KILN_FAMILY_HOST,       \
-   .wave = 1,                        \
-   .triple = a "-unknown-linux-gnu", \
-   .generic = "",                    \
-   .arch = a,                        \
-   .cpu = c,                         \
-   .features = f,                    \
-   .vector_bytes = vector,           \
+#define HOST(n, a, c, f, vector, l) \
+  {.name = n,                       \
+   .family = KILN_FAMILY_HOST,      \
+   .wave = 1,                       \
+   .arch = a,                       \
+   .cpu = c,                        \
+   .features = f,                   \
+   .vector_bytes = vector,          \
    .level = l},
 #include "targets/processors.def"
 #undef NVPTX
 #undef AMDGPU
 #undef HOST
 };
+
+#define NVPTX(n, ...) _Static_assert(sizeof n <= KILN_PROCESSOR_NAME, "its name has room");
+#define AMDGPU NVPTX
+#define HOST NVPTX
+#include "targets/processors.def"
+#undef NVPTX
+#undef AMDGPU
+#undef HOST
 
 size_t kiln_processor_count(void) { return sizeof processors / sizeof *processors; }
 

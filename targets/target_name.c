@@ -50,9 +50,8 @@ static kiln_status refuse_setting(const kiln_processor *p, const char *text, siz
 
 typedef enum setting_kind { SET_XNACK, SET_SRAMECC, SET_WAVE, SET_VERSION } setting_kind;
 static const struct {
-  const char *text;
-  setting_kind kind;
-  uint8_t value;
+  char text[10];
+  uint8_t kind, value; // setting_kind
 } settings[] = {
     {"sramecc+", SET_SRAMECC, KILN_MODE_ON},
     {"sramecc-", SET_SRAMECC, KILN_MODE_OFF},
@@ -201,7 +200,15 @@ const char *kiln_target_name(const kiln_target *target, char out[KILN_TARGET_NAM
 
 // -------------------------------------------------------------------------------------------- LLVM
 
-const char *kiln_target_triple(const kiln_target *target) { return target->processor->triple; }
+// Of families that have one for all of their processors.
+static const char *const triples[KILN_FAMILY_COUNT] = {
+    [KILN_FAMILY_NVPTX] = "nvptx64-nvidia-cuda", [KILN_FAMILY_AMDGPU] = "amdgcn-amd-amdhsa"};
+
+const char *kiln_target_triple(const kiln_target *target) {
+  const kiln_processor *p = target->processor;
+  if (triples[p->family]) return triples[p->family];
+  return !strcmp(p->arch, "aarch64") ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";
+}
 
 const char *kiln_target_cpu(const kiln_target *target) {
   const kiln_processor *p = target->processor;

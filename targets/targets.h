@@ -59,8 +59,11 @@ typedef enum kiln_reach {
 typedef enum kiln_mode { KILN_MODE_ANY, KILN_MODE_ON, KILN_MODE_OFF } kiln_mode;
 
 /// A row of processors.def. Fields that a family lacks are zero or "".
+/// Texts that every row has are inside: the loader relocates each pointer, which costs libkiln 24 bytes more.
+enum { KILN_PROCESSOR_NAME = 16 };
 typedef struct kiln_processor {
-  const char *name;
+  char name[KILN_PROCESSOR_NAME];
+  char generic[KILN_PROCESSOR_NAME]; ///< AMDGPU: the generic target whose code runs here, or ""
   kiln_family family;
   kiln_matrix matrix;
   uint32_t shared_bytes;      ///< shared memory (LDS) a block may use
@@ -73,11 +76,9 @@ typedef struct kiln_processor {
   uint8_t generic_version;    ///< AMDGPU: non-zero for a generic target
   uint8_t code_object; ///< AMDGPU: version unless the target says another; 0: the family has no settings
   bool has_xnack, has_sramecc;
-  const char *generic; ///< AMDGPU: the generic target whose code runs here, or ""
-  const char *triple;  ///< LLVM's name of the family's machine; of `native` what it is resolved to
-  const char *arch, *cpu, *features; ///< host; NULL elsewhere: a pointer costs libkiln 32 bytes a row
   uint16_t vector_bytes;             ///< host
   uint8_t level;                     ///< host
+  const char *arch, *cpu, *features; ///< host; NULL elsewhere
 } kiln_processor;
 
 /// A processor with its modes: everything that decides which machine code is made. A value; text is inside.

@@ -19,13 +19,13 @@ typedef struct cuda_api {
 #undef OPTIONAL
 } cuda_api;
 
-static const kiln_driver_symbol symbols[] = {
-#define REQUIRED(field, symbol, parameters) {#symbol, offsetof(cuda_api, field), true},
-#define OPTIONAL(field, symbol, parameters) {#symbol, offsetof(cuda_api, field), false},
+static const char symbols[] =
+#define REQUIRED(field, symbol, parameters) KILN_DRIVER_REQUIRED(symbol)
+#define OPTIONAL(field, symbol, parameters) KILN_DRIVER_OPTIONAL(symbol)
 #include "runtime/device/cuda_symbols.def"
 #undef REQUIRED
 #undef OPTIONAL
-};
+    ;
 
 typedef struct cuda_state {
   cuda_api api;
@@ -55,12 +55,10 @@ enum {
 /// `call` is where the entry point lies in the table.
 static KILN_COLD kiln_status driver_failed(const cuda_api *api, int result, size_t call, kiln_error *err) {
   const char *name = NULL, *text = NULL;
-  const kiln_driver_symbol *symbol = symbols;
-  while (symbol->offset != call) symbol++;
   api->error_name(result, &name);
   api->error_text(result, &text);
-  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d): %s", symbol->name, name ? name : "unknown error",
-                   result, text ? text : "");
+  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d): %s", kiln_driver_symbol_at(symbols, call),
+                   name ? name : "unknown error", result, text ? text : "");
 }
 
 #define CUDA_TRY(api, field, ...)                                                            \
@@ -102,7 +100,7 @@ static kiln_status describe(kiln_device *d, cuda_state *s, kiln_error *err) {
 
 static kiln_status open_cuda(kiln_device *d, const char *rest, kiln_error *err) {
   static const char *const names[] = {"libcuda.so.1", "libcuda.so", NULL};
-  static const kiln_driver driver = {"cuda", "CUDA", names, symbols, sizeof symbols / sizeof *symbols};
+  static const kiln_driver driver = {"cuda", "CUDA", names, symbols};
   int ordinal, count = 0;
   cuda_state *s = d->state = calloc(1, sizeof *s);
   if (!s) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");

@@ -20,19 +20,23 @@ static void *open_first(const char *const *names, char *tried, size_t capacity) 
   return NULL;
 }
 
-kiln_status kiln_driver_library_open(const char *const *names, const kiln_driver_symbol *symbols,
-                                     size_t symbol_count, void *table, kiln_error *err) {
+kiln_status kiln_driver_library_open(const char *const *names, const char *symbols, void *table,
+                                     kiln_error *err) {
   char tried[700];
   void *handle = open_first(names, tried, sizeof tried);
   if (!handle) return kiln_fail(err, KILN_STATUS_NO_DEVICE, "no driver library: %s", tried);
-  for (size_t i = 0; i < symbol_count; i++) {
-    void *symbol = dlsym(handle, symbols[i].name);
-    if (!symbol && symbols[i].is_required)
-      return kiln_fail(err, KILN_STATUS_NO_DEVICE, "the driver library %s lacks %s", names[0],
-                       symbols[i].name);
-    memcpy((char *)table + symbols[i].offset, &symbol, sizeof symbol);
+  for (void **to = table; *symbols; symbols += strlen(symbols) + 1, to++) {
+    void *symbol = dlsym(handle, symbols + 1);
+    if (!symbol && *symbols == '!')
+      return kiln_fail(err, KILN_STATUS_NO_DEVICE, "the driver library %s lacks %s", names[0], symbols + 1);
+    memcpy(to, &symbol, sizeof symbol);
   }
   return KILN_OK;
+}
+
+const char *kiln_driver_symbol_at(const char *symbols, size_t offset) {
+  for (; offset; offset -= sizeof(void *)) symbols += strlen(symbols) + 1;
+  return symbols + 1;
 }
 
 kiln_status kiln_driver_open(const kiln_driver *driver, const char *device, const char *rest, void *table,
@@ -45,7 +49,6 @@ kiln_status kiln_driver_open(const kiln_driver *driver, const char *device, cons
     return kiln_fail(err, KILN_STATUS_NO_DEVICE, "'%s': expected %s:N with a number from 0", device,
                      driver->kind);
   *out_ordinal = (int)ordinal;
-  kiln_status status =
-      kiln_driver_library_open(driver->names, driver->symbols, driver->symbol_count, table, err);
+  kiln_status status = kiln_driver_library_open(driver->names, driver->symbols, table, err);
   return status ? kiln_context(err, status, "no %s device '%s'", driver->title, device) : KILN_OK;
 }

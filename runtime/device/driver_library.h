@@ -4,28 +4,28 @@
 #ifndef KILN_RUNTIME_DEVICE_DRIVER_LIBRARY_H
 #define KILN_RUNTIME_DEVICE_DRIVER_LIBRARY_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
 
-typedef struct kiln_driver_symbol {
-  const char *name;
-  size_t offset; ///< of the pointer in the table
-  bool is_required;
-} kiln_driver_symbol;
+/// The entry points of a table of pointers, in its order: one text, "!name" for one that is required and "?name" for
+/// one that may lack, each ended by a NUL, the last by two. One text has no pointers for the loader to relocate.
+#define KILN_DRIVER_REQUIRED(symbol) "!" #symbol "\0"
+#define KILN_DRIVER_OPTIONAL(symbol) "?" #symbol "\0"
 
 /// Opens the first of `names` (NULL-terminated) that loads and fills `table`. NO_DEVICE otherwise. The handle
 /// is kept until the process ends: drivers do not take well to being unloaded.
-kiln_status kiln_driver_library_open(const char *const *names, const kiln_driver_symbol *symbols,
-                                     size_t symbol_count, void *table, kiln_error *err);
+kiln_status kiln_driver_library_open(const char *const *names, const char *symbols, void *table,
+                                     kiln_error *err);
+
+/// The name of the entry point whose pointer lies at that offset of the table.
+const char *kiln_driver_symbol_at(const char *symbols, size_t offset);
 
 /// A driver as devices open it.
 typedef struct kiln_driver {
   const char *kind, *title; ///< "cuda", "CUDA"
   const char *const *names;
-  const kiln_driver_symbol *symbols;
-  size_t symbol_count;
+  const char *symbols;
 } kiln_driver;
 
 /// The same for the device of that name. `rest` is what stands after the colon in it: its number, or nothing

@@ -18,13 +18,13 @@ typedef struct hip_api {
 #undef OPTIONAL
 } hip_api;
 
-static const kiln_driver_symbol symbols[] = {
-#define REQUIRED(field, symbol, parameters) {#symbol, offsetof(hip_api, field), true},
-#define OPTIONAL(field, symbol, parameters) {#symbol, offsetof(hip_api, field), false},
+static const char symbols[] =
+#define REQUIRED(field, symbol, parameters) KILN_DRIVER_REQUIRED(symbol)
+#define OPTIONAL(field, symbol, parameters) KILN_DRIVER_OPTIONAL(symbol)
 #include "runtime/device/hip_symbols.def"
 #undef REQUIRED
 #undef OPTIONAL
-};
+    ;
 
 typedef struct hip_state {
   hip_api api;
@@ -39,12 +39,10 @@ enum { COPY_IN = 1, COPY_OUT = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, PROPERT
 /// `call` is where the entry point lies in the table.
 static KILN_COLD kiln_status driver_failed(const hip_api *api, int result, size_t call, kiln_error *err) {
   const char *(*name_of)(int);
-  const kiln_driver_symbol *symbol = symbols;
-  while (symbol->offset != call) symbol++;
   memcpy(&name_of, &api->error_name, sizeof name_of);
   const char *name = name_of(result);
-  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d)", symbol->name, name ? name : "unknown error",
-                   result);
+  return kiln_fail(err, KILN_STATUS_DRIVER, "%s: %s (%d)", kiln_driver_symbol_at(symbols, call),
+                   name ? name : "unknown error", result);
 }
 
 // Makes our device current and remembers the one that was.
@@ -99,7 +97,7 @@ static kiln_status open_hip(kiln_device *d, const char *rest, kiln_error *err) {
                                       "libamdhip64.so.5",
                                       "/opt/rocm/lib/libamdhip64.so",
                                       NULL};
-  static const kiln_driver driver = {"hip", "HIP", names, symbols, sizeof symbols / sizeof *symbols};
+  static const kiln_driver driver = {"hip", "HIP", names, symbols};
   int count = 0;
   hip_state *s = d->state = calloc(1, sizeof *s);
   if (!s) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");

@@ -25,11 +25,11 @@ typedef struct cuda_api {
 #undef CLOCK
 } cuda_api;
 
-static const kiln_driver_symbol symbols[] = {
-#define CLOCK(field, symbol, parameters) {#symbol, offsetof(cuda_api, field), true},
+static const char symbols[] =
+#define CLOCK(field, symbol, parameters) KILN_DRIVER_REQUIRED(symbol)
 #include "tools/tune/cuda_events.def"
 #undef CLOCK
-};
+    ;
 
 struct tune_timer {
   kiln_device *device;          // borrowed
@@ -52,7 +52,7 @@ static kiln_status open_cuda(tune_timer *timer, const char *name, kiln_error *er
   static const char *const libraries[] = {"libcuda.so.1", "libcuda.so", NULL};
   int device = 0;
   void *context = NULL;
-  KILN_TRY(kiln_driver_library_open(libraries, symbols, sizeof symbols / sizeof *symbols, &timer->cuda, err));
+  KILN_TRY(kiln_driver_library_open(libraries, symbols, &timer->cuda, err));
   const char *colon = strchr(name, ':');
   CUDA_TRY(device_get(&device, colon ? (int)strtol(colon + 1, NULL, 10) : 0));
   CUDA_TRY(primary_retain(&context, device)); // the one that libkiln uses; until the process ends
