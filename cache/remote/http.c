@@ -81,12 +81,12 @@ static void give(http *h, CURL *c) {
 typedef struct body {
   kiln_buffer *out;
   uint64_t limit;
-  const char *begins; ///< NULL: anything
-  size_t headers;     ///< bytes of them so far
-  bool over;          ///< more came than was promised, or something else
-  const uint8_t *send;
-  size_t left;
-  CURLcode error; ///< why there is no status
+  const char *begins;  ///< NULL: anything
+  size_t headers;      ///< bytes of them so far
+  bool over;           ///< more came than was promised, or something else
+  const uint8_t *send; ///< what is still to be sent
+  size_t left, size;   ///< of it, of all
+  CURLcode error;      ///< why there is no status
 } body;
 
 static size_t receive(char *bytes, size_t one, size_t count, void *context) {
@@ -120,6 +120,16 @@ static size_t send_more(char *bytes, size_t one, size_t count, void *context) {
   return size;
 }
 
+/// Over a connection that the server closed in the meantime the beginning was sent in vain.
+static int send_again(void *context, curl_off_t offset, int origin) {
+  body *b = context;
+  if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > b->size) return CURL_SEEKFUNC_CANTSEEK;
+  b->send -= b->size - b->left;
+  b->send += offset;
+  b->left = b->size - (size_t)offset;
+  return CURL_SEEKFUNC_OK;
+}
+
 /// One request. The HTTP status, or 0 when none came in time.
 static long exchange(http *h, const char *url, body *b, int64_t deadline) {
   int64_t left = deadline - kiln_wire_now();
@@ -146,6 +156,8 @@ static long exchange(http *h, const char *url, body *b, int64_t deadline) {
     curl_easy_setopt(c, CURLOPT_UPLOAD, 1L);
     curl_easy_setopt(c, CURLOPT_READFUNCTION, send_more);
     curl_easy_setopt(c, CURLOPT_READDATA, b);
+    curl_easy_setopt(c, CURLOPT_SEEKFUNCTION, send_again);
+    curl_easy_setopt(c, CURLOPT_SEEKDATA, b);
     curl_easy_setopt(c, CURLOPT_INFILESIZE_LARGE, (curl_off_t)b->left);
   }
   b->error = curl_easy_perform(c);
@@ -197,7 +209,7 @@ static kiln_remote_state stored_of(long status) {
 
 static kiln_remote_state store(http *h, const char *url, const uint8_t *bytes, size_t size,
                                int64_t deadline) {
-  body b = {.send = bytes, .left = size};
+  body b = {.send = bytes, .left = size, .size = size};
   return stored_of(exchange(h, url, &b, deadline));
 }
 
@@ -223,7 +235,7 @@ static void explain(const http *h, const body *b, long status, char *out, size_t
     const char *text;
   } rows[] = {{401, 401, "KILN_CACHE_REMOTE_TOKEN is missing or is not accepted"},
               {403, 403, "KILN_CACHE_REMOTE_TOKEN is missing or gives no such right"},
-              {404, 404, "there is no such folder"},
+              {404, 404, "it is not there"},
               {405, 405, "this address takes no PUT"},
               {409, 409, "the folder is not there, and the server makes none"},
               {413, 413, "it takes no bodies of that size"},
@@ -259,7 +271,7 @@ static bool try_put(http *h, const char *url, const void *bytes, size_t size, in
                     size_t capacity) {
   char why[160];
   kiln_buffer got = {0};
-  body up = {.send = bytes, .left = size}, down = {.out = &got, .limit = size};
+  body up = {.send = bytes, .left = size, .size = size}, down = {.out = &got, .limit = size};
   long status = exchange(h, url, &up, deadline);
   bool stored = stored_of(status) == KILN_REMOTE_FOUND, same = false;
   if (!stored) {

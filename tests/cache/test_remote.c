@@ -518,11 +518,48 @@ TEST(remote, limits_hold_while_the_remote_side_is_down) {
   kiln_cache_close(writer);
 }
 
+/// Answers one request of each connection, and closes it when the next one comes.
+static int start_restless(void) {
+  int port, listening = listen_any(&port);
+  if (!fork_server()) {
+    for (;;) {
+      char request[4096];
+      int fd = accept(listening, NULL, NULL);
+      if (fd < 0) _exit(0);
+      for (unsigned n = 0; recv(fd, request, sizeof request, 0) > 0 && !n; n++) {
+        const char *answer = *request == 'P' ? "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
+                                             : "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+        send(fd, answer, strlen(answer), MSG_NOSIGNAL);
+      }
+      close(fd);
+    }
+  }
+  close(listening);
+  return port;
+}
+
 /// The doctor names each remote cache that does not do what the settings want, and why: a look-up and, where builds
 /// upload, an upload.
 TEST(remote, the_doctor_asks_each_server) {
   unsetenv("KILN_CACHE_REMOTE_CA"); // of a test before, where all run in one process
-  enum { REFUSED, HTTP, UP, SMALL, OTHER, REDIS, REDIS_UP, PASSWORD, DENIED, FULL, ERROR, ADDRESS, ROWS };
+  enum {
+    REFUSED,
+    HTTP,
+    UP,
+    SMALL,
+    OTHER,
+    RESTLESS,
+    REDIS,
+    REDIS_UP,
+    PASSWORD,
+    DENIED,
+    FULL,
+    ERROR,
+    ADDRESS,
+    ROWS
+  };
+  static const char forgetful[] = "; location /main/cas/ { dav_methods PUT; create_full_put_path on; "
+                                  "if ($request_method = GET) { return 200 other; } } keepalive_timeout 60";
   const char *folder = kiln_test_folder();
   if (access("/usr/bin/redis-cli", X_OK)) SKIP("redis-cli is not installed");
   static const struct {
@@ -547,6 +584,11 @@ TEST(remote, the_doctor_asks_each_server) {
            "BAD  remote cache: http://127.0.0.1:%d: takes an upload, but does not give it back: it gives "
            "other bytes\n",
            "", true},
+      [RESTLESS] =
+          {"http", "",
+           "BAD  remote cache: http://127.0.0.1:%d: takes an upload, but does not give it back: status "
+           "404: it is not there\n",
+           "", true},
       [REDIS] =
           {"redis", "",
            "ok   remote cache: redis://127.0.0.1:%d: answers; uploads are off (KILN_CACHE_REMOTE_WRITE)\n",
@@ -567,8 +609,9 @@ TEST(remote, the_doctor_asks_each_server) {
     int port = i == REFUSED || i == ADDRESS ? free_port()
                : i == HTTP || i == UP       ? start_nginx(folder)
                : i == SMALL                 ? start_nginx_with(folder, "", "10")
+               : i == RESTLESS              ? start_restless()
                : i == ERROR                 ? start_bad(ERROR_500)
-               : i == OTHER                 ? start_bad(EMPTY_200)
+               : i == OTHER                 ? start_nginx_with(folder, forgetful, "1m")
                                             : start_redis(folder);
     if (*rows[i].set) CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d config set %s", port, rows[i].set), 0);
     if (i != ADDRESS) snprintf(url, sizeof url, "%s://127.0.0.1:%d", rows[i].scheme, port);
