@@ -122,6 +122,8 @@ int kiln_command_env(int argc, char **argv) {
                "set it, the environment or a line of\nkiln.conf.",
                options);
   int code = cli_parse(&page, argc, argv, &words);
+  if (code == -1 && words.count) code = cli_usage(&page, "expected no words, found '%s'", words.items[0]);
+  cli_list_deinit(&words);
   if (code != -1) return code;
   kiln_buffer out = {0};
   for (unsigned i = 0; i < ENV_COUNT; i++) {
@@ -147,6 +149,5 @@ int kiln_command_env(int argc, char **argv) {
   if (json) kiln_buffer_format(&out, "\n]\n");
   fwrite(out.bytes, 1, out.size, stdout);
   kiln_buffer_deinit(&out);
-  cli_list_deinit(&words);
   return CLI_OK;
 }

@@ -44,6 +44,8 @@ int kiln_command_targets(int argc, char **argv) {
                "gfx1100:wave64, gfx906:v4 (code object version). `host` is x86-64-v3.",
                options);
   int code = cli_parse(&page, argc, argv, &words);
+  if (code == -1 && words.count) code = cli_usage(&page, "expected no words, found '%s'", words.items[0]);
+  cli_list_deinit(&words);
   if (code != -1) return code;
   if (json) printf("[");
   for (size_t i = 0; i < kiln_processor_count(); i++) {
