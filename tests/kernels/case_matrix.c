@@ -224,9 +224,36 @@ static void transposes(run *r) {
     }
 }
 
+// Few programs and long sums, which are divided among more of them; rows that begin anywhere, which are copied.
+static void products_of_parts(run *r) {
+  product(r, "gemm[T=f32,ACT=0,BIAS=false]", KILN_F32, 70, 60, 3000, (epilogue){0});
+  product(r, "gemm[T=f32,ACT=0,BIAS=true]", KILN_F32, 9, 100, 2050, (epilogue){.has_bias = true});
+  product(r, "gemm[T=f32,ACT=0,BIAS=false]", KILN_F32, 30, 200, 2051, (epilogue){0});
+  tf32_product(r, 70, 60, 3000);
+  tf32_product(r, 33, 90, 3001);
+  fp8_product(r, "gemm_fp8[S=e4m3,T=e4m3,FAST=false]", KILN_E4M3, 70, 64, 14000);
+  fp8_product(r, "gemm_fp8[S=e5m2,T=e4m3,FAST=false]", KILN_E5M2, 20, 72, 14000);
+}
+
+static void products_of_copies(run *r) {
+  product(r, "gemm[T=f32,ACT=0,BIAS=false]", KILN_F32, 600, 600, 2001, (epilogue){0});
+  tf32_product(r, 600, 600, 2001);
+  integer_product(r, 601, 600, 2008);
+}
+
 const kernel_case matrix_cases[] = {
-    {"gemm", products},       {"gemm_large", large_products}, {"gemm_drawn", drawn_products},
-    {"gemm_gelu", activated}, {"gemm_batched", batches},      {"gemm_split_k", splits},
-    {"gemm_i8", integers},    {"gemm_fp8", fp8_products},     {"gemm_tf32", tf32_products},
-    {"gemv", vectors},        {"transpose", transposes},      {NULL, NULL},
+    {"gemm", products},
+    {"gemm_large", large_products},
+    {"gemm_drawn", drawn_products},
+    {"gemm_gelu", activated},
+    {"gemm_batched", batches},
+    {"gemm_split_k", splits},
+    {"gemm_parts", products_of_parts},
+    {"gemm_copies", products_of_copies},
+    {"gemm_i8", integers},
+    {"gemm_fp8", fp8_products},
+    {"gemm_tf32", tf32_products},
+    {"gemv", vectors},
+    {"transpose", transposes},
+    {NULL, NULL},
 };
