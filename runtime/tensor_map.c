@@ -142,12 +142,12 @@ static bool has_elements(const kiln_tensor_map_values *v) {
 }
 
 /// The engine finds zeros where a program loads from a tensor without elements, and what it stores goes
-/// nowhere.
+/// nowhere. It writes pieces of 16 bytes, so the row is of whole ones, whatever the type of its elements.
 static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
-  enum { STRIDE = 16, ACCESS_IN = 1 };
+  enum { ELEMENTS = 16, STRIDE = 128, ACCESS_IN = 1 };
   bool is_read = word_at(&k->interface, v->map->param).param->access == ACCESS_IN;
   v->address = (uint64_t)(uintptr_t)k->device->nowhere + (is_read ? 0 : KILN_NOWHERE_BYTES / 2);
-  for (unsigned i = 0; i < v->map->rank; i++) v->extents[i] = 1;
+  for (unsigned i = 0; i < v->map->rank; i++) v->extents[i] = i ? 1 : ELEMENTS;
   for (unsigned i = 0; i + 1 < v->map->rank; i++) v->strides[i] = STRIDE;
 }
 

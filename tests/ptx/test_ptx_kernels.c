@@ -8,15 +8,17 @@
 
 #include "tests/harness.h"
 
-/// Runs a program with `cuda:0` interpreted as sm_80; fails unless it ends with 0.
-static void interpreted(const char *command) {
+/// Runs a program with `cuda:0` interpreted; fails unless it ends with 0.
+static void interpreted_as(int capability, const char *command) {
   char *out;
-  int code = kiln_test_run(&out, "KILN_PTX_STEPS=400000000 tests/emulation/interpreted.sh 80 %s/bin/%s",
-                           kiln_test_build(), command);
+  int code = kiln_test_run(&out, "KILN_PTX_STEPS=400000000 tests/emulation/interpreted.sh %d %s/bin/%s",
+                           capability, kiln_test_build(), command);
   printf("%s\n%s", command, out);
   if (code) FAIL("%s ends with %d:\n%s", command, code, out);
   free(out);
 }
+
+static void interpreted(const char *command) { interpreted_as(80, command); }
 
 static void check_kernels(const char *sources, const char *cases) {
   const char *folder = kiln_test_folder();
@@ -50,6 +52,22 @@ TEST(ptx_kernels, every_config) {
   if (code || strstr(out, "refused gemm:")) FAIL("%s", out);
   printf("%s", out);
   free(out);
+}
+
+/// Results that are parts of longer rows, down to one column: the copy engine writes whole pieces of 16 bytes.
+TEST(ptx_kernels, partial_rows) {
+  char *out, command[1000];
+  int code = kiln_test_run(&out,
+                           "%s/bin/kiln build tests/kernels/partial_rows.kiln -q --no-cache -t sm_90a "
+                           "--emit=ptx -o %s/partial.kbundle",
+                           kiln_test_build(), kiln_test_folder());
+  if (code) FAIL("the kernels do not compile:\n%s", out);
+  free(out);
+  for (int seed = 1; seed <= (kiln_test_full() ? 4 : 1); seed++) {
+    snprintf(command, sizeof command, "kernel-check %s/partial.kbundle cuda:0 %s %d", kiln_test_folder(),
+             kiln_test_full() ? "partial" : "partial_stored", seed);
+    interpreted_as(90, command);
+  }
 }
 
 TEST(ptx_kernels, generated) {

@@ -185,6 +185,8 @@ TEST(prepared, holds_encoded_tensor_maps) {
   CHECK(map.address == 0x20000 + 400 && map.extents[0] == 100 && map.strides[0] == 400);
   CHECK_OK(kiln_prepared_set(p, 1, &zero, &err),
            err); // a tensor without elements, and no program that reads it
+  memcpy(&map, block + 64, sizeof map);
+  CHECK(map.extents[0] && map.extents[0] * sizeof(float) % 16 == 0 && map.strides[0] % 16 == 0);
   CHECK_OK(kiln_prepared_set(p, 1, &more, &err), err);
   memcpy(&map, block + 64, sizeof map);
   CHECK(map.address == 0x20000 + 400 && map.extents[0] == 100);
