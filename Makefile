@@ -268,6 +268,13 @@ $(INTERPRETED): $(B)/obj/tests/emulation/cuda_interpreted.c.o $(A_PTX) $(A_BASE)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) $^ $(SODIUM) -lm -lpthread -o $@
 
+# Zones around memory for tests of the Python package (LD_PRELOAD): malloc itself, of which the compiler knows nothing.
+ZONES := $(B)/zones/zones.so
+$(ZONES): tests/python/zones.c $(FLAGS)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -fPIC -std=gnu11 -O2 -Wall -Wextra -fno-builtin $< -lpthread -o $@
+
 # libkiln is loaded at run time, the interpreter is there already.
 $(CORE): $(call objects,$(EXTENSION))
 	@mkdir -p $(@D)
@@ -344,7 +351,7 @@ endef
 $(foreach d,base targets compiler codegen cache tuner bundle runtime ptx tools,$(eval $(call test_rule,$(d))))
 
 .PHONY: tests check check-full check-memory check-sanitizers bless
-tests: $(TESTS) $(CHECKERS) $(EMULATED) $(INTERPRETED)
+tests: $(TESTS) $(CHECKERS) $(EMULATED) $(INTERPRETED) $(ZONES)
 check: ## install what the tests need, build, run all of them (about a quarter of an hour on two cores); ends with the line of sums
 	$(PACKAGES) build test
 	$(MAKE) $(JOBS) all tests

@@ -12,6 +12,11 @@ def is_array(param):
     return param.rank > 0 or param.depth == 1
 
 
+def check_count(title, params, arguments):
+    if len(arguments) != len(params):
+        raise TypeError("%s: expected %d arguments (%s), found %d" % (title, len(params), ", ".join(param.name for param in params), len(arguments)))
+
+
 def _quotient(a, b):
     """Towards zero, as launch expressions divide; extents that are not known yet are not below zero."""
     if isinstance(a, int) and isinstance(b, int) and (a < 0) != (b < 0):

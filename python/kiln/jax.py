@@ -16,7 +16,7 @@ import numpy as np
 
 from . import Library
 from ._core import Kernel, _xla_call, _xla_targets
-from ._operations import ACCUM, Gradients, Interface, backward_of, is_array
+from ._operations import ACCUM, Gradients, Interface, backward_of, check_count, is_array
 from ._errors import NoVariant
 
 _DTYPES = {"f32": ("float32",), "f16": ("float16",), "bf16": ("bfloat16",), "f64": ("float64",), "i1": ("bool",), "i8": ("int8", "uint8"), "i16": ("int16", "uint16"),
@@ -51,6 +51,8 @@ class Bundle:
         instances = [one for title, one in self.interfaces.items() if title.partition("[")[0] == name]
         if not instances:
             self._library.device("null").kernel(name)  # says what there is
+        if all(len(one.taken) != len(arguments) for one in instances):
+            check_count(name, instances[0].taken, arguments)
         fitting = [one for one in instances if len(one.taken) == len(arguments) and
                    all(_fits(one.taken[i], arguments[i]) for i in one.arrays)]
         if len(fitting) != 1:
@@ -121,8 +123,7 @@ def _number(value):
 
 def _check(interface, arguments):
     """The arguments with arrays of NumPy as those of JAX."""
-    if len(arguments) != len(interface.taken):
-        raise TypeError("%s: expected %d arguments (%s), found %d" % (interface.name, len(interface.taken), ", ".join(param.name for param in interface.taken), len(arguments)))
+    check_count(interface.name, interface.taken, arguments)
     checked = []
     for param, value in zip(interface.taken, arguments):
         title = "%s: argument '%s' (%s): " % (interface.name, param.name, param.type)

@@ -11,7 +11,7 @@ tensors, on the stream that tvm-ffi has for that.
 import tvm_ffi
 
 from . import Library
-from ._operations import is_array, operation_name
+from ._operations import check_count, is_array, operation_name
 
 _TYPES = {"bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64",
           "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
@@ -52,10 +52,13 @@ class _Choice:
         self.arrays = functions[0].arrays
 
     def __call__(self, *arguments):
+        instances = list(self.functions.values())
+        if all(len(one.params) != len(arguments) for one in instances):
+            check_count(self.title, instances[0].params, arguments)
         types = tuple(_TYPES.get(str(getattr(arguments[i], "dtype", None))) for i in self.arrays if i < len(arguments))
         if types not in self.functions:
             raise TypeError("%s: expected tensors that one of its kernels takes, found %s; it has %s" % (
-                self.title, ", ".join(str(getattr(one, "dtype", type(one).__name__)) for one in arguments), ", ".join(one.name for one in self.functions.values())))
+                self.title, ", ".join(str(getattr(one, "dtype", type(one).__name__)) for one in arguments), ", ".join(one.name for one in instances)))
         return self.functions[types](*arguments)
 
 

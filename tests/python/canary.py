@@ -37,10 +37,11 @@ class Canary:
                 yield begin, begin + (self.pitch - self.columns) * self.element
         yield self.before + self.inner(), self.size()
 
+    def period(self):
+        return b"\xff" * len(PERIOD) if self.is_read else PERIOD
+
     def pattern(self):
-        if self.is_read:
-            return bytearray(b"\xff" * self.size())
-        return bytearray((PERIOD * (self.size() // len(PERIOD) + 1))[:self.size()])
+        return bytearray((self.period() * (self.size() // len(PERIOD) + 1))[:self.size()])
 
     def check(self, name, block):
         block, pattern, places = memoryview(block).cast("B"), self.pattern(), []
@@ -78,25 +79,26 @@ class Array:
 
 
 class Tensor:
-    """`tensor` of `shape` (the last two axes are rows and columns; those before them, rows too) filled with `value`; rows are `pitch` elements apart."""
+    """`tensor` of `shape` (the last two axes are rows and columns; those before them, rows too) filled with `value`; rows are `pitch` elements apart; `shift`
+    elements more before the first."""
 
-    def __init__(self, torch, shape, dtype, device, value, pitch=None):
+    def __init__(self, torch, shape, dtype, device, value, pitch=None, shift=0, is_read=False):
         columns, rows = shape[-1], 1
         for n in shape[:-1]:
             rows *= n
         element = torch.empty((), dtype=dtype).element_size()
-        self.canary = c = Canary(element, rows, columns, pitch)
+        self.canary = c = Canary(element, rows, columns, pitch, AROUND + shift * element, AROUND, is_read)
         self.torch, self.block = torch, torch.empty(c.size(), dtype=torch.uint8, device=device)
-        period = torch.tensor(list(PERIOD), dtype=torch.uint8, device=device)
-        self.block.copy_(period.repeat(c.size() // len(PERIOD) + 1)[:c.size()])
+        period = torch.tensor(list(c.period()), dtype=torch.uint8, device=device)
+        self.block.copy_(period.repeat(c.size() // len(period) + 1)[:c.size()])
         strides, step = [1], c.pitch
         for n in reversed(shape[1:-1]):
             strides.insert(0, step)
             step *= n
         if len(shape) > 1:
             strides.insert(0, step)
-        inner = self.block[c.before:c.before + c.inner()].view(dtype)
-        self.tensor = inner.as_strided(shape, strides)
+        self.flat = self.block[c.before:c.before + c.inner()].view(dtype)  # the rows with the gaps between them
+        self.tensor = self.flat.as_strided(shape, strides)
         self.tensor.fill_(value)
         self.saved = [zone.clone() for zone, _ in self.zones()]
 

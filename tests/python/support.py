@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the tests of the Python package share: the build under test, one bundle, and the run of a file's tests. KILN_BUILD names the build's folder; one with the
-address sanitizer is tested in an interpreter that has the sanitizer's runtime loaded before all else."""
+address sanitizer is tested in an interpreter that has the sanitizer's runtime loaded before all else, tests that ask for it in one with zones around memory."""
+import ctypes
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("KILN_BUILD", "build/release"))
 LIBRARY = os.path.join(BUILD, "lib", "libkiln.so.0")
+ZONES = os.path.join(BUILD, "zones", "zones.so")
 sys.path.insert(0, os.path.join(BUILD, "python"))
 sys.dont_write_bytecode = True
 # A free-threaded interpreter: programs that tests start have the lock from their start on, where it says nothing when the package takes it.
@@ -99,6 +101,36 @@ if is_instrumented() and "libasan" not in os.environ.get("LD_PRELOAD", ""):
     _restart_with_sanitizer()
 
 
+def has_zones():
+    return ZONES in os.environ.get("LD_PRELOAD", "")
+
+
+def with_zones():
+    """Starts the tests again in an interpreter whose memory, NumPy's and that of every framework, has zones around each block (zones.c). A test after which one
+    is damaged has failed. Memory of a GPU has none: there canary.Tensor stands around tensors. Sanitizers bring their own memory."""
+    if has_zones() or is_instrumented():
+        return
+    if not os.path.exists(ZONES):
+        print("no zones around memory: %s is not there (make tests)" % ZONES)
+        return
+    os.execve(sys.executable, [sys.executable] + sys.argv, dict(os.environ, LD_PRELOAD=ZONES))
+
+
+def damaged_zones():
+    """What has been written outside of blocks since the last call, "" for nothing."""
+    text = ctypes.create_string_buffer(300)
+    ctypes.CDLL(None).kiln_zones_check(text, len(text))
+    return text.value.decode()
+
+
+class _Result(unittest.TextTestResult):
+    def stopTest(self, test):
+        text = damaged_zones() if has_zones() else ""
+        if text:
+            self.addFailure(test, (AssertionError, AssertionError(text), None))
+        super().stopTest(test)
+
+
 def main(name):
     """Runs the tests of module `name`, which finds FOLDER and BUNDLE among its names."""
     module = sys.modules[name]
@@ -108,7 +140,7 @@ def main(name):
         with open(os.path.join(folder, "test.kiln"), "w") as file:
             file.write(SOURCE)
         tool("build", os.path.join(folder, "test.kiln"), "-t", "host", "--no-cache", "-q", "-o", module.BUNDLE)
-        result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1).run(suite)
+        result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1, resultclass=_Result).run(suite)
     failed = len({getattr(test, "test_case", test).id() for test, _ in result.failures + result.errors})  # a test may fail in several of its cases
     skipped = len(result.skipped)
     for reason in sorted({reason for _, reason in result.skipped}):

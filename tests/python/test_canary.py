@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What stands around arrays (canary.py): every byte outside that changes is named, none inside is; kernels that write one element past a row, before
-and behind an array are seen through the package, and one that reads there."""
+and behind an array are seen through the package, and one that reads there; around memory that frameworks allocate stand zones (zones.c)."""
+import ctypes
 import os
 import random
 import sys
 import unittest
 
 import support
+support.with_zones()
 from canary import Array, Canary, Tensor
 
 import kiln
@@ -29,6 +31,9 @@ kernel rows(x: in *f32, y: out *f32, rows: i32, cols: i32, ldx: i32, ldy: i32, m
   store(y + place, 5.0, (pid(0) == 0) & (place < rows * ldy))
 }
 """
+
+FOUND = [("", True), ("outside of a block of 84 bytes 4 are written, the first is byte -4", True),
+         ("outside of a block of 84 bytes 4 are written, the first is byte 84", True), ("", False)]
 
 
 class Canaries(unittest.TestCase):
@@ -62,7 +67,7 @@ class Canaries(unittest.TestCase):
         r = random.Random(2)
         for _ in range(40):
             shape = [r.randrange(1, 4) for _ in range(r.randrange(1, 4))]
-            t = Tensor(torch, shape, r.choice((torch.float32, torch.bfloat16)), "cpu", 3.0, shape[-1] + r.randrange(3))
+            t = Tensor(torch, shape, r.choice((torch.float32, torch.bfloat16)), "cpu", 3.0, shape[-1] + r.randrange(3), r.randrange(5), r.random() < 0.5)
             self.assertEqual(t.tensor.tolist(), torch.full(shape, 3.0).tolist())
             self.assertEqual(t.check("x"), "")
             for at in r.sample(range(t.canary.size()), 60):
@@ -90,6 +95,47 @@ class Canaries(unittest.TestCase):
         self.assertEqual(run(0, -1), ("y: element 1 before the first is written, and 3 bytes more", True))
         self.assertEqual(run(0, 27), ("y: element 1 after the last is written, and 3 bytes more", True))
         self.assertEqual(run(1, 1000), ("", False))  # NaN beside x shows
+        if support.has_zones():
+            self.assertEqual(self.found_by_zones(kernel, np.zeros, lambda x: not np.isnan(x).any()), FOUND)
+            if torch is not None:
+                self.assertEqual(self.found_by_zones(kernel, torch.zeros, lambda x: not x.isnan().any()), FOUND)
+
+    def found_by_zones(self, kernel, zeros, is_whole):
+        """What is seen of a kernel that stays inside, writes one element before and after an array, and reads there."""
+        found = []
+        for more, place in ((0, 1 << 20), (0, -1), (0, 21), (1, 1 << 20)):
+            x, y = zeros(21), zeros(21)
+            if "float32" not in str(x.dtype):
+                x, y = x.astype(np.float32), y.astype(np.float32)
+            kernel(x[14:], y, 1, 7, 7, 100, more, place)
+            found.append((support.damaged_zones(), bool(is_whole(y))))
+        return found
+
+    @unittest.skipUnless(support.has_zones(), "no zones around memory")
+    def test_every_byte_of_zones(self):
+        """Blocks of each kind, by the function that allocated them; a byte of a zone at a time."""
+        libc, r = ctypes.CDLL(None), random.Random(3)
+        for name in ("malloc", "calloc", "realloc", "aligned_alloc", "memalign"):
+            getattr(libc, name).restype = ctypes.c_void_p
+        libc.free.argtypes = [ctypes.c_void_p]
+        for _ in range(16):
+            size, alignment = r.randrange(300), 1 << r.randrange(4, 12)
+            make = r.choice((lambda: libc.malloc(size), lambda: libc.calloc(1, size), lambda: libc.realloc(ctypes.c_void_p(libc.malloc(7)), size + 1),
+                             lambda: libc.aligned_alloc(alignment, size), lambda: libc.memalign(alignment, size)))
+            memory = make()
+            size = libc.malloc_usable_size(ctypes.c_void_p(memory))
+            ctypes.memset(memory, 1, size)
+            self.assertEqual(support.damaged_zones(), "")
+            for at in (-128, -1, size, size + 127, r.randrange(-128, 0), size + r.randrange(128)):
+                byte = ctypes.c_uint8.from_address(memory + at)
+                byte.value ^= 1
+                if r.random() < 0.3:
+                    libc.free(memory)
+                    memory = None
+                self.assertEqual(support.damaged_zones(), "outside of a block of %d bytes 1 are written, the first is byte %d" % (size, at))
+                if memory is None:
+                    break
+            libc.free(memory)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import types
 import unittest
 
 import support
+support.with_zones()
 
 import kiln  # noqa: E402
 

@@ -8,6 +8,7 @@ import unittest
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 import support
+support.with_zones()
 from support import ROOT, tool
 
 try:
@@ -38,6 +39,13 @@ kernel where_to(x: in view f32[16, 16], y: out view f32[16, 16], rows: i32, cols
   @grid(cdiv(rows, 16), cdiv(cols, 16)) @config(warps = 2)
 {
   store(y, [pid(0) * 16, pid(1) * 16], load(x, [pid(0) * 16, pid(1) * 16]) * 2.0)
+}
+
+kernel around(x: in *f32, y: out *f32, n: i32, more: i32, place: i32) @returns(y[n]) @grid(1) @config(warps = 1)
+{
+  let i = iota(128)
+  store(y + i, reduce.add(load(x + i, i < n + more, 0.0), 0) + i as f32, i < n)
+  store(y + place, 1.0)
 }
 """
 
@@ -144,6 +152,8 @@ class Calls(unittest.TestCase):
             kiln.jax.call(WRITTEN, "saxpy", 1.0, jnp.zeros(4, jnp.int32), numbers(4), 4)
         with self.assertRaisesRegex(TypeError, "expected 4 arguments .a, x, y, n., found 3"):
             kiln.jax.call(WRITTEN, "saxpy", 1.0, numbers(4), numbers(4))
+        with self.assertRaisesRegex(TypeError, "rms_norm: expected 5 arguments .x, w, rows, cols, eps., found 3"):
+            kiln.jax.call(NORMS, "rms_norm", numbers(8, 64), numbers(64), 8)  # of all instances
         with self.assertRaisesRegex(TypeError, "expected an array, found list"):
             kiln.jax.call(WRITTEN, "saxpy", 1.0, [1.0], numbers(4), 4)
         with self.assertRaisesRegex(OverflowError, "4294967296 is not a value of type i32"):
@@ -153,6 +163,19 @@ class Calls(unittest.TestCase):
         with self.assertRaisesRegex(Exception, "n.*(div|multiple|4)"):
             jax.block_until_ready(kiln.jax.call(WRITTEN, "copy[T=f64]" if jax.config.jax_enable_x64 else "copy[T=i8]", jnp.zeros(5, jnp.int8), jnp.zeros(5, jnp.int8), 5))
         self.close(rms_norm(numbers(4, 64), numbers(64)), expected_rms_norm(numbers(4, 64), numbers(64)))
+
+    @unittest.skipUnless(support.has_zones(), "no zones around memory")
+    def test_what_is_around_arrays_is_seen(self):
+        """XLA's own memory has zones, before and after; what is read there is NaN."""
+        def found(more, place):
+            y = kiln.jax.call(WRITTEN, "around", numbers(64), 64, more, place)
+            return bool(jnp.isfinite(y).all()), support.damaged_zones()
+        self.assertEqual(found(0, 0), (True, ""))
+        self.assertEqual(found(1, 0), (False, ""))
+        for place in (-1, 64):
+            is_finite, text = found(0, place)
+            self.assertTrue(is_finite)
+            self.assertRegex(text, "outside of a block of [0-9]+ bytes 4 are written, the first is byte %d" % (4 * place))
 
     def test_sharded_arrays(self):
         """XLA gathers them for a call; in shard_map each device has its part."""

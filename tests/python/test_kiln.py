@@ -19,6 +19,7 @@ import threading
 import unittest
 
 import support
+support.with_zones()
 from other_arrays import Tensor, Elsewhere, Versioned, Words
 from canary import Array
 from support import LIBRARY, ROOT, run_gridless, tool

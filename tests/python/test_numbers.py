@@ -10,6 +10,7 @@ import sys
 import unittest
 
 import support
+support.with_zones()
 
 import kiln  # noqa: E402
 
@@ -251,7 +252,7 @@ class OfFrameworks(Ranges):
             jax.config.update("jax_enable_x64", True)
 
             def launch_jax(values):
-                self.found = kiln.jax.call(self.bundle, "put", jax.numpy.zeros(5, "int64"), *values)[0].tolist()
+                self.found = kiln.jax.call(self.bundle, "put", jax.numpy.zeros(5, "int64"), *values).tolist()
             yield "kiln.jax", launch_jax
 
     def is_ours(self, way, at, value):

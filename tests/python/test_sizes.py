@@ -5,6 +5,7 @@ import os
 import unittest
 
 import support
+support.with_zones()
 
 import kiln  # noqa: E402
 

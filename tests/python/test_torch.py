@@ -4,14 +4,17 @@
 import copy
 import gc
 import os
+import random
 import subprocess
 import sys
 import threading
 import unittest
 
 import support
+support.with_zones()
 
 import kiln  # noqa: E402
+from canary import Tensor  # noqa: E402
 
 try:
     import torch
@@ -94,6 +97,69 @@ class Taken(Cases):
         del prepared
         gc.collect()
         self.assertEqual((sys.getrefcount(x), sys.getrefcount(y)), before)
+
+
+class Surroundings(Cases):
+    """Rows with drawn gaps at drawn places: nothing outside of what a kernel writes changes, and NaN around what it reads does not show (canary.py)."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        import kiln.torch
+        cls.bundle = os.path.join(FOLDER, "softmax.kbundle")
+        support.tool("build", "kernels/softmax.kiln", "-t", "host", "-q", "-k", "softmax[T=f32]", "-k", "softmax[T=bf16]", "-o", cls.bundle)
+        cls.ops = kiln.torch.register(BUNDLE, cls.bundle, namespace="kiln_surrounded")
+
+    def setUp(self):
+        self.random = random.Random(int(os.environ.get("KILN_TEST_SEED", "1")))
+
+    def drawn(self, shape, dtype=None, is_read=False, shift=None):
+        dtype = dtype or torch.float32
+        shift = self.random.randrange(16) if shift is None else shift
+        drawn = Tensor(torch, shape, dtype, "cpu", 0, shape[-1] + self.random.choice((0, 1, 7, 8, self.random.randrange(65))), shift, is_read)
+        if is_read:
+            drawn.tensor.copy_(torch.randn(shape))
+        return drawn
+
+    def whole(self, **drawn):
+        for name, one in drawn.items():
+            self.assertEqual(one.check(name), "")
+
+    def test_views(self):
+        for call in (self.twice, self.ops.twice):
+            for _ in range(40):
+                shape = self.random.randrange(1, 40), self.random.randrange(1, 60)
+                x, y = self.drawn(shape, is_read=True), self.drawn(shape)
+                call(x.tensor, y.tensor, *shape)
+                self.assertTrue(torch.equal(y.tensor, 2 * x.tensor))
+                self.whole(x=x, y=y)
+
+    def test_pointers(self):
+        for call in (self.saxpy, self.ops.saxpy):
+            for _ in range(40):
+                n = self.random.randrange(1, 200)
+                x, y = self.drawn((n,), is_read=True), self.drawn((n,))
+                call(2.0, x.tensor, y.tensor, n)
+                self.assertTrue(torch.equal(y.tensor, 2 * x.tensor))
+                self.whole(x=x, y=y)
+
+    def test_rows_of_the_library(self):
+        library = kiln.Library(self.bundle).device("host")
+        for name, dtype in (("softmax[T=f32]", torch.float32), ("softmax[T=bf16]", torch.bfloat16)):
+            kernel = library.kernel(name)
+            prepared = kernel.prepare(torch.zeros(1, 1, dtype=dtype), torch.zeros(1, 1, dtype=dtype), 1, 1, 1, 1)
+
+            def again(x, y, rows, cols, ldx, ldy):
+                for parameter, value in (("rows", 0), ("x", x), ("y", y), ("cols", cols), ("ldx", ldx), ("ldy", ldy), ("rows", rows)):
+                    prepared.set(parameter, value)
+                prepared()
+            for call in (kernel, self.ops.softmax, again):
+                for _ in range(20):
+                    rows, cols = self.random.randrange(1, 20), self.random.choice((self.random.randrange(1, 40), self.random.randrange(1, 3000)))
+                    x, y = self.drawn((rows, cols), dtype, True, 0), self.drawn((rows, cols), dtype, False, 0)
+                    call(*((x.flat, y.flat) if call is self.ops.softmax else (kiln.strided(x.tensor), kiln.strided(y.tensor))), rows, cols, x.canary.pitch, y.canary.pitch)
+                    torch.testing.assert_close(y.tensor, torch.softmax(x.tensor, 1), rtol=2e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-6)
+                    self.whole(x=x, y=y)
 
 
 class Refused(Cases):

@@ -8,6 +8,7 @@ import sys
 import unittest
 
 import support
+support.with_zones()
 
 try:
     import torch

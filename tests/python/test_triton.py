@@ -10,6 +10,7 @@ import types
 import unittest
 
 import support
+support.with_zones()
 
 import kiln  # noqa: E402
 

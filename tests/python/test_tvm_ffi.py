@@ -4,6 +4,7 @@ import sys
 import unittest
 
 import support
+support.with_zones()
 
 try:
     import numpy as np
@@ -51,6 +52,8 @@ class Functions(unittest.TestCase):
             self.function("saxpy")(1.0, tvm_ffi.from_dlpack(np.zeros(4, np.int32)), y, 4)
         with self.assertRaisesRegex(TypeError, r"saxpy: expected 4 arguments \(a, x, y, n\) with a tensor as 'x'"):
             self.function("saxpy")(1.0, y, y)
+        with self.assertRaisesRegex(TypeError, r"copy: expected 3 arguments \(x, y, n\), found 2"):
+            self.function("copy")(y, y)  # of all instances
         # tvm-ffi knows few kinds of exceptions; the text stays.
         with self.assertRaisesRegex(RuntimeError, "4294967296 is not a value of type i32"):
             self.function("saxpy")(1.0, y, y, 1 << 32)

@@ -10,6 +10,7 @@ import unittest
 import weakref
 
 import support
+support.with_zones()
 
 import kiln  # noqa: E402
 from kiln._core import Counter, Plan, Variants
