@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tests that the tables of docs/behaviours.md name existing tests for each fault.
+// Tests that the tables of docs/behaviours.md and docs/checked.md name existing tests for each fault.
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static bool is_there(const char *suite, const char *name) {
 }
 
 /// Checks what stands between backquotes as `suite.name` in the last cell of a row; how many there are.
-static unsigned check_row(char *row) {
+static unsigned check_row(const char *page, char *row) {
   char suite[100], name[150];
   unsigned count = 0;
   char *bar = strrchr(row, '|');
@@ -51,28 +51,36 @@ static unsigned check_row(char *row) {
     int taken = 0;
     *end = 0;
     if (sscanf(at + 1, "%99[a-z0-9_].%149[a-z0-9_]%n", suite, name, &taken) != 2 || at[1 + taken]) continue;
-    if (!is_there(suite, name)) FAIL("docs/behaviours.md: no test is called %s.%s", suite, name);
+    if (!is_there(suite, name)) FAIL("%s: no test is called %s.%s", page, suite, name);
     count++;
   }
   return count;
 }
 
-TEST(faults, tests_that_the_tables_name_are_there) {
-  char *page = kiln_test_read("docs/behaviours.md", NULL);
-  char *row = page ? strstr(page, "\n## Faults that were found") : NULL, *saved;
+/// The tables of a page from a heading on, up to the next one of its level.
+static void check_page(const char *page, const char *heading, unsigned least_rows, unsigned least_names) {
+  char *text = kiln_test_read(page, NULL), *saved;
+  char *row = text ? strstr(text, heading) : NULL;
   unsigned rows = 0, names = 0;
-  CHECK(row);
-  read_tests();
+  if (!row) FAIL("%s has no heading '%s'", page, heading + 1);
+  char *next = strstr(row + 1, "\n## ");
+  if (next) *next = 0;
   for (row = strtok_r(row, "\n", &saved); row; row = strtok_r(NULL, "\n", &saved)) {
     if (strncmp(row, "| ", 2) || !strchr(row, '`')) continue;
     char start[60];
     snprintf(start, sizeof start, "%s", row);
-    unsigned count = check_row(row);
-    if (!count) FAIL("docs/behaviours.md: no test in the row '%s'", start);
+    unsigned count = check_row(page, row);
+    if (!count) FAIL("%s: no test in the row '%s'", page, start);
     rows++, names += count;
   }
-  if (rows < 60 || names < 120) FAIL("%u rows with %u tests", rows, names);
+  if (rows < least_rows || names < least_names) FAIL("%s: %u rows with %u tests", page, rows, names);
+  free(text);
+}
+
+TEST(faults, tests_that_the_tables_name_are_there) {
+  read_tests();
+  check_page("docs/behaviours.md", "\n## Faults that were found", 60, 120);
+  check_page("docs/checked.md", "\n## Faults of this round", 40, 80);
   CHECK(!is_there("faults", "no_such_test") && !is_there("test_kiln", "test_nothing"));
-  free(page);
   free(c_tests);
 }
