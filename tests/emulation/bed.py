@@ -137,7 +137,7 @@ class Bed:
         self.expect("a barrier opens when the rest has ended", all(self.launch(ended, o, 1, 2 * self.lanes)[0] == (7,) for o in self.orders()[:4]))
 
     def outside(self):
-        for what, offset, bytes_at in (("before", -4, "element 1 before the first"), ("after", 64, "element 1 behind the last"), ("far after", 200, "element 35 behind the last")):
+        for what, offset, bytes_at in (("before", -4, "element 1 before the first"), ("after", 64, "element 1 after the last"), ("far after", 200, "element 35 after the last")):
             said = self.launch(self.one_lane("v_mov_b32 v2, 7\nglobal_store_dword v1, v2, s[2:3] offset:%d\n" % offset), "fwd", words=16)[1]
             self.expect("a store %s the buffer is reported" % what, bytes_at in said)
         self.expect("a store inside is not", self.launch(self.one_lane("v_mov_b32 v2, 7\nglobal_store_dword v1, v2, s[2:3] offset:60\n"), "fwd", words=16)[1] == "")
