@@ -181,6 +181,12 @@ static const row rows[] = {
     {"mov.b32 {%s4, %s5}, %r1; mov.b32 %r0, {%s5, %s4};", 'r', 0x12345678, 0, 0, 0x56781234},
     {"mov.b32 %r0, 0f3FC00000;", 'r', 0, 0, 0, 0x3fc00000},
     {"add.f32 %r0, %r1, 1.5;", 'r', 0x3f800000, 0, 0, 0x40200000},
+    {"createpolicy.fractional.L2::evict_first.b64 %d2, 1.0; mov.b32 %r0, %r1;", 'r', 7, 0, 0, 7},
+    {"add.s16x2 %r0, %r1, %r2;", 'r', 0x7fffffff, 0x00010001, 0, 0x80000000},
+    {"min.s16x2 %r0, %r1, %r2;", 'r', 0x00018000, 0xffff7fff, 0, 0xffff8000},
+    {"min.u16x2 %r0, %r1, %r2;", 'r', 0x00018000, 0xffff7fff, 0, 0x00017fff},
+    {"max.s16x2 %r0, %r1, %r2;", 'r', 0x00018000, 0xffff7fff, 0, 0x00017fff},
+    {"max.relu.s16x2 %r0, %r1, %r2;", 'r', 0xfffe8000, 0xffff7fff, 0, 0x00007fff},
 };
 
 TEST(ptx_arithmetic, values_by_hand) {
@@ -388,6 +394,7 @@ TEST(ptx_arithmetic, texts_that_are_refused) {
              {"cvt.s32 %r1, %r2;", "'cvt.s32' wants 2 types, found 1"},
              {"add.s32 %r1, %r2;", "t:2:17: expected ','"},
              {"add.s64 %r1, %r2, %r3;", "wants a register of 64 bits"},
+             {"sub.s16x2 %r1, %r2, %r3;", "'sub' with '.s16x2' is not known here"},
              {"add.s32.wobble %r1, %r2, %r3;", "'add' with '.wobble' is not known here"},
              {"add.s32 %r1, %r9, %r3;", "'%r9' is not declared"},
              {"bra $nowhere;", "label '$nowhere' is nowhere"},

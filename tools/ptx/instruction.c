@@ -100,6 +100,7 @@ static void parse_modifiers(ptx_parser *p, ptx_instruction *i) {
     const char *text = p->lex.token.text;
     uint32_t length = p->lex.token.length;
     ptx_type type = i->op->groups & M_TYPE ? ptx_type_named(text, length) : PTX_TYPE_none;
+    if (ptx_types[type].kind == PTX_CLASS_INTEGERS && !(i->op->groups & M_INTEGERS)) type = PTX_TYPE_none;
     if (type && i->type_count < PTX_TYPES) i->types[i->type_count++] = type;
     else if (!take_table_modifier(i, text, length) && !take_word(i, text, length) &&
              !take_shape(i, text, length))

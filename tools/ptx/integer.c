@@ -5,7 +5,7 @@
 
 static bool is_float(const ptx_instruction *i) {
   ptx_class kind = ptx_types[i->types[0]].kind;
-  return kind == PTX_CLASS_FLOAT || (kind == PTX_CLASS_PAIR && ptx_half_type(i->types[0]) != i->types[0]);
+  return kind == PTX_CLASS_FLOAT || kind == PTX_CLASS_PAIR;
 }
 
 static uint32_t width(const ptx_instruction *i) { return ptx_bits(i->types[0]); }
@@ -27,7 +27,24 @@ static uint64_t saturate(const ptx_instruction *i, __int128 v) {
   return v > INT32_MAX ? (uint64_t)INT32_MAX : v < INT32_MIN ? (uint64_t)INT32_MIN : (uint64_t)v;
 }
 
+typedef uint64_t operation(const ptx_instruction *i, const uint64_t *s);
+
+static bool is_integers(const ptx_instruction *i) {
+  return ptx_types[i->types[0]].kind == PTX_CLASS_INTEGERS;
+}
+
+// Of two integers in one register, each by itself.
+static uint64_t both(const ptx_instruction *i, const uint64_t *s, operation *one) {
+  ptx_instruction half = *i;
+  uint64_t result = 0;
+  half.types[0] = i->types[0] == PTX_TYPE_s16x2 ? PTX_TYPE_s16 : PTX_TYPE_u16;
+  for (uint32_t at = 0; at < 32; at += 16)
+    result |= cut(&half, one(&half, (uint64_t[]){s[0] >> at & 0xffff, s[1] >> at & 0xffff})) << at;
+  return result;
+}
+
 uint64_t ptx_add(const ptx_instruction *i, const uint64_t *s) {
+  if (is_integers(i)) return both(i, s, ptx_add);
   return is_float(i) ? ptx_float_operation(i, FLOAT_ADD, s) : saturate(i, number(i, s[0]) + number(i, s[1]));
 }
 
@@ -82,11 +99,13 @@ uint64_t ptx_neg(const ptx_instruction *i, const uint64_t *s) {
 static uint64_t relu(const ptx_instruction *i, uint64_t v) { return i->is_relu && number(i, v) < 0 ? 0 : v; }
 
 uint64_t ptx_min(const ptx_instruction *i, const uint64_t *s) {
+  if (is_integers(i)) return both(i, s, ptx_min);
   if (is_float(i)) return ptx_float_operation(i, FLOAT_MIN, s);
   return relu(i, number(i, s[0]) < number(i, s[1]) ? s[0] : s[1]);
 }
 
 uint64_t ptx_max(const ptx_instruction *i, const uint64_t *s) {
+  if (is_integers(i)) return both(i, s, ptx_max);
   if (is_float(i)) return ptx_float_operation(i, FLOAT_MAX, s);
   return relu(i, number(i, s[0]) > number(i, s[1]) ? s[0] : s[1]);
 }

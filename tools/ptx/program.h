@@ -21,7 +21,8 @@ typedef enum ptx_class {
   PTX_CLASS_UNSIGNED,
   PTX_CLASS_SIGNED,
   PTX_CLASS_FLOAT,
-  PTX_CLASS_PAIR, ///< two floats in one register
+  PTX_CLASS_PAIR,     ///< two floats in one register
+  PTX_CLASS_INTEGERS, ///< two integers in one register
   PTX_CLASS_PRED
 } ptx_class;
 
@@ -109,6 +110,7 @@ enum {
   M_MODE = 1 << 25,
   M_RELU = 1 << 26,
   M_MULTICAST = 1 << 27,
+  M_INTEGERS = 1 << 28,
 };
 
 typedef enum ptx_operand_kind {
