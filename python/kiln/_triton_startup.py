@@ -2,7 +2,8 @@
 """Runs when the interpreter starts and one of VARIABLES is set (kiln-triton.pth): once the program has imported Triton, Kiln
 replaces its launches. KILN_TRITON=report: each process reports at its end on standard error what it launched, and why Kiln is not attached if it is not.
 KILN_TRITON_REPORT=FILE: each appends the same as a line of JSON. KILN_TRITON_BUNDLE=FILE:FILE with KILN_TRITON_MISS and KILN_TRITON_TRUST=FILE:FILE: launches
-take their code from bundles. KILN_TRITON_SAVE=FILE: each process adds to a bundle at its end what it compiled. KILN_TRITON=0: none of this."""
+take their code from bundles. KILN_TRITON_SAVE=FILE: each process adds to a bundle at its end what it compiled, for
+the processors of KILN_TRITON_TARGETS=sm_80,sm_90a where that is set. KILN_TRITON=0: none of this."""
 import atexit
 import os
 import sys
@@ -106,7 +107,7 @@ def _save(path):
     try:
         with open(path + ".lock", "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            kiln.triton.save(path, join=True)
+            kiln.triton.save(path, kiln.triton._bundles.targets_wanted() or None, join=True)
     except (OSError, ValueError, kiln.triton.Error) as error:
         _say("KILN_TRITON_SAVE=%s: nothing was saved: %s" % (path, error))
 

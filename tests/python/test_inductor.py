@@ -198,8 +198,11 @@ c.triton_ir = c.compile_ir = refuse
 
     def test_a_bundle_and_nothing_else(self):
         bundle, report = (os.path.join(self.folder.name, name) for name in ("app.kbundle", "report"))
-        code, _, errors = self.run_program(1, 64, KILN_TRITON_SAVE=bundle)
+        code, _, errors = self.run_program(1, 64, KILN_TRITON_SAVE=bundle, KILN_TRITON_TARGETS="host,sm_90a")
         self.assertEqual(code, 0, errors)
+        elsewhere = kiln.Library(bundle).device("null:sm_90a")
+        for name in kiln.Library(bundle).kernels:
+            self.assertEqual(elsewhere.kernel(name).choose(*[0] * len(elsewhere.kernel(name).params), grid=1).target, "sm_90a")
         closed = {"KILN_TRITON_BUNDLE": bundle, "KILN_TRITON_MISS": "error", "KILN_CACHE_DIR": "/proc/none", "HOME": "/proc/none", "KILN_TRITON_REPORT": report}
         for threads in (1, 2):
             code, _, errors = self.run_program(threads, 64, "import triton" + self.CLOSED, **closed)
@@ -292,7 +295,8 @@ class Inside(Cases):
 
     def test_there_is_no_cubin(self):
         kernel = self.compiled()
-        self.assertRaisesRegex(KeyError, "kernel 'doubled' was compiled by Kiln and has no stage 'cubin': AOTInductor", lambda: kernel.asm["cubin"])
+        self.assertRaisesRegex(KeyError, "kernel 'doubled' was compiled by Kiln and has no stage 'ptx'", lambda: kernel.asm["ptx"])
+        self.assertEqual(kiln.Library(kernel.asm["cubin"]).kernels, ["doubled"])  # what C++ of Inductor's loads
         with inductor.patch(strict_static_triton_launcher=True):
             self.assertIsNone(triton_heuristics.StaticTritonCompileResult.can_statically_launch(kernel, {}, {"device_type": "cuda"}, None))
 

@@ -2,6 +2,7 @@
 """Bundles that launches take their code from: found by key, so no Triton IR is built and nothing is compiled. What a launch does that finds none is said by
 `load`: it fails with the fact that differs, or Kiln compiles, or Triton does."""
 import os
+import tempfile
 import typing
 
 from triton.compiler.errors import CompileTimeAssertionFailure
@@ -188,6 +189,11 @@ def identity_of(code):
 
 # ------------------------------------------------------------------------------------------- saving
 
+def targets_wanted():
+    """What bundles that are written without being asked for have code for; none: what was compiled for."""
+    return [name for name in os.environ.get("KILN_TRITON_TARGETS", "").split(",") if name]
+
+
 def save(found, targets, output, is_joined=False):
     """As `write`, with what the process knows beside its kernels: what Kiln does not compile, what torch.compile found out, and what loaded bundles have. With
     `is_joined` what `output` has already stays."""
@@ -201,7 +207,6 @@ def save(found, targets, output, is_joined=False):
 def write(found, targets, output, is_joined=False, refused={}, results={}, others=()):
     """Writes one bundle of kernels with the notes that lead to them: (name, text, facts of the launch, [facts of keys]), and what bundles at the paths `others`
     have. With `is_joined` every kernel has its identity in its name."""
-    import tempfile
     from .._compiler import build, run
     counts = {}
     for name, *_ in found:
@@ -223,15 +228,29 @@ def write(found, targets, output, is_joined=False, refused={}, results={}, other
         run("bundle-write", "-q", "-o", notes, manifest)
         merged = os.path.join(folder, "merged.kbundle")
         run("merge", "-o", merged, *parts, notes, *others)
-        _move(merged, output)
+        with open(merged, "rb") as file:
+            put(file.read(), output)
 
 
-def _move(path, to):
+def bytes_of(code):
+    """A bundle that has this kernel and no other."""
+    from .._compiler import run
+    if isinstance(code.library, bytes):
+        return code.library
+    others = [name for name in _opened(code.library).kernels if name != code.kernel]
+    with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
+        output = os.path.join(folder, "one.kbundle")
+        run("prune", "-o", output, *("--drop-kernel=" + name for name in others), code.library[0])
+        with open(output, "rb") as file:
+            return file.read()
+
+
+def put(data, to):
     """Whole or not at all."""
     beside = "%s.%d" % (to, os.getpid())
     try:
-        with open(path, "rb") as file, open(beside, "wb") as out:
-            out.write(file.read())
+        with open(beside, "wb") as out:
+            out.write(data)
         os.replace(beside, to)
     except OSError:
         if os.path.exists(beside):

@@ -5,30 +5,17 @@ is no cubin for PyTorch's static launcher, so that one is never used. PyTorch's 
 import collections
 import functools
 import hashlib
+import sys
 
 import triton
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime import driver
 
-from . import _bundles, _compilation, _devices, _host_driver, _index, _launcher, _monitor
+from . import _aot_inductor, _bundles, _compilation, _devices, _host_driver, _index, _launcher, _monitor
 from .._core import Runner, version
 from .._errors import Error
 
 tritons_compile = triton.compile
-
-
-class _Stages(dict):
-    """The stages of a kernel by name. Kiln's code is no file of Triton's."""
-
-    def __init__(self, name, *stages):
-        super().__init__(*stages)
-        self.name = name
-
-    def __missing__(self, stage):
-        raise KeyError("kernel '%s' was compiled by Kiln and has no stage '%s': AOTInductor and cpp_wrapper, which want a cubin, are not supported" % (self.name, stage))
-
-    def __reduce__(self):
-        return _Stages, (self.name, dict(self))
 
 
 class Kernel(CompiledKernel):
@@ -36,14 +23,14 @@ class Kernel(CompiledKernel):
 
     def __init__(self, source, options, target, read_for, found):
         code, keys, text, facts = found
-        self.src, self.name = source, source.fn.__name__
+        self.src, self.name, self.is_plain = source, source.fn.__name__, _launcher.is_plain(source.signature)
         self.kiln_code, self.kiln_keys, self.kiln_text, self.kiln_facts, self.kiln_target = code, keys, text, facts, target
         self.hash = hashlib.sha256(("kiln %s %s" % (_index.key_of(keys), target)).encode()).hexdigest()
         fields = dict(vars(options), name=self.name, hash=self.hash, target=read_for, shared=0, tmem_size=0, cluster_dims=(1, 1, 1), tensordesc_meta=None,
                       global_scratch_size=0, global_scratch_align=1, profile_scratch_size=0, profile_scratch_align=1)
         self.metadata = collections.namedtuple("KernelMetadata", sorted(fields))(**fields)
         self.packed_metadata = (options.num_warps, 1, 0)
-        self.asm = _Stages(self.name, {"ttir": text} if text is not None else {})
+        self.asm = _aot_inductor.Stages(self.name, code, {"ttir": text} if text is not None else {})
         self.metadata_group, self.kernel = {}, None
         self.module = self.function = self._run = None
 
@@ -82,7 +69,7 @@ class Kernel(CompiledKernel):
     def _launcher(self, kernel):
         signature, names = self.src.signature, self.src.fn.arg_names
         whole = {name: signature.get(name, "constexpr") for name in names}  # Inductor leaves out what is None
-        if not _launcher.is_plain(whole):
+        if not self.is_plain:
             return self._with_leaves(kernel, names, whole)
         return Runner(kernel, tuple(map(names.index, _launcher.names_of(whole))), self.counter)
 
@@ -154,6 +141,7 @@ def _take_heuristics(module, replace):
     theirs_set = module.TritonCompileResult.__setstate__
     theirs_can = module.StaticTritonCompileResult.can_statically_launch
     theirs_tuner = module.CachingAutotuner.__setstate__
+    theirs_save = module.CachingAutotuner.save_gpu_kernel
 
     def set_tuner(self, state):
         _bundles.add_refused(state.pop("kiln_refused", {}))  # in a worker; the others have what it compiled
@@ -168,7 +156,13 @@ def _take_heuristics(module, replace):
     def can_statically_launch(kernel, *others):
         return None if isinstance(kernel, Kernel) else theirs_can(kernel, *others)
 
+    def save_gpu_kernel(self, stream, launcher):
+        def theirs():
+            return theirs_save(self, stream, launcher)
+        return _aot_inductor.store(theirs, launcher.bin, self.inductor_meta["kernel_name"]) if isinstance(launcher.bin, Kernel) else theirs()
+
     replace(module.CachingAutotuner, "__setstate__", set_tuner)
+    replace(module.CachingAutotuner, "save_gpu_kernel", save_gpu_kernel)
     replace(module.TritonCompileResult, "__setstate__", set_state)
     replace(module.StaticTritonCompileResult, "can_statically_launch", staticmethod(can_statically_launch))
 
@@ -211,7 +205,30 @@ def _counted(theirs):
     return run
 
 
+def _take_driver(module, replace):
+    theirs = module.CUDADeviceOpOverrides.kernel_driver
+    if sys.modules["torch"].version.hip is None:
+        replace(module.CUDADeviceOpOverrides, "kernel_driver", lambda self: _aot_inductor.driver(theirs(self)))
+        replace(module.CUDADeviceOpOverrides, "cpp_kernel_type", lambda self: "LoadedKernel *")
+
+
+def _take_wrapper(module, replace):
+    """The bundle is written when all kernels of a graph are compiled and their configs chosen."""
+    theirs = module.CppWrapperGpu.finalize_prefix
+
+    def finalize_prefix(self):
+        names = [one.kernel_name for one in self._triton_call_wrappers.values()]
+        chosen = [module.MultiKernelCall.lookup_choice(name) if name.startswith("multi_kernel_") else name for name in names]
+        self.additional_files += _aot_inductor.collect(chosen)
+        theirs(self)
+    replace(module.CppWrapperGpu, "finalize_prefix", finalize_prefix)
+    late = getattr(module, "generate_aoti_kernel_config_header", None)  # of PyTorch 2.12 and newer
+    if late is not None:
+        replace(module, "generate_aoti_kernel_config_header", lambda names: _aot_inductor.refuse_late(names) or late(names))
+
+
 MODULES = {
+    "torch._inductor.codegen.cuda.device_op_overrides": _take_driver, "torch._inductor.codegen.cpp_wrapper_gpu": _take_wrapper,
     "torch._inductor.runtime.triton_heuristics": _take_heuristics, "torch._inductor.runtime.triton_compat": _take_keys,
     "torch._inductor.compile_fx": _take_graphs, "torch._inductor.async_compile": _take_workers, "torch._inductor.runtime.static_triton_launcher": _take_static_launchers,
     "torch._inductor.runtime.static_cuda_launcher": _take_static_launchers,
