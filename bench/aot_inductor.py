@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Packages of AOTInductor by Kiln and by Triton beside torch.compile with warm caches, on a GPU: aot_inductor.py PACKAGE FOLDER [MODEL...]
+
+PACKAGE is the folder that has Kiln's Python package `kiln`, with the program kiln in ../bin of it or in PATH. FOLDER gets caches and packages. The models are a small MLP (`mlp`)
+and a block of a transformer (`block`), in bf16 with random weights. Each package is built, loaded and run in processes of its own. The process that runs Kiln's has
+PyTorch and nothing of Kiln. Printed for each: what is in it, the distance of its results from the model in f32, seconds from the start of loading to the first result
+(imports, the driver's start and, for torch.compile, the making of the model apart), and the median time of a step. Wanted are g++ and CUDA's headers, which
+AOTInductor needs: CUDA_HOME, /usr/local/cuda, or the wheel of the CUDA runtime that PyTorch came with.
+"""
+import ctypes
+import glob
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import zipfile
+
+RUNS, STEPS = 5, 200
+TARGETS = "sm_80,sm_90a"
+
+
+# ------------------------------------------------------------------------------------ in processes of their own
+
+def make_model(name):
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self, width=1024, heads=16):
+            super().__init__()
+            self.heads, self.before, self.after = heads, nn.RMSNorm(width), nn.RMSNorm(width)
+            self.all, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+            self.gate, self.up, self.down = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, 3 * width, bias=False), nn.Linear(3 * width, width, bias=False)
+
+        def forward(self, x):
+            batch, rows, width = x.shape
+            q, k, v = self.all(self.before(x)).view(batch, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+            x = x + self.out(nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape))
+            y = self.after(x)
+            return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+
+    torch.manual_seed(1)
+    mlp = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.LayerNorm(2048), nn.Linear(2048, 2048), nn.GELU(), nn.LayerNorm(2048), nn.Linear(2048, 64), nn.Softmax(-1))
+    model, shape = (mlp, (256, 512)) if name == "mlp" else (Block(), (4, 512, 1024))
+    return model.bfloat16().cuda().eval(), torch.randn(shape).bfloat16().cuda()
+
+
+def timed(begin, **parts):
+    """Runs it for the first time, then again and again; parts and times in a line of JSON."""
+    import torch
+    start = time.perf_counter()
+    run = begin()
+    found = run()
+    torch.cuda.synchronize()
+    first, steps = time.perf_counter() - start, []
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        steps.append(time.perf_counter() - start)
+    torch.save(found.float().cpu(), parts.pop("to"))
+    print(json.dumps(dict(parts, first=first, step=statistics.median(steps))))
+
+
+def child(what, name, path, to):
+    start = time.perf_counter()
+    if what.endswith(" kiln"):
+        import kiln.triton.auto  # noqa: F401
+    import torch
+    import torch._inductor
+    imports = time.perf_counter() - start
+    torch.zeros(1, device="cuda").add_(1)
+    torch.cuda.synchronize()
+    driver = time.perf_counter() - start - imports
+    if what.startswith("build"):
+        model, x = make_model(name)
+        start = time.perf_counter()
+        with torch.no_grad():
+            torch._inductor.aoti_compile_and_package(torch.export.export(model, (x,)), package_path=path)
+        print(json.dumps({"seconds": time.perf_counter() - start}))
+        return
+    torch.set_grad_enabled(False)
+    if what == "load":
+        x = torch.load(path + ".input").cuda()
+        timed(lambda: lambda package=torch._inductor.aoti_load_package(path): package(x), imports=imports, driver=driver, to=to)
+        return
+    model, x = make_model(name)
+    if what == "eager":
+        torch.save(x.cpu(), path)
+        torch.save(model.float()(x.float()).cpu(), to)
+        print("{}")
+        return
+    torch._inductor.config.cpp_wrapper = what.startswith("wrapper")
+    torch.cuda.synchronize()
+    timed(lambda: lambda compiled=torch.compile(model): compiled(x), imports=imports, driver=driver, to=to)
+
+
+# ------------------------------------------------------------------------------------ here
+
+class Machine:
+    def __init__(self, package, folder):
+        self.package, self.folder = os.path.abspath(package), os.path.abspath(folder)
+        links = os.path.join(self.folder, "link")  # a machine that runs programs may have no libcuda.so, which the linker wants
+        os.makedirs(links, exist_ok=True)
+        driver = os.path.join(links, "libcuda.so")
+        if not os.path.lexists(driver):
+            os.symlink(self.driver(), driver)
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("KILN_", "PYTHONPATH"))}
+        self.environment.update(CUDA_HOME=self.toolkit(), LIBRARY_PATH=os.pathsep.join([links, *filter(None, [os.environ.get("LIBRARY_PATH")])]),
+                                TRITON_CACHE_DIR=os.path.join(self.folder, "triton"))
+
+    @staticmethod
+    def driver():
+        """The file that the loader takes."""
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            sys.exit("no driver of CUDA: %s" % error)
+        with open("/proc/self/maps") as maps:
+            return next(line.split()[-1] for line in maps if "/libcuda.so" in line)
+
+    @staticmethod
+    def toolkit():
+        packages = [folder for path in sys.path for folder in glob.glob(os.path.join(path, "nvidia", "cu*"))]
+        found = [folder for folder in (os.environ.get("CUDA_HOME"), "/usr/local/cuda", *packages)
+                 if folder and os.path.exists(os.path.join(folder, "include", "cuda_runtime.h"))]
+        if not found:
+            sys.exit("CUDA's headers are not on this machine: CUDA_HOME names a folder that has include/cuda_runtime.h")
+        return found[0]
+
+    def run(self, what, name, path, to, **environment):
+        cache = what if what.startswith("build") else what + " " + name  # compiled headers are in it too
+        environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(self.folder, "cache " + cache).replace(" ", "-"))
+        done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", what, name, path, to], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env={**self.environment, **environment})
+        if done.returncode:
+            sys.exit("%s %s: exit %d\n%s" % (what, name, done.returncode, done.stderr.decode(errors="replace")[-6000:]))
+        return json.loads(done.stdout.decode().splitlines()[-1])
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def contents(path):
+    """What the package has of each kind: {suffix: (count, bytes)}."""
+    found = {}
+    with zipfile.ZipFile(path) as archive:
+        for one in archive.infolist():
+            kind = "libkiln" if "libkiln.so" in one.filename else os.path.splitext(one.filename)[1]
+            if kind in (".kbundle", ".cubin", ".so", "libkiln"):
+                found[kind] = found.get(kind, (0, 0))[0] + 1, found.get(kind, (0, 0))[1] + one.file_size
+    return found
+
+
+def median_of(rows):
+    return {name: statistics.median(row[name] for row in rows) for name in rows[0]}
+
+
+def far_from(reference, path):
+    import torch
+    return (torch.load(path) - reference).abs().max().item()
+
+
+def compare(machine, name):
+    """Whether results and contents are as they should be; prints the rows of one model."""
+    import torch
+    of = {who: os.path.join(machine.folder, "%s-%s.pt2" % (name, who)) for who in ("kiln", "triton")}
+    results = {who: os.path.join(machine.folder, "%s-%s.result" % (name, who)) for who in ("eager", "kiln", "triton", "compile")}
+    machine.run("eager", name, os.path.join(machine.folder, name + ".input"), results["eager"])
+    good, rows = True, {}
+    with_kiln = {"PYTHONPATH": machine.package, "KILN_TRITON_TARGETS": TARGETS, "KILN_CACHE_DIR": os.path.join(machine.folder, "kiln")}
+    for who, path in of.items():
+        built = machine.run("build " + who, name, path, "", **(with_kiln if who == "kiln" else {}))
+        found = contents(path)
+        say("%s: package by %s: built in %.1f s; %s" % (name, who, built["seconds"], ", ".join("%d %s, %d bytes" % (count, kind, size) for kind, (count, size) in sorted(found.items()))))
+        expected = {"kiln": (1, 1, 0), "triton": (0, 0, None)}[who]
+        counts = tuple(found.get(kind, (0, 0))[0] for kind in (".kbundle", "libkiln", ".cubin"))
+        good &= all(want is None or want == there for want, there in zip(expected, counts))
+        if not os.path.lexists(path + ".input"):
+            os.symlink(os.path.join(machine.folder, name + ".input"), path + ".input")
+    machine.run("compile", name, "", results["compile"])  # fills the caches
+    for _ in range(RUNS):  # in turn
+        for who in ("kiln", "triton", "compile"):
+            rows.setdefault(who, []).append(machine.run("compile" if who == "compile" else "load", name, of.get(who, ""), results[who]))
+    reference = torch.load(results["eager"])
+    far = {who: far_from(reference, results[who]) for who in ("kiln", "triton", "compile")}
+    most = 1.5 * max(far["triton"], far["compile"]) + 1e-6
+    say("%-8s %-34s %10s %10s %10s %10s %10s" % ("model", "seconds, medians of %d processes" % RUNS, "imports", "driver", "first", "of all", "step, ms"))
+    medians = {who: median_of(some) for who, some in rows.items()}
+    for who, title in (("kiln", "package by Kiln"), ("triton", "package by Triton"), ("compile", "torch.compile, warm caches")):
+        row = medians[who]
+        spread = "%.2f..%.2f" % (min(one["first"] for one in rows[who]), max(one["first"] for one in rows[who]))
+        say("%-8s %-34s %10.2f %10.2f %10.2f %10s %10.3f   distance from f32 %.2g" % (name, title, row["imports"], row["driver"], row["first"], spread, 1e3 * row["step"], far[who]))
+    say("%-8s first result: Kiln's package %.1f x sooner than torch.compile with warm caches, %.2f x as long as Triton's package; a step %.3f x Triton's" % (
+        name, medians["compile"]["first"] / medians["kiln"]["first"], medians["kiln"]["first"] / medians["triton"]["first"], medians["kiln"]["step"] / medians["triton"]["step"]))
+    wrapped = machine.run("wrapper kiln", name, "", results["kiln"], **with_kiln)
+    by_wrapper = far_from(reference, results["kiln"])
+    say("%-8s torch.compile with cpp_wrapper by Kiln: a step %.3f ms, distance from f32 %.2g" % (name, 1e3 * wrapped["step"], by_wrapper))
+    return good and max(far["kiln"], by_wrapper) <= most
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    if not os.path.exists(os.path.join(sys.argv[1], "kiln", "__init__.py")):
+        sys.exit("%s: has no package kiln" % sys.argv[1])
+    machine = Machine(sys.argv[1], sys.argv[2])
+    good = [compare(machine, name) for name in sys.argv[3:] or ("mlp", "block")]
+    say("results and contents: %s" % ("as expected" if all(good) else "NOT as expected"))
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        child(*sys.argv[2:])
+    else:
+        sys.exit(main())
