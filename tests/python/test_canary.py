@@ -4,6 +4,7 @@ and behind an array are seen through the package, and one that reads there; arou
 import ctypes
 import os
 import random
+import subprocess
 import sys
 import unittest
 
@@ -32,6 +33,24 @@ kernel rows(x: in *f32, y: out *f32, rows: i32, cols: i32, ldx: i32, ldy: i32, m
 }
 """
 
+DAMAGING = """
+import ctypes, sys, unittest
+sys.path.insert(0, %r)
+import support
+support.with_zones()
+
+class Damaging(unittest.TestCase):
+    def test_bad(self):
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        ctypes.memset(libc.malloc(16) + 16, 1, 2)
+
+    def test_good(self):
+        pass
+
+if __name__ == "__main__":
+    sys.exit(support.main(__name__))
+"""
 FOUND = [("", True), ("outside of a block of 84 bytes 4 are written, the first is byte -4", True),
          ("outside of a block of 84 bytes 4 are written, the first is byte 84", True), ("", False)]
 
@@ -110,6 +129,18 @@ class Canaries(unittest.TestCase):
             kernel(x[14:], y, 1, 7, 7, 100, more, place)
             found.append((support.damaged_zones(), bool(is_whole(y))))
         return found
+
+    @unittest.skipUnless(support.has_zones(), "no zones around memory")
+    def test_a_test_that_damages_a_zone_has_failed(self):
+        path = os.path.join(FOLDER, "damaging.py")
+        with open(path, "w") as file:
+            file.write(DAMAGING % os.path.dirname(os.path.abspath(__file__)))
+        done = subprocess.run([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=support.plain_environment())
+        said = done.stdout.decode()
+        self.assertEqual(done.returncode, 1, said)
+        self.assertIn("FAIL: test_bad", said)
+        self.assertIn("outside of a block of 16 bytes 2 are written, the first is byte 16", said)
+        self.assertIn("1 passed, 1 failed, 0 skipped", said)
 
     @unittest.skipUnless(support.has_zones(), "no zones around memory")
     def test_every_byte_of_zones(self):
