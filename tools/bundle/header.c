@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/bundle/view.h"
+#include "tools/bundle/header.h"
 #include "tools/kiln-tool/commands.h"
 
 // The type of a parameter in C: i1 is a byte, halves and fp8 are their bits.
@@ -24,7 +24,7 @@ static void put_identifier(kiln_buffer *out, const char *text) {
 }
 
 // A bundle may have any bytes in a name: they stay inside the string literal.
-static void put_literal(kiln_buffer *out, const char *text) {
+void header_put_literal(kiln_buffer *out, const char *text) {
   for (; *text; text++) {
     unsigned char c = (unsigned char)*text;
     if (c < 0x20 || c > 0x7e || strchr("\"\\?", c)) kiln_buffer_format(out, "\\%03o", c);
@@ -32,7 +32,7 @@ static void put_literal(kiln_buffer *out, const char *text) {
   }
 }
 
-static void put_comment(kiln_buffer *out, const char *text) {
+void header_put_comment(kiln_buffer *out, const char *text) {
   for (; *text; text++) {
     unsigned char c = (unsigned char)*text;
     kiln_buffer_u8(out, c < 0x20 || c == 0x7f || strchr("\\?", c) ? '.' : c); // '?': trigraphs
@@ -41,9 +41,16 @@ static void put_comment(kiln_buffer *out, const char *text) {
 
 static void put_param_text(kiln_buffer *out, const kiln_param_record *p) {
   static const char *const stars[] = {"", "*", "**"};
-  put_literal(out, p->name);
+  header_put_literal(out, p->name);
   kiln_buffer_format(out, ": %s%s", p->view_rank ? "view " : stars[p->pointer],
                      kiln_scalars[p->scalar].spelling);
+}
+
+void header_put_params(kiln_buffer *out, const kiln_interface *in) {
+  for (uint32_t i = 0; i < in->param_count; i++) {
+    if (i) kiln_buffer_format(out, ", ");
+    put_param_text(out, &in->params[i]);
+  }
 }
 
 static void put_field(kiln_buffer *out, const kiln_param_record *p) {
@@ -93,11 +100,12 @@ static void put_assignment(kiln_buffer *out, const kiln_param_record *p) {
   kiln_buffer_deinit(&name);
 }
 
-static void put_kernel(kiln_buffer *out, const view_kernel *k, const char *name) {
-  const kiln_interface *in = &k->interface;
-  kiln_buffer_format(out, "\n// ");
-  put_comment(out, in->name);
-  kiln_buffer_format(out, "\ntypedef struct %s_args {\n", name);
+void header_put_arguments(kiln_buffer *out, const kiln_interface *in) {
+  for (uint32_t i = 0; i < in->param_count; i++) put_argument(out, &in->params[i]);
+}
+
+void header_put_block(kiln_buffer *out, const kiln_interface *in, const char *name) {
+  kiln_buffer_format(out, "typedef struct %s_args {\n", name);
   for (uint32_t i = 0; i < in->param_count; i++) put_field(out, &in->params[i]);
   if (!in->param_count) kiln_buffer_format(out, "  uint64_t none_;\n");
   kiln_buffer_format(out, "} %s_args;\n", name);
@@ -107,32 +115,42 @@ static void put_kernel(kiln_buffer *out, const view_kernel *k, const char *name)
     put_identifier(out, last->name);
     kiln_buffer_format(out, "_, %u, %u)\n", last->offset, in->block_bytes);
   }
+}
+
+void header_put_packing(kiln_buffer *out, const kiln_interface *in, const char *name) {
+  kiln_buffer_format(out,
+                     "  union { %s_args args; uint8_t block[%u]; } packed;\n"
+                     "  memset(&packed, 0, sizeof packed);\n",
+                     name, in->block_bytes ? in->block_bytes : 8);
+  for (uint32_t i = 0; i < in->param_count; i++) put_assignment(out, &in->params[i]);
+}
+
+static void put_kernel(kiln_buffer *out, const view_kernel *k, const char *name) {
+  const kiln_interface *in = &k->interface;
+  kiln_buffer_format(out, "\n// ");
+  header_put_comment(out, in->name);
+  kiln_buffer_format(out, "\n");
+  header_put_block(out, in, name);
   kiln_buffer_format(
       out, "static inline kiln_status %s_get(kiln_device *device, kiln_kernel **out, kiln_error *err) {\n",
       name);
   kiln_buffer_format(out, "  static const kiln_signature signature = {UINT64_C(0x%016llx), \"",
                      (unsigned long long)kiln_interface_abi(in));
-  for (uint32_t i = 0; i < in->param_count; i++) {
-    if (i) kiln_buffer_format(out, ", ");
-    put_param_text(out, &in->params[i]);
-  }
+  header_put_params(out, in);
   kiln_buffer_format(out, "\"};\n  return kiln_kernel_get(device, \"");
-  put_literal(out, in->name);
+  header_put_literal(out, in->name);
   kiln_buffer_format(out, "\", &signature, out, err);\n}\n");
   kiln_buffer_format(out, "static inline kiln_status %s(kiln_kernel *kernel, kiln_stream stream", name);
-  for (uint32_t i = 0; i < in->param_count; i++) put_argument(out, &in->params[i]);
-  kiln_buffer_format(out,
-                     ", kiln_error *err) {\n  union { %s_args args; uint8_t block[%u]; } packed;\n"
-                     "  memset(&packed, 0, sizeof packed);\n",
-                     name, in->block_bytes ? in->block_bytes : 8);
-  for (uint32_t i = 0; i < in->param_count; i++) put_assignment(out, &in->params[i]);
+  header_put_arguments(out, in);
+  kiln_buffer_format(out, ", kiln_error *err) {\n");
+  header_put_packing(out, in, name);
   kiln_buffer_format(out, "  return kiln_launch_packed(kernel, stream, &packed, %u, err);\n}\n",
                      in->block_bytes);
 }
 
 // ------------------------------------------------------------------------------------------- names
 
-static void keep_text(void *text) { (void)text; } // the arena's
+void header_keep_text(void *text) { (void)text; } // the arena's
 
 static int by_text(const void *a, const void *b) { return strcmp(a, b); }
 
@@ -144,14 +162,14 @@ static bool is_taken(void *const *taken, const char *name, kiln_arena *arena) {
   return false;
 }
 
-static void reserve_names(void **taken, const char *name, kiln_arena *arena) {
+void header_reserve(void **taken, const char *name, kiln_arena *arena) {
   tsearch(name, taken, by_text);
   tsearch(kiln_arena_format(arena, "%s_get", name), taken, by_text);
   tsearch(kiln_arena_format(arena, "%s_args", name), taken, by_text);
 }
 
 // The prefix and the kernel's own part of its symbol, with a number if that name is taken.
-static const char *function_name(void **taken, const view_kernel *k, const char *prefix, kiln_arena *arena) {
+const char *header_function_name(void **taken, const view_kernel *k, const char *prefix, kiln_arena *arena) {
   const char *symbol = k->interface.symbol;
   kiln_buffer own = {0};
   put_identifier(&own, strncmp(symbol, "kiln_", 5) ? symbol : symbol + 5);
@@ -160,24 +178,24 @@ static const char *function_name(void **taken, const view_kernel *k, const char 
   const char *name = kiln_arena_format(arena, "%s%s", prefix, base);
   for (unsigned n = 2; is_taken(taken, name, arena); n++)
     name = kiln_arena_format(arena, "%s%s_%u", prefix, base, n);
-  reserve_names(taken, name, arena);
+  header_reserve(taken, name, arena);
   kiln_buffer_deinit(&own);
   return name;
 }
 
-static bool is_prefix(const char *text) {
+bool header_is_prefix(const char *text) {
   for (const char *c = text; *c; c++)
     if (!isalnum((unsigned char)*c) && *c != '_') return false;
   return isalpha((unsigned char)*text) && strncmp(text, "kiln_", 5);
 }
 
 // "app_" for path/to/app.kbundle, so that headers of two bundles can be included together.
-static const char *default_prefix(const char *path, kiln_arena *arena) {
+const char *header_default_prefix(const char *path, kiln_arena *arena) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   char *prefix = (char *)kiln_arena_format(arena, "%.*s_", (int)strcspn(name, "."), name);
   for (char *c = prefix; *c; c++)
     if (!isalnum((unsigned char)*c)) *c = '_';
-  return is_prefix(prefix) ? prefix : kiln_arena_format(arena, "bundle_%s", prefix);
+  return header_is_prefix(prefix) ? prefix : kiln_arena_format(arena, "bundle_%s", prefix);
 }
 
 static void put_header(kiln_buffer *out, const bundle_view *v, const char *prefix) {
@@ -186,18 +204,11 @@ static void put_header(kiln_buffer *out, const bundle_view *v, const char *prefi
                           "compares the parameter lists, NAME launches it.\n"
                           "#pragma once\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n"
                           "#if __has_include(<kiln/kiln.h>)\n#include <kiln/kiln.h>\n#else\n#include "
-                          "\"runtime/kiln.h\"\n#endif\n\n"
-                          "// The block has the size and the places that the bundle was built with; the "
-                          "struct is rounded up to 8 bytes.\n"
-                          "#ifdef __cplusplus\n#define KILN_HEADER_ASSERT static_assert\n#else\n#define "
-                          "KILN_HEADER_ASSERT _Static_assert\n#endif\n"
-                          "#define KILN_HEADER_CHECK(type, last, offset, size) \\\n"
-                          "  KILN_HEADER_ASSERT(offsetof(type, last) == offset && (sizeof(type) + 7) / 8 * 8 "
-                          "== size, \"layout of \" #type);\n");
+                          "\"runtime/kiln.h\"\n#endif\n\n" HEADER_CHECK);
   for (uint32_t i = 0; i < v->kernel_count; i++)
-    put_kernel(out, &v->kernels[i], function_name(&taken, &v->kernels[i], prefix, v->arena));
+    put_kernel(out, &v->kernels[i], header_function_name(&taken, &v->kernels[i], prefix, v->arena));
   kiln_buffer_format(out, "\n#undef KILN_HEADER_CHECK\n#undef KILN_HEADER_ASSERT\n");
-  tdestroy(taken, keep_text);
+  tdestroy(taken, header_keep_text);
 }
 
 int kiln_command_header(int argc, char **argv) {
@@ -213,7 +224,7 @@ int kiln_command_header(int argc, char **argv) {
   kiln_error err;
   kiln_buffer out = {0};
   int exit_code = cli_parse_one(&page, argc, argv, "bundle", &words);
-  if (exit_code == -1 && prefix && !is_prefix(prefix))
+  if (exit_code == -1 && prefix && !header_is_prefix(prefix))
     exit_code =
         cli_usage(&page,
                   "--prefix: expected letters, digits and '_', a letter first, not kiln_ (that is the "
@@ -222,7 +233,7 @@ int kiln_command_header(int argc, char **argv) {
   if (exit_code == -1) {
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {
-      put_header(&out, &v, prefix ? prefix : default_prefix(words.items[0], v.arena));
+      put_header(&out, &v, prefix ? prefix : header_default_prefix(words.items[0], v.arena));
       status = out.failed ? kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted")
                           : cli_write_file(path, out.bytes, out.size, &err);
       bundle_view_close(&v);
