@@ -47,6 +47,13 @@ static const char lists[] = "cmake_minimum_required(VERSION 3.21)\nproject(sides
                             "target_link_libraries(app PRIVATE my-kernels)\n";
 
 /// A make of its own: not the jobs and variables of the one that runs the tests.
+static const char one_object[] =
+    "#include <stdio.h>\n#include \"twice.h\"\nint main(void) {\n"
+    "  twice_device *device; twice_error err; float in[5] = {0, 1, 2, 3, 4}, out[5];\n"
+    "  if (twice_init(\"host:1\", &device, &err) || twice_twice(device, NULL, in, out, 5, &err)) return "
+    "puts(err.text), 1;\n"
+    "  twice_unload(device);\n  return printf(\"%g %g\\n\", (double)out[3], (double)out[4]), 0;\n}\n";
+
 #define MAKE "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=release "
 
 static void write_in_folder(const char *name, const char *text) {
@@ -183,6 +190,12 @@ TEST(install_sides, a_static_runtime_for_musl) {
                    "musl-gcc -static -Wall -Wextra -Werror app.c -o app $(PKG_CONFIG_PATH=musl/lib/pkgconfig "
                    "pkg-config --cflags --static --libs kiln) && ./app twice.kbundle");
   CHECK_TEXT(out, "all twice\n");
+  free(out);
+  // The object of `kiln export-c` for that target needs nothing of the runtime's folder.
+  write_in_folder("one.c", one_object);
+  out = must("$KILN export-c --cc=musl-gcc --library=musl/lib/libkiln.a -o twice.o twice.kbundle >size && "
+             "musl-gcc -static -Wall -Wextra -Werror one.c twice.o -o one && ./one && readelf -d one");
+  if (!strstr(out, "6 8\n") || strstr(out, "NEEDED")) FAIL("%s", out);
   free(out);
   need("cmake --version && ninja --version");
   write_in_folder("toolchain.cmake",
