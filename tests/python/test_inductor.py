@@ -9,6 +9,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 import support
 support.with_zones()
@@ -20,7 +21,7 @@ try:
     import triton
     import triton.language as tl
     import kiln.triton
-    from kiln.triton import _torch_results as torch_results
+    from kiln.triton import _aot_inductor as aot_inductor, _torch_results as torch_results
     import torch._inductor.config as inductor
     from torch._inductor.runtime import static_triton_launcher, triton_compat, triton_heuristics
 except ImportError as missing:
@@ -299,6 +300,12 @@ class Inside(Cases):
         self.assertEqual(kiln.Library(kernel.asm["cubin"]).kernels, ["doubled"])  # what C++ of Inductor's loads
         with inductor.patch(strict_static_triton_launcher=True):
             self.assertIsNone(triton_heuristics.StaticTritonCompileResult.can_statically_launch(kernel, {}, {"device_type": "cuda"}, None))
+
+    def test_libkiln_is_the_one_that_runs(self):
+        """A package takes it along, also where only the loader knows the place."""
+        self.compiled().run
+        with unittest.mock.patch.object(aot_inductor, "candidates", lambda name: [name]):
+            self.assertTrue(os.path.samefile(aot_inductor._libkiln(), support.LIBRARY))
 
     def test_a_static_launcher_counts_as_tritons(self):
         class Static(static_triton_launcher.StaticallyLaunchedCudaKernel):

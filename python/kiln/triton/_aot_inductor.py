@@ -260,9 +260,20 @@ def collect(names):
     return [_put_libkiln(os.path.dirname(path))]
 
 
+def _libkiln():
+    """The file of the library that this process uses, also where the loader found it."""
+    found = candidates(SONAME)[0]
+    if found == SONAME:
+        with open("/proc/self/maps") as maps:
+            found = next((line.split(None, 5)[5].rstrip("\n") for line in maps if line.rstrip("\n").endswith("/" + SONAME)), None)
+    if found is None:
+        raise Error("%s: expected beside the package kiln or where the loader looks, found in neither: a package of AOTInductor takes it along" % SONAME)
+    return found
+
+
 def _put_libkiln(folder):
-    source, path = next(iter(candidates(SONAME))), os.path.join(folder, SONAME)
-    with open(source, "rb") as file:
+    path = os.path.join(folder, SONAME)
+    with open(_libkiln(), "rb") as file:
         library = file.read()
     if not os.path.exists(path) or os.path.getsize(path) != len(library):
         _bundles.put(library, path)
