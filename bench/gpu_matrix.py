@@ -302,13 +302,14 @@ def backward_calls(kiln, q, k, v, o, g, lse, grads, right):
     delta, sums = torch.empty_like(lse), torch.empty(batch, heads, S, D, device="cuda")
     stats = torch.empty(batch, heads, 2, -(-S // 128) * 128, device="cuda")
     of = lambda part: kiln.kernel("attention_backward%s[T=%s,D=%d]" % (part, NAMES[q.dtype], D))
-    begin, all_of, end, of_rows, of_keys, of_queries = map(of, ("_begin", "", "_end", "_rows", "_keys", "_queries"))
+    begin, end, of_rows, of_keys, of_queries = map(of, ("_begin", "_end", "_rows", "_keys", "_queries"))
     strides = [I64(s) for t in (q, k, v, g) for s in t.stride()[:3]]
     of_o_g = [I64(s) for t in (o, g) for s in t.stride()[:3]]
     numbers, scale = [I32(n) for n in (batch, heads, kv_heads, S, S)], F32(1 / math.sqrt(D))
     tail, sizes = (I32(-1), I32(right), scale), (I32(batch), I32(heads), I32(S))
+    all_of = kiln.bind("attention_backward[T=%s,D=%d]" % (NAMES[q.dtype], D), q, k, v, g, stats, sums, dk, dv, *numbers, *strides, *tail)
     together = {"begin": lambda: begin(o, g, lse, stats, sums, *sizes, *of_o_g),
-                "all": lambda: all_of(q, k, v, g, stats, sums, dk, dv, *numbers, *strides, *tail),
+                "all": all_of,
                 "end": lambda: end(sums, dq, *sizes, scale)}
     apart = {"rows": lambda: of_rows(o, g, delta, *sizes, *of_o_g),
              "keys": lambda: of_keys(q, k, v, g, lse, delta, dk, dv, *numbers, *strides, *tail),

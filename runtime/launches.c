@@ -9,6 +9,7 @@
 
 #include "base/expr.h"
 #include "base/launches.h"
+#include "runtime/decision.h"
 #include "runtime/refusal.h"
 
 struct kiln_launches {
@@ -211,10 +212,17 @@ static kiln_status launch_one(void *context, kiln_kernel *k, const uint8_t *bloc
   return kiln_launch_packed(k, *(kiln_stream *)context, block, k->interface.block_bytes, err);
 }
 
+static kiln_status check_one(void *context, kiln_kernel *k, const uint8_t *block, kiln_error *err) {
+  (void)context;
+  return kiln_check_promises(k, block, err);
+}
+
+/// All launches are checked before the first: what is refused has changed nothing.
 kiln_status kiln_launch_scratch(kiln_kernel *k, kiln_stream stream, const void *block, size_t size,
                                 void *scratch, size_t scratch_bytes, kiln_error *err) {
   bool any;
   if (!k || size != k->interface.block_bytes || (!block && size)) return kiln_refuse_size(k, size, err);
+  KILN_TRY(kiln_launches_decide(k, block, scratch, scratch_bytes, check_one, NULL, &any, err));
   KILN_TRY(kiln_launches_decide(k, block, scratch, scratch_bytes, launch_one, &stream, &any, err));
   return any ? KILN_OK : kiln_launch_packed(k, stream, block, size, err);
 }

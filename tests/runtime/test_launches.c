@@ -248,3 +248,22 @@ TEST(launches, refuse_what_cannot_be_passed) {
   CHECK_INT(kiln_kernel_uses_scratch(NULL), 0);
   close_all();
 }
+
+/// All are checked before the first: what is refused has written nothing.
+TEST(launches, of_which_one_is_refused_have_no_effect) {
+  kiln_kernel *k;
+  kiln_error err;
+  float x[6] = {1}, y[6] = {0};
+  arguments a = {x, y, 6, 0};
+  memory[0] = 7;
+  CHECK_OK(open_with(LARGE "scratch 01040102050208"
+                           "05\ntwice 0104 =0 0103 =2\nadd_one 0104 0103 =1 01020280808080100"
+                           "5",
+                     "add_one", &k, &err),
+           err);
+  CHECK_INT(kiln_launch_scratch(k, NULL, &a, sizeof a, memory, 64, &err), KILN_STATUS_LAUNCH);
+  CHECK_TEXT(err.text, "'add_one' in place of 'add_one': 'n' cannot hold 12884901888");
+  CHECK_INT(memory[0], 7);
+  CHECK_INT(y[0], 0);
+  close_all();
+}
