@@ -61,11 +61,12 @@ LLVMValueRef gpu_shared_tile_pointer(gpu *g, const gpu_shared_tile *p, uint32_t 
   LLVMValueRef base = p->base;
   if (!both) {
     more += layout_padded(p->memory, own) << p->log2_bytes;
-  } else if (p->memory->pad) {
-    base = padded(g, p->memory, p->log2_bytes, LLVMBuildXor(g->builder, p->plain, gpu_i32(g, bytes), ""));
-  } else { // bits that no thread has are part of the instruction, and pieces that differ in these alone share a base
+  } else if (g->machine->shares_bases && !p->memory->pad) { // AMD's registers spill for it
     base = LLVMBuildXor(g->builder, p->plain, gpu_i32(g, both), "");
     more += bytes & ~both;
+  } else {
+    base = LLVMBuildXor(g->builder, p->plain, gpu_i32(g, bytes), "");
+    if (p->memory->pad) base = padded(g, p->memory, p->log2_bytes, base);
   }
   LLVMValueRef at = gpu_shared_at(g, base), last = gpu_i32(g, more);
   if (p->slot) at = LLVMBuildGEP2(g->builder, g->i8, at, (LLVMValueRef[1]){p->slot}, 1, "");

@@ -437,6 +437,7 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .max_shared = p->shared_bytes,
                            .static_shared = STATIC_SHARED,
                            .max_warps = MAX_WARPS,
+                           .shares_bases = true,
                            .reads_words = true,
                            .bodies = bodies,
                            .body_count = sizeof bodies / sizeof *bodies,
