@@ -57,7 +57,7 @@ struct gpu_machine {
   unsigned max_shared;    ///< bytes a block may have
   unsigned static_shared; ///< bytes that need no opt-in at launch; more is dynamic
   unsigned max_warps;     ///< a block
-  bool shares_bases;      ///< addresses in shared memory that differ in an offset only have one register
+  bool shares_bases;      ///< keeps one register for addresses in shared memory that differ in an offset only
   bool reads_words;       ///< shared memory is read in words of 32 bits also where elements have fewer
   const kl_body *bodies;
   size_t body_count;

@@ -61,7 +61,7 @@ LLVMValueRef gpu_shared_tile_pointer(gpu *g, const gpu_shared_tile *p, uint32_t 
   LLVMValueRef base = p->base;
   if (!both) {
     more += layout_padded(p->memory, own) << p->log2_bytes;
-  } else if (g->machine->shares_bases && !p->memory->pad) { // AMD's registers spill for it
+  } else if (p->shares_base && !p->memory->pad) {
     base = LLVMBuildXor(g->builder, p->plain, gpu_i32(g, both), "");
     more += bytes & ~both;
   } else {

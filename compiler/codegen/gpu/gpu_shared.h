@@ -17,6 +17,7 @@ typedef struct gpu_shared_tile {
   LLVMValueRef plain; ///< the same without what is left free
   uint32_t base_bits; ///< bits that the latter can have
   LLVMValueRef slot;  ///< byte offset of a slot, or NULL
+  bool shares_base;   ///< pieces that differ in bits no thread has are offsets of one base
 } gpu_shared_tile;
 
 gpu_shared_tile gpu_shared_tile_open(gpu *g, const layout_memory *memory, const kiln_layout *layout,

@@ -21,6 +21,11 @@ static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
   return LLVMBuildMul(g->builder, place->slot, gpu_i32(g, place->slots->bytes), "");
 }
 
+/// Operands of multiply-adds are words, read by so many instructions that a register for each address spills.
+static bool shares_base(const gpu *g, unsigned log2_bytes) {
+  return g->machine->shares_bases && log2_bytes == 2;
+}
+
 /// A matrix load needs its rows in one piece; the slots were laid out for the first reader.
 gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to) {
   const kiln_slot_layouts *slots = place->slots;
@@ -46,6 +51,7 @@ LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r) {
   const kiln_slot_layouts *s = place->slots;
   gpu_shared_tile p = gpu_shared_tile_open(g, &s->memory, &s->writer, s->log2_bytes, s->start);
   p.slot = slot_offset(g, place);
+  p.shares_base = shares_base(g, s->log2_bytes);
   return gpu_shared_tile_pointer(g, &p, r);
 }
 
@@ -54,6 +60,7 @@ const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint3
   if (!s->shared.base) {
     s->shared = gpu_shared_tile_open(g, &s->memory, l, s->log2_bytes, s->start);
     s->shared.slot = s->slot;
+    s->shared.shares_base = shares_base(g, s->log2_bytes);
   }
   for (uint32_t r = first; r < first + count; r++) {
     if (s->to.regs[r]) continue;
