@@ -82,7 +82,8 @@ static void stored(run *r) {
   static const form forms[] = {
       HALVES("part", 64, 64, false),         HALVES("part_wide", 128, 256, false),
       HALVES("part_beside", 64, 128, false), HALVES("part_first", 128, 176, false),
-      HALVES("part_batch", 64, 64, false),   HALVES("part_shifted", 64, 64, false, .shift = 3)};
+      HALVES("part_batch", 64, 64, false),   HALVES("part_shifted", 64, 64, false, .shift = 3),
+      HALVES("part_held", 128, 64, false)};
   CHECK_FORMS(r, forms);
 }
 

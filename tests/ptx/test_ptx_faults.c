@@ -83,6 +83,20 @@ static bool run_handoff(const char *text, uint64_t seed, ptx_report *report, kil
   return true;
 }
 
+static bool run_phases(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
+  int32_t read[64] = {0};
+  ptx_case c = {.name = "phases.ptx",
+                .text = text,
+                .grid = 1,
+                .block = 96,
+                .buffers = {{read, sizeof read}},
+                .buffer_count = 1};
+  if (!case_run(&c, seed, report, err)) return false;
+  for (int thread = 0; thread < 64 && !report->count; thread++)
+    if (read[thread] != thread % 32 / 4 * 10 + 3) return false;
+  return true;
+}
+
 static bool run_carry(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
   static _Float16 a[4096], b[4096];
   static float c[4096];
@@ -172,11 +186,14 @@ TEST(ptx_faults, good_product) { run_good("product", run_product, GOOD_SEEDS); }
 TEST(ptx_faults, good_rows_90) { run_good("rows_90", run_rows_90, 3); }
 TEST(ptx_faults, good_handoff) { run_good("handoff", run_handoff, GOOD_SEEDS); }
 
+TEST(ptx_faults, good_phases) { run_good("phases", run_phases, GOOD_SEEDS); }
+
 // ------------------------------------------------------------------------------------------- planted faults
 
 #define IN_ROWS "rows", run_rows
 #define IN_PRODUCT "product", run_product
 #define IN_HANDOFF "handoff", run_handoff
+#define IN_PHASES "phases", run_phases
 #define IN_ROWS_90 "rows_90", run_rows_90
 static const fault faults[] = {
     // barriers dropped, weakened, with wrong counts
@@ -195,6 +212,12 @@ static const fault faults[] = {
     {IN_HANDOFF, "bar.sync 1, 128;", 1, "bar.arrive 1, 128;", AS(RACE) | AS(UNDEFINED)},
     {IN_HANDOFF, "bar.warp.sync 0xffffffff;", 1, "", AS(RACE) | AS(UNDEFINED)},
     {IN_HANDOFF, "bar.warp.sync 0xffffffff;", 1, "bar.warp.sync 0x0000ffff;", AS(BARRIER)},
+    // phase barriers, of which a thread sees one bit
+    {IN_PHASES, "bar.warp.sync 0xffffffff;", 1, "", AS(RACE) | AS(BARRIER)},
+    {IN_PHASES, "mov.b32 %r6, 2;", 1, "mov.b32 %r6, 1;", AS(RACE) | AS(BARRIER)},
+    {IN_PHASES, "setp.eq.u32 %p6, %r12, 0;", 1, "setp.lt.u32 %p6, %r1, 34;", AS(RACE) | AS(BARRIER)},
+    {IN_PHASES, "@%p5 ld.shared.b32 %r8, [%r4];", 1, "", WRONG},
+    {IN_PHASES, "xor.b32 %r10, %r9, 1;", 1, "mov.b32 %r10, %r9;", AS(DEADLOCK) | AS(BARRIER)},
     // fences and atomics between blocks
     {IN_HANDOFF, "fence.acq_rel.gpu;", 0, "", AS(RACE)},
     {IN_HANDOFF, "atom.relaxed.gpu", 1, "atom.relaxed.cta", AS(RACE)},
@@ -260,6 +283,29 @@ static const fault faults[] = {
 };
 
 TEST(ptx_faults, planted_faults_are_found) { CHECK(plant(faults, sizeof faults / sizeof *faults) >= 60); }
+
+/// A slot that nobody reads, released by one warp of two: there is no race of accesses, but the other warp may come to
+/// its wait two phases late, and waits for good. On a GPU it happens once in many thousand times.
+TEST(ptx_faults, a_wait_that_a_phase_overtakes) {
+  static const char *const edits[][2] = {{"mov.b32 %r6, 2;", "mov.b32 %r6, 1;"},
+                                         {"setp.eq.u32 %p6, %r12, 0;", "setp.eq.u32 %p6, %r1, 32;"},
+                                         {"@%p5 ld.shared.b32 %r8, [%r4];", ""}};
+  char *text = read_fixture("phases");
+  for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+    const fault f = {.from = edits[i][0], .to = edits[i][1]};
+    char *next = mutated(text, place_of(text, f.from, 1), &f);
+    free(text);
+    text = next;
+  }
+  ptx_report report;
+  kiln_error err = {0};
+  run_phases(text, 1, &report, &err);
+  CHECK(report.count > 0);
+  CHECK_INT(report.items[0].kind, PTX_BARRIER);
+  if (!strstr(report.items[0].text, "coming later, that thread would wait for good"))
+    FAIL("%s", report.items[0].text);
+  free(text);
+}
 
 /// Another one: rows of a tensor map that end inside a granule of 16 bytes.
 TEST(ptx_faults, columns_after_the_last_one) {

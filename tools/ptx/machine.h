@@ -54,9 +54,18 @@ typedef struct ptx_product {
   const ptx_operand *to; ///< of the module
 } ptx_product;
 
+/// Groups of products that the warps of a warpgroup may be apart.
+enum { PTX_COMMITS = 64 };
+
 /// By whom arrivals at a phase barrier were, which decides what a wait orders: threads of the barrier's own
 /// block, and copies; others with the scope of the cluster; others with a narrower scope.
 enum { ARRIVED_OWN, ARRIVED_CLUSTER, ARRIVED_NARROW, ARRIVED_KINDS };
+
+/// A wait for the end of a phase, which has succeeded.
+typedef struct ptx_phase_wait {
+  uint64_t wait; ///< ptx_race_wait
+  uint32_t line;
+} ptx_phase_wait;
 
 /// A phase barrier in shared memory.
 typedef struct ptx_phase {
@@ -64,6 +73,8 @@ typedef struct ptx_phase {
   uint32_t count, left, phase;
   int64_t bytes;                                                ///< that are still to come
   ptx_view *arriving[ARRIVED_KINDS], *completed[ARRIVED_KINDS]; ///< counted
+  ptx_phase_wait *waits;                                        ///< owned; for the last phase that ended
+  uint32_t wait_count, wait_capacity;
 } ptx_phase;
 
 /// A tensor as cuTensorMapEncodeTiled describes it; what the interpreter's maps hold.
@@ -109,6 +120,7 @@ typedef struct ptx_warp {
   uint32_t groups[PTX_LANES]; ///< copy groups that each lane has committed
   ptx_product *products;      ///< owned, in order of issue
   uint32_t product_count, product_capacity, product_groups;
+  ptx_view *commits[PTX_COMMITS]; ///< counted; what its threads had done when they committed the last groups
   uint64_t product_fence;         ///< the step of the last wgmma.fence
   uint32_t held;                  ///< registers per thread; 0: nothing bounds them
   uint32_t resizes;               ///< how often setmaxnreg has run

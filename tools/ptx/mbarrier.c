@@ -24,6 +24,7 @@ void ptx_phase_deinit(ptx_block *block) {
       ptx_view_drop(block->phases[k].arriving[kind]);
       ptx_view_drop(block->phases[k].completed[kind]);
     }
+    free(block->phases[k].waits);
   }
   free(block->phases);
 }
@@ -45,8 +46,35 @@ void ptx_sleep(ptx_exec *x) {
   x->strand->barrier = PTX_AT_PHASE;
 }
 
-static void check_end(ptx_block *block, ptx_phase *p) {
+static void keep_wait(ptx_phase *p, uint64_t wait, uint32_t line) {
+  if (p->wait_count == p->wait_capacity) {
+    p->wait_capacity = p->wait_capacity ? 2 * p->wait_capacity : 64;
+    p->waits = realloc(p->waits, p->wait_capacity * sizeof *p->waits);
+    KILN_ASSERT(p->waits);
+  }
+  p->waits[p->wait_count++] = (ptx_phase_wait){wait, line};
+}
+
+// A wait tells phases apart by one bit: the threads that waited for the phase before have to have seen its end
+// before this one ends. One that comes later takes this phase for the one to come, and waits for good.
+static void check_waits(ptx_run *run, ptx_block *block, ptx_phase *p) {
+  for (uint32_t k = 0; k < p->wait_count && !run->is_stopped; k++) {
+    bool is_ordered = false;
+    for (uint32_t kind = 0; kind < ARRIVED_KINDS && !is_ordered; kind++)
+      is_ordered = ptx_race_has_wait(p->arriving[kind], p->waits[k].wait);
+    if (!is_ordered)
+      ptx_find(
+          run, PTX_BARRIER,
+          "a phase of the mbarrier 0x%llx of block %u ends, and nothing orders before it the wait of thread "
+          "%u (line %u) for the phase before: coming later, that thread would wait for good",
+          (unsigned long long)p->address, block->number, ptx_race_waiter(p->waits[k].wait), p->waits[k].line);
+  }
+  p->wait_count = 0;
+}
+
+static void check_end(ptx_run *run, ptx_block *block, ptx_phase *p) {
   if (p->left || p->bytes) return;
+  check_waits(run, block, p);
   for (uint32_t kind = 0; kind < ARRIVED_KINDS; kind++) {
     ptx_view_drop(p->completed[kind]);
     p->completed[kind] = p->arriving[kind];
@@ -66,7 +94,7 @@ void ptx_phase_bytes(ptx_run *run, const ptx_block *block, const ptx_bulk *copy)
   }
   p->bytes -= copy->size;
   ptx_race_complete(block, copy->thread, copy->issued, &p->arriving[ARRIVED_OWN]);
-  check_end(copy->to, p);
+  check_end(run, copy->to, p);
 }
 
 // Where a barrier is; only arrivals may be at one of another block.
@@ -98,6 +126,7 @@ static void initialise(ptx_exec *x, uint32_t lane, uint64_t address, uint64_t co
   p->count = p->left = (uint32_t)count;
   p->phase = 0;
   p->bytes = 0;
+  p->wait_count = 0;
 }
 
 // The barrier at a place, whose initialisation has to be ordered before this; NULL was reported.
@@ -131,7 +160,7 @@ static void arrive(ptx_exec *x, uint32_t lane, ptx_block *owner, ptx_phase *p, u
   }
   p->left -= (uint32_t)arrivals;
   ptx_race_publish(x->run, x->block, ptx_thread_of(x, lane), x->i->order, &p->arriving[kind]);
-  check_end(owner, p);
+  check_end(x->run, owner, p);
 }
 
 static void acquire(ptx_exec *x, uint32_t lane, const ptx_phase *p) {
@@ -152,7 +181,7 @@ static void acquire(ptx_exec *x, uint32_t lane, const ptx_phase *p) {
 static void wait_parity(ptx_exec *x, bool may_sleep) {
   const ptx_operand *o = x->i->operands;
   uint64_t addresses[PTX_LANES], buffer[PTX_LANES];
-  const ptx_phase *phases[PTX_LANES];
+  ptx_phase *phases[PTX_LANES];
   uint32_t ended = 0;
   ptx_addresses(x, &o[1], addresses);
   const uint64_t *parity = ptx_decider(x, &o[2], buffer, "the parity");
@@ -168,7 +197,9 @@ static void wait_parity(ptx_exec *x, bool may_sleep) {
   }
   PTX_EACH_LANE(lane, x->mask) {
     ptx_write(x, &o[0], lane, ended >> lane & 1, true);
-    if (ended >> lane & 1) acquire(x, lane, phases[lane]);
+    if (!(ended >> lane & 1)) continue;
+    keep_wait(phases[lane], ptx_race_wait(x->block, ptx_thread_of(x, lane)), x->i->line);
+    acquire(x, lane, phases[lane]);
   }
 }
 

@@ -64,12 +64,15 @@ static void release_into(ptx_run *run, ptx_block *block, uint32_t thread, ptx_vi
   advance(run, t);
 }
 
-// What a view and the epoch of a block know.
-static bool is_known(const ptx_block *block, const ptx_view *view, uint32_t epoch, stamp s) {
-  if (s.block == block->number && s.epoch < epoch) return true;
+static bool has_stamp(const ptx_view *view, stamp s) {
   const ptx_view_item *item = ptx_view_find(view, s.block);
   return item && (s.epoch < item->epoch ||
                   (s.epoch == item->epoch && item->clocks && item->clocks[s.thread] >= s.clock));
+}
+
+// What a view and the epoch of a block know.
+static bool is_known(const ptx_block *block, const ptx_view *view, uint32_t epoch, stamp s) {
+  return (s.block == block->number && s.epoch < epoch) || has_stamp(view, s);
 }
 
 static bool is_ordered(const ptx_block *block, uint32_t thread, uint64_t before) {
@@ -361,7 +364,8 @@ static void meet_whole_block(ptx_run *run, ptx_block *block) {
   }
   if (++block->epoch >> PTX_EPOCH_BITS)
     ptx_find(run, PTX_UNKNOWN, "more than %d barriers of a block", (1 << PTX_EPOCH_BITS) - 1);
-  bool is_own = foreign && foreign->count == 1 && foreign->items[0].block == block->number && !foreign->reads;
+  bool is_own = foreign && foreign->count == 1 && foreign->items[0].block == block->number &&
+                !foreign->reads && !foreign->waits;
   for (uint32_t t = 0; t < block->thread_count; t++) {
     ptx_view_replace(&block->threads[t].known, is_own ? NULL : ptx_view_hold(foreign));
     block->threads[t].clock = 1;
@@ -461,6 +465,30 @@ void ptx_race_block_end(ptx_run *run, ptx_block *block) {
 void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view) {
   ptx_thread *t = &block->threads[thread];
   ptx_view_replace(&t->known, ptx_view_joined(t->known, view));
+}
+
+uint64_t ptx_race_wait(const ptx_block *block, uint32_t thread) { return pack(block, thread, false); }
+
+uint32_t ptx_race_waiter(uint64_t wait) { return unpack(wait).thread; }
+
+bool ptx_race_has_wait(const ptx_view *view, uint64_t wait) {
+  stamp s = unpack(wait);
+  return has_stamp(view, s) || (view && (has_stamp(view->reads, s) || has_stamp(view->waits, s)));
+}
+
+ptx_view *ptx_race_moment_of(ptx_run *run, ptx_block *block, uint32_t thread, uint32_t lanes) {
+  ptx_view *v = ptx_view_create();
+  for (uint32_t lane = 0; lane < PTX_LANES; lane++)
+    if (lanes >> lane & 1) release_into(run, block, thread + lane, v);
+  return v;
+}
+
+void ptx_race_acquire_waits(ptx_block *block, uint32_t thread, ptx_view *view) {
+  ptx_thread *t = &block->threads[thread];
+  ptx_view *known = ptx_view_create();
+  ptx_view_join(known, t->known);
+  ptx_view_replace(&known->waits, ptx_view_joined(known->waits, view));
+  ptx_view_replace(&t->known, known);
 }
 
 static ptx_location *location_of(ptx_run *run, uint64_t address) {

@@ -71,6 +71,15 @@ void ptx_race_release_to(ptx_run *run, ptx_block *block, uint32_t thread, ptx_vi
 /// The same of an operation with an order: a relaxed one adds what the thread's last fence released.
 void ptx_race_publish(ptx_run *run, ptx_block *block, uint32_t thread, ptx_order order, ptx_view **view);
 void ptx_race_acquire(ptx_block *block, uint32_t thread, ptx_view *view);
+/// A thread's wait at an mbarrier that has ended now, and whether a view, or NULL, has it.
+uint64_t ptx_race_wait(const ptx_block *block, uint32_t thread);
+bool ptx_race_has_wait(const ptx_view *view, uint64_t wait);
+/// Which thread of the block it was.
+uint32_t ptx_race_waiter(uint64_t wait);
+/// What the lanes (a mask) of a warp that begins with `thread` did so far, as a view that the caller drops.
+ptx_view *ptx_race_moment_of(ptx_run *run, ptx_block *block, uint32_t thread, uint32_t lanes);
+/// Of what a view has, the thread learns only of the waits.
+void ptx_race_acquire_waits(ptx_block *block, uint32_t thread, ptx_view *view);
 /// A view in which only the reads of another are ordered, and writes by copies; NULL of NULL. The caller
 /// drops it.
 ptx_view *ptx_view_of_reads(ptx_view *view);

@@ -21,6 +21,7 @@ void ptx_view_drop(ptx_view *v) {
   if (!v || --v->references) return;
   for (uint32_t i = 0; i < v->count; i++) free(v->items[i].clocks);
   ptx_view_drop(v->reads);
+  ptx_view_drop(v->waits);
   free(v->items);
   free(v);
 }
@@ -73,6 +74,7 @@ static void join_items(ptx_view *to, const ptx_view *from) {
 void ptx_view_join(ptx_view *to, const ptx_view *from) {
   join_items(to, from);
   if (from && from->reads) ptx_view_replace(&to->reads, ptx_view_joined(to->reads, from->reads));
+  if (from && from->waits) ptx_view_replace(&to->waits, ptx_view_joined(to->waits, from->waits));
 }
 
 ptx_view *ptx_view_joined(ptx_view *a, ptx_view *b) {
@@ -94,5 +96,6 @@ ptx_view *ptx_view_of_reads(ptx_view *view) {
   of_reads->reads = ptx_view_create();
   join_items(of_reads->reads, view);
   join_items(of_reads->reads, view->reads);
+  of_reads->waits = ptx_view_hold(view->waits);
   return of_reads;
 }

@@ -16,6 +16,7 @@ struct ptx_view {
   uint32_t references, count;
   ptx_view_item *items; // owned, by block
   ptx_view *reads;      // counted; of what it has, only the reads are ordered. It has no such view itself
+  ptx_view *waits;      // counted; the same of waits at mbarriers
 };
 
 ptx_view *ptx_view_create(void);

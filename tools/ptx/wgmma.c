@@ -85,6 +85,7 @@ void ptx_products_deinit(ptx_warp *w) {
     ptx_view_drop(w->products[k].ended);
   }
   free(w->products);
+  for (uint32_t k = 0; k < PTX_COMMITS; k++) ptx_view_drop(w->commits[k]);
 }
 
 static void mark(ptx_warp *w, const ptx_product *p, uint32_t line) {
@@ -127,6 +128,24 @@ static void forget(ptx_exec *x, uint32_t target) {
   for (uint32_t k = 0; k < kept; k++) mark(w, &w->products[k], x->i->line);
 }
 
+static void commit(ptx_exec *x) {
+  ptx_warp *w = x->warp;
+  ptx_view *done = ptx_race_moment_of(x->run, x->block, w->index * PTX_LANES, x->mask);
+  ptx_view_drop(w->commits[w->product_groups % PTX_COMMITS]);
+  w->commits[w->product_groups % PTX_COMMITS] = done;
+  w->product_groups++;
+  ptx_wake(x->block);
+}
+
+// All four warps have come to the commit of the group before `target`, so their waits before it are over.
+static void learn_of_waits(ptx_exec *x, uint32_t first, uint32_t target) {
+  ptx_view *done = NULL;
+  for (uint32_t w = first; target && w < first + 4 && w < x->block->warp_count; w++)
+    ptx_view_add(&done, x->block->warps[w].commits[(target - 1) % PTX_COMMITS]);
+  PTX_EACH_LANE(lane, x->mask) ptx_race_acquire_waits(x->block, ptx_thread_of(x, lane), done);
+  ptx_view_drop(done);
+}
+
 static void wait(ptx_exec *x, uint32_t open_groups) {
   ptx_block *block = x->block;
   ptx_view *known = NULL;
@@ -143,6 +162,7 @@ static void wait(ptx_exec *x, uint32_t open_groups) {
   for (uint32_t w = first; w < first + 4 && w < block->warp_count; w++)
     pass_on(&block->warps[w], target, known);
   ptx_view_drop(known);
+  learn_of_waits(x, first, target);
   forget(x, target);
 }
 
@@ -255,10 +275,7 @@ void ptx_do_wgmma(ptx_exec *x) {
   switch (i->words[0]) {
   case WORD_mma_async: multiply(x); break;
   case WORD_fence: x->warp->product_fence = x->run->steps; break;
-  case WORD_commit_group:
-    x->warp->product_groups++;
-    ptx_wake(x->block);
-    break;
+  case WORD_commit_group: commit(x); break;
   case WORD_wait_group: wait(x, (uint32_t)i->operands[0].immediate); break;
   default: ptx_find(x->run, PTX_UNKNOWN, "this form of wgmma is not modelled");
   }

@@ -20,11 +20,14 @@ static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
   return LLVMBuildMul(g->builder, a, gpu_i32(g, factor), "");
 }
 
-/// Number of the thread in its group of warps, and whether it acts for the group.
-static LLVMValueRef is_leader(gpu *g) {
-  LLVMValueRef inside = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, NVPTX_GROUP_THREADS - 1), "");
+/// Whether the thread is the first of its `threads`, a power of two.
+static LLVMValueRef is_first_of(gpu *g, unsigned threads) {
+  LLVMValueRef inside = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, threads - 1), "");
   return LLVMBuildICmp(g->builder, LLVMIntEQ, inside, gpu_i32(g, 0), "");
 }
+
+/// Whether the thread acts for its group of warps.
+static LLVMValueRef is_leader(gpu *g) { return is_first_of(g, NVPTX_GROUP_THREADS); }
 
 // ------------------------------------------------------------------------------------------- roles
 
@@ -192,10 +195,16 @@ static void lower_wait(gpu *g, ir_op *op) {
   call(g, op->attrs.arrive.is_cluster ? KL_kl_mbar_wait_cluster : KL_kl_mbar_wait, arguments, 2);
 }
 
+/// Whether the thread arrives, as i32.
+static LLVMValueRef arrives(gpu *g, bool by_warps) {
+  if (g->is_alone) return gpu_i32(g, 1);
+  if (by_warps) call(g, KL_kl_warp_meet, NULL, 0);
+  return LLVMBuildZExt(g->builder, is_first_of(g, by_warps ? 32 : NVPTX_GROUP_THREADS), g->i32, "");
+}
+
 static void lower_arrive(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
-                               g->is_alone ? gpu_i32(g, 1)
-                                           : LLVMBuildZExt(g->builder, is_leader(g), g->i32, "")};
+                               arrives(g, op->attrs.arrive.by_warps)};
   if (!op->attrs.arrive.blocks) call(g, KL_kl_mbar_arrive_if, arguments, 2);
   for (unsigned place = 0; place < op->attrs.arrive.blocks; place++) {
     LLVMValueRef there[2] = {arguments[0], nvptx_block_at(g, gpu_i32(g, place))};

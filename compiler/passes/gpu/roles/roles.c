@@ -15,6 +15,10 @@
 // sides run the same loops with the same bounds, so short and empty loops need nothing special, and a ring is
 // never drained: sites that read tiles of one kind in different loops share one.
 //
+// A barrier's phase is one bit, so all warps have to have seen a slot filled before it is filled again. Where a
+// product follows the wait, one thread of a warp group releases the slot: the product ends when all four warps have
+// come to it. A slot that is waited for in front of a loop may have no product at all, and each warp releases it.
+//
 // A load that several products of its block read is held in its slot from the first to the last of them. A
 // computed operand that a product wants the other way round has two slots and no barriers: all consumers put
 // their parts there and meet, and who has met them again no longer reads the slot of the time before.
@@ -44,12 +48,18 @@ void roles_after(splitting *s, ir_op *op) {
 
 void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase) {
   ir_value *operands[3] = {barriers, slot, phase};
-  ir_attrs attrs = {0};
-  if (code == IR_BAR_ARRIVE && s->spread > 1) attrs.arrive.blocks = (uint8_t)s->spread;
   // Consumers have written what was exchanged over the slots, which producers of other blocks copy to next. Of slots
   // they only read.
-  attrs.arrive.is_cluster = barriers == s->taken && s->spread > 1;
+  const ir_attrs attrs = {.arrive = {.is_cluster = barriers == s->taken && s->spread > 1}};
   ir_emit(&s->b, code, &attrs, operands, phase ? 3 : 2, NULL, NULL, 0);
+}
+
+void roles_emit_arrival(splitting *s, ir_value *barriers, ir_value *slot, bool by_warps) {
+  ir_value *operands[2] = {barriers, slot};
+  const ir_attrs attrs = {.arrive = {.blocks = s->spread > 1 ? (uint8_t)s->spread : 0,
+                                     .by_warps = by_warps,
+                                     .is_cluster = barriers == s->taken && s->spread > 1}};
+  ir_emit(&s->b, IR_BAR_ARRIVE, &attrs, operands, 2, NULL, NULL, 0);
 }
 
 // --------------------------------------------------------------------------------------------- walk
@@ -75,7 +85,7 @@ static void exchange(splitting *s, ir_op *op) {
   if (s->is_producer) {
     roles_before(s, op);
     roles_emit_barrier(s, IR_BAR_WAIT, s->taken, roles_i32(s, 0), phase);
-    roles_emit_barrier(s, IR_BAR_ARRIVE, s->passed, roles_i32(s, 0), NULL);
+    roles_emit_arrival(s, s->passed, roles_i32(s, 0), false);
     pass_on(op);
     return;
   }
@@ -83,7 +93,7 @@ static void exchange(splitting *s, ir_op *op) {
   ir_value *before = ir_binary(&s->b, IR_XOR, 0, phase, roles_i32(s, 1));
   roles_emit_barrier(s, IR_BAR_WAIT, s->passed, roles_i32(s, 0), before);
   roles_after(s, op);
-  roles_emit_barrier(s, IR_BAR_ARRIVE, s->taken, roles_i32(s, 0), NULL);
+  roles_emit_arrival(s, s->taken, roles_i32(s, 0), false);
 }
 
 static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {

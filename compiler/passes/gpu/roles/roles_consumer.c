@@ -13,7 +13,7 @@ static ir_value *wait_for(splitting *s, const site *x) {
 }
 
 void roles_release(splitting *s, const site *x) {
-  roles_emit_barrier(s, IR_BAR_ARRIVE, s->rings[x->ring].empty, x->slot, NULL);
+  roles_emit_arrival(s, s->rings[x->ring].empty, x->slot, s->rings[x->ring].by_warps);
 }
 
 /// False in the first iteration of the loop that carries the accumulator, when it starts from zero there;

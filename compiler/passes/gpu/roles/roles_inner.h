@@ -19,7 +19,8 @@ typedef struct roles_ring {
   uint32_t bytes;            ///< of a slot, in all blocks of the cluster together
   uint32_t part;             ///< of a slot, in one of them
   bool is_in_loop;
-  bool is_put; ///< for a computed operand: `tiles[0]`
+  bool by_warps; ///< each warp releases a slot for itself: where no product may follow the wait for it
+  bool is_put;   ///< for a computed operand: `tiles[0]`
 } roles_ring;
 
 typedef struct site {
@@ -105,6 +106,8 @@ void roles_before(splitting *s, ir_op *op);
 void roles_after(splitting *s, ir_op *op);
 /// `phase`: NULL for operations that have none.
 void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase);
+/// An arrival of each warp group, or of each of its warps.
+void roles_emit_arrival(splitting *s, ir_value *barriers, ir_value *slot, bool by_warps);
 void roles_rewrite_block(splitting *s, ir_block *block);
 
 #endif

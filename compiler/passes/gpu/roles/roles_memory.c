@@ -161,13 +161,24 @@ static void alloc_slots(splitting *s) {
   }
 }
 
+/// Slots whose product stands deeper than their loads.
+static bool may_have_no_product(const splitting *s, unsigned ring) {
+  for (unsigned i = 0; i < s->site_count; i++) {
+    const site *x = &s->sites[i];
+    if (x->ring == ring && x->loads[0]->block != x->dot->block) return true;
+  }
+  return false;
+}
+
 static void alloc_barriers(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     roles_ring *r = &s->rings[i];
     uint32_t bytes = r->ring.slots * KILN_BARRIER_BYTES;
     if (r->is_put) continue;
     r->full = alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, 1);
-    r->empty = alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, s->groups);
+    r->by_warps = may_have_no_product(s, i);
+    unsigned arrivals = s->groups * (r->by_warps ? s->machine->group_warps : 1u);
+    r->empty = alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, arrivals);
   }
 }
 
