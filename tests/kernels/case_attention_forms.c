@@ -251,9 +251,10 @@ static gradients differentiate(const form *f, const operands *x, const double *g
   return y;
 }
 
-/// The three kernels that compute all gradients at once. `in`: q, k, v, g, o, lse.
+/// The kernels that compute all gradients at once, with all heads that share keys in a program (`span` 0) or so many.
+/// `in`: q, k, v, g, o, lse.
 static void together(run *r, kiln_scalar s, const form *f, const array *const *in, const gradients *y,
-                     const place *pq, const place *pk) {
+                     const place *pq, const place *pk, int span) {
   enum { PAD = 128 };
   size_t D = (size_t)f->D, rows = (size_t)f->batch * f->rows * f->heads,
          keys = (size_t)f->batch * f->keys * f->kv_heads, lines = (size_t)f->batch * f->heads;
@@ -266,10 +267,22 @@ static void together(run *r, kiln_scalar s, const form *f, const array *const *i
   snprintf(name, sizeof name, "attention_backward_begin[T=%s,D=%d]", type, f->D);
   CALL(r, name, A(in[4]), A(in[3]), A(in[5]), A(stats), A(sums), I(f->batch), I(f->heads), I(f->rows),
        STRIDES((*pq)), STRIDES((*pq)));
-  snprintf(name, sizeof name, "attention_backward[T=%s,D=%d]", type, f->D);
-  CALL(r, name, A(in[0]), A(in[1]), A(in[2]), A(in[3]), A(stats), A(sums), A(dk), A(dv), I(f->batch),
-       I(f->heads), I(f->kv_heads), I(f->rows), I(f->keys), STRIDES((*pq)), STRIDES((*pk)), STRIDES((*pk)),
-       STRIDES((*pq)), I(f->left), I(f->right), R(scale));
+  int parts = span ? (f->heads / f->kv_heads + span - 1) / span : 0;
+  if (parts) {
+    array *k_of = output(r, KILN_F32, keys * (size_t)parts * D),
+          *v_of = output(r, KILN_F32, keys * (size_t)parts * D);
+    snprintf(name, sizeof name, "attention_backward_shares[T=%s,D=%d]", type, f->D);
+    CALL(r, name, A(in[0]), A(in[1]), A(in[2]), A(in[3]), A(stats), A(sums), A(k_of), A(v_of), I(f->batch),
+         I(f->heads), I(f->kv_heads), I(f->rows), I(f->keys), STRIDES((*pq)), STRIDES((*pk)), STRIDES((*pk)),
+         STRIDES((*pq)), I(f->left), I(f->right), R(scale), I(span));
+    snprintf(name, sizeof name, "attention_backward_join[T=%s,D=%d]", type, f->D);
+    CALL(r, name, A(k_of), A(v_of), A(dk), A(dv), I(f->batch), I(f->kv_heads), I(f->keys), I(parts));
+  } else {
+    snprintf(name, sizeof name, "attention_backward[T=%s,D=%d]", type, f->D);
+    CALL(r, name, A(in[0]), A(in[1]), A(in[2]), A(in[3]), A(stats), A(sums), A(dk), A(dv), I(f->batch),
+         I(f->heads), I(f->kv_heads), I(f->rows), I(f->keys), STRIDES((*pq)), STRIDES((*pk)), STRIDES((*pk)),
+         STRIDES((*pq)), I(f->left), I(f->right), R(scale));
+  }
   snprintf(name, sizeof name, "attention_backward_end[T=%s,D=%d]", type, f->D);
   CALL(r, name, A(sums), A(dq), I(f->batch), I(f->heads), I(f->rows), R(scale));
   if (keys) expect(r, dv, y->v, 2 * bound, 2 * bound);
@@ -277,7 +290,7 @@ static void together(run *r, kiln_scalar s, const form *f, const array *const *i
   expect(r, dq, y->q, 2 * bound, 2 * bound);
 }
 
-static void gradient(run *r, kiln_scalar s, form f) {
+static void gradient(run *r, kiln_scalar s, form f, int span) {
   size_t rows = (size_t)f.batch * f.rows * f.heads, keys = (size_t)f.batch * f.keys * f.kv_heads,
          D = (size_t)f.D;
   double scale = 1 / sqrt(f.D), bound = bound_of(s);
@@ -306,7 +319,7 @@ static void gradient(run *r, kiln_scalar s, form f) {
        I(f.rows), I(f.keys), STRIDES(pq), STRIDES(pk), STRIDES(pk), STRIDES(pq), I(f.left), I(f.right),
        R(scale));
   expect(r, dq, y.q, 2 * bound, 2 * bound);
-  together(r, s, &f, (const array *[]){q, k, v, g, o, lse}, &y, &pq, &pk);
+  together(r, s, &f, (const array *[]){q, k, v, g, o, lse}, &y, &pq, &pk, span);
   double *const all[] = {y.q, y.k, y.v, y.delta, y.lse, y.o};
   for (int i = 0; i < 6; i++) free(all[i]);
 }
@@ -317,13 +330,23 @@ static void backward(run *r) {
                                {64, 1, 2, 2, 130, 150, 40, 0},  {64, 1, 2, 1, 90, 140, 17, 20},
                                {64, 1, 2, 2, 1, 77, -1, -1},    {64, 1, 2, 1, 90, 0, -1, -1}};
   for (int i = 0; i < 8; i++) {
-    gradient(r, KILN_BF16, forms[i]);
-    gradient(r, KILN_F32, forms[i]);
+    gradient(r, KILN_BF16, forms[i], 0);
+    gradient(r, KILN_F32, forms[i], 0);
   }
   for (int causal = 0; causal < 2; causal++) {
-    gradient(r, KILN_BF16, (form){128, 1, 4, 2, 150, 150, -1, causal - 1});
-    gradient(r, KILN_F16, (form){128, 1, 2, 1, 64, 140, -1, causal - 1});
-    gradient(r, KILN_F16, (form){64, 1, 2, 1, 140, 64, -1, causal - 1});
+    gradient(r, KILN_BF16, (form){128, 1, 4, 2, 150, 150, -1, causal - 1}, 0);
+    gradient(r, KILN_F16, (form){128, 1, 2, 1, 64, 140, -1, causal - 1}, 0);
+    gradient(r, KILN_F16, (form){64, 1, 2, 1, 140, 64, -1, causal - 1}, 0);
+  }
+}
+
+/// Heads that share keys: as the kernel chooses, which has one of them in a program where there is scratch memory, and
+/// so many of them.
+static void backward_shares(run *r) {
+  static const int spans[] = {0, 1, 2, 4};
+  for (int i = 0; i < 4; i++) {
+    gradient(r, KILN_BF16, (form){64, 1, 5, 1, 130, 130, -1, -(i % 2)}, spans[i]);
+    gradient(r, KILN_F16, (form){128, 2, 6, 2, 129, 70, -1, -(i % 2)}, spans[i]);
   }
 }
 
@@ -374,7 +397,10 @@ static void parted(run *r) {
   in_parts(r, KILN_F32, 64, 4, 2, 5);
 }
 
-const kernel_case attention_form_cases[] = {
-    {"attention_general", attentions},       {"attention_few_queries", few_queries},
-    {"attention_packed", packed_attentions}, {"attention_backward", backward},
-    {"paged_attention_parts", parted},       {NULL, NULL}};
+const kernel_case attention_form_cases[] = {{"attention_general", attentions},
+                                            {"attention_few_queries", few_queries},
+                                            {"attention_packed", packed_attentions},
+                                            {"attention_backward", backward},
+                                            {"attention_backward_shares", backward_shares},
+                                            {"paged_attention_parts", parted},
+                                            {NULL, NULL}};
