@@ -706,3 +706,58 @@ TEST(nvptx_source, tanh_has_the_steps_of_the_vendors) {
     if (!strstr(text, pieces[i])) FAIL("expected %s in\n%s", pieces[i], text);
   free(text);
 }
+
+/// The last instruction before `before` that writes the register.
+static const char *definition_of(const char *text, const char *before, const char *name) {
+  const char *found = NULL;
+  char pattern[16];
+  snprintf(pattern, sizeof pattern, "%s,", name);
+  for (const char *line = text; line < before; line = strchr(line, '\n') + 1) {
+    const char *end = strchr(line, '\n'), *first = strchr(line, '%');
+    if (first && first < end && !strncmp(first, pattern, strlen(pattern))) found = line;
+  }
+  return found;
+}
+
+/// Each store of fewer bits than its register has is of an integer: ptxas 12.8 and 12.9, and that of driver 580, convert
+/// the value of a float that was computed in the register to an integer of so many bits.
+static unsigned stores_of_parts(const char *text) {
+  unsigned parts = 0;
+  for (const char *at = text; (at = strstr(at, "st.global.b")); at++) {
+    char name[12] = "", line[160] = "";
+    unsigned bits = (unsigned)strtoul(at + strlen("st.global.b"), NULL, 10);
+    const char *from = strstr(at, "], %") + strlen("], "), *by;
+    sscanf(from, "%11[%a-z0-9]", name);
+    bool is_part =
+        (name[1] == 'r' && name[2] == 'd') ? bits < 64 : name[1] == 'r' && name[2] != 's' && bits < 32;
+    if (!is_part) continue;
+    parts++;
+    by = definition_of(text, at, name);
+    if (by) sscanf(by, " %159[^\n]", line);
+    if (strstr(line, ".f32 ") || strstr(line, ".f64 ") || strstr(line, "cvt.rn.f32.") ||
+        strstr(line, "cvt.rn.f64."))
+      FAIL("%.40s of what `%s` computes", at, line);
+  }
+  return parts;
+}
+
+TEST(nvptx_source, low_bits_of_floats_are_moved_before_they_are_stored) {
+  static const char *const targets[] = {"sm_75", "sm_90a"};
+  unsigned parts = 0;
+  for (size_t i = 0; i < 2 * 4; i++) {
+    char path[400], *log = NULL;
+    snprintf(path, sizeof path, "%s/low_bits.ptx", kiln_test_folder());
+    if (!llvm_has(targets[i / 4])) continue;
+    if (kiln_test_run(&log,
+                      "%s/bin/kiln compile -q --no-cache -t %s --emit=ptx -k 'low_bits[KIND=%zu]' "
+                      "tests/kernels/low_bits.kiln -o %s",
+                      kiln_test_build(), targets[i / 4], i % 4, path))
+      FAIL("%s", log);
+    char *text = kiln_test_read(path, NULL);
+    CHECK(text != NULL);
+    parts += stores_of_parts(text);
+    free(text);
+    free(log);
+  }
+  CHECK(parts > 0);
+}

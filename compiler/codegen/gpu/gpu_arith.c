@@ -87,6 +87,11 @@ static LLVMValueRef float_to_int(const kiln_elements *e, kiln_scalar to, bool is
   return gpu_intrinsic(e->owner, is_unsigned ? "llvm.fptoui.sat" : "llvm.fptosi.sat", types, 2, &x, 1);
 }
 
+static LLVMValueRef bits_of_float(const kiln_elements *e, LLVMValueRef x) {
+  gpu *g = e->owner;
+  return call(g, LLVMTypeOf(x) == g->f64 ? KL_kl_bits_of_f64 : KL_kl_bits_of_f32, x);
+}
+
 // -------------------------------------------------------------------------------------- arithmetic
 
 /// Division that never traps: a divisor of 0 or (signed) -1 is replaced, -1 is answered by negation.
@@ -143,6 +148,7 @@ const kiln_element_machine gpu_element_machine = {.widen = widen,
                                                   .narrow = narrow,
                                                   .float_cast = float_cast,
                                                   .float_to_int = float_to_int,
+                                                  .bits_of_float = bits_of_float,
                                                   .divide_integers = divide_integers,
                                                   .divide = divide,
                                                   .extreme = extreme,

@@ -22,6 +22,8 @@ typedef struct kiln_element_machine {
                              LLVMValueRef x);
   /// Saturating, NaN becomes 0.
   LLVMValueRef (*float_to_int)(const kiln_elements *e, kiln_scalar to, bool is_unsigned, LLVMValueRef x);
+  /// The bits of a float whose high ones are about to be dropped; NULL: a bitcast will do.
+  LLVMValueRef (*bits_of_float)(const kiln_elements *e, LLVMValueRef x);
   /// Never traps.
   LLVMValueRef (*divide_integers)(const kiln_elements *e, kiln_scalar scalar, bool is_unsigned, bool is_rem,
                                   LLVMValueRef a, LLVMValueRef b);
