@@ -121,6 +121,12 @@ static const row rows[] = {
     {"mul.rz.f64 %d0, %d1, %d2;", 'd', 0x3ff0000000000001, 0x3ff0000000000001, 0, 0x3ff0000000000002},
     {"mul.rp.f64 %d0, %d1, %d2;", 'd', 0x3ff0000000000001, 0x3ff0000000000001, 0, 0x3ff0000000000003},
     {"fma.rn.f32 %r0, %r1, %r2, %r3;", 'r', 0x3f800001, 0x3f800001, 0xbf800002, 0x28800000}, // 2^-46
+    {"add.rn.f32.f16 %r0, %s1, %r2;", 'r', 0x3c01, 0x3f800000, 0, 0x40001000},
+    {"add.rp.f32.bf16 %r0, %s1, %r2;", 'r', 0x3f80, 0x33000000, 0, 0x3f800001},
+    {"sub.rz.f32.bf16 %r0, %s1, %r2;", 'r', 0x3f80, 0x33000000, 0, 0x3f7fffff},
+    {"fma.rn.f32.bf16 %r0, %s1, %s2, %r3;", 'r', 0x4040, 0x3f00, 0x3e800000, 0x3fe00000},
+    {"fma.rn.sat.f32.f16 %r0, %s1, %s2, %r3;", 'r', 0x3c00, 0x3c00, 0x3f800000, 0x3f800000},
+    {"fma.rn.f32.f16 %r0, %s1, %s2, %r3;", 'r', 0x0001, 0x0001, 0x3f800000, 0x3f800000}, // 1 + 2^-48
     {"min.f32 %r0, %r1, %r2;", 'r', 0x7fc00000, 0x3f800000, 0, 0x3f800000},
     {"min.NaN.f32 %r0, %r1, %r2;", 'r', 0x7fc00000, 0x3f800000, 0, 0x7fffffff},
     {"min.f32 %r0, %r1, %r2;", 'r', 0, 0x80000000, 0, 0x80000000},
@@ -394,6 +400,7 @@ TEST(ptx_arithmetic, texts_that_are_refused) {
              {"cvt.s32 %r1, %r2;", "'cvt.s32' wants 2 types, found 1"},
              {"add.s32 %r1, %r2;", "t:2:17: expected ','"},
              {"add.s64 %r1, %r2, %r3;", "wants a register of 64 bits"},
+             {"add.f32.s32 %r1, %r2, %r3;", "'add.f32.s32': expected one type, or f32 with f16 or bf16"},
              {"sub.s16x2 %r1, %r2, %r3;", "'sub' with '.s16x2' is not known here"},
              {"add.s32.wobble %r1, %r2, %r3;", "'add' with '.wobble' is not known here"},
              {"add.s32 %r1, %r9, %r3;", "'%r9' is not declared"},

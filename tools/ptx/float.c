@@ -262,9 +262,20 @@ static uint64_t one_operation(const ptx_instruction *i, ptx_type type, ptx_float
   return result;
 }
 
+// Mixed precision: all sources but the last are of the second type, and are widened, which is exact.
+static const uint64_t *widen(const ptx_instruction *i, const uint64_t *s, uint32_t count, uint64_t out[3]) {
+  if (i->type_count < 2) return s;
+  for (uint32_t k = 0; k + 1 < count; k++)
+    out[k] = ptx_float_pack(i->types[0], ptx_float_unpack(i->types[1], s[k]), ROUND_N, false);
+  out[count - 1] = s[count - 1];
+  return out;
+}
+
 uint64_t ptx_float_operation(const ptx_instruction *i, ptx_float_code code, const uint64_t *s) {
   ptx_type type = i->types[0], part = ptx_half_type(type);
   uint32_t count = i->operand_count - 1, bits = ptx_bits(part);
+  uint64_t wide[3];
+  s = widen(i, s, count, wide);
   uint64_t result = 0, mask = ptx_mask_bits(bits);
   for (uint32_t at = 0; at < ptx_bits(type); at += bits)
     result |= (one_operation(i, part, code, s[0] >> at & mask, count > 1 ? s[1] >> at & mask : 0,

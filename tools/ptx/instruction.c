@@ -289,6 +289,7 @@ static uint32_t wanted_bits(const ptx_instruction *i, char letter) {
   case 'q': return bits;
   case 'D':
   case 'S': return bits * wide;
+  case 'e':
   case 'c': return ptx_bits(i->types[i->type_count > 1 ? 1 : 0]);
   case 'u':
   case 'U': return 32;
@@ -384,6 +385,11 @@ static void parse_guard(ptx_parser *p, ptx_instruction *i) {
   ptx_next(l);
 }
 
+static bool is_mixed(const ptx_instruction *i) {
+  return i->type_count == 2 && i->types[0] == PTX_TYPE_f32 &&
+         (i->types[1] == PTX_TYPE_f16 || i->types[1] == PTX_TYPE_bf16);
+}
+
 void ptx_parse_instruction(ptx_parser *p) {
   ptx_kernel *kernel = p->kernel;
   ptx_lexer *l = &p->lex;
@@ -406,6 +412,8 @@ void ptx_parse_instruction(ptx_parser *p) {
   uint32_t wanted = !(i.op->groups & M_TYPE) || i.op->shape[1] == '?' ? 0 : strchr(i.op->shape, 'c') ? 2 : 1;
   if (i.type_count < wanted && !(i.op->groups & M_SYNC && !strchr(i.op->shape, 's')))
     ptx_fail(l, KILN_STATUS_SOURCE, "'%s' wants %u types, found %u", i.spelling, wanted, i.type_count);
+  if (strchr(i.op->shape, 'e') && i.type_count > 1 && !is_mixed(&i))
+    ptx_fail(l, KILN_STATUS_SOURCE, "'%s': expected one type, or f32 with f16 or bf16", i.spelling);
   parse_operands(p, &i);
   KILN_GROW(p->module->arena, kernel->code, kernel->code_count, kernel->code_capacity);
   kernel->code[kernel->code_count++] = i;
