@@ -21,14 +21,10 @@ static const char *const space_names[] = {
     [SPACE_CLUSTER] = "shared"};
 
 static ptx_place outside(ptx_exec *x, uint32_t lane, ptx_space space, uint64_t address, uint32_t size) {
-  const ptx_region *below =
-      space == SPACE_GLOBAL || space == SPACE_CONST ? ptx_memory_below(x->run->memory, address) : NULL;
   const char *who = ptx_who(x->block, ptx_thread_of(x, lane));
-  if (below)
-    ptx_find(x->run, PTX_OUTSIDE,
-             "%s accesses %u bytes at 0x%llx; the allocation below it is 0x%llx of %llu bytes", who, size,
-             (unsigned long long)address, (unsigned long long)below->address,
-             (unsigned long long)below->size);
+  if (space == SPACE_GLOBAL || space == SPACE_CONST)
+    ptx_find(x->run, PTX_OUTSIDE, "%s accesses %u bytes at %s", who, size,
+             ptx_memory_where(x->run->memory, address));
   else
     ptx_find(x->run, PTX_OUTSIDE, "%s accesses %u bytes at 0x%llx of %s memory, where nothing is", who, size,
              (unsigned long long)address, space_names[space]);

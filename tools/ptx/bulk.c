@@ -111,8 +111,8 @@ static void land_load(ptx_run *run, ptx_block *block, const ptx_bulk *b) {
   for (uint32_t row = 0; !run->is_stopped && row_of(b, row, &shared, &global, &first, &inside); row++) {
     ptx_region *r = inside ? ptx_memory_find(run->memory, (uint64_t)global + first, inside) : NULL;
     if (inside && !r) {
-      ptx_find(run, PTX_OUTSIDE, "a bulk copy reads %llu bytes at 0x%llx, outside of every allocation",
-               (unsigned long long)inside, (unsigned long long)global + first);
+      ptx_find(run, PTX_OUTSIDE, "a bulk copy reads %llu bytes at %s", (unsigned long long)inside,
+               ptx_memory_where(run->memory, (uint64_t)global + first));
       return;
     }
     if (r) {
@@ -160,8 +160,8 @@ static void write_row(ptx_run *run, ptx_block *block, const ptx_bulk *b, uint64_
                       const uint8_t *bytes, const uint8_t *defined, uint64_t size) {
   ptx_region *r = ptx_memory_find(run->memory, address, size);
   if (!r) {
-    ptx_find(run, PTX_OUTSIDE, "a bulk copy writes %llu bytes at 0x%llx, outside of every allocation",
-             (unsigned long long)size, (unsigned long long)address);
+    ptx_find(run, PTX_OUTSIDE, "a bulk copy writes %llu bytes at %s", (unsigned long long)size,
+             ptx_memory_where(run->memory, address));
     return;
   }
   uint64_t offset = address - r->address;

@@ -2,6 +2,7 @@
 // Implements the interpreter's memory: regions of bytes with the state of each byte, found by address.
 #include "tools/ptx/memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ void ptx_region_each_shadow(ptx_region *r, void (*change)(ptx_shadow *shadow, bo
 
 void ptx_region_deinit(ptx_region *r) {
   ptx_region_forget(r);
+  free(r->name);
   free(r->bytes);
   free(r->defined);
   free(r->shadows);
@@ -130,9 +132,27 @@ static size_t find_below(const ptx_memory *m, uint64_t address) {
   return low ? low - 1 : m->count;
 }
 
-const ptx_region *ptx_memory_below(const ptx_memory *m, uint64_t address) {
+// The region that an address is in, or that begins or ends nearest to it; NULL when there are none.
+static const ptx_region *find_nearest(const ptx_memory *m, uint64_t address) {
   size_t i = find_below(m, address);
-  return i < m->count ? &m->regions[i] : NULL;
+  if (i == m->count) return m->count ? m->regions : NULL;
+  const ptx_region *below = &m->regions[i], *above = i + 1 < m->count ? below + 1 : NULL;
+  const uint64_t into = address - below->address;
+  return above && into > below->size && above->address - address < into - below->size ? above : below;
+}
+
+const char *ptx_memory_where(const ptx_memory *m, uint64_t address) {
+  static char text[200];
+  const ptx_region *r = find_nearest(m, address);
+  if (!r)
+    snprintf(text, sizeof text, "0x%llx of global memory, where nothing is", (unsigned long long)address);
+  else if (r->name)
+    snprintf(text, sizeof text, "byte %lld of %.100s, which has %llu", (long long)(address - r->address),
+             r->name, (unsigned long long)r->size);
+  else
+    snprintf(text, sizeof text, "0x%llx; the allocation nearest to it is 0x%llx of %llu bytes",
+             (unsigned long long)address, (unsigned long long)r->address, (unsigned long long)r->size);
+  return text;
 }
 
 static bool holds(const ptx_region *r, uint64_t address, uint64_t size) {
@@ -155,6 +175,13 @@ bool ptx_memory_free(ptx_memory *m, uint64_t address) {
   memmove(&m->regions[i], &m->regions[i + 1], (m->count - i - 1) * sizeof *m->regions);
   m->count--;
   return true;
+}
+
+bool ptx_memory_name(ptx_memory *m, uint64_t address, const char *name) {
+  size_t i = find_below(m, address);
+  if (i == m->count || m->regions[i].address != address) return false;
+  free(m->regions[i].name);
+  return (m->regions[i].name = strdup(name)) != NULL;
 }
 
 uint8_t *ptx_memory_bytes(ptx_memory *m, uint64_t address, uint64_t size, bool is_written) {

@@ -26,6 +26,7 @@ typedef struct ptx_shadow {
 /// An allocation, or the shared memory of a block.
 typedef struct ptx_region {
   uint64_t address, size;
+  char *name;              ///< owned: what messages call it; NULL: its address
   struct ptx_block *owner; ///< borrowed; whose shared memory this is; NULL: of all blocks, or of one thread
   uint8_t *bytes;          ///< owned
   uint8_t *defined;        ///< owned, a byte each; NULL: all are
@@ -62,7 +63,7 @@ void ptx_journal_undo(ptx_journal *j, ptx_memory *memory);
 void ptx_journal_deinit(ptx_journal *j);
 /// The allocation that holds all of [address, address + size), or NULL.
 ptx_region *ptx_memory_find(ptx_memory *memory, uint64_t address, uint64_t size);
-/// The allocation nearest below an address, for messages; NULL when there is none.
-const ptx_region *ptx_memory_below(const ptx_memory *memory, uint64_t address);
+/// Where an address lies that is in no allocation, by the nearest one, for messages; static storage.
+const char *ptx_memory_where(const ptx_memory *memory, uint64_t address);
 
 #endif

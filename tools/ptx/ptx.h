@@ -54,6 +54,9 @@ void ptx_memory_destroy(ptx_memory *memory);
 uint64_t ptx_memory_alloc(ptx_memory *memory, uint64_t size, bool is_defined);
 /// False when `address` is not what ptx_memory_alloc returned.
 bool ptx_memory_free(ptx_memory *memory, uint64_t address);
+/// What findings call an allocation, in place of its address: "argument 'x'"; copied. False when `address` is not
+/// what ptx_memory_alloc returned, or memory is exhausted.
+bool ptx_memory_name(ptx_memory *memory, uint64_t address, const char *name);
 /// The host's bytes of [address, address + size), or NULL where that is not inside one allocation.
 /// `is_written`: the caller is about to write them, and they are defined from then on.
 uint8_t *ptx_memory_bytes(ptx_memory *memory, uint64_t address, uint64_t size, bool is_written);

@@ -173,13 +173,14 @@ static bool is_read_fine(const access *a, uint64_t before) {
   return is_fine(a, before) || is_read_ordered(a->block, a->thread, before);
 }
 
-// Static storage.
+// What memory an access is of; static storage.
 static const char *place_of(const access *a) {
-  static char text[48];
+  static char text[120];
   const ptx_block *owner = a->region->owner;
-  if (!owner) return "the allocation at";
   if (owner == a->block) return "shared memory";
-  snprintf(text, sizeof text, "the shared memory of block %u,", owner->number);
+  if (owner) snprintf(text, sizeof text, "the shared memory of block %u", owner->number);
+  else if (a->region->name) snprintf(text, sizeof text, "%s", a->region->name);
+  else snprintf(text, sizeof text, "the allocation at 0x%llx", (unsigned long long)a->region->address);
   return text;
 }
 
@@ -219,24 +220,23 @@ static const char *other_of(stamp s) {
 
 static void found_write(const access *a, const ptx_shadow *s, bool is_read, uint32_t load) {
   stamp w = unpack(s->write);
-  static const char form[] = "%s %s byte %llu of %s 0x%llx, which %s wrote at line %u with "
+  static const char form[] = "%s %s byte %llu of %s, which %s wrote at line %u with "
                              "nothing that orders the two";
   const char *who = ptx_who(a->block, a->thread);
-  unsigned long long offset = a->offset, address = a->region->address;
+  unsigned long long offset = a->offset;
   if (is_read)
     ptx_find_read_race(a->run, a->block->number, a->thread, load, form, who, "reads", offset, place_of(a),
-                       address, other_of(w), s->write_line);
-  else
-    ptx_find(a->run, PTX_RACE, form, who, "writes", offset, place_of(a), address, other_of(w), s->write_line);
+                       other_of(w), s->write_line);
+  else ptx_find(a->run, PTX_RACE, form, who, "writes", offset, place_of(a), other_of(w), s->write_line);
 }
 
 static void found_reader(const access *a, uint64_t read, uint32_t line, uint32_t load) {
   stamp r = unpack(read);
   ptx_find_read_race(a->run, r.block, r.thread, load,
-                     "%s writes byte %llu of %s 0x%llx, which %s read at line %u with "
+                     "%s writes byte %llu of %s, which %s read at line %u with "
                      "nothing that orders the two",
-                     ptx_who(a->block, a->thread), (unsigned long long)a->offset, place_of(a),
-                     (unsigned long long)a->region->address, other_of(r), line);
+                     ptx_who(a->block, a->thread), (unsigned long long)a->offset, place_of(a), other_of(r),
+                     line);
 }
 
 static void check_pending(const access *a, const ptx_shadow *s, const char *does) {
