@@ -70,8 +70,8 @@ OF_BASE  := $(addprefix base/,arena.c buffer.c checksum.c control_characters.c e
 EXTENSION := $(call sources,python/extension)
 # What the programs link of tools/, by folder. The folders have what is in common first; each may use those before it (tools/lint-folders.sh).
 OF_KILN  := $(call sources,$(addprefix tools/,common kiln cache build))
-OF_TOOL  := $(call sources,$(addprefix tools/,common kiln-tool bundle case run tune))
-PTX      := $(filter-out tools/ptx/main.c,$(call sources,tools/ptx))
+OF_TOOL  := $(call sources,$(addprefix tools/,common kiln-tool bundle ptx-device case run tune))
+PTX      := $(filter-out tools/ptx/main.c tools/ptx/driver.c,$(call sources,tools/ptx))
 
 objects  = $(patsubst %,$(B)/obj/%.o,$(1))
 archive  = $(B)/lib/lib$(1).a
@@ -189,7 +189,7 @@ LLVM_LIBS = -L$(shell $(LLVM_CONFIG) --libdir) -llldELF -llldCommon $(shell $(LL
 # Of LLVM's archive only its C and assembly of BLAKE3.
 BLAKE3 = -L$(shell $(LLVM_CONFIG) --libdir) -l:libLLVMSupport.a
 
-PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote
+PROGRAMS := $(B)/bin/kiln $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote $(B)/bin/kiln-ptx-driver.so
 CHECKERS := $(B)/bin/kernel-check $(B)/bin/generated-check $(B)/bin/conversion-check $(B)/bin/kiln-ptx
 # Applications write <kiln/kiln.h>, here as after installation: -I$(INCLUDE) -I. stands for the installed folder.
 INCLUDE := $(B)/include
@@ -230,6 +230,12 @@ $(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $
 	$(call say,LINK,$@)
 	$(Q)$(CC) -pie $(LDFLAGS) $^ -lcurl $(SODIUM) $(ZSTD) -lpthread -o $@
 
+# The interpreter of PTX in place of NVIDIA's driver, for `-d ptx:sm_90a`. It has no name that a loader looks for.
+$(B)/bin/kiln-ptx-driver.so: $(call objects,tools/ptx/driver.c) $(A_PTX) $(A_BASE)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL $(LDFLAGS) $^ $(SODIUM) -lm -lpthread -o $@
+
 # Runs PTX without a GPU, for people (docs/ptx.md).
 $(B)/bin/kiln-ptx: $(call objects,tools/ptx/main.c tools/common/cli.c tools/common/cli_input.c) $(A_PTX) $(A_BASE)
 	@mkdir -p $(@D)
@@ -261,9 +267,9 @@ $(EMULATED): $(B)/obj/tests/emulation/hip_emulated.c.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) $^ -lpthread -o $@
 
-# Stands in for NVIDIA's driver: its device is the interpreter of PTX (docs/ptx.md).
+# The same for programs that know nothing of it: tests put it where the loader finds it as NVIDIA's (docs/ptx.md).
 INTERPRETED := $(B)/interpreted/libcuda.so.1
-$(INTERPRETED): $(B)/obj/tests/emulation/cuda_interpreted.c.o $(A_PTX) $(A_BASE)
+$(INTERPRETED): $(B)/obj/tests/emulation/cuda_interpreted.c.o $(call objects,tools/ptx/driver.c) $(A_PTX) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) $^ $(SODIUM) -lm -lpthread -o $@
@@ -469,7 +475,7 @@ install-compiler: all install-cmake ## install the programs, their pages, the ke
 	$(FOLDERS) bin libexec/kiln $(dir $(COMPLETIONS)) share/man/man1 share/man/man5 $(PYTHON_PACKAGE)/triton $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
 	install -m 755 $(B)/bin/kiln $(INTO)/bin
 	for shell in bash=$(COMPLETIONS_BASH) zsh=$(COMPLETIONS_ZSH) fish=$(COMPLETIONS_FISH); do $(B)/bin/kiln completion $${shell%%=*} -o $(INTO)/$${shell#*=} && chmod 644 $(INTO)/$${shell#*=} || exit 1; done
-	$(STRIPPED) $(B)/bin/kiln-codegen $(B)/bin/kiln-tool $(B)/bin/kiln-remote $(INTO)/libexec/kiln
+	$(STRIPPED) $(filter-out $(B)/bin/kiln,$(PROGRAMS)) $(INTO)/libexec/kiln
 	install -m 644 kernels/*.kiln $(INTO)/share/kiln/kernels
 	install -m 644 kernels/tuned/* $(INTO)/share/kiln/kernels/tuned
 	for n in 1 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done

@@ -4,7 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 forbidden="front/ttir ttir/front" # the two front ends do not know each other
-permitted="kiln/kiln-tool"        # `kiln --help` lists the commands of kiln-tool too, from their table
+# `kiln --help` lists the commands of kiln-tool too, from their table; a library that kiln-tool loads has its interface in its own folder.
+permitted="kiln/kiln-tool ptx-device/ptx"
 bad=0
 
 check() { # TOP SHARED FOLDER...: the folders of TOP, in their order; each may include SHARED

@@ -48,7 +48,7 @@ cp python/kiln-triton.pth "$runtime/"
 cp -L "$core" "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
 programs=()
 if [ -z "$other$python" ]; then
-  cp "$build/bin/kiln" "$build/bin/kiln-codegen" "$build/bin/kiln-tool" "$compiler/kiln_compiler/bin/"
+  cp "$build/bin/kiln" "$build/bin/kiln-codegen" "$build/bin/kiln-tool" "$build/bin/kiln-ptx-driver.so" "$compiler/kiln_compiler/bin/"
   printf '"""The programs of Kiln; `python -m kiln` runs them."""\n' >"$compiler/kiln_compiler/__init__.py"
   programs=("$compiler"/kiln_compiler/bin/*)
 fi

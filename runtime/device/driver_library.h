@@ -33,4 +33,8 @@ typedef struct kiln_driver {
 kiln_status kiln_driver_open(const kiln_driver *driver, const char *device, const char *rest, void *table,
                              int *out_ordinal, kiln_error *err);
 
+/// What `cuda:N` looks for, in this order; ends with NULL. A program with a driver of its own puts that first,
+/// before it opens a device.
+extern const char *kiln_cuda_libraries[];
+
 #endif

@@ -136,7 +136,8 @@ static void build_typed_otherwise(const char *folder) {
 /// counts.
 static void look_at_files(const char *folder) {
   must(folder, "cd stage/usr && for f in bin/kiln libexec/kiln/kiln-codegen libexec/kiln/kiln-tool "
-               "libexec/kiln/kiln-remote lib/libkiln.so.0 lib/libkiln.so lib/libkiln.a "
+               "libexec/kiln/kiln-remote libexec/kiln/kiln-ptx-driver.so lib/libkiln.so.0 lib/libkiln.so "
+               "lib/libkiln.a "
                "lib/libkiln-verify.so.0 lib/libkiln-verify.so lib/libkiln-verify.a include/kiln/kiln.h "
                "include/kiln/kiln_verify.h include/kiln/base/status_code.h "
                "lib/pkgconfig/kiln.pc lib/pkgconfig/kiln-verify.pc lib/cmake/kiln/kilnConfig.cmake "

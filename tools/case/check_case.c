@@ -242,7 +242,7 @@ int kiln_command_check_case(int argc, char **argv) {
   kiln_codegen_options_init(&c.runner.options);
   const cli_option options[] = {
       {"device", 'd', CLI_TEXT, &c.runner.device, "NAME",
-       "host (default), cuda:N, hip:N, or interpreter: the reference interpreter"},
+       "host (default), cuda:N, hip:N; ptx:PROCESSOR: the interpreter of PTX; interpreter: of Kiln's IR"},
       {"target", 't', CLI_TEXT, &c.runner.target, "NAME",
        "compile for this target instead of the device's own"},
       {"jobs", 'j', CLI_COUNT, &c.jobs, "N", "cases at the same time (1)"},

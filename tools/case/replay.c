@@ -46,6 +46,11 @@ typedef struct running {
 
 static bool interprets(const case_runner *runner) { return !strcmp(runner->device, "interpreter"); }
 
+/// As libkiln knows the device.
+static const char *opened_name(const case_runner *runner) {
+  return runner->ptx.driver ? PTX_DEVICE_OPENED : runner->device;
+}
+
 const char *case_code_target(const char *device_target) {
   return !strcmp(device_target, "sm_90") ? "sm_90a" : device_target;
 }
@@ -156,9 +161,14 @@ static kiln_status make_host_memory(running *c, kiln_error *err) {
   return KILN_OK;
 }
 
+enum { BUFFER_NAME = 120 };
+static void name_buffer(const running *c, uint32_t i, char out[BUFFER_NAME]) {
+  snprintf(out, BUFFER_NAME, "buffer %u (%s)", i, c->file.buffers[i].name ? c->file.buffers[i].name : "");
+}
+
 static kiln_status check_around(const running *c, uint32_t i, kiln_error *err) {
-  char name[120], text[KILN_ERROR_TEXT];
-  snprintf(name, sizeof name, "buffer %u (%s)", i, c->file.buffers[i].name ? c->file.buffers[i].name : "");
+  char name[BUFFER_NAME], text[KILN_ERROR_TEXT];
+  name_buffer(c, i, name);
   if (kiln_canary_holds(&c->around[i], name, c->host[i], text, sizeof text)) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_MISMATCH, "%s", text);
 }
@@ -201,9 +211,11 @@ static kiln_status find_target(running *c, kiln_target *out, kiln_error *err) {
     kiln_open_options options = {.size = sizeof options};
     KILN_TRY(kiln_open(&options, &runner->probe_library, err));
   }
-  if (!runner->probe) KILN_TRY(kiln_device_open(runner->probe_library, runner->device, &runner->probe, err));
-  return kiln_target_parse(
-      runner->target ? runner->target : case_code_target(kiln_device_target_name(runner->probe)), out, err);
+  if (!runner->probe)
+    KILN_TRY(kiln_device_open(runner->probe_library, opened_name(runner), &runner->probe, err));
+  const char *own = runner->ptx.driver ? runner->ptx.processor->name
+                                       : case_code_target(kiln_device_target_name(runner->probe));
+  return kiln_target_parse(runner->target ? runner->target : own, out, err);
 }
 
 static kiln_status compile(running *c, const kiln_target *target, kiln_error *err) {
@@ -248,7 +260,7 @@ static const char *device_name(const running *c, char out[32]) {
   const uint32_t *g = c->file.grid;
   uint64_t programs = (uint64_t)g[0] * g[1] * g[2];
   if (!c->waits || strcmp(c->runner->device, "host") || programs < 2 || programs > MOST_WAITING)
-    return c->runner->device;
+    return opened_name(c->runner);
   snprintf(out, 32, "host:%u", (unsigned)programs);
   return out;
 }
@@ -271,6 +283,10 @@ static kiln_status copy_in(running *c, kiln_error *err) {
     KILN_TRY(kiln_alloc(c->device, whole + !whole, &c->device_memory[i], err));
     KILN_TRY(kiln_copy_in(c->device, c->device_memory[i], c->host[i], whole, err));
     c->addresses[i] = (uint64_t)(uintptr_t)c->device_memory[i] + c->around[i].before;
+    if (!c->runner->ptx.driver) continue;
+    char name[BUFFER_NAME];
+    name_buffer(c, i, name);
+    ptx_device_name(&c->runner->ptx, c->device_memory[i], name);
   }
   return KILN_OK;
 }
@@ -282,17 +298,29 @@ static kiln_status copy_out(running *c, kiln_error *err) {
   return KILN_OK;
 }
 
-static kiln_status launch(running *c, kiln_error *err) {
+static kiln_status run_once(running *c, kiln_error *err) {
   kiln_kernel *kernel;
-  KILN_TRY(alloc_pointed(c, err));
-  KILN_TRY(make_host_memory(c, err));
-  KILN_TRY(copy_in(c, err));
-  KILN_TRY(case_file_pack(&c->file, c->interface, c->addresses, &c->args, err));
   KILN_TRY(kiln_kernel_get(c->device, c->interface->name, NULL, &kernel, err));
   uint64_t begin = cli_now_ns();
   KILN_TRY(kiln_launch_grid(kernel, NULL, c->file.grid, c->args.bytes, c->args.size, err));
   KILN_TRY(kiln_sync(c->device, NULL, err));
   c->out->run_ns = cli_now_ns() - begin;
+  return KILN_OK;
+}
+
+static kiln_status run_kernel(running *c, kiln_error *err) {
+  ptx_device *ptx = &c->runner->ptx;
+  if (!ptx->driver) return run_once(c, err);
+  ptx_device_seed(ptx, 1);
+  return ptx_device_explain(ptx, c->interface->name, 1, run_once(c, err), err);
+}
+
+static kiln_status launch(running *c, kiln_error *err) {
+  KILN_TRY(alloc_pointed(c, err));
+  KILN_TRY(make_host_memory(c, err));
+  KILN_TRY(copy_in(c, err));
+  KILN_TRY(case_file_pack(&c->file, c->interface, c->addresses, &c->args, err));
+  KILN_TRY(run_kernel(c, err));
   KILN_TRY(copy_out(c, err));
   return compare(c, err);
 }
@@ -362,7 +390,13 @@ void case_run(case_runner *runner, const char *folder, case_outcome *out) {
 }
 
 kiln_status case_runner_init(case_runner *runner, kiln_error *err) {
-  return interprets(runner) ? KILN_OK : worker_client_init(&runner->worker, err);
+  if (interprets(runner)) return KILN_OK;
+  if (ptx_device_is(runner->device)) {
+    KILN_TRY(ptx_device_load(runner->device, &runner->ptx, err));
+    KILN_TRY(kiln_codegen_options_set(&runner->options, "emit=ptx", err));
+    runner->exact = true; // it knows where buffers end
+  }
+  return worker_client_init(&runner->worker, err);
 }
 
 void case_runner_deinit(case_runner *runner) {

@@ -8,6 +8,7 @@
 #include "runtime/kiln.h"
 #include "tools/common/worker_client.h"
 #include "tools/case/recording.h"
+#include "tools/ptx-device/ptx_device.h"
 
 typedef enum case_verdict { CASE_PASS, CASE_FAIL, CASE_UNSUPPORTED, CASE_SKIP } case_verdict;
 
@@ -20,9 +21,10 @@ typedef struct case_outcome {
 
 /// What all cases of a run share.
 typedef struct case_runner {
-  const char *device; ///< "interpreter", "host", "cuda:0", ...
+  const char *device; ///< "interpreter", "host", "cuda:0", "ptx:sm_90a", ...
   const char *target; ///< target name; NULL: the device's own
   uint64_t max_steps; ///< interpreter: 0 is no limit
+  ptx_device ptx;     ///< loaded when that is the device
   bool exact;         ///< no guards around buffers: the driver's memory checker sees accesses outside
   kiln_codegen_options options;
   worker_client worker; ///< started by the first compile

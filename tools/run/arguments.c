@@ -267,11 +267,11 @@ kiln_status run_value_set(run_value *v, const char *text, kiln_error *err) {
   return v->param.pointer || v->param.rank ? set_buffer(v, text, err) : set_scalar(v, text, err);
 }
 
-kiln_status run_value_place(run_value *v, kiln_device *device, bool is_host, run_place place,
+kiln_status run_value_place(run_value *v, kiln_device *device, run_guard guard, run_place place,
                             kiln_error *err) {
   if (!v->bytes) return KILN_OK;
   run_memory_destroy(&v->memory);
-  KILN_TRY(run_memory_create(&v->memory, device, is_host, &v->param, v->bytes, v->size,
+  KILN_TRY(run_memory_create(&v->memory, device, guard, &v->param, v->bytes, v->size,
                              kiln_scalars[v->scalar].bytes, place, err));
   kiln_put64(v->packed, (uint64_t)(uintptr_t)v->memory.at);
   return KILN_OK;

@@ -29,7 +29,7 @@ kiln_status run_value_begin(run_value *value, const kiln_param *param, kiln_erro
 /// Reads `text`: the value, or the contents of a buffer.
 kiln_status run_value_set(run_value *value, const char *text, kiln_error *err);
 /// Makes the buffer on the device, in place of an earlier one. Does nothing for scalars.
-kiln_status run_value_place(run_value *value, kiln_device *device, bool is_host, run_place place,
+kiln_status run_value_place(run_value *value, kiln_device *device, run_guard guard, run_place place,
                             kiln_error *err);
 /// Copies the buffer back.
 kiln_status run_value_fetch(run_value *value, kiln_device *device, kiln_error *err);

@@ -3,6 +3,7 @@
 // the buffers.
 #include "tools/run/bounds.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +17,16 @@ static const run_place at_begin = {true, FAR, USUAL_ZONE};
 
 // ----------------------------------------------------------------------------------------- launches
 
+static void name_memory(const run_call *c, const run_value *v) {
+  char text[100];
+  snprintf(text, sizeof text, "argument '%.80s'", v->param.name);
+  ptx_device_name(c->interpreter, v->memory.at, text);
+}
+
 static kiln_status place_one(run_call *c, size_t index, run_place place, kiln_error *err) {
   run_value *v = &c->values[index];
-  KILN_TRY(run_value_place(v, c->device, c->is_host, place, err));
+  KILN_TRY(run_value_place(v, c->device, c->guard, place, err));
+  if (c->interpreter && v->bytes) name_memory(c, v);
   memcpy(c->block + v->param.offset, v->packed, v->param.size);
   return KILN_OK;
 }
@@ -48,8 +56,9 @@ kiln_status run_call_take_scratch(run_call *c, kiln_error *err) {
   void *memory;
   KILN_TRY(kiln_scratch_size(c->kernel, c->block, c->size, &c->scratch_bytes, err));
   if (!c->scratch_bytes) return KILN_OK;
-  KILN_TRY(kiln_alloc(c->device, c->scratch_bytes + FAR, &memory, err));
+  KILN_TRY(kiln_alloc(c->device, c->scratch_bytes + (c->interpreter ? 0 : FAR), &memory, err));
   c->scratch = memory;
+  if (c->interpreter) ptx_device_name(c->interpreter, memory, "the scratch memory");
   return KILN_OK;
 }
 
@@ -61,13 +70,18 @@ void run_call_end(run_call *c) {
 static kiln_status launch(run_call *c, kiln_error *err) {
   if (c->grid) return kiln_launch_grid(c->kernel, NULL, c->grid, c->block, c->size, err);
   if (!c->scratch) return kiln_launch_packed(c->kernel, NULL, c->block, c->size, err);
-  KILN_TRY(kiln_fill(c->device, c->scratch, USUAL_ZONE, c->scratch_bytes + FAR, err));
+  if (c->interpreter) { // it knows what was never written, of new memory
+    run_call_end(c);
+    KILN_TRY(run_call_take_scratch(c, err));
+  } else {
+    KILN_TRY(kiln_fill(c->device, c->scratch, USUAL_ZONE, c->scratch_bytes + FAR, err));
+  }
   return kiln_launch_scratch(c->kernel, NULL, c->block, c->size, c->scratch, c->scratch_bytes, err);
 }
 
 static kiln_status check_scratch(const run_call *c, kiln_error *err) {
   uint8_t after[FAR];
-  if (!c->scratch) return KILN_OK;
+  if (!c->scratch || c->interpreter) return KILN_OK;
   KILN_TRY(kiln_copy_out(c->device, after, c->scratch + c->scratch_bytes, FAR, err));
   for (size_t i = 0; i < FAR; i++)
     if (after[i] != USUAL_ZONE)
@@ -78,10 +92,11 @@ static kiln_status check_scratch(const run_call *c, kiln_error *err) {
 }
 
 kiln_status run_call_launch(run_call *c, kiln_error *err) {
-  if (c->is_host) run_memory_watch(true);
+  if (c->guard == RUN_GUARD_PAGES) run_memory_watch(true);
   kiln_status status = launch(c, err);
   if (status == KILN_OK) status = kiln_sync(c->device, NULL, err);
-  if (c->is_host) run_memory_watch(false);
+  if (c->guard == RUN_GUARD_PAGES) run_memory_watch(false);
+  if (c->interpreter) status = ptx_device_explain(c->interpreter, c->name, UINT32_MAX, status, err);
   return status;
 }
 
@@ -148,7 +163,7 @@ static kiln_status name_reader(run_call *c, run_place *places, uint8_t zone, uin
 
 static bool has_zones(const run_call *c) {
   for (size_t i = 0; i < c->count; i++)
-    if (c->values[i].bytes && (!c->is_host || c->values[i].memory.after)) return true;
+    if (c->values[i].memory.before || c->values[i].memory.after) return true;
   return false;
 }
 
@@ -220,7 +235,8 @@ kiln_status run_call_find_outside(run_call *c, const kiln_choice *usual, kiln_er
   run_place *places = calloc(2 * c->count + 1, sizeof *places);
   if (!places) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   for (size_t i = 0; i < c->count; i++) places[i] = at_begin;
-  kiln_status status = c->is_host     ? find_outside_host(c, usual, places, places + c->count, err)
+  kiln_status status = c->guard == RUN_GUARD_PAGES
+                           ? find_outside_host(c, usual, places, places + c->count, err)
                        : has_zones(c) ? find_readers(c, places, err)
                                       : KILN_OK;
   free(places);

@@ -4,22 +4,26 @@
 //   - On the host each buffer begins at memory that cannot be touched in one launch and ends there in
 //     another. It is moved to the end by the least alignment with which the same code is chosen; where less
 //     alignment has another code chosen, that one runs, too.
+//   - The interpreter of PTX knows where each buffer begins and ends: the launch itself finds all.
 //   - Where a gap is left (the promised alignment of a buffer whose size is no multiple of it) and around the
-//     buffers of other devices lie bytes of a known content: writes change them. Reads of them are found by
+//     buffers of GPUs lie bytes of a known content: writes change them. Reads of them are found by
 //     what the kernel stores: it does not depend on that content.
 #ifndef KILN_TOOLS_RUN_BOUNDS_H
 #define KILN_TOOLS_RUN_BOUNDS_H
 
+#include "tools/ptx-device/ptx_device.h"
 #include "tools/run/arguments.h"
 
 typedef struct run_call {
   kiln_device *device; ///< borrowed, as all of it
   kiln_kernel *kernel;
+  const char *name; ///< of the kernel
   run_value *values;
   size_t count;
-  bool is_host;
-  const uint32_t *grid; ///< the caller's; NULL: the kernel's own
-  uint8_t *block;       ///< packed arguments
+  run_guard guard;
+  const ptx_device *interpreter; ///< with RUN_GUARD_DEVICE
+  const uint32_t *grid;          ///< the caller's; NULL: the kernel's own
+  uint8_t *block;                ///< packed arguments
   size_t size;
   uint8_t *scratch; ///< scratch memory of the device, and bytes after it that stay as they are; NULL: none
   size_t scratch_bytes; ///< of what the kernel may use

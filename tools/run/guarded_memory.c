@@ -35,7 +35,7 @@ static kiln_status outside(const run_memory *m, const char *did, int64_t offset,
 static void explain_fault(uintptr_t address, const char *did, kiln_error *err) {
   for (const run_memory *m = alive; m; m = m->next) {
     uintptr_t begin = (uintptr_t)m->begin;
-    if (m->is_host && address >= begin && address - begin < m->mapped) {
+    if (m->guard == RUN_GUARD_PAGES && address >= begin && address - begin < m->mapped) {
       outside(m, did, (int64_t)(address - (uintptr_t)m->at), err);
       return;
     }
@@ -97,23 +97,19 @@ static kiln_status allocate(run_memory *m, kiln_error *err) {
   void *memory;
   if (m->size > SIZE_MAX - 2 * ZONE)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "argument '%s': %zu bytes", m->param->name, m->size);
-  KILN_TRY(kiln_alloc(m->device, m->size + 2 * ZONE, &memory, err));
+  m->before = m->after = m->guard == RUN_GUARD_ZONES ? ZONE : 0;
+  KILN_TRY(kiln_alloc(m->device, m->size + m->before + m->after, &memory, err));
   m->begin = memory;
-  m->at = m->begin + ZONE;
-  m->before = m->after = ZONE;
+  m->at = m->begin + m->before;
   return KILN_OK;
 }
 
-kiln_status run_memory_create(run_memory *m, kiln_device *device, bool is_host, const kiln_param *param,
+kiln_status run_memory_create(run_memory *m, kiln_device *device, run_guard guard, const kiln_param *param,
                               const uint8_t *bytes, size_t size, size_t element, run_place place,
                               kiln_error *err) {
-  *m = (run_memory){.param = param,
-                    .device = device,
-                    .is_host = is_host,
-                    .size = size,
-                    .element = element,
-                    .zone = place.zone};
-  KILN_TRY(is_host ? map(m, place, err) : allocate(m, err));
+  *m = (run_memory){
+      .param = param, .device = device, .guard = guard, .size = size, .element = element, .zone = place.zone};
+  KILN_TRY(guard == RUN_GUARD_PAGES ? map(m, place, err) : allocate(m, err));
   m->next = alive;
   alive = m;
   KILN_TRY(kiln_fill(device, m->at - m->before, m->zone, m->before, err));
@@ -127,7 +123,7 @@ void run_memory_destroy(run_memory *m) {
     *at = m->next;
     break;
   }
-  if (m->begin && m->is_host) munmap(m->begin, m->mapped);
+  if (m->begin && m->guard == RUN_GUARD_PAGES) munmap(m->begin, m->mapped);
   else if (m->begin) kiln_free(m->device, m->begin);
   *m = (run_memory){0};
 }

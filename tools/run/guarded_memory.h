@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Buffers of `kiln run` with guarded surroundings: on the host each begins or ends at an inaccessible page,
-// and an access to that page is reported with the argument; on other devices it lies between zones with known
-// contents, which are compared after the launch. bounds.h decides about places and launches.
+// and an access to that page is reported with the argument; on GPUs it lies between zones with known contents,
+// which are compared after the launch; on the interpreter of PTX nothing lies around it. bounds.h decides
+// about places and launches.
 #ifndef KILN_TOOLS_RUN_GUARDED_MEMORY_H
 #define KILN_TOOLS_RUN_GUARDED_MEMORY_H
 
@@ -9,11 +10,18 @@
 
 #include "runtime/kiln.h"
 
+/// What finds accesses outside of a buffer.
+typedef enum run_guard {
+  RUN_GUARD_PAGES,  ///< on the host: inaccessible pages
+  RUN_GUARD_ZONES,  ///< on GPUs: known bytes around it
+  RUN_GUARD_DEVICE, ///< the device itself: the buffer is an allocation of its own
+} run_guard;
+
 typedef struct run_memory {
   struct run_memory *next; ///< list of the existing ones, for the fault handler
   const kiln_param *param; ///< borrowed
   kiln_device *device;     ///< borrowed
-  bool is_host;
+  run_guard guard;
   uint8_t *begin;       ///< owned: first byte of the mapping, or of the device's allocation
   size_t mapped;        ///< host: bytes of the mapping
   uint8_t *at;          ///< the buffer
@@ -30,9 +38,9 @@ typedef struct run_place {
 } run_place;
 
 /// A new buffer with the contents of `bytes`.
-kiln_status run_memory_create(run_memory *memory, kiln_device *device, bool is_host, const kiln_param *param,
-                              const uint8_t *bytes, size_t size, size_t element, run_place place,
-                              kiln_error *err);
+kiln_status run_memory_create(run_memory *memory, kiln_device *device, run_guard guard,
+                              const kiln_param *param, const uint8_t *bytes, size_t size, size_t element,
+                              run_place place, kiln_error *err);
 void run_memory_destroy(run_memory *memory);
 /// Checks that the zones are unchanged. INVALID_ARGUMENT names the argument and the first byte written.
 kiln_status run_memory_check(const run_memory *memory, kiln_error *err);

@@ -19,7 +19,7 @@ typedef struct run_settings {
   double tolerance;
   uint32_t grid[3]; // when grid_text is not NULL
   cli_list args, print, save, compare, words;
-  int64_t repeat;
+  int64_t repeat, seed, schedules;
   bool explain, exact, no_jit, check, scratch;
 } run_settings;
 
@@ -29,8 +29,10 @@ typedef struct run_state {
   kiln_kernel *kernel;
   run_value *values; // owned
   size_t count;
-  bool is_host;
-  const uint32_t *grid; // the caller's; NULL: the kernel's own
+  run_guard guard;
+  ptx_device interpreter; // with RUN_GUARD_DEVICE
+  kiln_buffer ptx;        // owned: with RUN_GUARD_DEVICE the library's bytes
+  const uint32_t *grid;   // the caller's; NULL: the kernel's own
 } run_state;
 
 static run_value *find_value(run_state *r, const char *text, size_t length) {
@@ -64,15 +66,31 @@ static kiln_status need_buffer(run_state *r, const char *text, size_t length, co
                    (*out)->param.name, (*out)->param.type);
 }
 
+/// The interpreter of PTX runs what there is of PTX in the bundle.
+static kiln_status begin_interpreter(run_state *r, const run_settings *s, const kiln_open_options *options,
+                                     kiln_error *err) {
+  KILN_TRY(ptx_device_load(s->device, &r->interpreter, err));
+  if (s->check) KILN_TRY(kiln_open(options, &r->library, err));
+  kiln_close(r->library);
+  r->library = NULL;
+  return ptx_device_read(&r->interpreter, s->words.items[0], s->words.items[1], &r->ptx, err);
+}
+
 static kiln_status open_all(run_state *r, const run_settings *s, kiln_error *err) {
+  const bool is_interpreted = r->guard == RUN_GUARD_DEVICE;
   kiln_source source = {.path = s->words.items[0]};
   kiln_open_options options = {.size = sizeof options, .sources = &source, .source_count = 1};
   options.policy =
       (s->exact ? KILN_EXACT_ONLY : 0) | (s->no_jit ? KILN_NO_JIT : 0) | (s->check ? KILN_CHECK_ALL : 0);
+  if (is_interpreted) {
+    KILN_TRY(begin_interpreter(r, s, &options, err));
+    source = (kiln_source){.bytes = r->ptx.bytes, .size = r->ptx.size};
+  }
   KILN_TRY(kiln_open(&options, &r->library, err));
   KILN_TRY(require_kernel(r->library, s->words.items[0], s->words.items[1], err));
-  KILN_TRY(kiln_device_open(r->library, s->device, &r->device, err));
-  return kiln_kernel_get(r->device, s->words.items[1], NULL, &r->kernel, err);
+  KILN_TRY(kiln_device_open(r->library, is_interpreted ? PTX_DEVICE_OPENED : s->device, &r->device, err));
+  kiln_status status = kiln_kernel_get(r->device, s->words.items[1], NULL, &r->kernel, err);
+  return is_interpreted ? ptx_device_explain(&r->interpreter, s->words.items[1], 1, status, err) : status;
 }
 
 static kiln_status set_values(run_state *r, const run_settings *s, kiln_error *err) {
@@ -168,7 +186,20 @@ static kiln_status print_launches(const run_call *c, kiln_error *err) {
   }
 }
 
-static kiln_status launch_all(run_call *c, const run_state *r, const run_settings *s, kiln_error *err) {
+/// Launches whose results are dropped: the last one counts.
+static kiln_status launch_before(run_call *c, run_state *r, const run_settings *s, kiln_error *err) {
+  kiln_choice again;
+  if (r->guard != RUN_GUARD_DEVICE) return s->repeat > 0 ? time_launches(c, s->repeat, err) : KILN_OK;
+  for (int64_t i = 0; i + 1 < s->schedules; i++) {
+    ptx_device_seed(&r->interpreter, (uint64_t)(s->seed + i));
+    KILN_TRY(run_call_launch(c, err));
+    KILN_TRY(run_call_begin(c, &again, err));
+  }
+  ptx_device_seed(&r->interpreter, (uint64_t)(s->seed + s->schedules - 1));
+  return KILN_OK;
+}
+
+static kiln_status launch_all(run_call *c, run_state *r, const run_settings *s, kiln_error *err) {
   kiln_choice choice, again;
   KILN_TRY(run_call_begin(c, &choice, err));
   if (s->scratch) KILN_TRY(run_call_take_scratch(c, err));
@@ -184,7 +215,7 @@ static kiln_status launch_all(run_call *c, const run_state *r, const run_setting
   warn_of_no_grid(s);
   KILN_TRY(run_call_find_outside(c, &choice, err));
   KILN_TRY(run_call_begin(c, &again, err));
-  if (s->repeat > 0) KILN_TRY(time_launches(c, s->repeat, err));
+  KILN_TRY(launch_before(c, r, s, err));
   KILN_TRY(run_call_launch(c, err));
   KILN_TRY(run_call_check(c, err));
   for (size_t i = 0; i < r->count; i++) KILN_TRY(run_value_fetch(&r->values[i], r->device, err));
@@ -196,7 +227,9 @@ static kiln_status run_kernel(run_state *r, const run_settings *s, kiln_error *e
                    .kernel = r->kernel,
                    .values = r->values,
                    .count = r->count,
-                   .is_host = r->is_host,
+                   .guard = r->guard,
+                   .name = s->words.items[1],
+                   .interpreter = r->guard == RUN_GUARD_DEVICE ? &r->interpreter : NULL,
                    .grid = r->grid,
                    .size = kiln_block_size(r->kernel)};
   call.block = calloc(1, call.size + 1);
@@ -262,8 +295,11 @@ static kiln_status show_results(run_state *r, const run_settings *s, kiln_error 
 }
 
 static kiln_status run_all(const run_settings *s, kiln_error *err) {
-  run_state r = {.grid = s->grid_text ? s->grid : NULL};
-  r.is_host = strcspn(s->device, ":") == 4 && !strncmp(s->device, "host", 4);
+  const bool is_host = strcspn(s->device, ":") == 4 && !strncmp(s->device, "host", 4);
+  run_state r = {.grid = s->grid_text ? s->grid : NULL,
+                 .guard = is_host                    ? RUN_GUARD_PAGES
+                          : ptx_device_is(s->device) ? RUN_GUARD_DEVICE
+                                                     : RUN_GUARD_ZONES};
   kiln_status status = open_all(&r, s, err);
   if (status == KILN_OK) status = set_values(&r, s, err);
   if (status == KILN_OK) status = run_kernel(&r, s, err);
@@ -272,6 +308,7 @@ static kiln_status run_all(const run_settings *s, kiln_error *err) {
   free(r.values);
   kiln_device_close(r.device);
   kiln_close(r.library);
+  kiln_buffer_deinit(&r.ptx);
   return status;
 }
 
@@ -297,9 +334,10 @@ static bool parse_tolerance(const char *text, double *out) {
 }
 
 int kiln_command_run(int argc, char **argv) {
-  run_settings s = {.device = "host", .tolerance_text = "0"};
+  run_settings s = {.device = "host", .tolerance_text = "0", .seed = 1, .schedules = 1};
   const cli_option options[] = {
-      {"device", 'd', CLI_TEXT, &s.device, "NAME", "host, host:THREADS, cuda:N, hip:N (host)"},
+      {"device", 'd', CLI_TEXT, &s.device, "NAME",
+       "host, host:THREADS, cuda:N, hip:N, or ptx:PROCESSOR: the interpreter of PTX (host)"},
       {"arg", 'a', CLI_LIST, &s.args, "NAME=VALUE", "an argument; see below"},
       {"grid", 'g', CLI_TEXT, &s.grid_text, "X[,Y[,Z]]",
        "program instances; for kernels that state no grid (Triton IR)"},
@@ -315,6 +353,9 @@ int kiln_command_run(int argc, char **argv) {
        "refuse code that is not for exactly this GPU architecture or CPU"},
       {"no-jit", 0, CLI_FLAG, &s.no_jit, NULL, "refuse PTX"},
       {"check", 0, CLI_FLAG, &s.check, NULL, "check the whole bundle first"},
+      {"seed", 0, CLI_NUMBER, &s.seed, "N", "ptx: of the order in which warps run (1)", INT64_MAX / 2},
+      {"schedules", 0, CLI_COUNT, &s.schedules, "N",
+       "ptx: launch in that many orders, with seeds from --seed on (1)"},
   };
   const cli_page page = {
       .usage = "kiln run [options] BUNDLE KERNEL",
@@ -334,6 +375,12 @@ int kiln_command_run(int argc, char **argv) {
     exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", s.words.count);
   if (exit_code == -1 && s.grid_text && !parse_grid(s.grid_text, s.grid))
     exit_code = cli_usage(&page, "--grid: expected X, X,Y or X,Y,Z of 32 bits each, found '%s'", s.grid_text);
+  if (exit_code == -1 && s.repeat > 0 && ptx_device_is(s.device))
+    exit_code = cli_usage(&page, "--time: the interpreter of PTX says nothing about time");
+  if (exit_code == -1 && (s.exact || s.no_jit) && ptx_device_is(s.device))
+    exit_code = cli_usage(&page, "--exact, --no-jit: the interpreter of PTX runs PTX only");
+  if (exit_code == -1 && !ptx_device_is(s.device) && (s.seed != 1 || s.schedules != 1))
+    exit_code = cli_usage(&page, "--seed, --schedules: expected --device=ptx:PROCESSOR, found %s", s.device);
   if (exit_code == -1 && !parse_tolerance(s.tolerance_text, &s.tolerance))
     exit_code =
         cli_usage(&page, "--tolerance: expected a number of at least 0, found '%s'", s.tolerance_text);
