@@ -532,6 +532,17 @@ bool kiln_cache_contains(kiln_cache *c, const kiln_digest *key) {
   return false;
 }
 
+bool kiln_cache_holds(kiln_cache *c, const kiln_digest *key) {
+  uint64_t payload, cost;
+  for (uint32_t i = 0; !c->config.no_read && i < c->store_count; i++) {
+    if (!kiln_store_holds(&c->stores[i], key, &payload, &cost)) continue;
+    bool last = i + 1 == c->store_count && c->config.folder;
+    kiln_cache_count(c, last ? KILN_OUTCOME_HIT_LOCAL : KILN_OUTCOME_HIT_LAYER, key, payload, cost);
+    return true;
+  }
+  return false;
+}
+
 bool kiln_cache_touch(kiln_cache *c, const kiln_digest *key) {
   for (uint32_t i = 0; i < c->store_count; i++) {
     if (!kiln_store_touch(&c->stores[i], key)) continue;

@@ -300,6 +300,10 @@ void kiln_cache_step(kiln_cache *cache);
 void kiln_cache_forget(kiln_cache *cache);
 /// True when the local store has a file for it (nothing is verified).
 bool kiln_cache_contains(kiln_cache *cache, const kiln_digest *key);
+/// As kiln_cache_get, for a caller who has the content already: the checks of the entry are compared, it is not
+/// unpacked. True counts as a hit. False says nothing, and is not counted: where somebody has to vouch for entries
+/// it is always false.
+bool kiln_cache_holds(kiln_cache *cache, const kiln_digest *key);
 /// As if the entry had been read and served: its use is remembered and counted. False: it is not there.
 bool kiln_cache_touch(kiln_cache *cache, const kiln_digest *key);
 /// Removes one entry from memory and the writable store.

@@ -283,14 +283,24 @@ static kiln_status expand(const kiln_entry_view *view, kiln_blob *file, kiln_cac
   return KILN_OK;
 }
 
+static kiln_status check_domain(const kiln_store *store, const kiln_entry_view *view, kiln_error *err) {
+  const kiln_bytes *domain = &view->labels[KILN_LABEL_DOMAIN];
+  if (domain->size == strlen(store->domain) && !memcmp(domain->bytes, store->domain, domain->size))
+    return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected domain %s, found %.*s", store->domain,
+                   (int)(domain->size < 60 ? domain->size : 60), (const char *)domain->bytes);
+}
+
+/// Whether the store knows keys, by which somebody vouches for an entry or not.
+static bool has_keys(const kiln_store *store) {
+  return store->policy != KILN_TRUST_OFF || store->signer || store->vouched_only;
+}
+
 /// The domain, and whether somebody vouches for the entry, as far as any keys are known.
 static kiln_status check_trust(const kiln_store *store, const kiln_entry_view *view, kiln_cache_entry *entry,
                                bool *warned, kiln_error *err) {
-  const kiln_bytes *domain = &view->labels[KILN_LABEL_DOMAIN];
-  if (domain->size != strlen(store->domain) || memcmp(domain->bytes, store->domain, domain->size))
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "expected domain %s, found %.*s", store->domain,
-                     (int)(domain->size < 60 ? domain->size : 60), (const char *)domain->bytes);
-  if (store->policy == KILN_TRUST_OFF && !store->signer && !store->vouched_only) return KILN_OK;
+  KILN_TRY(check_domain(store, view, err));
+  if (!has_keys(store)) return KILN_OK;
   kiln_status status = kiln_entry_verify(view, entry->fields.bytes, err);
   if (status) return status;
   kiln_status listed = kiln_entry_trusted(view, store->domain, store->trusted, store->trusted_count, err);
@@ -393,8 +403,9 @@ static bool is_everybodys(const kiln_store *store, int folder, const char *name)
          st.st_mode & S_IWOTH;
 }
 
-kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
-                             size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err) {
+/// The bytes of an entry's file, or the kind of miss.
+static kiln_outcome read_entry(kiln_store *store, const kiln_digest *key, kiln_blob **out_file,
+                               kiln_cache_entry *out, kiln_error *err) {
   char name[KILN_STORE_NAME];
   memset(out, 0, sizeof *out);
   int folder = atomic_load(&store->fd);
@@ -413,8 +424,28 @@ kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const ui
     kiln_fail(err, KILN_STATUS_UNTRUSTED, "everybody may write into its folder");
     return KILN_OUTCOME_MISS_UNTRUSTED;
   }
+  kiln_outcome outcome = read_file(store, fd, out_file, out, err);
+  kiln_fs_close(fd); // nothing was written; what was read is checked by the caller
+  return outcome;
+}
+
+kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
+                             size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err) {
   kiln_blob *file = NULL;
-  kiln_outcome outcome = read_file(store, fd, &file, out, err);
-  kiln_fs_close(fd); // nothing was written; what was read is checked below
+  kiln_outcome outcome = read_entry(store, key, &file, out, err);
   return file ? kiln_store_accept(store, file, key, fields, fields_size, out, warned, err) : outcome;
+}
+
+bool kiln_store_holds(kiln_store *store, const kiln_digest *key, uint64_t *out_payload, uint64_t *out_cost) {
+  kiln_blob *file = NULL;
+  kiln_cache_entry ignored;
+  kiln_entry_view view;
+  if (has_keys(store)) return false;
+  read_entry(store, key, &file, &ignored, NULL);
+  if (!file) return false;
+  bool holds = !kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, &view, NULL) &&
+               !memcmp(view.key.bytes, key->bytes, sizeof key->bytes) && !check_domain(store, &view, NULL);
+  if (holds) *out_payload = view.sizes[3], *out_cost = view.cost_ns;
+  kiln_blob_release(file);
+  return holds;
 }

@@ -78,6 +78,9 @@ void kiln_store_entry_name(const kiln_digest *key, char out[KILN_STORE_NAME]);
 /// entry is not signed as it should.
 kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
                              size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err);
+/// Whether there is an intact entry of that key, for a caller who has its content: its checks are compared, it is not
+/// unpacked. False where somebody has to vouch for entries, since that is about the content.
+bool kiln_store_holds(kiln_store *store, const kiln_digest *key, uint64_t *out_payload, uint64_t *out_cost);
 /// Remembers that an entry is in use, without reading it. False: there is none.
 bool kiln_store_touch(kiln_store *store, const kiln_digest *key);
 /// The same checks over the bytes of an entry from elsewhere (remote, import). `file` is consumed.

@@ -134,9 +134,11 @@ static void choose_output(compile_command *c) {
 static int reuse_object(compile_command *c) {
   kiln_error err = {0};
   kiln_cache_entry entry;
-  if (!is_plain(c) || !object_memo_reuse(&c->s, &c->which, &entry)) return -1;
+  bool is_there;
+  if (!is_plain(c) || !object_memo_reuse(&c->s, &c->which, c->output, &entry, &is_there)) return -1;
   const kiln_bytes *code = &entry.content.payload;
-  kiln_status status = c->output ? cli_write_file(c->output, code->bytes, code->size, &err) : KILN_OK;
+  kiln_status status =
+      c->output && !is_there ? cli_write_file(c->output, code->bytes, code->size, &err) : KILN_OK;
   kiln_cache_entry_deinit(&entry);
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }

@@ -4,8 +4,10 @@
 #include "tools/build/object_memo.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tools/build/bundle_memo.h"
+#include "tools/build/source_digest.h"
 
 static kiln_status asked_key(const session *s, const object_choice *which, kiln_key *out, kiln_error *err) {
   kiln_key_builder b;
@@ -19,39 +21,63 @@ static kiln_status asked_key(const session *s, const object_choice *which, kiln_
   kiln_key_begin(&b, KILN_KEY_BUNDLE);
   kiln_key_bytes(&b, KILN_FIELD_IR, digest.bytes, sizeof digest.bytes);
   kiln_key_text(&b, KILN_FIELD_SYMBOL, "compile of one source");
-  kiln_key_text(&b, KILN_FIELD_FORMAT, "object-name");
+  kiln_key_text(&b, KILN_FIELD_FORMAT, "object-digest");
   kiln_key_bytes(&b, KILN_FIELD_COMPILER, s->plan.who.compiler.digest.bytes, KILN_DIGEST_SIZE);
   status = kiln_key_finish(&b, out, err);
   kiln_key_builder_deinit(&b);
   return status;
 }
 
-/// The entry of a command: the object's key, as its digest and a block of its fields, then the messages
-/// (plan.said).
-static bool read_kept(const kiln_cache_entry *entry, kiln_key *object, kiln_reader *said) {
-  *said = kiln_reader_of(entry->content.payload.bytes, entry->content.payload.size);
-  const uint8_t *digest = kiln_read_bytes(said, KILN_DIGEST_SIZE);
-  object->fields = (uint8_t *)(uintptr_t)kiln_read_block(said, &object->fields_size); // borrowed
-  if (!object->fields) return false;
-  memcpy(object->digest.bytes, digest, KILN_DIGEST_SIZE); // the fields are compared with those of its entry
+/// The entry of a command.
+typedef struct kept_object {
+  kiln_key key;           ///< of the object; its fields are borrowed
+  kiln_bytes code_digest; ///< BLAKE3 of the object, borrowed
+  uint64_t code_size;
+  kiln_reader said; ///< the messages (plan.said)
+} kept_object;
+
+static bool read_kept(const kiln_cache_entry *entry, kept_object *out) {
+  kiln_reader *r = &out->said;
+  *r = kiln_reader_of(entry->content.payload.bytes, entry->content.payload.size);
+  const uint8_t *digest = kiln_read_bytes(r, KILN_DIGEST_SIZE);
+  out->code_digest = (kiln_bytes){kiln_read_bytes(r, KILN_DIGEST_SIZE), KILN_DIGEST_SIZE};
+  out->code_size = kiln_read_u64(r);
+  out->key.fields = (uint8_t *)(uintptr_t)kiln_read_block(r, &out->key.fields_size);
+  if (!out->key.fields) return false;
+  memcpy(out->key.digest.bytes, digest, KILN_DIGEST_SIZE); // the fields are compared with those of its entry
   return true;
 }
 
-bool object_memo_reuse(session *s, const object_choice *which, kiln_cache_entry *out) {
-  kiln_key key, object;
-  kiln_cache_entry kept;
-  kiln_reader said;
+/// Whether the output is a file with the object in it: then the object's entry is not unpacked.
+static bool is_there(session *s, const kept_object *kept, const char *output) {
+  kiln_digest digest;
+  struct stat st;
+  return output && !lstat(output, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == kept->code_size &&
+         source_digest_of_file(output, (size_t)kept->code_size, &digest) &&
+         !memcmp(digest.bytes, kept->code_digest.bytes, sizeof digest.bytes) &&
+         kiln_cache_holds(s->cache, &kept->key.digest);
+}
+
+bool object_memo_reuse(session *s, const object_choice *which, const char *output, kiln_cache_entry *out,
+                       bool *out_is_there) {
+  kiln_key key;
+  kiln_cache_entry entry;
+  kept_object kept;
   kiln_error err = {0};
+  *out = (kiln_cache_entry){0};
+  *out_is_there = false;
   // --force and --verify-cache want no hit.
   if (!s->cache || s->force || s->verify || asked_key(s, which, &key, &err) != KILN_OK) return false;
-  bool found = kiln_cache_contains(s->cache, &key.digest) && kiln_cache_get(s->cache, &key, &kept);
+  bool found = kiln_cache_contains(s->cache, &key.digest) && kiln_cache_get(s->cache, &key, &entry);
   kiln_key_deinit(&key);
   if (!found) return false;
-  found = read_kept(&kept, &object, &said) && kiln_cache_contains(s->cache, &object.digest) &&
-          kiln_cache_get(s->cache, &object, out);
-  if (found) plan_say(said.at, said.left, s->quiet);
+  found = read_kept(&entry, &kept);
+  *out_is_there = found && is_there(s, &kept, output);
+  if (found && !*out_is_there)
+    found = kiln_cache_contains(s->cache, &kept.key.digest) && kiln_cache_get(s->cache, &kept.key, out);
+  if (found) plan_say(kept.said.at, kept.said.left, s->quiet);
   if (found && !s->quiet) session_print_cache_notes(s, false);
-  kiln_cache_entry_deinit(&kept);
+  kiln_cache_entry_deinit(&entry);
   return found;
 }
 
@@ -61,7 +87,10 @@ void object_memo_keep(session *s, const object_choice *which, const plan_job *jo
   // Useless without the object, or if another program made it than the key says.
   if (!s->cache || job->is_foreign || !kiln_cache_contains(s->cache, &job->key.digest)) return;
   session_notes(s, &notes);
+  kiln_digest code = source_digest_of(job->code.bytes, job->code.size);
   kiln_buffer_bytes(&kept, job->key.digest.bytes, KILN_DIGEST_SIZE);
+  kiln_buffer_bytes(&kept, code.bytes, KILN_DIGEST_SIZE);
+  kiln_buffer_u64(&kept, job->code.size);
   kiln_buffer_block(&kept, job->key.fields, job->key.fields_size);
   kiln_buffer_bytes(&kept, s->plan.said.bytes, s->plan.said.size);
   if (notes.size) plan_add_said(&kept, PLAN_SAID_ONCE_QUIET, notes.bytes, notes.size);

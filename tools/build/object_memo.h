@@ -12,9 +12,11 @@ typedef struct object_choice {
   int64_t config, variant;
 } object_choice;
 
-/// After the source was looked at. True: `out` is the entry of the object, for the caller to deinit, and the messages of
-/// the compile were printed. False: nothing was printed, and the source must be compiled.
-bool object_memo_reuse(session *s, const object_choice *which, kiln_cache_entry *out);
+/// After the source was looked at. True: the messages of the compile were printed, and `out` is the entry of the object,
+/// for the caller to deinit; or `*out_is_there`: the file `output` (may be NULL) has the object already, by its digest,
+/// and `out` is empty. False: nothing was printed, and the source must be compiled.
+bool object_memo_reuse(session *s, const object_choice *which, const char *output, kiln_cache_entry *out,
+                       bool *out_is_there);
 
 /// Records what the command made, after all messages were printed. `job` is a hit or was just compiled.
 void object_memo_keep(session *s, const object_choice *which, const plan_job *job);
