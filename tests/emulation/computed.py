@@ -110,6 +110,7 @@ for _size in FORMATS:
 for _n in ("", "_NUM"):
     for _op, _f in (("MIN3", smallest), ("MAX3", lambda a, b, c: high(high(a, b), c)), ("MED3", smallest), ("MAXMIN", lambda a, b, c: low(high(a, b), c)),
                     ("MINMAX", lambda a, b, c: high(low(a, b), c))): ROWS["V_%s%s_F16" % (_op, _n)] = 16, (16, 16, 16), _f, any_nan
+PACKED = {"V_PK_%s%s_F16" % (n, end): f for n, f in (("MIN", low), ("MAX", high)) for end in ("", "_NUM")}
 SCALARS = {"S_CVT_I32_F32": to_integer(32, 32, True), "S_CVT_U32_F32": to_integer(32, 32, False)}
 
 
@@ -174,6 +175,52 @@ class Computed:
             s[low_word], s[low_word + 1] = following & 0xFFFFFFFF, following >> 32
 
         return run
+
+    def packed(self, pc, arch, w, w1):
+        """Minima and maxima of two pairs: a half where one of them is NaN is computed here."""
+        name = self.name_of(pc, arch)
+        if name.startswith(("V_FMA_MIX", "V_MAD_MIX")): return self.mixed(pc, arch, w, w1, name)   # gfx942: the other name, and one rounding
+        if name not in PACKED: return None
+        if w >> 15 & 1: self.refuse("clamp of " + name, pc)
+        fields, to, lanes, compute = (w1 & 511, w1 >> 9 & 511), w & 255, 64 if arch == "cdna" else 32, PACKED[name]
+        literal, native, first = words_at(pc, 3)[2], super()._step(pc, arch), self.emu.EXEC_LO.offset
+        modifiers = [[(w1 >> 29 + i & 1, 0, w >> 11 + i & 1), (w >> 8 + i & 1, 0, w1 >> 27 + i & 1)] for i in range(2)]   # of each operand, of both halves
+        readers = [[self.source_reader(f, 16, False, modifiers[i][half], literal, lanes, arch == "cdna") for i, f in enumerate(fields)] for half in range(2)]
+
+        def run(*buffers):
+            s, v = words_at(buffers[0].value, 260), words_at(buffers[1].value, 256 * lanes)
+            active = s[first] | (s[first + 1] << 32 if lanes == 64 else 0)
+            rows = [(lane, [[read(s, v, lane) for read in pair] for pair in readers]) for lane in range(lanes) if active >> lane & 1]
+            native[0](*[buffers[i] for i in native[1]])
+            for lane, pairs in rows:
+                for half, pair in enumerate(pairs):
+                    if any_nan(*pair): v[to * lanes + lane] = v[to * lanes + lane] & ~(0xFFFF << 16 * half) & 0xFFFFFFFF | compute(*pair) << 16 * half
+
+        return run, ALL, False, name.lower()
+
+    def mixed(self, pc, arch, w, w1, name):
+        """Sums with products of f32 and f16, where a constant is f32: the emulator takes the bits of f16."""
+        fields, is_half = [w1 >> at & 511 for at in (0, 9, 18)], [w1 >> 27 & 1, w1 >> 28 & 1, w >> 14 & 1]
+        if not any(240 <= f <= 248 and not half for f, half in zip(fields, is_half)): return None
+        if w >> 15 & 1: self.refuse("clamp of " + name, pc)
+        to, lanes, first, low_word, sum_of = w & 255, 64 if arch == "cdna" else 32, self.emu.EXEC_LO.offset, self.emu.PC_LO_IDX, fused(32)
+        following, sizes = pc + (12 if SOURCE_LITERAL in fields else 8), [16 if half else 32 for half in is_half]
+        modifiers = [(w1 >> 29 + i & 1, w >> 8 + i & 1, w >> 11 + i & 1 if is_half[i] else 0) for i in range(3)]
+        readers = [self.source_reader(f, sizes[i], False, modifiers[i], words_at(pc, 3)[2], lanes, arch == "cdna") for i, f in enumerate(fields)]
+
+        def run(scalars, vectors):
+            s, v = words_at(scalars.value, 260), words_at(vectors.value, 256 * lanes)
+            active = s[first] | (s[first + 1] << 32 if lanes == 64 else 0)
+            for lane in range(lanes):
+                if not active >> lane & 1: continue
+                result, old = sum_of(*[bits_of(number(read(s, v, lane), sizes[i]), 32) for i, read in enumerate(readers)]), v[to * lanes + lane]
+                if not name.endswith("MIX_F32"):
+                    result = bits_of(number(result, 32), 16)
+                    result = old & 0xFFFF | result << 16 if "HI" in name else old & 0xFFFF0000 | result
+                v[to * lanes + lane] = result
+            s[low_word], s[low_word + 1] = following & 0xFFFFFFFF, following >> 32
+
+        return run, (0, 1), False, name.lower()
 
     def scalar_conversion(self, pc, arch, w, w1):
         """gfx12: S_CVT of a float."""

@@ -53,6 +53,7 @@ class Corrections(Staged, Computed, Divisions):
         elif w >> 23 == 0x17D and arch == "rdna4": found = self.scalar_conversion(pc, arch, w, w1)
         elif short and w & 511 in (SOURCE_SDWA, SOURCE_DPP): found = self.staged(pc, arch, w, w1)
         elif long and arch != "cdna" and w1 & 511 == SOURCE_DPP: found = self.staged_long(pc, arch, w, w1)
+        elif w >> 23 == (0x1A7 if arch == "cdna" else 0x198): found = self.packed(pc, arch, w, w1)
         elif short or long:
             found = self.computed(pc, arch, w, w1) or self.division(pc, arch, w, w1)
             if not found and short and arch == "cdna": found = self.half_words(pc, arch, w, w1)
