@@ -36,6 +36,9 @@ static void end(struct scene *s) {
   unlink(s->path);
   kiln_test_write(s->path, s->bytes, s->size);
   CHECK_INT(get_size(s->cache, &s->key, s->payload), 1); // the undamaged bytes still are an entry
+  uint64_t hits = kiln_cache_counted(s->cache, KILN_OUTCOME_HIT_LOCAL);
+  CHECK(kiln_cache_holds(s->cache, &s->key.digest));
+  CHECK_INT(kiln_cache_counted(s->cache, KILN_OUTCOME_HIT_LOCAL), hits + 1);
   kiln_cache_close(s->cache);
   kiln_key_deinit(&s->key);
   free(s->bytes);
@@ -47,6 +50,7 @@ static void expect(struct scene *s, const uint8_t *bytes, size_t size, kiln_outc
   kiln_cache_entry entry;
   unlink(s->path);
   kiln_test_write(s->path, bytes, size);
+  if (kiln_cache_holds(s->cache, &s->key.digest)) FAIL("%s %zu is taken for an entry", what, where);
   if (kiln_cache_get(s->cache, &s->key, &entry)) FAIL("%s %zu was served", what, where);
   if (entry.outcome != outcome)
     FAIL("%s %zu: %s, expected %s", what, where, kiln_outcome_name(entry.outcome),

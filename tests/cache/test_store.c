@@ -139,6 +139,7 @@ TEST(store, an_entry_of_another_domain_is_not_believed) {
   put_size(upper, &warm, 10);
   // The replay: what the lower domain wrote is copied, as it is, to where the higher one reads.
   CHECK_INT(kiln_test_run(NULL, "cp -r %s/v1/pr-1.default/entries %s/v1/main.default/", folder, folder), 0);
+  CHECK(!kiln_cache_holds(upper, &key.digest));
   CHECK_INT(get_size(upper, &key, 10), 0);
   CHECK_INT(kiln_cache_counted(upper, KILN_OUTCOME_MISS_UNTRUSTED), 1);
   kiln_cache_close(lower);

@@ -41,6 +41,8 @@ static kiln_outcome read_under(const char *name, const struct person *signer, ki
   config.trusted_count = count;
   cache = open_with(&config);
   kiln_cache_entry entry;
+  CHECK_INT(kiln_cache_holds(cache, &key.digest),
+            policy == KILN_TRUST_OFF); // who vouches is about the content
   bool hit = kiln_cache_get(cache, &key, &entry);
   kiln_outcome outcome = entry.outcome;
   if (hit) CHECK(right_bytes(&key, &entry, SIZE));
