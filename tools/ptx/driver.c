@@ -95,17 +95,6 @@ static void name_of(const char *text, char *out, size_t capacity) {
   snprintf(out, capacity, "%.*s.ptx", (int)strcspn(name, "( \t\r\n"), name);
 }
 
-static void dump(const char *text, const char *name) {
-  static unsigned count;
-  char path[4096];
-  if (!settings.dump) return;
-  if (snprintf(path, sizeof path, "%s/%u.%s", settings.dump, count++, name) >= (int)sizeof path) return;
-  FILE *file = fopen(path, "w");
-  if (!file) return;
-  fputs(text, file);
-  fclose(file);
-}
-
 EXPORT int cuModuleLoadDataEx(void **out, const void *image, unsigned count, int *options, void **values) {
   ptx_module *module = NULL;
   char name[300], *log = NULL;
@@ -117,7 +106,7 @@ EXPORT int cuModuleLoadDataEx(void **out, const void *image, unsigned count, int
   }
   pthread_mutex_lock(&lock);
   name_of(image, name, sizeof name);
-  dump(image, name);
+  if (settings.take_module) settings.take_module(name, image);
   last = (kiln_error){0};
   report.count = 0;
   kiln_status status = ptx_module_create(memory, name, image, strlen(image), &module, &last);
@@ -172,11 +161,9 @@ EXPORT int cuFuncGetParamInfo(void *function_, size_t index, size_t *out_offset,
 
 static void note_launch(const function *f, kiln_status status) {
   ptx_kernel_facts facts;
-  FILE *file = settings.log ? fopen(settings.log, "a") : NULL;
-  if (!file) return;
+  if (!settings.take_launch) return;
   ptx_module_kernel(f->module, f->kernel, &facts);
-  fprintf(file, "%s %s\n", facts.name, status ? "found" : "clean");
-  fclose(file);
+  settings.take_launch(facts.name, !status);
 }
 
 // libkiln gives the arguments as one block.

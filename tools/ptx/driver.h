@@ -12,8 +12,8 @@ typedef struct ptx_driver_settings {
   uint32_t shared_bytes; ///< shared memory that a block may use
   uint64_t seed;         ///< of the order in which warps run; each launch takes the next
   uint64_t max_steps;    ///< instructions of warps before a launch has failed; 0: no limit
-  const char *dump;      ///< borrowed: a folder that gets the text of each module; NULL: none
-  const char *log;       ///< borrowed: a file that gets a line for each launch; NULL: none
+  void (*take_module)(const char *name, const char *text); ///< is given each module; NULL: nobody
+  void (*take_launch)(const char *kernel, bool is_clean);  ///< the same of launches
 } ptx_driver_settings;
 
 typedef struct ptx_driver {
