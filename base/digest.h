@@ -22,6 +22,14 @@ typedef struct kiln_check {
 kiln_digest kiln_digest_of(const void *bytes, size_t size);
 kiln_check kiln_check_of(const void *bytes, size_t size);
 
+/// The same of bytes that come piece by piece. Caller's storage; nothing to free.
+typedef struct kiln_check_pieces {
+  _Alignas(64) unsigned char state[640];
+} kiln_check_pieces;
+void kiln_check_begin(kiln_check_pieces *pieces);
+void kiln_check_add(kiln_check_pieces *pieces, const void *bytes, size_t size);
+kiln_check kiln_check_end(kiln_check_pieces *pieces);
+
 /// Writes 64 lower-case hex digits and a NUL.
 void kiln_digest_hex(const kiln_digest *digest, char out[KILN_DIGEST_HEX + 1]);
 /// Reads exactly 64 lower-case hex digits; 0 when `text` is anything else, 1 when `out` is set.

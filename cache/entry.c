@@ -154,17 +154,17 @@ static uint64_t sum(const uint64_t sizes[4], uint64_t max) {
   return total;
 }
 
-kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_bytes, kiln_entry_view *out,
-                             kiln_error *err) {
+kiln_status kiln_entry_parse_head(const uint8_t *bytes, size_t have, uint64_t size, const kiln_check *body,
+                                  uint64_t max_bytes, kiln_entry_view *out, kiln_error *err) {
   memset(out, 0, sizeof *out);
-  kiln_reader r = kiln_reader_of(bytes, size);
+  kiln_reader r = kiln_reader_of(bytes, have);
   const uint8_t *head = kiln_read_bytes(&r, MAGIC);
   if (!head || memcmp(head, magic, MAGIC))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "no entry: the magic is missing");
   uint16_t format = kiln_read_u16(&r), schema = kiln_read_u16(&r);
-  if (size < KILN_ENTRY_HEADER)
+  if (have < KILN_ENTRY_HEADER)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "expected %d bytes of header, found %zu", KILN_ENTRY_HEADER,
-                     size);
+                     have);
   if (!has_check(bytes + AT_HEADER_CHECK, bytes, AT_HEADER_CHECK))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "the header's check does not fit");
   if (format != KILN_CACHE_FORMAT || schema != KILN_KEY_SCHEMA)
@@ -180,10 +180,12 @@ kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_byt
   if (labels > rest || trailer > rest - labels || stored != rest - labels - trailer)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "expected %llu bytes after the header, found %llu",
                      (unsigned long long)(stored + labels + trailer), (unsigned long long)rest);
-  if (!has_check(bytes + AT_BODY_CHECK, bytes + KILN_ENTRY_HEADER, (size_t)rest))
+  if (memcmp(bytes + AT_BODY_CHECK, body->bytes, sizeof body->bytes))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "the body's check does not fit");
   const uint8_t *at = bytes + KILN_ENTRY_HEADER;
-  if (!parse_labels(at, labels, out)) return kiln_fail(err, KILN_STATUS_CORRUPT, "the labels are damaged");
+  if (labels > have - KILN_ENTRY_HEADER || !parse_labels(at, labels, out))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "the labels are damaged");
+  const size_t there = have - KILN_ENTRY_HEADER - labels; // of what is stored
   out->stored = (kiln_bytes){at + labels, (size_t)stored};
   out->signatures = at + labels + stored;
   out->raw_size = sum(out->sizes, max_bytes);
@@ -194,10 +196,17 @@ kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_byt
     return kiln_fail(err, KILN_STATUS_CORRUPT, "expected a body of %llu bytes, found %llu",
                      (unsigned long long)out->raw_size, (unsigned long long)stored);
   if (out->codec == CODEC_ZSTD &&
-      ZSTD_getFrameContentSize(out->stored.bytes, out->stored.size) != out->raw_size)
+      ZSTD_getFrameContentSize(at + labels, there < stored ? there : (size_t)stored) != out->raw_size)
     return kiln_fail(err, KILN_STATUS_CORRUPT, "the packed body does not unpack to %llu bytes",
                      (unsigned long long)out->raw_size);
   return KILN_OK;
+}
+
+kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_bytes, kiln_entry_view *out,
+                             kiln_error *err) {
+  kiln_check body = {0};
+  if (size >= KILN_ENTRY_HEADER) body = kiln_check_of(bytes + KILN_ENTRY_HEADER, size - KILN_ENTRY_HEADER);
+  return kiln_entry_parse_head(bytes, size, size, &body, max_bytes, out, err);
 }
 
 kiln_status kiln_entry_unpack(const kiln_entry_view *view, uint8_t *raw, kiln_error *err) {

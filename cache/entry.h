@@ -66,6 +66,12 @@ KILN_MUST_USE kiln_status kiln_entry_encode(const kiln_key *key, const kiln_cach
 /// `max_bytes` unpacked; CORRUPT.
 KILN_MUST_USE kiln_status kiln_entry_parse(const uint8_t *bytes, size_t size, uint64_t max_bytes,
                                            kiln_entry_view *out, kiln_error *err);
+/// The same of an entry of `size` bytes of which only the first `have` are in memory: header, labels, and 18 of what is
+/// stored or all of it. `body` is the check of all that follows the header. Nothing but the labels may be read
+/// through `out`.
+KILN_MUST_USE kiln_status kiln_entry_parse_head(const uint8_t *bytes, size_t have, uint64_t size,
+                                                const kiln_check *body, uint64_t max_bytes,
+                                                kiln_entry_view *out, kiln_error *err);
 /// Writes the raw body (view->raw_size bytes) to `raw`.
 KILN_MUST_USE kiln_status kiln_entry_unpack(const kiln_entry_view *view, uint8_t *raw, kiln_error *err);
 /// Points fields and content into `raw`. The entry holds nothing yet.

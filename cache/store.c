@@ -353,10 +353,11 @@ bool kiln_store_touch(kiln_store *store, const kiln_digest *key) {
   return true;
 }
 
-static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, kiln_cache_entry *out,
-                              kiln_error *err) {
-  struct stat st;
-  int e = kiln_fs_stat(fd, &st);
+/// Whether that may be the file of an entry; HIT_LOCAL, or the kind of miss.
+static kiln_outcome check_file(kiln_store *store, int fd, struct stat *out_st, kiln_cache_entry *out,
+                               kiln_error *err) {
+  int e = kiln_fs_stat(fd, out_st);
+  const struct stat st = *out_st;
   if (e) return unreadable(out, -e, err);
   if (!S_ISREG(st.st_mode)) {
     kiln_fail(err, KILN_STATUS_CORRUPT, "expected a regular file, found mode %06o", (unsigned)st.st_mode);
@@ -378,11 +379,19 @@ static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, k
               (unsigned long long)size);
     return KILN_OUTCOME_MISS_CORRUPT;
   }
-  if (size > store->max_entry_bytes + (1 << 20)) return unreadable(out, EFBIG, err);
+  return size > store->max_entry_bytes + (1 << 20) ? unreadable(out, EFBIG, err) : KILN_OUTCOME_HIT_LOCAL;
+}
+
+static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, kiln_cache_entry *out,
+                              kiln_error *err) {
+  struct stat st;
+  kiln_outcome outcome = check_file(store, fd, &st, out, err);
+  if (outcome != KILN_OUTCOME_HIT_LOCAL) return outcome;
+  uint64_t size = (uint64_t)st.st_size;
   kiln_blob *file = kiln_blob_create((size_t)size);
   if (!file) return unreadable(out, ENOMEM, err);
   size_t got;
-  e = kiln_fs_read(fd, file->bytes, (size_t)size, &got);
+  int e = kiln_fs_read(fd, file->bytes, (size_t)size, &got);
   if (!e && got == size) {
     refresh(store, fd, &st);
     *out_file = file;
@@ -403,9 +412,9 @@ static bool is_everybodys(const kiln_store *store, int folder, const char *name)
          st.st_mode & S_IWOTH;
 }
 
-/// The bytes of an entry's file, or the kind of miss.
-static kiln_outcome read_entry(kiln_store *store, const kiln_digest *key, kiln_blob **out_file,
-                               kiln_cache_entry *out, kiln_error *err) {
+/// Opens the file of an entry; HIT_LOCAL, or the kind of miss.
+static kiln_outcome open_entry(kiln_store *store, const kiln_digest *key, int *out_fd, kiln_cache_entry *out,
+                               kiln_error *err) {
   char name[KILN_STORE_NAME];
   memset(out, 0, sizeof *out);
   int folder = atomic_load(&store->fd);
@@ -424,28 +433,64 @@ static kiln_outcome read_entry(kiln_store *store, const kiln_digest *key, kiln_b
     kiln_fail(err, KILN_STATUS_UNTRUSTED, "everybody may write into its folder");
     return KILN_OUTCOME_MISS_UNTRUSTED;
   }
-  kiln_outcome outcome = read_file(store, fd, out_file, out, err);
-  kiln_fs_close(fd); // nothing was written; what was read is checked by the caller
-  return outcome;
+  *out_fd = fd;
+  return KILN_OUTCOME_HIT_LOCAL;
 }
 
 kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
                              size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err) {
   kiln_blob *file = NULL;
-  kiln_outcome outcome = read_entry(store, key, &file, out, err);
+  int fd;
+  kiln_outcome outcome = open_entry(store, key, &fd, out, err);
+  if (outcome != KILN_OUTCOME_HIT_LOCAL) return outcome;
+  outcome = read_file(store, fd, &file, out, err);
+  kiln_fs_close(fd); // nothing was written; what was read is checked below
   return file ? kiln_store_accept(store, file, key, fields, fields_size, out, warned, err) : outcome;
 }
 
+enum { HEAD = 4096, PIECE = 1 << 14 };
+
+/// The check of what follows the header of an entry of `size` bytes, by pieces. `head` is its begin, and read already.
+static bool check_body(int fd, const uint8_t *head, size_t have, uint64_t size, kiln_check *out) {
+  uint8_t piece[PIECE];
+  kiln_check_pieces pieces;
+  size_t got;
+  kiln_check_begin(&pieces);
+  kiln_check_add(&pieces, head + KILN_ENTRY_HEADER, have - KILN_ENTRY_HEADER);
+  for (uint64_t left = size - have; left; left -= got) {
+    size_t asked = left < sizeof piece ? (size_t)left : sizeof piece;
+    if (kiln_fs_read(fd, piece, asked, &got) || got != asked) return false;
+    kiln_check_add(&pieces, piece, got);
+  }
+  *out = kiln_check_end(&pieces);
+  return true;
+}
+
+/// Whether the file is an intact entry of the key.
+static bool is_intact(kiln_store *store, int fd, const kiln_digest *key, kiln_entry_view *out) {
+  uint8_t head[HEAD];
+  struct stat st;
+  kiln_cache_entry ignored;
+  kiln_check body;
+  size_t have;
+  if (check_file(store, fd, &st, &ignored, NULL) != KILN_OUTCOME_HIT_LOCAL) return false;
+  const uint64_t size = (uint64_t)st.st_size;
+  const size_t asked = size < sizeof head ? (size_t)size : sizeof head;
+  bool intact = !kiln_fs_read(fd, head, asked, &have) && have == asked &&
+                check_body(fd, head, have, size, &body) &&
+                !kiln_entry_parse_head(head, have, size, &body, store->max_entry_bytes, out, NULL) &&
+                !memcmp(out->key.bytes, key->bytes, sizeof key->bytes) && !check_domain(store, out, NULL);
+  if (intact) refresh(store, fd, &st);
+  return intact;
+}
+
 bool kiln_store_holds(kiln_store *store, const kiln_digest *key, uint64_t *out_payload, uint64_t *out_cost) {
-  kiln_blob *file = NULL;
   kiln_cache_entry ignored;
   kiln_entry_view view;
-  if (has_keys(store)) return false;
-  read_entry(store, key, &file, &ignored, NULL);
-  if (!file) return false;
-  bool holds = !kiln_entry_parse(file->bytes, file->size, store->max_entry_bytes, &view, NULL) &&
-               !memcmp(view.key.bytes, key->bytes, sizeof key->bytes) && !check_domain(store, &view, NULL);
+  int fd;
+  if (has_keys(store) || open_entry(store, key, &fd, &ignored, NULL) != KILN_OUTCOME_HIT_LOCAL) return false;
+  bool holds = is_intact(store, fd, key, &view);
+  kiln_fs_close(fd);
   if (holds) *out_payload = view.sizes[3], *out_cost = view.cost_ns;
-  kiln_blob_release(file);
   return holds;
 }
