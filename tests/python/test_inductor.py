@@ -174,17 +174,39 @@ import kiln.triton._compilation as c
 def refuse(*_, **__): raise SystemExit("something was compiled")
 c.triton_ir = c.compile_ir = refuse
 """
+    LOWERS = """
+import torch._inductor.graph as graph
+def refuse(*_): raise SystemExit("a graph was lowered")
+graph.GraphLowering.run = refuse
+"""
+    PRECOMPILED = """
+import sys, torch, triton
+import torch._inductor.config as inductor
+inductor.cpu_backend, inductor.compile_threads = "triton", 1
+%s
+def model(x, w): return ((x @ w).softmax(-1) + x.sum(0, keepdim=True)).relu()
+x, w = torch.randn(20, 48), torch.randn(48, 48)
+paths = {"artifact_path": sys.argv[3] + ".py", "cache_path": sys.argv[3] + ".cache"}
+with torch.no_grad():
+    if %r:
+        with torch.compiler.precompile.capture(model, **paths) as capture:
+            torch.testing.assert_close(capture(x, w), model(x, w))
+    torch.testing.assert_close(torch.compiler.precompile.load(*paths.values())(x, w), model(x, w))
+"""
 
     def run_program(self, threads, columns, before="", after="", **environment):
+        return self.run_text(self.PROGRAM % (before, after), str(threads), str(columns), **environment)
+
+    def run_text(self, text, *arguments, **environment):
         program, site = os.path.join(self.folder.name, "program.py"), os.path.join(self.folder.name, "site")
         os.makedirs(site, exist_ok=True)
         with open(program, "w") as file:
-            file.write(self.PROGRAM % (before, after))
+            file.write(text)
         with open(os.path.join(site, "sitecustomize.py"), "w") as file:  # a build's folder is in PYTHONPATH, which reads no .pth
             file.write("import site; site.addsitedir(%r)" % os.path.join(support.ROOT, "python"))
         environment.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp(dir=self.folder.name))
         environment["PYTHONPATH"] = os.pathsep.join((site, os.path.join(support.BUILD, "python")))
-        done = subprocess.run([sys.executable, program, str(threads), str(columns)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600,
+        done = subprocess.run([sys.executable, program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600,
                               env={**os.environ, **environment})
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -208,32 +230,53 @@ c.triton_ir = c.compile_ir = refuse
         for threads in (1, 2):
             code, _, errors = self.run_program(threads, 64, "import triton" + self.CLOSED, **closed)
             self.assertEqual(code, 0, errors)
-        with open(report) as file:
-            lines = [json.loads(line) for line in file]
-        self.assertEqual([{origin for origin, count in line["launches"].items() if count} for line in lines], [{"bundle"}] * 2)
+        self.assertEqual(self.origins(report), [{"bundle"}] * 2)
         code, _, errors = self.run_program(1, 128, "import triton" + self.CLOSED, **closed)
         self.assertEqual(code, 1)
         self.assertRegex(errors, r"kernel 'triton_per_fused\w*': no entry of its key in .*app.kbundle; nearest entry \w+, \d+ fields? differ")
 
     def test_a_bundle_has_what_pytorch_decided(self):
         """What it measures may differ in another process, which would ask for other kernels: there no graph is lowered again."""
-        lowers = """
-import torch._inductor.graph as graph
-def refuse(*_): raise SystemExit("a graph was lowered")
-graph.GraphLowering.run = refuse
-"""
         descent = "inductor.coordinate_descent_tuning = True\n"  # whose steps depend on times too
         bundle, report = (os.path.join(self.folder.name, name) for name in ("decided.kbundle", "decided"))
         code, _, errors = self.run_program(1, 96, descent, KILN_TRITON_SAVE=bundle)
         self.assertEqual(code, 0, errors)
         closed = {"KILN_TRITON_BUNDLE": bundle, "KILN_TRITON_MISS": "error", "KILN_CACHE_DIR": "/proc/none", "KILN_TRITON_REPORT": report}
-        code, _, errors = self.run_program(1, 96, descent + "import triton" + self.CLOSED + lowers, **closed)
+        code, _, errors = self.run_program(1, 96, descent + "import triton" + self.CLOSED + self.LOWERS, **closed)
         self.assertEqual(code, 0, errors)
-        with open(report) as file:
-            launches = json.load(file)["launches"]
-        self.assertEqual({origin for origin, count in launches.items() if count}, {"bundle"})
-        code, _, errors = self.run_program(1, 160, descent + lowers, **closed)
+        self.assertEqual(self.origins(report), [{"bundle"}])
+        code, _, errors = self.run_program(1, 160, descent + self.LOWERS, **closed)
         self.assertEqual((code, "a graph was lowered" in errors), (1, True), errors)
+
+    def origins(self, report):
+        with open(report) as file:
+            return [{origin for origin, count in json.loads(line)["launches"].items() if count} for line in file]
+
+    def test_pytorchs_artifacts_have_kilns_kernels(self):
+        artifacts, report, bundle = (os.path.join(self.folder.name, name) for name in ("artifacts", "from-artifacts", "narrow.kbundle"))
+        code, _, errors = self.run_program(2, 64, self.POOL, "open(%r, 'wb').write(torch.compiler.save_cache_artifacts()[0])" % artifacts, KILN_TRITON="1")
+        self.assertEqual(code, 0, errors)
+        load = "import triton\ntorch.compiler.load_cache_artifacts(open(%r, 'rb').read())\n" % artifacts
+        code, _, errors = self.run_program(2, 64, load + self.POOL + self.CLOSED + self.LOWERS, KILN_TRITON_REPORT=report, KILN_CACHE_DIR="/proc/none")
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(self.origins(report), [{"cache"}])
+        # They are no bundle: what may run code of bundles alone does not ask them.
+        self.assertEqual(self.run_program(1, 32, KILN_TRITON_SAVE=bundle)[0], 0)
+        code, _, errors = self.run_program(1, 64, load + self.CLOSED, KILN_TRITON_BUNDLE=bundle, KILN_TRITON_MISS="error")
+        self.assertEqual(code, 1)
+        self.assertRegex(errors, r"kernel 'triton_per_fused\w*': no entry of its key in .*narrow.kbundle")
+
+    def test_precompiled(self):
+        if not hasattr(torch.compiler, "precompile"):
+            self.skipTest("PyTorch %s has no torch.compiler.precompile" % torch.__version__)
+        pair, bundle, report = (os.path.join(self.folder.name, name) for name in ("pair", "pair.kbundle", "from-pair"))
+        code, _, errors = self.run_text(self.PRECOMPILED % ("", True), "1", "", pair, KILN_TRITON_SAVE=bundle)
+        self.assertEqual(code, 0, errors)
+        for given in ({}, {"KILN_TRITON_BUNDLE": bundle, "KILN_TRITON_MISS": "error"}):
+            closed = {"KILN_CACHE_DIR": "/proc/none", "KILN_TRITON_REPORT": report, **given}
+            code, _, errors = self.run_text(self.PRECOMPILED % (self.CLOSED + self.LOWERS, False), "1", "", pair, **closed)
+            self.assertEqual(code, 0, errors)
+        self.assertEqual(self.origins(report), [{"cache"}, {"bundle"}])
 
     def test_a_later_choice_replaces_an_earlier_one(self):
         from torch.compiler._cache import CacheArtifactManager as manager

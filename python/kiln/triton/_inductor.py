@@ -11,7 +11,7 @@ import triton
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime import driver
 
-from . import _aot_inductor, _bundles, _compilation, _devices, _host_driver, _index, _launcher, _monitor
+from . import _aot_inductor, _bundles, _compilation, _devices, _host_driver, _index, _launcher, _monitor, _torch_artifacts
 from .._core import Runner, version
 from .._errors import Error
 
@@ -33,6 +33,7 @@ class Kernel(CompiledKernel):
         self.asm = _aot_inductor.Stages(self.name, code, {"ttir": text} if text is not None else {})
         self.metadata_group, self.kernel = {}, None
         self.module = self.function = self._run = None
+        _torch_artifacts.record(self)
 
     def __del__(self):
         """Nothing is unloaded: the module is none of Triton's, which 3.8 and later unload."""
@@ -108,7 +109,7 @@ def compile(src, target=None, options=None, _env_vars=None):
     read_for, ours = _read_for(target)
     parsed = _compilation.make_backend(read_for).parse_options(dict(options or {}, **src.parse_options()))
     _launcher.warn_of(src.fn.__name__, parsed)
-    found = _bundles.find_or_compile(src, parsed, read_for, ours)
+    found = _bundles.find_or_compile(src, parsed, read_for, ours, _torch_artifacts.begun(src, parsed, read_for, ours))
     if found is None:
         theirs = tritons_compile(src, target=target, options=options, _env_vars=_env_vars)
         theirs.kiln_reason = "no bundle has it, and miss='triton'"
@@ -152,6 +153,7 @@ def _take_heuristics(module, replace):
         if "kiln_code" in vars(self.kernel):
             self.kernel.__dict__.pop("run", None)
             self.kernel.__class__ = Kernel
+            _torch_artifacts.record(self.kernel)
 
     def can_statically_launch(kernel, *others):
         return None if isinstance(kernel, Kernel) else theirs_can(kernel, *others)
@@ -173,6 +175,10 @@ def _take_keys(module, replace):
     replace(module, "triton_key", lambda: "%s-kiln %s" % (theirs(), version()))
 
 
+def _take_artifacts(_, __):
+    _torch_artifacts.register()
+
+
 def _take_graphs(module, replace):
     """What a bundle knows of graphs is there before PyTorch asks its caches."""
     theirs = module.compile_fx
@@ -187,7 +193,7 @@ def _take_graphs(module, replace):
 def _take_workers(module, replace):
     replace(module, "_worker_compile_triton", _Worker(module._worker_compile_triton))
     theirs = module.AsyncCompile.__dict__["use_process_pool"].__func__
-    replace(module.AsyncCompile, "use_process_pool", classmethod(lambda cls: not _bundles.is_closed() and theirs(cls)))
+    replace(module.AsyncCompile, "use_process_pool", classmethod(lambda cls: not _bundles.is_closed() and not _torch_artifacts.is_any_loaded() and theirs(cls)))
 
 
 def _take_static_launchers(module, replace):
@@ -231,7 +237,7 @@ MODULES = {
     "torch._inductor.codegen.cuda.device_op_overrides": _take_driver, "torch._inductor.codegen.cpp_wrapper_gpu": _take_wrapper,
     "torch._inductor.runtime.triton_heuristics": _take_heuristics, "torch._inductor.runtime.triton_compat": _take_keys,
     "torch._inductor.compile_fx": _take_graphs, "torch._inductor.async_compile": _take_workers, "torch._inductor.runtime.static_triton_launcher": _take_static_launchers,
-    "torch._inductor.runtime.static_cuda_launcher": _take_static_launchers,
+    "torch._inductor.runtime.static_cuda_launcher": _take_static_launchers, "torch.compiler._cache": _take_artifacts,
 }
 
 
