@@ -6,14 +6,13 @@ import os
 import types
 from unittest import mock
 
-import torch
 import torch._inductor.config as inductor
-from torch._dynamo.device_interface import CudaInterface
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kiln import _compiler
+from kiln.triton import _absent_gpu
 
 _MAJOR, _MINOR = divmod(int(os.environ.get("KILN_PTX_TARGET", "80")), 10)
 _PROPERTIES = types.SimpleNamespace(
@@ -36,15 +35,8 @@ def _store_kernels(wrapper):
 def gpu():
     """The mode of fake tensors, which may be made on "cuda"."""
     theirs = _compiler.run
-    answers = {"is_available": True, "device_count": 1, "current_device": 0, "_lazy_init": None, "_exchange_device": 0, "_maybe_exchange_device": 0, "synchronize": None, "is_current_stream_capturing": False, "get_rng_state": torch.zeros(16, dtype=torch.uint8),
-               "set_rng_state": None, "_get_device_properties": _PROPERTIES, "_get_device": torch.device("cuda", 0), "get_device_capability": (_MAJOR, _MINOR)}
     with contextlib.ExitStack() as stack:
-        for name, answer in answers.items():
-            stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer: answer, create=True))
-        for name in ("exchange_device", "maybe_exchange_device"):
-            stack.enter_context(mock.patch.object(CudaInterface, name, staticmethod(lambda *_: 0)))
-        for name in ("torch._subclasses.fake_tensor.init_gpu_context", "torch._inductor.fx_passes.joint_graph.lazy_init", "torch.accelerator.is_available"):
-            stack.enter_context(mock.patch(name, lambda *_: None))
+        stack.enter_context(_absent_gpu.pretended(_PROPERTIES))
         stack.enter_context(mock.patch.object(PythonWrapperCodegen, "generate_and_run_autotune_block", _store_kernels))
         stack.enter_context(mock.patch.object(_compiler, "run", lambda command, *words: theirs(command, *["--emit=ptx"] * (command == "build"), *words)))
         stack.enter_context(inductor.patch({"compile_threads": 1, "fx_graph_cache": False, "aot_inductor.precompile_headers": False,

@@ -21,7 +21,7 @@ try:
     import triton
     import triton.language as tl
     import kiln.triton
-    from kiln.triton import _aot_inductor as aot_inductor, _torch_results as torch_results
+    from kiln.triton import _absent_gpu as absent_gpu, _aot_inductor as aot_inductor, _torch_results as torch_results
     import torch._inductor.config as inductor
     from torch._inductor.runtime import static_triton_launcher, triton_compat, triton_heuristics
 except ImportError as missing:
@@ -311,6 +311,73 @@ with torch.no_grad():
         code, _, errors = self.run_program(1, 128, KILN_TRITON="report", KILN_TRITON_BUNDLE=bundle, KILN_TRITON_MISS="compile")
         self.assertEqual(code, 0, errors)
         self.assertRegex(errors, r"kiln:   from bundles \d+, from the cache 0, compiled now [1-9]\d*")
+
+
+class Captured(Cases):
+    """kiln.triton.capture of programs with torch.compile in them."""
+
+    def tearDown(self):
+        kiln.triton.load()
+
+    def run_from(self, bundle, program, *arguments):
+        """What a program gives whose launches may take code from the bundle alone, counted."""
+        torch._dynamo.reset()
+        kiln.triton.load(bundle, miss="error")
+        with Counted() as counted:
+            found = program(*arguments)
+        seen = self.seen()
+        self.assertEqual(seen.launches["bundle"], sum(seen.launches.values()), seen.text())
+        self.assertTrue(0 < counted.calls <= seen.launches["bundle"], seen.text())
+        return found
+
+    def test_forward_and_backward(self):
+        torch.manual_seed(3)
+        bundle, model, x = os.path.join(self.folder.name, "trained.kbundle"), Block(), torch.randn(3, 20, 48)
+
+        def gradient(compiled, x):
+            x = x.clone().requires_grad_()
+            return torch.autograd.grad(compiled(x).square().sum(), x)[0]
+        program = torch.compile(model)
+        library = kiln.triton.capture(gradient, program, x, output=bundle)
+        self.assertEqual(self.seen().kernels, [])  # nothing was loaded or launched
+        self.assertGreater(len(library.kernels), 6)
+        self.assertEqual(*(sorted(name.partition("[")[0] for name in one.kernels) for one in (kiln.triton.capture(gradient, program, x), library)))  # again, all of them
+        torch.testing.assert_close(self.run_from(bundle, gradient, program, x), gradient(model, x), rtol=1e-4, atol=1e-4)
+
+    def test_shapes_and_kernels_of_the_program(self):
+        bundle = os.path.join(self.folder.name, "dynamic.kbundle")
+
+        def plain(x):
+            return (x.softmax(-1) + x.sum(0)).relu().t() * 3
+
+        def program(x):
+            return through(doubled, torch.compile(plain, dynamic=True)(x) + 1, BLOCK=64) - torch.compile(lambda x: through(tuned, x), fullgraph=True)(x).t()
+        names = {one.partition("[")[0] for one in kiln.triton.capture(program, torch.empty(40, 64), output=bundle).kernels}
+        self.assertTrue({"doubled", "doubled_0"} & names and any(name.startswith("triton_") for name in names), names)
+        x = torch.randn(40, 64)
+        torch.testing.assert_close(self.run_from(bundle, program, x), 2 * (plain(x) + 1) - 2 * x.t())
+
+    def test_for_a_gpu_that_is_not_there(self):
+        def program():
+            with torch.device("cuda"), torch.no_grad():
+                torch.compile(Block())(torch.randn(3, 20, 48))
+                torch.compile(lambda x: x.sum())(torch.empty(3 << 20))
+        was_there = torch.cuda.is_available()
+        library = kiln.triton.capture(program, targets=["sm_90a", "sm_80"])
+        for target in ("sm_90a", "sm_80"):
+            device = library.device("null:" + target)
+            self.assertEqual({device.kernel(name).choose(*[0] * len(device.kernel(name).params), grid=1).target for name in library.kernels}, {target})
+        self.assertEqual(torch.cuda.is_available(), was_there)
+        if not was_there:  # how a sum is divided depends on the number of multiprocessors
+            few = absent_gpu.properties_of("sm_90a")
+            few.multi_processor_count = 8
+            self.assertNotEqual(kiln.triton.capture(program, targets=["sm_90a"]).kernels, kiln.triton.capture(program, targets=["sm_90a"], gpu=few).kernels)
+
+    def test_what_is_measured_is_refused(self):
+        program = torch.compile(lambda x: x @ x, mode="max-autotune-no-cudagraphs")
+        with self.assertRaisesRegex(Exception, "torch.compile with max_autotune: what it launches depends on times"):
+            kiln.triton.capture(program, torch.empty(64, 64))
+        self.assertIs(triton.compile, kiln.triton._inductor.compile)
 
 
 class Inside(Cases):

@@ -21,40 +21,45 @@ from ._devices import READ_FOR
 
 
 class Variant(typing.NamedTuple):
-    """A kernel that is wanted. `is_choice`: others may do in its place, as a tuner's configs may for each other."""
-    source: object
-    options: object
+    """A kernel that is wanted: its name, the facts of its key, and what gives its IR with the facts of its launch. `is_choice`: others may do in its place, as a
+    tuner's configs may for each other."""
+    name: str
+    keys: dict
+    read: object
     is_choice: bool
 
 
-def _write(variants, targets, output, read_for):
+def _variant(source, options, read_for, is_choice):
+    return Variant(source.fn.__name__, _index.facts_of(source, options, read_for), functools.partial(_compilation.triton_ir, source, options, read_for), is_choice)
+
+
+def _write(variants, targets, output):
     """Compiles them into one bundle, and opens it. A choice that cannot be compiled is noted as such, unless there is no other."""
     targets = (targets,) if isinstance(targets, str) else tuple(targets)
     found, refused, seen, why = {}, {}, set(), None
     with concurrent.futures.ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         begun = []
         for one in variants:
-            keys = _index.facts_of(one.source, one.options, read_for)
+            keys = one.keys
             if _index.key_of(keys) in seen:
                 continue
             seen.add(_index.key_of(keys))
             try:
-                read = _compilation.triton_ir(one.source, one.options, read_for)
+                read = one.read()
             except _bundles.REFUSALS as error:
                 if not one.is_choice:
                     raise
                 refused[_index.key_of(keys)], why = (keys, str(error)), error
                 continue
-            begun.append((one, keys, read, pool.submit(_compilation.compile_ir, *read, targets) if one.is_choice else None))
-        for one, keys, (text, launch), compiling in begun:
+            begun.append((one, read, pool.submit(_compilation.compile_ir, *read, targets) if one.is_choice else None))
+        for one, (text, launch), compiling in begun:
             try:
                 if compiling:
                     compiling.result()
             except _bundles.REFUSALS as error:
-                refused[_index.key_of(keys)], why = (keys, str(error)), error
+                refused[_index.key_of(one.keys)], why = (one.keys, str(error)), error
                 continue
-            name = one.source.fn.__name__
-            found.setdefault((name, _compilation.identity(text, launch)), (name, text, launch, []))[3].append(keys)
+            found.setdefault((one.name, _compilation.identity(text, launch)), (one.name, text, launch, []))[3].append(one.keys)
     if not found:
         raise why
     with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
@@ -168,13 +173,13 @@ def export(fn, signature, constexprs=None, targets=("host",), output=None, divis
     num_stages). The bundle is opened, and kept at `output`: load() finds its kernels for launches. One kernel has the function's name, several have their
     identity after it; none has a grid: launch it by kernel[grid](...)."""
     signatures, constants, divisible = _listed(signature), _listed(constexprs or {}), set(divisible)
-    variants = [Variant(source, parsed, is_choice)
+    variants = [_variant(source, parsed, read_for, is_choice)
                 for types, values in itertools.product(signatures, constants)
                 for one, known, named, is_choice in _instances(fn, values, options, list(configs))
                 for source, parsed in _variants_of(one, types, known, named, divisible, read_for)]
     if not variants:
         raise ValueError("expected at least one signature and one set of constants")
-    return _write(variants, targets, output, read_for)
+    return _write(variants, targets, output)
 
 
 # ----------------------------------------------------------------------------------------- capture
@@ -202,7 +207,7 @@ def _without_memory(value):
 
 class _Recorder:
     def __init__(self, read_for):
-        self.backend, self.variants = make_backend(read_for), []
+        self.read_for, self.backend, self.variants = read_for, make_backend(read_for), []
 
     def record(self, fn, arguments, named, is_choice=False):
         """All variants that a launch may come to."""
@@ -222,7 +227,15 @@ class _Recorder:
             binder = create_function_from_signature(fn.signature, fn.params, self.backend)
             named = {name: _without_memory(value) for name, value in named.items()}
             bound, specialization, options = binder(*map(_without_memory, arguments), **named)
-            self.variants.append(Variant(*_source_of(fn, self.backend, bound, specialization, options), is_choice))
+            self.variants.append(_variant(*_source_of(fn, self.backend, bound, specialization, options), self.read_for, is_choice))
+
+    def record_compiled(self, name, keys, found):
+        """What torch.compile asks for: each is one of several that it may launch."""
+        def read():
+            if isinstance(found, Exception):
+                raise found
+            return found
+        self.variants.append(Variant(name, keys, read, True))
 
     @contextlib.contextmanager
     def instead_of_launches(self):
@@ -242,18 +255,22 @@ class _Recorder:
                 setattr(owner, name, value)
 
 
-def capture(program, *arguments, targets=("host",), output=None, read_for=READ_FOR) -> Library:
+def capture(program, *arguments, targets=("host",), output=None, read_for=READ_FOR, gpu=None) -> Library:
     """Runs program(*arguments) on PyTorch's fake tensors, which have no memory and need no GPU, and exports every kernel of @triton.jit that it would launch, with
-    all configs of its tuners. Tensors among the arguments become fake; the program may make others, on "cuda" too. Each is compiled for `targets`, whatever its
-    device. A program that wants to know values of tensors cannot be run so, and what torch.compile writes is not seen. No other thread may launch meanwhile."""
+    all configs of its tuners, and what torch.compile writes in it. Tensors among the arguments become fake; the program may make others, on "cuda" too. Each is
+    compiled for `targets`, whatever its device. What torch.compile writes depends on properties of the GPU, such as the number of its multiprocessors: without one, on
+    those that `gpu` has, named as torch.cuda.get_device_properties names them, or else on those of a usual GPU of the first target. A program that wants to know
+    values of tensors cannot be run so. No other thread may launch meanwhile."""
     from torch import Tensor
     from torch._subclasses import FakeTensorMode
     from torch.utils._pytree import tree_map_only
+    from . import _captured_compile, _patch
+    targets = (targets,) if isinstance(targets, str) else tuple(targets)
     recorder = _Recorder(read_for)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     arguments = tree_map_only(Tensor, mode.from_tensor, arguments)
-    with mode, recorder.instead_of_launches():
+    with _patch.enabled(), _captured_compile.recorded(recorder.record_compiled, targets, gpu), mode, recorder.instead_of_launches():
         program(*arguments)
     if not recorder.variants:
         raise ValueError("the program launched no kernel of @triton.jit")
-    return _write(recorder.variants, targets, output, read_for)
+    return _write(recorder.variants, targets, output)

@@ -33,7 +33,6 @@ class Kernel(CompiledKernel):
         self.asm = _aot_inductor.Stages(self.name, code, {"ttir": text} if text is not None else {})
         self.metadata_group, self.kernel = {}, None
         self.module = self.function = self._run = None
-        _torch_artifacts.record(self)
 
     def __del__(self):
         """Nothing is unloaded: the module is none of Triton's, which 3.8 and later unload."""
@@ -50,24 +49,26 @@ class Kernel(CompiledKernel):
     def _init_handles(self):
         if self._run is not None:
             return
-        place = _devices.place_of(_devices.cpu() if self.kiln_target == "host" else _devices.torch.device("cuda"))
-        code = self.kiln_code
-        kernel = code.open(place.device)
+        kernel = self.kiln_code.open(self._device())
         try:
             kernel.preload()
         except Error as error:  # too large for this device: Inductor passes such a config over
             raise _compilation.NotCompiled(str(error), error.number) from None
-        identity = _bundles.identity_of(code) if self.kiln_text is None else _compilation.identity(self.kiln_text, self.kiln_facts)
-        self.counter = _monitor.row_of(code.origin, self.name, identity, self.kiln_target, code.reason, code.seconds).counter()
         choice = None if any(param.rank for param in kernel.params) else kernel.choose(*[0] * len(kernel.params), grid=1)
         self.n_regs, self.n_spills, shared = (choice.registers, choice.spill_bytes // 4, choice.shared_bytes) if choice else (0, 0, 0)
         self.n_max_threads = 1024
         self.metadata = self.metadata._replace(shared=shared)
         self.module = self.function = kernel
         self._run = self._launcher(kernel)
-        _kept.append(self)
+
+    def _device(self):
+        return _devices.place_of(_devices.cpu() if self.kiln_target == "host" else _devices.torch.device("cuda")).device
 
     def _launcher(self, kernel):
+        code = self.kiln_code
+        identity = _bundles.identity_of(code) if self.kiln_text is None else _compilation.identity(self.kiln_text, self.kiln_facts)
+        self.counter = _monitor.row_of(code.origin, self.name, identity, self.kiln_target, code.reason, code.seconds).counter()
+        _kept.append(self)
         signature, names = self.src.signature, self.src.fn.arg_names
         whole = {name: signature.get(name, "constexpr") for name in names}  # Inductor leaves out what is None
         if not self.is_plain:
@@ -102,19 +103,26 @@ def _read_for(target):
     return (_devices.READ_FOR, "host") if target.backend == "cpu" else (target, _devices.target_of(target))
 
 
+def asked_for(src, target, options):
+    """What _read_for returns, and the options, of a call of triton.compile."""
+    read_for, ours = _read_for(target)
+    return read_for, ours, _compilation.make_backend(read_for).parse_options(dict(options or {}, **src.parse_options()))
+
+
 def compile(src, target=None, options=None, _env_vars=None):
     """In place of triton.compile. Files of IR and Gluon are left to Triton."""
     if type(src) is not ASTSource:
         return tritons_compile(src, target=target, options=options, _env_vars=_env_vars)
-    read_for, ours = _read_for(target)
-    parsed = _compilation.make_backend(read_for).parse_options(dict(options or {}, **src.parse_options()))
+    read_for, ours, parsed = asked_for(src, target, options)
     _launcher.warn_of(src.fn.__name__, parsed)
     found = _bundles.find_or_compile(src, parsed, read_for, ours, _torch_artifacts.begun(src, parsed, read_for, ours))
     if found is None:
         theirs = tritons_compile(src, target=target, options=options, _env_vars=_env_vars)
         theirs.kiln_reason = "no bundle has it, and miss='triton'"
         return theirs
-    return Kernel(src, parsed, ours, read_for, found)
+    kernel = Kernel(src, parsed, ours, read_for, found)
+    _torch_artifacts.record(kernel)
+    return kernel
 
 
 # ------------------------------------------------------------------------------- PyTorch's modules

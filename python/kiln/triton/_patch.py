@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Replaces the launches of all @triton.jit functions of a process by Kiln's, and reports whether they are replaced."""
+import contextlib
 import sys
 
 import triton
@@ -75,6 +76,19 @@ def disable():
         owner, name, value = _replaced.pop()
         setattr(owner, name, value)
     _host_driver.deactivate()
+
+
+@contextlib.contextmanager
+def enabled():
+    """Inside it is enabled; afterwards it is as before."""
+    was_enabled, is_new = _was_enabled, not _replaced
+    enable()
+    try:
+        yield
+    finally:
+        if is_new:
+            disable()
+            globals().update(_was_enabled=was_enabled)
 
 
 def why_detached():
