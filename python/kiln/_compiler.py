@@ -45,10 +45,15 @@ def run(command, *arguments):
     path = program()
     if path is None:
         raise Error("the compiler is not installed (the package kiln-compiler has it)")
-    done = subprocess.run([path, command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    printed, said = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-    if done.returncode:
-        raise Error(said.strip() or printed.strip() or "kiln %s: exit %d" % (command, done.returncode))
+    if command == "build":
+        from . import _build_server
+        status, printed, said = _build_server.run(path, command, *arguments)
+    else:
+        done = subprocess.run([path, command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        status, printed, said = done.returncode, done.stdout, done.stderr
+    printed, said = printed.decode(errors="replace"), said.decode(errors="replace")
+    if status:
+        raise Error(said.strip() or printed.strip() or "kiln %s: exit %d" % (command, status))
     for line in said.splitlines():
         place, mark, text = line.partition(": warning: ")
         if mark:

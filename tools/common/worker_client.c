@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,7 +66,34 @@ static int spawn(worker_client *client, const posix_spawn_file_actions_t *action
   return failed;
 }
 
-static kiln_status start(worker_client *client, kiln_error *err) {
+static const worker_client *inherited; ///< until a client takes it
+
+void worker_client_inherit(const worker_client *running) { inherited = running; }
+
+static bool is_same_file(int a, int b) {
+  struct stat first, second;
+  if (a < 0 || b < 0 || fstat(a, &first) || fstat(b, &second)) return false;
+  const kiln_file_mark mark = kiln_file_mark_of(&first), other = kiln_file_mark_of(&second);
+  return kiln_file_mark_same(&mark, &other);
+}
+
+/// Takes the inherited worker if it runs the files of this client; for one that needs no assembler, any will
+/// do.
+static bool take_over(worker_client *client) {
+  const worker_client *running = __atomic_exchange_n(&inherited, NULL, __ATOMIC_ACQ_REL);
+  if (!running || !is_same_file(running->program_fd, client->program_fd) ||
+      (client->assembler_fd >= 0 && !is_same_file(running->assembler_fd, client->assembler_fd)))
+    return false;
+  client->is_inherited = true;
+  client->by_path = running->by_path;
+  client->to = running->to;
+  client->from = running->from;
+  __atomic_store_n(&client->pid, running->pid, __ATOMIC_RELAXED);
+  return true;
+}
+
+kiln_status worker_client_start(worker_client *client, kiln_error *err) {
+  if (client->pid || take_over(client)) return KILN_OK;
   int in[2], out[2], program = above_ours(client->program_fd), assembler = above_ours(client->assembler_fd);
   posix_spawn_file_actions_t actions;
   if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
@@ -174,14 +202,27 @@ static kiln_status died(worker_client *client, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_TOOL, "the code generator ended with exit code %d", WEXITSTATUS(how));
 }
 
+static bool ask(worker_client *client, const kiln_buffer *request, worker_reply *out) {
+  out->bytes.size = 0;
+  return !request->failed && kiln_stream_write(client->to, request->bytes, request->size) &&
+         receive(client, &out->bytes);
+}
+
 static kiln_status exchange(worker_client *client, uint8_t kind, const kiln_span blocks[5], worker_reply *out,
                             kiln_error *err) {
   kiln_buffer request = {0};
   memset(out, 0, sizeof *out);
-  if (!client->pid) KILN_TRY(start(client, err));
+  KILN_TRY(worker_client_start(client, err));
   encode(&request, kind, blocks);
-  bool ok = !request.failed && kiln_stream_write(client->to, request.bytes, request.size) &&
-            receive(client, &out->bytes);
+  bool ok = ask(client, &request, out);
+  if (!ok && client->is_inherited) { // one of ours says what ails it, or does it
+    int how;
+    stop(client, &how);
+    client->is_inherited = false;
+    kiln_status status = worker_client_start(client, err);
+    if (status != KILN_OK) return kiln_buffer_deinit(&request), status;
+    ok = ask(client, &request, out);
+  }
   kiln_buffer_deinit(&request);
   if (ok) return decode(out, err);
   return died(client, err);

@@ -17,6 +17,7 @@ typedef struct worker_client {
   int program_fd;     ///< that file, opened: this is what runs, whatever is at the path now; -1: run the path
   int assembler_fd;   ///< the same of the PTX assembler; -1: by the path in the options. Both borrowed
   bool by_path;       ///< this system cannot run an open file: the path was run
+  bool is_inherited;  ///< it was started by another process, which knows how it ends
   pid_t pid;          ///< 0: not running; read by other threads
   int to, from;
 } worker_client;
@@ -38,6 +39,11 @@ typedef struct worker_reply {
 
 /// NOT_FOUND when the program is not installed. The caller may set the descriptors afterwards.
 kiln_status worker_client_init(worker_client *client, kiln_error *err);
+/// Starts the process, unless it runs. Else the first request does.
+kiln_status worker_client_start(worker_client *client, kiln_error *err);
+/// From now on, in a process that was forked, the first client that wants to start the same files takes this
+/// running worker over. `running` stays the parent's, which reaps it.
+void worker_client_inherit(const worker_client *running);
 /// Ends the process, if one runs.
 void worker_client_deinit(worker_client *client);
 

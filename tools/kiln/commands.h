@@ -7,4 +7,7 @@
 #include "tools/kiln/commands.def"
 #undef COMMAND
 
+/// Runs a command line as the program does: argv[1] is the command, kiln.conf is read first.
+int kiln_run_command(int argc, char **argv);
+
 #endif

@@ -69,6 +69,21 @@ static bool set_colors(void) {
   return cli_color(environment_get(ENV_KILN_COLOR), environment_get(ENV_NO_COLOR), environment_get(ENV_TERM));
 }
 
+int kiln_run_command(int argc, char **argv) {
+  for (int i = 2; i < argc; i++) // of errors in kiln.conf
+    if (!strcmp(argv[i], "--json")) cli_json_on_failure(true);
+  kiln_error err = {0};
+  kiln_status status = config_load(&err);
+  if (status != KILN_OK) return cli_report(status, &err);
+  if (!set_colors())
+    fprintf(stderr, "kiln: note: KILN_COLOR: expected auto, always or never, found \"%s\"\n",
+            environment_get(ENV_KILN_COLOR));
+  kiln_output_complete(environment_flag(ENV_KILN_CACHE_DURABLE, false));
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
+  return hand_over(argv);
+}
+
 int main(int argc, char **argv) {
   kiln_program_begin();
   (void)set_colors();          // of messages about kiln.conf
@@ -84,16 +99,7 @@ int main(int argc, char **argv) {
   if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
     return help_print(), argc < 2 ? CLI_USAGE : CLI_OK;
   if (!strcmp(argv[1], "--version")) return puts("kiln " KILN_VERSION), CLI_OK;
-  for (int i = 2; i < argc; i++) // of errors in kiln.conf
-    if (!strcmp(argv[i], "--json")) cli_json_on_failure(true);
-  kiln_error err = {0};
-  kiln_status status = config_load(&err);
-  if (status != KILN_OK) return cli_report(status, &err);
-  if (!set_colors())
-    fprintf(stderr, "kiln: note: KILN_COLOR: expected auto, always or never, found \"%s\"\n",
-            environment_get(ENV_KILN_COLOR));
-  kiln_output_complete(environment_flag(ENV_KILN_CACHE_DURABLE, false));
-  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-    if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
-  return hand_over(argv);
+  // Each command that it runs reads kiln.conf.
+  if (!strcmp(argv[1], "build-server")) return kiln_command_build_server(argc - 1, argv + 1);
+  return kiln_run_command(argc, argv);
 }

@@ -131,6 +131,14 @@ kiln_status toolchain_find(toolchain *out, kiln_codegen_options *options, bool w
   return find_assembler(&out->assembler, options, automatic, cache, err);
 }
 
+void toolchain_open_usual(int *out_compiler, int *out_assembler) {
+  char path[4096];
+  const char *found;
+  uint8_t kind = KILN_ASSEMBLER_NONE;
+  *out_compiler = cli_open_program("kiln-codegen", path, sizeof path);
+  *out_assembler = open_place(&kind, true, &found);
+}
+
 /// The file's mark decides, unless the file was changed so shortly before its content was read that a further
 /// change might not show. In that case the content is read again until the mark is old enough.
 static bool is_content_unchanged(toolchain_program *tool) {

@@ -45,6 +45,10 @@ bool toolchain_program_is_unchanged(toolchain_program *tool);
 kiln_status toolchain_find(toolchain *out, kiln_codegen_options *options, bool wanted, bool automatic,
                            kiln_cache *cache, kiln_error *err);
 
+/// The file descriptors of the programs that builds without further options use, for the caller to close; -1:
+/// there is none. Nothing of them is read.
+void toolchain_open_usual(int *out_compiler, int *out_assembler);
+
 /// Whether the open files still have the content of which the digests are, so that what they made belongs to
 /// the key. `by_path`: the code generator was started by its path, which must lead to the same file. Thread
 /// safe.

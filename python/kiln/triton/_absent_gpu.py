@@ -7,7 +7,11 @@ from unittest import mock
 
 import torch
 from torch._dynamo.device_interface import CudaInterface
+from torch._inductor.constant_folding import ConstantFolder
+from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 # What kernels of Inductor's depend on, by compute capability: of the GPU for servers that most have. (name, multiprocessors, threads of each, shared memory of a block, L2, memory)
 _KNOWN = {
@@ -35,6 +39,20 @@ def properties_of(target):
         total_memory=memory, gcnArchName="")
 
 
+class _OnTheCpu(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        args, kwargs = tree_map_only(torch.device, lambda _: torch.device("cpu"), (args, kwargs or {}))
+        return function(*args, **kwargs)
+
+
+def _on_the_cpu(theirs):
+    """Inductor computes constants of a graph where they are: here that is the CPU."""
+    def run(*arguments):
+        with _OnTheCpu():
+            return theirs(*arguments)
+    return run
+
+
 @contextlib.contextmanager
 def pretended(properties):
     """Inside, torch.cuda says that there is one GPU with these properties, as torch.cuda.get_device_properties gives them."""
@@ -45,6 +63,8 @@ def pretended(properties):
         for name, answer in answers.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer: answer, create=True))
         stack.enter_context(mock.patch.object(FakeTensorMode, "avoid_device_init", True))  # as where torch.cuda.is_available() says the truth
+        for owner, name in ((ConstantFolder, "run"), (UniformValueConstantFolder, "__init__")):
+            stack.enter_context(mock.patch.object(owner, name, _on_the_cpu(getattr(owner, name))))
         for name in ("exchange_device", "maybe_exchange_device"):
             stack.enter_context(mock.patch.object(CudaInterface, name, staticmethod(lambda *_: 0)))
         for name in ("torch._subclasses.fake_tensor.init_gpu_context", "torch._inductor.fx_passes.joint_graph.lazy_init", "torch.accelerator.is_available"):
