@@ -439,6 +439,11 @@ class Inside(Cases):
         kernel.run(1, 1, 1)
         self.assertEqual((len(launched), self.seen().launches["triton"]), (101, 101))
 
+    def test_no_assembler_is_asked_for_its_version(self):
+        import torch.utils._triton as pytorchs
+        with unittest.mock.patch.object(subprocess, "Popen", side_effect=AssertionError("a process was started")):
+            self.assertRegex(pytorchs.triton_hash_with_backend(), "^[0-9A-F]{64}$")
+
     def test_pytorchs_caches_have_other_keys(self):
         ours = triton_compat.triton_key()
         kiln.triton.disable()

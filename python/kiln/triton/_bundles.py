@@ -33,6 +33,7 @@ class _Bundle:
         self.path, self.trust = path, trust
         self.library = Library(path, trust=trust) if trust else Library(path)
         self.entries, self.refused, self.results = _index.read(path)
+        self.names = set(self.library.kernels)
         self.by_name = {}
         for key, (_, facts) in sorted(self.entries.items()):
             self.by_name.setdefault(facts["kernel"], []).append((key, facts))
@@ -92,6 +93,8 @@ def _opened(library):
 
 def _has_code(bundle, kernel, target):
     """Why it has no code for the target; None: it has. A device that runs nothing says so without a GPU."""
+    if kernel not in bundle.names:
+        return "its entry in %s leads to '%s', a kernel that is not in the bundle: it was removed after the bundle was saved" % (bundle.path, kernel)
     if target == "host":
         return None
     try:

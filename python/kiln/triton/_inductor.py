@@ -183,6 +183,13 @@ def _take_keys(module, replace):
     replace(module, "triton_key", lambda: "%s-kiln %s" % (theirs(), version()))
 
 
+def _take_backend(module, replace):
+    """What Inductor notes of the backend in its Python. Triton's starts ptxas for it, which a process that compiles nothing may not have."""
+    def hash_with_backend():
+        return hashlib.sha256(("triton %s %s kiln %s" % (triton.__version__, driver.active.get_current_target(), version())).encode()).hexdigest().upper()
+    replace(module, "triton_hash_with_backend", hash_with_backend)
+
+
 def _take_artifacts(_, __):
     _torch_artifacts.register()
 
@@ -245,7 +252,7 @@ MODULES = {
     "torch._inductor.codegen.cuda.device_op_overrides": _take_driver, "torch._inductor.codegen.cpp_wrapper_gpu": _take_wrapper,
     "torch._inductor.runtime.triton_heuristics": _take_heuristics, "torch._inductor.runtime.triton_compat": _take_keys,
     "torch._inductor.compile_fx": _take_graphs, "torch._inductor.async_compile": _take_workers, "torch._inductor.runtime.static_triton_launcher": _take_static_launchers,
-    "torch._inductor.runtime.static_cuda_launcher": _take_static_launchers, "torch.compiler._cache": _take_artifacts,
+    "torch._inductor.runtime.static_cuda_launcher": _take_static_launchers, "torch.compiler._cache": _take_artifacts, "torch.utils._triton": _take_backend,
 }
 
 
