@@ -17,7 +17,7 @@ typedef enum kiln_env_child {
                      ///< how names are resolved
 } kiln_env_child;
 
-enum { KILN_ENV_MOST = 64 };
+enum { KILN_ENV_MOST = 96 };
 
 /// Of `environment` what such a child gets, ended by NULL; the texts are borrowed. Where a variable is there
 /// twice, the first counts.

@@ -173,11 +173,11 @@ typedef struct kiln_cache_config {
   bool vouched_only; ///< entries that nobody vouches for (kiln_cache_entry.vouched) are a miss, whatever
                      ///< the policy: for who signs what is made of them
   const char *remote_program; ///< kiln-remote; NULL or remote_url NULL: no remote level
-  const char *remote_url;     ///< http://, https://, redis:// or rediss://; several with spaces between
-  uint32_t remote_ms;         ///< deadline of one look-up
-  bool remote_write;          ///< uploads too
-  uint32_t remote_lease_ms;   ///< with remote_write: how long to wait for another machine that makes the same
-                              ///< entry; 0: machines do not wait
+  const char *remote_url;   ///< http://, https://, s3://, redis:// or rediss://; several with spaces between
+  uint32_t remote_ms;       ///< deadline of one look-up
+  bool remote_write;        ///< uploads too
+  uint32_t remote_lease_ms; ///< with remote_write: how long to wait for another machine that makes the same
+                            ///< entry; 0: machines do not wait
 } kiln_cache_config;
 
 void kiln_cache_config_init(kiln_cache_config *config);

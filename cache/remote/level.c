@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens a remote store by the scheme of its address: HTTP or Redis.
+// Opens a remote store by the scheme of its address: HTTP, S3 or Redis.
 #include "cache/remote/level.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "base/url.h"
 
 bool kiln_level_open(kiln_level *level, const char *url, const kiln_level_options *options) {
-  static const kiln_level_kind *const kinds[] = {&kiln_level_http, &kiln_level_https, &kiln_level_redis,
-                                                 &kiln_level_rediss};
+  static const kiln_level_kind *const kinds[] = {&kiln_level_http, &kiln_level_https, &kiln_level_s3,
+                                                 &kiln_level_redis, &kiln_level_rediss};
   memset(level, 0, sizeof *level);
   if (strlen(url) >= sizeof level->shown) return false;
   kiln_url_shown(url, level->shown, sizeof level->shown);

@@ -11,6 +11,14 @@
 
 typedef struct kiln_level kiln_level;
 
+/// How a bucket of S3, or of a server that speaks as S3 does, is reached. NULL or "": not given.
+typedef struct kiln_s3_access {
+  const char *endpoint;     ///< "http://HOST[:PORT]"; without it Amazon's of the region
+  const char *region;       ///< without it us-east-1
+  const char *key, *secret; ///< without them requests are not signed
+  const char *session;      ///< of credentials that expire
+} kiln_s3_access;
+
 /// Texts are copied.
 typedef struct kiln_level_options {
   const char *token;   ///< NULL: anonymous
@@ -19,6 +27,7 @@ typedef struct kiln_level_options {
   const char *begins; ///< what every value begins with: others are not taken to their end; NULL: anything.
                       ///< Borrowed as long as the level lives
   uint32_t expire_s;  ///< an entry goes that long after its upload, where the store can do that; 0: never
+  kiln_s3_access s3;
 } kiln_level_options;
 
 /// How a kind of store is spoken with.
@@ -55,7 +64,11 @@ typedef struct kiln_level_kind {
 /// What check_put uploads: the same bytes under the same name each time.
 #define KILN_LEVEL_TRIAL "kiln cache doctor was here\n"
 
-extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_redis, kiln_level_rediss;
+/// What addresses look like, for messages.
+#define KILN_LEVEL_ADDRESSES "http://, https://, s3://BUCKET, redis:// or rediss://"
+
+extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_s3, kiln_level_redis,
+    kiln_level_rediss;
 
 enum { KILN_LEVEL_URL = 1024 };
 

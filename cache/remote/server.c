@@ -56,7 +56,8 @@ static kiln_level_options options_of(const kiln_remote_server_config *config) {
                               .ca_file = config->ca_file,
                               .max_bytes = config->max_bytes,
                               .begins = KILN_ENTRY_MAGIC,
-                              .expire_s = config->expire_s};
+                              .expire_s = config->expire_s,
+                              .s3 = config->s3};
 }
 
 kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, kiln_remote_server **out,
@@ -84,10 +85,9 @@ kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, k
     if (s->level_count == KILN_REMOTE_LEVELS)
       status = kiln_fail(err, KILN_STATUS_LIMIT, "more than %d remote caches", KILN_REMOTE_LEVELS);
     else if (!kiln_level_open(&s->levels[s->level_count], url, &options))
-      status =
-          kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                    "remote cache: expected http://, https://, redis:// or rediss://HOST, found \"%.200s\"",
-                    kiln_url_shown(url, shown, sizeof shown));
+      status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                         "remote cache: expected " KILN_LEVEL_ADDRESSES ", found \"%.200s\"",
+                         kiln_url_shown(url, shown, sizeof shown));
     else s->level_count++;
   }
   for (unsigned i = 0; !status && s->lease_ms && !s->leases && i < s->level_count;
@@ -344,7 +344,7 @@ bool kiln_remote_check(const kiln_remote_server_config *config,
   for (char *url = urls ? strtok_r(urls, " ", &save) : NULL; url; url = strtok_r(NULL, " ", &save)) {
     kiln_level level;
     bool good = kiln_level_open(&level, url, &options);
-    if (!good) strcpy(text, "expected http://, https://, redis:// or rediss://HOST");
+    if (!good) strcpy(text, "expected " KILN_LEVEL_ADDRESSES " and settings that fit it");
     else {
       good = level.kind->check(level.state, config->domain, kiln_wire_now() + config->deadline_ms, text,
                                sizeof text);

@@ -11,9 +11,10 @@ enum { KILN_REMOTE_LEVELS = 4 };
 typedef struct kiln_remote_server kiln_remote_server;
 
 typedef struct kiln_remote_server_config {
-  const char *urls;                  ///< with spaces between
-  const char *token;                 ///< NULL: anonymous
-  const char *ca_file;               ///< NULL: the system's certificates
+  const char *urls;    ///< with spaces between
+  const char *token;   ///< NULL: anonymous
+  const char *ca_file; ///< NULL: the system's certificates
+  kiln_s3_access s3;
   const char *root, *domain, *space; ///< of the store
   uint32_t deadline_ms;              ///< of one look-up, over all levels
   uint32_t lease_ms; ///< how long a claim waits for another machine; 0: claims are answered SKIPPED

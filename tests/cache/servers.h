@@ -147,6 +147,19 @@ static inline int start_redis(const char *folder) {
   return port;
 }
 
+/// A server that speaks as S3 does, with the bucket "kernels", and the settings that lead to it.
+static inline void start_s3(void) {
+  char number[16], url[64];
+  int port = free_port();
+  snprintf(number, sizeof number, "%d", port);
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", port);
+  if (access("/usr/bin/python3", X_OK)) SKIP("python3 is not installed");
+  start(port, (char *[]){"/usr/bin/python3", "-B", "tests/python/s3_server.py", number, NULL});
+  setenv("KILN_CACHE_S3_ENDPOINT", url, 1);
+  setenv("KILN_CACHE_S3_KEY", "AKIAEXAMPLE", 1);
+  setenv("KILN_CACHE_S3_SECRET", "se/cr+et=EXAMPLE", 1);
+}
+
 static inline kiln_cache *open_remote_within(const char *folder, const char *name, const char *url,
                                              bool write, uint32_t deadline_ms) {
   static char program[300];

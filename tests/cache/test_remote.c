@@ -43,6 +43,26 @@ TEST(remote, redis) {
   write_here_read_there(url);
 }
 
+TEST(remote, s3) {
+  start_s3();
+  write_here_read_there("s3://kernels/some/prefix");
+}
+
+/// Of more than a mebibyte libcurl asks first whether it may send it, and does not wait for an answer.
+TEST(remote, a_large_entry_goes_to_s3) {
+  enum { LARGE = 12 << 20 };
+  start_s3();
+  kiln_cache *writer = open_remote_within(kiln_test_folder(), "writer", "s3://kernels", true, 20000),
+             *reader = open_remote_within(kiln_test_folder(), "reader", "s3://kernels", false, 20000);
+  kiln_key key = key_of("a");
+  CHECK_INT(put_size(writer, &key, LARGE), KILN_OK);
+  wait_uploaded(writer, 1);
+  CHECK_INT(get_size(reader, &key, LARGE), 1);
+  kiln_cache_close(writer);
+  kiln_cache_close(reader);
+  kiln_key_deinit(&key);
+}
+
 /// Entries of Redis go when the setting says so, and stay without it.
 TEST(remote, redis_entries_expire) {
   char url[64], *out;

@@ -121,7 +121,7 @@ static kiln_status read_trust(const cache_open_options *options, kiln_cache_conf
 }
 
 bool cache_open_remote_fault(char *out, size_t capacity) {
-  static const char *const schemes[] = {"http://", "https://", "redis://", "rediss://"};
+  static const char *const schemes[] = {"http://", "https://", "s3://", "redis://", "rediss://"};
   const char *ca = environment_get(ENV_KILN_CACHE_REMOTE_CA);
   char program[4096];
   uint64_t seconds;
@@ -136,13 +136,16 @@ bool cache_open_remote_fault(char *out, size_t capacity) {
     kiln_url_shown(at, shown, sizeof shown);
     shown[strcspn(shown, " ")] = 0;
     snprintf(out, capacity,
-             "KILN_CACHE_REMOTE: expected http://, https://, redis:// or rediss://, found \"%s\"", shown);
+             "KILN_CACHE_REMOTE: expected http://, https://, s3://, redis:// or rediss://, found \"%s\"",
+             shown);
     return true;
   }
   if (environment_size(ENV_KILN_CACHE_REMOTE_EXPIRE_S, UINT32_MAX / 1000, &seconds, &err) != KILN_OK)
     snprintf(out, capacity, "%s", err.text);
   else if (ca && access(ca, R_OK))
     snprintf(out, capacity, "KILN_CACHE_REMOTE_CA: %s: %s", ca, strerror(errno));
+  else if (!environment_get(ENV_KILN_CACHE_S3_KEY) != !environment_get(ENV_KILN_CACHE_S3_SECRET))
+    snprintf(out, capacity, "KILN_CACHE_S3_KEY and KILN_CACHE_S3_SECRET go together: one of them is not set");
   else if (!cli_find_program("kiln-remote", program, sizeof program))
     snprintf(out, capacity, "kiln-remote is not installed");
   else return false;

@@ -70,6 +70,25 @@ static bool parse(int argc, char **argv, request *out) {
          config->max_bytes;
 }
 
+/// The settings of s3:// addresses, or else what programs of AWS read. Key, secret and session are of one source.
+static kiln_s3_access s3_access(void) {
+  const char *endpoints[] = {secure_getenv("KILN_CACHE_S3_ENDPOINT"), secure_getenv("AWS_ENDPOINT_URL_S3"),
+                             secure_getenv("AWS_ENDPOINT_URL")};
+  const char *regions[] = {secure_getenv("KILN_CACHE_S3_REGION"), secure_getenv("AWS_REGION"),
+                           secure_getenv("AWS_DEFAULT_REGION")};
+  const char *key = secure_getenv("KILN_CACHE_S3_KEY");
+  kiln_s3_access access = {0};
+  for (unsigned i = 3; i-- > 0;) {
+    if (endpoints[i] && *endpoints[i]) access.endpoint = endpoints[i];
+    if (regions[i] && *regions[i]) access.region = regions[i];
+  }
+  bool is_ours = key && *key;
+  access.key = is_ours ? key : secure_getenv("AWS_ACCESS_KEY_ID");
+  access.secret = is_ours ? secure_getenv("KILN_CACHE_S3_SECRET") : secure_getenv("AWS_SECRET_ACCESS_KEY");
+  access.session = is_ours ? NULL : secure_getenv("AWS_SESSION_TOKEN");
+  return access;
+}
+
 /// Why something waits: servers that do not do what is wanted.
 static void print_trouble(void *context, const char *url, bool good, const char *text) {
   (void)context;
@@ -124,6 +143,7 @@ int main(int argc, char **argv) {
   asked.config.expire_s = seconds > UINT32_MAX / 1000 ? UINT32_MAX / 1000 : (uint32_t)seconds;
   asked.config.token = secure_getenv("KILN_CACHE_REMOTE_TOKEN");
   asked.config.ca_file = secure_getenv("KILN_CACHE_REMOTE_CA");
+  asked.config.s3 = s3_access();
   asked.config.shared = kiln_env_is_yes(secure_getenv("KILN_CACHE_SHARED"));
   asked.config.world_writable = kiln_env_is_yes(secure_getenv("KILN_CACHE_WORLD_WRITABLE"));
   signal(SIGPIPE, SIG_IGN);
