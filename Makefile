@@ -225,7 +225,7 @@ $(B)/bin/kiln-tool: $(call objects,$(OF_TOOL) tools/old_libc.c) $(A_RUNTIME) $(A
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -pie $(LDFLAGS) $^ -l:libarchive.a -l:libnettle.a -l:libz.a -l:libbz2.a -l:liblzma.a $(SODIUM) $(ZSTD) -lm -lpthread -ldl -o $@
-$(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote)) $(A_REMOTE) $(A_CACHE) $(A_BASE)
+$(B)/bin/kiln-remote: $(call objects,$(call sources,tools/remote) tools/common/cli.c tools/common/cli_input.c tools/common/key_file.c) $(A_REMOTE) $(A_CACHE) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -pie $(LDFLAGS) $^ -lcurl $(SODIUM) $(ZSTD) -lpthread -o $@

@@ -95,7 +95,8 @@ bool environment_next_misspelt(size_t *at, char *out, size_t capacity) {
 /// The value as it may be shown: without passwords.
 static void show_value(environment_name name, const char *value, char *out, size_t capacity) {
   static const environment_name secrets[] = {ENV_KILN_CACHE_REMOTE_TOKEN, ENV_KILN_CACHE_S3_SECRET,
-                                             ENV_AWS_SECRET_ACCESS_KEY, ENV_AWS_SESSION_TOKEN};
+                                             ENV_AWS_SECRET_ACCESS_KEY,   ENV_AWS_SESSION_TOKEN,
+                                             ENV_KILN_REGISTRY_LOGIN,     ENV_KILN_REGISTRY_TOKEN};
   bool is_secret = false;
   for (unsigned i = 0; i < sizeof secrets / sizeof *secrets; i++) is_secret |= name == secrets[i];
   if (is_secret) snprintf(out, capacity, "(not shown)");

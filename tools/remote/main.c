@@ -5,6 +5,7 @@
 //   kiln-remote serve OPTIONS                serves look-ups and uploads of a build
 //   kiln-remote push [--wait-ms N] OPTIONS   uploads what waits, for `kiln cache push`
 //   kiln-remote check OPTIONS                asks each server once, for `kiln cache doctor`
+//   kiln-remote push-bundle|pull-bundle ...  a bundle to and from a registry (bundle.c)
 //   kiln-remote board                        values, sets and leases over descriptors 0 and 1, for
 //                                            `kiln tune --worker`
 //
@@ -23,6 +24,7 @@
 #include "base/program.h"
 #include "cache/remote/board.h"
 #include "cache/remote/server.h"
+#include "tools/remote/bundle.h"
 
 enum { LIFE = 0, LISTENING = 3 };
 
@@ -134,6 +136,10 @@ int main(int argc, char **argv) {
   kiln_error err = {0};
   if (argc == 2 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
   if (argc == 2 && !strcmp(argv[1], "board")) return serve_board(secure_getenv("KILN_CACHE_REMOTE"));
+  if (argc > 1 && (!strcmp(argv[1], "push-bundle") || !strcmp(argv[1], "pull-bundle"))) {
+    signal(SIGPIPE, SIG_IGN);
+    return remote_bundle(argc, argv);
+  }
   if (!parse(argc, argv, &asked)) {
     fputs(usage, stderr);
     return 2;
