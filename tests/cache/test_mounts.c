@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Cache folders on overlayfs, as containers have them: an image brings a filled cache below, what is new goes
+// above. And on NFS, where KILN_TEST_NFS names a folder of such a mount. The right bytes or a miss, one compile per
+// key, the image unchanged.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cache/admin.h"
+#include "cache/evict.h"
+#include "tests/cache/common.h"
+
+enum { SIZE = 5000, LARGE = 200000, IN_IMAGE = 6, PROCESSES = 12, COMPILE_MS = 200 };
+
+static char lower[300], merged[300];
+
+static bool write_text(const char *path, const char *text) {
+  int fd = open(path, O_WRONLY);
+  bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+  if (fd >= 0) close(fd);
+  return good;
+}
+
+/// A mount namespace of this process alone, as root or with a user namespace.
+static bool leave_mounts(void) {
+  char users[64], groups[64];
+  snprintf(users, sizeof users, "0 %u 1", geteuid());
+  snprintf(groups, sizeof groups, "0 %u 1", getegid());
+  if (geteuid() ? unshare(CLONE_NEWUSER | CLONE_NEWNS) : unshare(CLONE_NEWNS)) return false;
+  if (getuid() && (!write_text("/proc/self/setgroups", "deny") || !write_text("/proc/self/uid_map", users) ||
+                   !write_text("/proc/self/gid_map", groups)))
+    return false;
+  return !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
+}
+
+enum { CANNOT = 77 };
+
+/// lower/ has a cache with IN_IMAGE entries; merged/ is that with an upper folder, or without one.
+static void mount_image(bool is_writable) {
+  char options[1000], path[400];
+  const char *folder = kiln_test_folder();
+  snprintf(lower, sizeof lower, "%s/lower", folder);
+  snprintf(merged, sizeof merged, "%s/merged", folder);
+  kiln_test_run(NULL, "cd %s && mkdir lower empty upper work merged", folder);
+  kiln_cache *cache = open_in(lower);
+  for (unsigned i = 0; i < IN_IMAGE; i++) {
+    kiln_key key = key_number(i);
+    CHECK_INT(put_size(cache, &key, i % 2 ? LARGE : SIZE), KILN_OK);
+    kiln_key_deinit(&key);
+  }
+  kiln_cache_close(cache);
+  snprintf(path, sizeof path, "%s/tool", lower);
+  kiln_test_write(path, "tool of the image", 17);
+  // An image is old: a hit would refresh the time of use.
+  kiln_test_run(NULL, "find %s -type f -exec touch -d '3 days ago' {} +", lower);
+  if (is_writable)
+    snprintf(options, sizeof options, "lowerdir=%s,upperdir=%s/upper,workdir=%s/work", lower, folder, folder);
+  else snprintf(options, sizeof options, "lowerdir=%s:%s/empty", lower, folder);
+  if (!leave_mounts() || mount("overlay", merged, "overlay", 0, options)) _exit(CANNOT);
+}
+
+/// Runs `body` in a process with mounts of its own: who has threads, as a test's process, gets no user namespace.
+static void with_image(bool is_writable, void (*body)(void)) {
+  int status;
+  (void)kiln_test_folder(); // which this process removes
+  pid_t child = fork();
+  if (!child) {
+    mount_image(is_writable);
+    body();
+    umount2(merged, MNT_DETACH);
+    _exit(0);
+  }
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) SKIP("overlayfs cannot be mounted here");
+  CHECK_INT(status, 0);
+}
+
+/// All that lies below, with times and content.
+static char *image_state(void) {
+  char *out;
+  kiln_test_run(&out, "cd %s && find . -type f -printf '%%p %%T@ ' -exec sha256sum {} \\; | sort", lower);
+  return out;
+}
+
+static unsigned hits(kiln_cache *cache) {
+  unsigned found = 0;
+  for (unsigned i = 0; i < IN_IMAGE; i++) {
+    kiln_key key = key_number(i);
+    found += (unsigned)get_size(cache, &key, i % 2 ? LARGE : SIZE);
+    kiln_key_deinit(&key);
+  }
+  return found;
+}
+
+/// What holds wherever the folder is: entries are stored, found by others and replaced when damaged; a sweep
+/// removes them; one of many processes compiles.
+static void use(const char *folder) {
+  char path[400];
+  kiln_scrub_report report;
+  kiln_evict_report evicted;
+  kiln_key key = key_of("new"), shared = key_of("shared");
+  kiln_cache *cache = open_in(folder), *other = open_in(folder);
+  CHECK_INT(get_size(cache, &key, SIZE), 0);
+  CHECK_INT(put_size(cache, &key, SIZE), KILN_OK);
+  CHECK_INT(get_size(other, &key, SIZE), 1);
+  entry_path(folder, &key, path, sizeof path);
+  CHECK(!truncate(path, 300));
+  kiln_cache_close(cache);
+  cache = open_in(folder); // without the former's memory
+  CHECK_INT(get_size(cache, &key, SIZE), 0);
+  CHECK_INT(put_size(cache, &key, SIZE), KILN_OK);
+  CHECK_INT(get_size(cache, &key, SIZE), 1);
+  kiln_scrub(kiln_cache_store(cache), 1, false, NULL, NULL, &report);
+  CHECK_INT((int)report.bad + (int)report.folders, 0);
+
+  _Atomic int *compiles =
+      mmap(NULL, sizeof *compiles, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pid_t children[PROCESSES];
+  for (unsigned i = 0; i < PROCESSES; i++) {
+    if ((children[i] = fork())) continue;
+    kiln_cache *mine = open_in(folder);
+    kiln_cache_claim claim = {-1};
+    kiln_cache_entry entry;
+    if (!kiln_cache_get(mine, &shared, &entry) && !kiln_cache_claim_key(mine, &shared, &claim, &entry)) {
+      nanosleep(&(struct timespec){.tv_nsec = COMPILE_MS * 1000000L}, NULL);
+      ++*compiles;
+      put_size(mine, &shared, SIZE);
+    }
+    kiln_cache_release(&claim);
+    _exit(get_size(mine, &shared, SIZE) ? 0 : 1);
+  }
+  for (unsigned i = 0; i < PROCESSES; i++) {
+    int status;
+    waitpid(children[i], &status, 0);
+    CHECK_INT(status, 0);
+  }
+  CHECK_INT(*compiles, 1);
+
+  kiln_evict_choice all = {.all = true};
+  kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){0}, &all, NULL, NULL, &evicted);
+  CHECK_INT((int)evicted.failed, 0);
+  kiln_cache_close(cache);
+  kiln_cache_close(other);
+  cache = open_in(folder);
+  CHECK_INT(get_size(cache, &key, SIZE) + (int)hits(cache), 0);
+  CHECK_INT(put_size(cache, &key, SIZE), KILN_OK);
+  CHECK_INT(get_size(cache, &key, SIZE), 1);
+  kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+  kiln_key_deinit(&shared);
+}
+
+static void use_overlay(void) {
+  char *before = image_state();
+  kiln_cache *cache = open_in(merged);
+  CHECK_INT(hits(cache), IN_IMAGE);
+  kiln_cache_close(cache);
+  cache = open_in(merged); // after the hits have copied what they touched
+  CHECK_INT(hits(cache), IN_IMAGE);
+  kiln_cache_close(cache);
+  use(merged);
+  char *after = image_state();
+  CHECK_TEXT(after, before);
+  free(before);
+  free(after);
+}
+
+TEST(mounts, overlay) { with_image(true, use_overlay); }
+
+/// An entry of the image that is damaged is put aside and made anew, above.
+static void try_damage_in_an_image(void) {
+  char path[400];
+  kiln_key key = key_number(0);
+  entry_path(lower, &key, path, sizeof path);
+  CHECK(!truncate(path, 300)); // the file that overlayfs has below, which nobody has opened yet
+  kiln_cache *cache = open_in(merged);
+  CHECK_INT(get_size(cache, &key, SIZE), 0);
+  CHECK_INT((int)hits(cache), IN_IMAGE - 1);
+  CHECK_INT(put_size(cache, &key, SIZE), KILN_OK);
+  CHECK_INT((int)hits(cache), IN_IMAGE);
+  kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+}
+
+TEST(mounts, damage_in_an_image) { with_image(true, try_damage_in_an_image); }
+
+/// Nothing above: an image's cache is read.
+static void try_overlay_without_an_upper_folder(void) {
+  kiln_cache *cache = open_in(merged);
+  kiln_key key = key_of("new");
+  CHECK_INT((int)hits(cache), IN_IMAGE);
+  CHECK(put_size(cache, &key, SIZE) != KILN_OK);
+  CHECK_INT((int)hits(cache), IN_IMAGE);
+  kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+}
+
+TEST(mounts, overlay_without_an_upper_folder) { with_image(false, try_overlay_without_an_upper_folder); }
+
+/// A program's digest is remembered by device, inode and times: a file of the image that is written to becomes another one.
+static void try_digests_of_files_of_an_image(void) {
+  char path[400];
+  kiln_digest digests[3];
+  kiln_file_mark mark;
+  kiln_error err;
+  snprintf(path, sizeof path, "%s/tool", merged);
+  kiln_cache *cache = open_in(merged);
+  for (unsigned i = 0; i < 3; i++) {
+    if (i == 2)
+      kiln_test_run(
+          NULL,
+          "cd $(dirname %s)/.. && touch -r %s time && printf 'tool of this day!' > %s && touch -r time %s",
+          path, path, path, path);
+    int fd = open(path, O_RDONLY);
+    if (kiln_cache_file_digest(cache, fd, KILN_FILE_WHOLE, &mark, &digests[i], &err)) FAIL("%s", err.text);
+    close(fd);
+  }
+  CHECK(!memcmp(digests[0].bytes, digests[1].bytes, sizeof digests[0].bytes));
+  CHECK(memcmp(digests[0].bytes, digests[2].bytes, sizeof digests[0].bytes) != 0);
+  kiln_cache_close(cache);
+}
+
+TEST(mounts, digests_of_files_of_an_image) { with_image(true, try_digests_of_files_of_an_image); }
+
+TEST(mounts, nfs) {
+  char folder[400], *out;
+  const char *mounted = getenv("KILN_TEST_NFS");
+  if (!mounted) SKIP("KILN_TEST_NFS names no folder on NFS");
+  kiln_test_run(&out, "stat -f -c %%T %s", mounted);
+  if (strncmp(out, "nfs", 3)) FAIL("KILN_TEST_NFS: expected a folder on NFS, found %s", out);
+  free(out);
+  snprintf(folder, sizeof folder, "%s/kiln-%ld", mounted, (long)getpid());
+  use(folder);
+  kiln_test_run(NULL, "rm -rf %s", folder);
+}
