@@ -42,8 +42,8 @@ TEST(tune, the_page_shows_spaces_times_and_winners) {
     if (!at || at < last) FAIL("%s is not there, or not in order:\n%s", titles[i], page);
     last = at;
   }
-  expect_in(page, "<tr><td>k n=1000<td>host:1<td>BLOCK=");
-  expect_in(page, "<td>BLOCK=128,warps=4<td>");
+  expect_in(page, "<tr><th class=\"text\">k n=1000</th><th>host:1</th><td class=\"text\">BLOCK=");
+  expect_in(page, "<th class=\"text\">BLOCK=128,warps=4</th>");
   expect_in(page, "it is the same code as BLOCK=64,warps=4");
   expect_in(page, "the default ");
   expect_not_in(page, "<script");

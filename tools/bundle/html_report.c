@@ -6,20 +6,13 @@
 #include <string.h>
 
 #include "tools/bundle/view.h"
+#include "tools/kiln-tool/html_page.h"
 #include "tools/kiln-tool/html_text.h"
 #include "tools/kiln-tool/commands.h"
 
 typedef unsigned long long ull;
 
-enum {
-  MOST_BARS = 40,
-  LABEL_LENGTH = 40,
-  CHART_WIDTH = 960,
-  BAR_LEFT = 320,
-  BAR_WIDTH = 500,
-  BAR_HEIGHT = 14,
-  CHART_TOP = 8
-};
+enum { MOST_BARS = 40 };
 
 /// Codes of one kernel for one target, of one kernel, or of one target. Bytes are sums, other fields are
 /// maxima.
@@ -114,15 +107,12 @@ static int by_greatest(const void *a, const void *b) {
   return strcmp(x->name, y->name);
 }
 
-static void put_bar(kiln_buffer *out, const bar *b, unsigned series, uint64_t greatest, unsigned y) {
-  unsigned width = (unsigned)((double)BAR_WIDTH * (double)b->values[series] / (double)greatest + 0.5);
-  if (!width && b->values[series]) width = 1;
-  kiln_buffer_format(out,
-                     "<rect class=\"s%u\" x=\"%d\" y=\"%u\" width=\"%u\" height=\"%d\"/>\n<text class=\"v\" "
-                     "x=\"%u\" y=\"%u\">",
-                     series, BAR_LEFT, y, width, BAR_HEIGHT, BAR_LEFT + width + 6, y + BAR_HEIGHT - 3);
+static void put_bar(kiln_buffer *out, const bar *b, unsigned series, uint64_t greatest) {
+  kiln_buffer_format(out, "<span class=\"t\">");
+  html_bar(out, series, 0.8 * (double)b->values[series] / (double)greatest);
+  kiln_buffer_format(out, "<span class=\"v\">");
   put_number(out, b->values[series]);
-  kiln_buffer_format(out, "</text>\n");
+  kiln_buffer_format(out, "</span></span>");
 }
 
 /// Horizontal bars, the greatest first. `legends` names the series; `empty` is the text if there is no bar.
@@ -136,28 +126,22 @@ static void put_chart(kiln_buffer *out, const char *title, const char *const *le
   }
   qsort(bars, count, sizeof *bars, by_greatest);
   size_t shown = count < MOST_BARS ? count : MOST_BARS;
-  unsigned step = series * (BAR_HEIGHT + 2) + 8;
   for (size_t i = 0; i < shown; i++)
     for (unsigned s = 0; s < series; s++)
       if (bars[i].values[s] > greatest) greatest = bars[i].values[s];
   kiln_buffer_format(out, "<p>");
   for (unsigned s = 0; s < series; s++)
-    kiln_buffer_format(out, "<span class=\"key k%u\"></span>%s ", s, legends[s]);
+    kiln_buffer_format(out, "<span class=\"key s%u\"></span>%s ", s, legends[s]);
   if (shown < count) kiln_buffer_format(out, "(the %zu greatest of %zu; the table has all)", shown, count);
-  kiln_buffer_format(out, "</p>\n<svg viewBox=\"0 0 %d %zu\" role=\"img\" aria-label=\"%s\">\n", CHART_WIDTH,
-                     2 * CHART_TOP + shown * step, title);
+  kiln_buffer_format(out, "</p>\n<div class=\"bars\" role=\"img\" aria-label=\"%s\">\n", title);
   for (size_t i = 0; i < shown; i++) {
-    unsigned y = CHART_TOP + (unsigned)i * step;
-    kiln_buffer_format(out, "<g><title>");
+    kiln_buffer_format(out, "<span class=\"l\">");
     html_text(out, bars[i].name, SIZE_MAX);
-    kiln_buffer_format(out, "</title><text class=\"l\" x=\"%d\" y=\"%u\">", BAR_LEFT - 8,
-                       y + (step - 8) / 2 + 4);
-    html_text(out, bars[i].name, LABEL_LENGTH);
-    kiln_buffer_format(out, "</text>\n");
-    for (unsigned s = 0; s < series; s++) put_bar(out, &bars[i], s, greatest, y + s * (BAR_HEIGHT + 2));
-    kiln_buffer_format(out, "</g>\n");
+    kiln_buffer_format(out, "</span><span>");
+    for (unsigned s = 0; s < series; s++) put_bar(out, &bars[i], s, greatest);
+    kiln_buffer_format(out, "</span>\n");
   }
-  kiln_buffer_format(out, "</svg>\n</section>\n");
+  kiln_buffer_format(out, "</div>\n</section>\n");
 }
 
 static void put_charts(kiln_buffer *out, const bundle_view *v, const report_row *rows, size_t count) {
@@ -285,45 +269,16 @@ static kiln_status put_totals(kiln_buffer *out, const bundle_view *v, kiln_error
   return KILN_OK;
 }
 
-static const char style[] =
-    ":root{--ink:#1a1c20;--soft:#5b616b;--paper:#fff;--line:#d9dce1;--a:#9dbfe8;--b:#1f5fae}\n"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--soft:#a2a8b3;--paper:#16181c;--line:#383c44;--a:"
-    "#37557c;--b:#78b0f2}}\n"
-    "body{margin:2rem auto;max-width:64rem;padding:0 1rem;font:15px/1.5 "
-    "system-ui,sans-serif;color:var(--ink);background:var(--paper)}\n"
-    "h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin:2rem 0 "
-    ".5rem}p{color:var(--soft);margin:.3rem 0}\n"
-    "dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(11rem,1fr));gap:.6rem;margin:0}\n"
-    "dl div{border:1px solid var(--line);border-radius:6px;padding:.5rem "
-    ".7rem}dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-size:1.15rem}\n"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:"
-    "tabular-nums}\n"
-    "th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);vertical-align:top}\n"
-    "tbody th,.notes th,.notes td,tfoot th,thead th:nth-child(-n+2){text-align:left}tbody th,.notes "
-    "th{font-weight:normal}tbody th[rowspan]{font-weight:600;overflow-wrap:anywhere}\n"
-    "thead th,tfoot{font-weight:600}.notes td{overflow-wrap:anywhere}\n"
-    "svg{width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:var(--ink)}svg "
-    ".l{text-anchor:end}svg .v{fill:var(--soft)}\n"
-    "svg .s0{fill:var(--a)}svg .s1{fill:var(--b)}.key{display:inline-block;width:.8rem;height:.8rem;margin:0 "
-    ".3rem 0 .6rem}.k0{background:var(--a)}.k1{background:var(--b)}\n";
-
 static kiln_status put_page(kiln_buffer *out, const bundle_view *v, kiln_error *err) {
   size_t count;
   const char *slash = strrchr(v->bundle->name, '/'), *name = slash ? slash + 1 : v->bundle->name;
   report_row *rows = read_rows(v, &count);
-  kiln_buffer_format(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-                          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
-                          "&#39;none&#39;; style-src &#39;unsafe-inline&#39;\"/>\n"
-                          "<meta name=\"viewport\" content=\"width=device-width\"/>\n<title>");
-  html_text(out, name, SIZE_MAX);
-  kiln_buffer_format(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<h1>", style);
-  html_text(out, name, SIZE_MAX);
-  kiln_buffer_format(out, "</h1>\n");
+  html_page_begin(out, name);
   KILN_TRY(put_totals(out, v, err));
   put_charts(out, v, rows, count);
   put_table(out, rows, count);
   put_notes(out, v);
-  kiln_buffer_format(out, "</body>\n</html>\n");
+  html_page_end(out);
   return out->failed ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted") : KILN_OK;
 }
 

@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 #include "base/stream.h"
+#include "tools/kiln-tool/html_page.h"
 #include "tools/kiln-tool/html_text.h"
 
-enum { MOST_TEXT = 400, BAR = 300 };
+enum { MOST_TEXT = 400 };
 
 int tune_html_begin(void) { return open("/tmp", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600); }
 
@@ -25,13 +26,6 @@ static double median_of(const tune_contest *c, size_t i) {
 
 static bool is_measured(const tune_contest *c, size_t i) { return c->contenders[i].samples.count != 0; }
 
-static double slowest_of(const tune_contest *c) {
-  double most = 0;
-  for (size_t i = 0; i < c->count; i++)
-    if (is_measured(c, i)) most = fmax(most, median_of(c, i));
-  return most;
-}
-
 // Rank among the measured ones, from 1, by time or by the model.
 static size_t rank_of(const tune_contest *c, size_t at, bool by_model) {
   size_t place = 1;
@@ -41,54 +35,122 @@ static size_t rank_of(const tune_contest *c, size_t at, bool by_model) {
   return place;
 }
 
-static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const char *config,
-                       double slowest) {
-  const tune_candidate *k = &c->candidates[i];
-  const char *mark = i == c->winner ? " class=win" : *k->why_out ? " class=out" : "";
-  kiln_buffer_format(out, "<tr%s><td>", mark);
-  html_text(out, config, MOST_TEXT);
-  kiln_buffer_format(out, "<td>%u<td>%u<td>%u<td>%u<td>%.3f", k->block_threads, k->registers, k->shared_bytes,
-                     k->spill_bytes, k->score);
-  if (is_measured(c, i)) {
-    kiln_estimate e = kiln_samples_estimate(&c->contenders[i].samples);
-    kiln_buffer_format(out, "<td>%zu<td>%zu<td>%.2f<td><i style=\"width:%dpx\"></i>", rank_of(c, i, true),
-                       rank_of(c, i, false), e.median / 1e3, (int)(e.median / slowest * BAR));
-  } else {
-    kiln_buffer_format(out, "<td><td><td><td>");
+/// By time; then what was not measured, by the model; then what was dropped.
+static bool is_before(const tune_contest *c, size_t a, size_t b) {
+  bool measured_a = is_measured(c, a), measured_b = is_measured(c, b);
+  const tune_candidate *x = &c->candidates[a], *y = &c->candidates[b];
+  if (measured_a != measured_b) return measured_a;
+  if (measured_a) return median_of(c, a) < median_of(c, b);
+  if (!*x->why_out != !*y->why_out) return !*x->why_out;
+  return x->score > y->score;
+}
+
+/// The candidates, the fastest first; malloc'ed.
+static size_t *order_of(const tune_contest *c) {
+  size_t *order = malloc((c->count + 1) * sizeof *order);
+  if (!order) abort();
+  for (size_t i = 0; i < c->count; i++) {
+    size_t at = i;
+    while (at && is_before(c, i, order[at - 1])) order[at] = order[at - 1], at--;
+    order[at] = i;
   }
-  kiln_buffer_format(out, "<td>%s%s", i == c->usual ? "the default " : "",
+  return order;
+}
+
+/// Times have a logarithmic scale that begins and ends with 1, 2 or 5 times a power of ten: a config that takes
+/// twice as long is as much further wherever it stands.
+typedef struct scale {
+  double from, to; ///< ns
+} scale;
+
+static double round_to_125(double value, bool up) {
+  double power = pow(10, floor(log10(value)));
+  static const double steps[] = {1, 2, 5, 10};
+  double below = power;
+  for (unsigned i = 0; i < 4; i++) {
+    if (steps[i] * power >= value * (up ? 1 : 1 + 1e-9)) return up ? steps[i] * power : below;
+    below = steps[i] * power;
+  }
+  return up ? 10 * power : below;
+}
+
+static scale scale_of(const tune_contest *c) {
+  double least = 0, most = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    if (!is_measured(c, i)) continue;
+    double t = fmax(median_of(c, i), 1);
+    least = least > 0 ? fmin(least, t) : t;
+    most = fmax(most, t);
+  }
+  if (!(least > 0)) return (scale){1, 10};
+  // A part of the scale below the fastest, so that its bar can be seen.
+  return (scale){round_to_125(least / 1.5, false), fmax(round_to_125(most, true), 2 * least)};
+}
+
+static double place_on(const scale *s, double ns) {
+  return fmin(1, fmax(0, log(fmax(ns, 1) / s->from) / log(s->to / s->from)));
+}
+
+static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const char *config, const scale *s,
+                       double best_score) {
+  const tune_candidate *k = &c->candidates[i];
+  const char *mark = i == c->winner ? " class=\"win\"" : *k->why_out ? " class=\"out\"" : "";
+  kiln_buffer_format(out, "<tr%s><th class=\"text\">", mark);
+  html_text(out, config, MOST_TEXT);
+  if (is_measured(c, i)) {
+    double median = median_of(c, i);
+    kiln_buffer_format(out, "</th><td class=\"scale\">");
+    html_bar(out, 1, place_on(s, median));
+    html_bar(out, 0, best_score > 0 ? k->score / best_score : 0);
+    kiln_buffer_format(out, "</td><td>%.2f</td><td>%zu</td><td>%zu</td>", median / 1e3, rank_of(c, i, false),
+                       rank_of(c, i, true));
+  } else kiln_buffer_format(out, "</th><td></td><td></td><td></td><td></td>");
+  kiln_buffer_format(out, "<td>%.3f</td><td>%u</td><td>%u</td><td>%u</td><td>%u</td><td class=\"text\">",
+                     k->score, k->block_threads, k->registers, k->shared_bytes, k->spill_bytes);
+  kiln_buffer_format(out, "%s%s", i == c->usual ? "the default " : "",
                      !k->is_tried && !*k->why_out ? "not tried" : "");
   html_text(out, k->why_out, MOST_TEXT);
-  kiln_buffer_format(out, "\n");
+  kiln_buffer_format(out, "</td></tr>\n");
 }
 
 // The row of the summary.
 static void put_winner(kiln_buffer *out, const char *title, const char *device, const tune_subject *s,
                        const tune_contest *c) {
   const kiln_config_record *configs = s->interface->configs;
-  kiln_buffer_format(out, "<tr><td>");
+  kiln_buffer_format(out, "<tr><th class=\"text\">");
   html_text(out, title, MOST_TEXT);
-  kiln_buffer_format(out, "<td>");
+  kiln_buffer_format(out, "</th><th>");
   html_text(out, device, MOST_TEXT);
-  kiln_buffer_format(out, "<td>");
+  kiln_buffer_format(out, "</th><td class=\"text\">");
   html_text(out, configs[c->candidates[c->winner].config].text, MOST_TEXT);
-  kiln_buffer_format(out, "<td>%.2f<td>", median_of(c, c->winner) / 1e3);
+  kiln_buffer_format(out, "</td><td>%.2f</td><td class=\"text\">", median_of(c, c->winner) / 1e3);
   html_text(out, configs[c->candidates[c->usual].config].text, MOST_TEXT);
+  kiln_buffer_format(out, "</td><td>");
   if (is_measured(c, c->usual))
-    kiln_buffer_format(out, "<td>%.3f", median_of(c, c->usual) / median_of(c, c->winner));
-  else kiln_buffer_format(out, "<td>");
-  kiln_buffer_format(out, "<td>%u of %zu<td>%s\n", c->tried, c->count, c->judge.by);
+    kiln_buffer_format(out, "%.3f", median_of(c, c->usual) / median_of(c, c->winner));
+  kiln_buffer_format(out, "</td><td>%u of %zu</td><td>%s</td></tr>\n", c->tried, c->count, c->judge.by);
 }
 
 static void put_space(kiln_buffer *out, const char *title, const tune_subject *s, const tune_contest *c) {
-  double slowest = slowest_of(c);
-  kiln_buffer_format(out, "<h2>");
+  const scale times = scale_of(c);
+  size_t *order = order_of(c);
+  double best = 0;
+  for (size_t i = 0; i < c->count; i++) best = fmax(best, c->candidates[i].score);
+  kiln_buffer_format(out, "<section>\n<h2>");
   html_text(out, title, MOST_TEXT);
-  kiln_buffer_format(out, "</h2>\n<table><tr><th>config<th>threads<th>registers<th>shared<th>spilled<th>model"
-                          "<th>place by model<th>by time<th>us<th><th>\n");
-  for (size_t i = 0; i < c->count; i++)
-    put_config(out, c, i, s->interface->configs[c->candidates[i].config].text, slowest);
-  kiln_buffer_format(out, "</table>\n");
+  kiln_buffer_format(
+      out,
+      "</h2>\n<p><span class=\"key s1\"></span>time, %g to %g us on a logarithmic scale <span class=\"key "
+      "s0\"></span>what the model promised, of its best</p>\n<div class=\"wide\"><table>\n<thead><tr><th>"
+      "config</th><th>time; model</th><th>us</th><th>place by time</th><th>by model</th><th>model</th>"
+      "<th>threads</th><th>registers</th><th>shared</th><th>spilled</th><th></th></tr></thead>\n<tbody>\n",
+      times.from / 1e3, times.to / 1e3);
+  for (size_t n = 0; n < c->count; n++) {
+    size_t i = order[n];
+    put_config(out, c, i, s->interface->configs[c->candidates[i].config].text, &times, best);
+  }
+  kiln_buffer_format(out, "</tbody>\n</table></div>\n</section>\n");
+  free(order);
 }
 
 void tune_html_add(int fd, const char *title, const char *device, const tune_subject *s,
@@ -144,18 +206,16 @@ static part *read_parts(const kiln_buffer *bytes, size_t *out_count) {
 }
 
 static void put_page(kiln_buffer *out, const part *parts, size_t count) {
-  kiln_buffer_format(
-      out,
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>kiln tune</title>\n"
-      "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
-      "td,th{padding:2px 8px;text-align:left;border-bottom:1px solid #ddd}i{display:block;height:10px;"
-      "background:#47a}.win{font-weight:bold}.win i{background:#2a5}.out{color:#888}</style></head><body>\n"
-      "<h1>Winners by shape</h1>\n<table><tr><th>shape<th>device<th>winner<th>us<th>default<th>x the "
-      "default<th>tried<th>judged by\n");
+  html_page_begin(out, "Winners by shape");
+  kiln_buffer_format(out, "<section>\n<div "
+                          "class=\"wide\"><table>\n<thead><tr><th>shape</th><th>device</th><th "
+                          "class=\"text\">winner</th><th>us</th>"
+                          "<th class=\"text\">default</th><th>x the default</th><th>tried</th><th>judged "
+                          "by</th></tr></thead>\n<tbody>\n");
   for (size_t i = 0; i < count; i++) kiln_buffer_bytes(out, parts[i].row, parts[i].row_size);
-  kiln_buffer_format(out, "</table>\n");
+  kiln_buffer_format(out, "</tbody>\n</table></div>\n</section>\n");
   for (size_t i = 0; i < count; i++) kiln_buffer_bytes(out, parts[i].space, parts[i].space_size);
-  kiln_buffer_format(out, "</body></html>\n");
+  html_page_end(out);
 }
 
 kiln_status tune_html_end(int fd, const char *path, kiln_error *err) {
