@@ -200,7 +200,7 @@ PYTHON_FACTS := $(shell $(PYTHON) -c 'from sysconfig import *; v = get_config_va
 PYTHON_INCLUDE := $(firstword $(PYTHON_FACTS))
 PACKAGE := $(B)/python/kiln
 CORE := $(PACKAGE)/_core$(or $(word 2,$(PYTHON_FACTS)),.abi3.so)
-PACKAGE_SOURCES := $(wildcard python/kiln/*.py python/kiln/*.pyi python/kiln/py.typed python/kiln/*/*.py)
+PACKAGE_SOURCES := $(wildcard python/kiln/*.py python/kiln/*.pyi python/kiln/py.typed python/kiln/*/*.py python/kiln/*/*.pyi)
 PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(PACKAGE_SOURCES)) $(CORE) $(PACKAGE)/libkiln.so.0 $(PACKAGE)/libkiln-verify.so.0
 ifeq ($(wildcard $(PYTHON_INCLUDE)/Python.h),)
 $(info Python.h is not there (tools/install-packages.sh build): the Python package is not built)
@@ -480,7 +480,7 @@ install-compiler: all install-cmake ## install the programs, their pages, the ke
 	install -m 644 kernels/tuned/* $(INTO)/share/kiln/kernels/tuned
 	for n in 1 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done
 	install -m 644 $(filter-out $(wildcard python/kiln/*/*),$(PACKAGE_SOURCES)) $(INTO)/$(PYTHON_PACKAGE)
-	install -m 644 $(wildcard python/kiln/triton/*.py) $(INTO)/$(PYTHON_PACKAGE)/triton
+	install -m 644 $(wildcard python/kiln/triton/*.py python/kiln/triton/*.pyi) $(INTO)/$(PYTHON_PACKAGE)/triton
 	install -m 644 python/kiln-triton.pth $(INTO)/$(PYTHON_PACKAGE).pth
 	$(if $(PACKAGE_FILES),$(STRIPPED) $(CORE) $(INTO)/$(PYTHON_PACKAGE))
 	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@NAME@|kiln-runtime|' -e 's|@SUMMARY@|Opens bundles of compiled GPU kernels and launches them|' -e '/^License-File/d' python/METADATA.in > $(INTO)/$(DISTINFO)/METADATA

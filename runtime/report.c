@@ -98,14 +98,20 @@ static const char *verdicts(const kiln_report *r, bool *out_fits) {
   return text;
 }
 
-// Names the kernel that was probably meant: the first instance of that name, else the nearest name.
+// Names the kernel that was probably meant: the first instance of that name, else the nearest name, with or without
+// what says which instance it is.
 static const char *absence(const kiln_device *d, const char *name, const char *bundles, kiln_arena *arena) {
   kiln_nearest near = kiln_nearest_to(name);
   size_t length = strlen(name), count = kiln_kernel_count(d->library);
   for (size_t i = 0; i < count; i++) {
     const char *other = kiln_kernel_name(d->library, i);
     if (!other) continue; // damaged: no name to suggest
+    char base[64];
     kiln_nearest_consider(&near, other);
+    if (!strchr(name, '[') && snprintf(base, sizeof base, "%.*s", (int)strcspn(other, "["), other) > 0) {
+      kiln_nearest_consider(&near, base);
+      if (near.best == base) near.best = other;
+    }
     if (strncmp(other, name, length) || other[length] != '[') continue;
     near.best = other;
     break;

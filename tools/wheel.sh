@@ -43,7 +43,7 @@ core=$(ls "$build"/python/kiln/_core.*.so 2>/dev/null) || { echo "tools/wheel.sh
 runtime=$work/runtime compiler=$work/compiler
 mkdir -p "$runtime/kiln/triton" "$compiler/kiln_compiler/bin" "$work/licenses-runtime" "$work/licenses-compiler"
 cp python/kiln/*.py python/kiln/py.typed python/kiln/*.pyi "$runtime/kiln/"
-cp python/kiln/triton/*.py "$runtime/kiln/triton/"
+cp python/kiln/triton/*.py python/kiln/triton/*.pyi "$runtime/kiln/triton/"
 cp python/kiln-triton.pth "$runtime/"
 cp -L "$core" "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
 programs=()

@@ -11,6 +11,16 @@ static bool refuse_count(kiln_kernel_object *k, size_t count) {
   return false;
 }
 
+bool kiln_refuse_name(const kiln_kernel_object *k, PyObject *name, bool is_call) {
+  PyObject *words = is_call ? Py_BuildValue("[sss]", "grid", "stream", "scratch") : PyList_New(0);
+  for (size_t i = 0; words && i < k->count; i++)
+    if (PyList_Append(words, k->parameters[i].name)) Py_CLEAR(words);
+  PyObject *text = kiln_did_you_mean(name, words);
+  if (text) PyErr_Format(PyExc_TypeError, "%U: there is no parameter '%U'%U", k->name, name, text);
+  Py_XDECREF(text);
+  return false;
+}
+
 static bool take_named(kiln_arguments *a, PyObject *name, PyObject *value) {
   kiln_kernel_object *k = a->kernel;
   size_t found = 0;
@@ -26,7 +36,7 @@ static bool take_named(kiln_arguments *a, PyObject *name, PyObject *value) {
     return kiln_stream_of(value, k->device, &a->stream);
   } else if (kiln_is_name(name, "grid")) a->grid_object = value == Py_None ? NULL : value;
   else if (kiln_is_name(name, "scratch")) a->scratch_object = value == Py_None ? NULL : value;
-  else return PyErr_Format(PyExc_TypeError, "%U: there is no parameter '%U'", k->name, name), false;
+  else return kiln_refuse_name(k, name, true), false;
   return true;
 }
 

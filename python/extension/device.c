@@ -258,7 +258,8 @@ static PyObject *device_sync(PyObject *self, PyObject *args, PyObject *named) {
   static char *names[] = {"stream", NULL};
   PyObject *value = Py_None;
   kiln_stream stream;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "|O:sync", names, &value) ||
+  if (!kiln_know_keywords("sync", named, names) ||
+      !PyArg_ParseTupleAndKeywords(args, named, "|O:sync", names, &value) ||
       !kiln_stream_of(value, (kiln_device_object *)self, &stream) ||
       !kiln_device_wait((kiln_device_object *)self, stream))
     return NULL;
@@ -268,7 +269,9 @@ static PyObject *device_sync(PyObject *self, PyObject *args, PyObject *named) {
 static PyObject *device_memory(PyObject *self, PyObject *args, PyObject *named) {
   static char *names[] = {"shape", "type", NULL};
   PyObject *shape, *type = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "O|U:memory", names, &shape, &type)) return NULL;
+  if (!kiln_know_keywords("memory", named, names) ||
+      !PyArg_ParseTupleAndKeywords(args, named, "O|U:memory", names, &shape, &type))
+    return NULL;
   if (type) return PyObject_CallFunctionObjArgs((PyObject *)kiln_of.memory, self, shape, type, NULL);
   return PyObject_CallFunction((PyObject *)kiln_of.memory, "OOs", self, shape, "i8");
 }
@@ -293,7 +296,9 @@ static PyObject *device_copy(PyObject *self, PyObject *args, PyObject *named) {
   const char *wanted = NULL;
   kiln_array array;
   kiln_hold hold = {HOLDS_NOTHING};
-  if (!PyArg_ParseTupleAndKeywords(args, named, "O|z:copy", names, &value, &wanted)) return NULL;
+  if (!kiln_know_keywords("copy", named, names) ||
+      !PyArg_ParseTupleAndKeywords(args, named, "O|z:copy", names, &value, &wanted))
+    return NULL;
   int found = kiln_array_of(value, NULL, NULL, true, &array, &hold);
   if (found < 0) return NULL;
   const kiln_element *element = found ? element_for(&array, wanted) : NULL;

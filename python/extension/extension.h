@@ -79,6 +79,10 @@ static inline Py_ssize_t kiln_named(PyObject *names) { return names ? PyTuple_Si
 /// Whether a keyword is this one.
 bool kiln_is_name(PyObject *name, const char *text);
 PyObject *kiln_tuple_of(PyObject *const *objects, size_t count);
+/// Whether each keyword of a call is among `names` (ended by NULL); else an exception that says what was meant.
+bool kiln_know_keywords(const char *function, PyObject *named, char *const *names);
+/// "; did you mean 'count'?" for a name that is not among `words` (stolen; NULL: none), or "". NULL with an exception.
+PyObject *kiln_did_you_mean(PyObject *name, PyObject *words);
 /// A tuple of integers, each times `factor`.
 PyObject *kiln_integers(const int64_t *values, size_t count, int64_t factor);
 
@@ -446,6 +450,8 @@ bool kiln_arguments_init(kiln_arguments *a, kiln_kernel_object *kernel, PyObject
 void kiln_arguments_deinit(kiln_arguments *a);
 /// Launches with arguments that were filled, and deinits them; false with an exception.
 bool kiln_arguments_launch(kiln_arguments *a);
+/// Raises: the kernel has no such parameter; `is_call`: nor is it one of the keywords of a launch. Always false.
+bool kiln_refuse_name(const kiln_kernel_object *k, PyObject *name, bool is_call);
 /// How many launches of the process did not go through Python: of Variants and Runner.
 extern unsigned long long kiln_launched;
 /// Compares the sizes of arrays with what the kernel needs for these arguments; false with an exception.

@@ -191,7 +191,8 @@ static PyObject *library_new(PyTypeObject *type, PyObject *sources, PyObject *na
   wishes w = {.trust = Py_None, .log = Py_None, .library = Py_None, .name = Py_None, .min_version = NULL};
   PyObject *none = PyTuple_New(0);
   if (!none) return NULL;
-  bool is_fine = PyArg_ParseTupleAndKeywords(none, named, "|$IOOOOO:Library", names, &w.policy, &w.trust,
+  bool is_fine = kiln_know_keywords("Library", named, names) &&
+                 PyArg_ParseTupleAndKeywords(none, named, "|$IOOOOO:Library", names, &w.policy, &w.trust,
                                              &w.log, &w.library, &w.name, &w.min_version);
   Py_DECREF(none);
   const kiln_api *c = is_fine ? kiln_load(w.library) : NULL;
@@ -270,7 +271,9 @@ static PyObject *library_device(PyObject *self, PyObject *args, PyObject *named)
   static char *names[] = {"name", NULL};
   kiln_library_object *l = (kiln_library_object *)self;
   const char *name = "host";
-  if (!PyArg_ParseTupleAndKeywords(args, named, "|s:device", names, &name) || !is_open(l)) return NULL;
+  if (!kiln_know_keywords("device", named, names) ||
+      !PyArg_ParseTupleAndKeywords(args, named, "|s:device", names, &name) || !is_open(l))
+    return NULL;
   kiln_device_object *device = (kiln_device_object *)PyType_GenericAlloc(kiln_of.device, 0);
   kiln_held *held = device ? PyMem_Calloc(1, sizeof *held) : NULL;
   if (!held || !(device->name = PyUnicode_FromString(name))) {

@@ -26,11 +26,18 @@ static const kiln_element *find_element(PyObject *type) {
   const kiln_element *element = name ? kiln_element_find(name, (size_t)size) : NULL;
   if (element || !name) return element;
   char all[128] = "";
+  PyObject *words = PyList_New(0);
   for (size_t i = 0; i < kiln_element_count; i++) {
     strcat(all, i ? " " : "");
     strcat(all, kiln_elements[i].name);
+    PyObject *word = words ? PyUnicode_FromString(kiln_elements[i].name) : NULL;
+    if (words && (!word || PyList_Append(words, word))) Py_CLEAR(words);
+    Py_XDECREF(word);
   }
-  PyErr_Format(PyExc_TypeError, "'%U' is not a type of the kernel language (%s)", type, all);
+  PyObject *text = kiln_did_you_mean(type, words);
+  if (text)
+    PyErr_Format(PyExc_TypeError, "'%U' is not a type of the kernel language (%s)%U", type, all, text);
+  Py_XDECREF(text);
   return NULL;
 }
 

@@ -39,6 +39,34 @@ PyObject *kiln_tuple_of(PyObject *const *objects, size_t count) {
   return tuple;
 }
 
+PyObject *kiln_did_you_mean(PyObject *name, PyObject *words) {
+  PyObject *module = words ? PyImport_ImportModule("kiln._suggest") : NULL;
+  PyObject *text = module ? PyObject_CallMethod(module, "did_you_mean", "OO", name, words) : NULL;
+  Py_XDECREF(module);
+  Py_XDECREF(words);
+  return text;
+}
+
+bool kiln_know_keywords(const char *function, PyObject *named, char *const *names) {
+  PyObject *name, *value;
+  for (Py_ssize_t at = 0; named && PyDict_Next(named, &at, &name, &value);) {
+    size_t i = 0;
+    while (names[i] && !kiln_is_name(name, names[i])) i++;
+    if (names[i]) continue;
+    PyObject *words = PyList_New(0);
+    for (i = 0; words && names[i]; i++) {
+      PyObject *word = PyUnicode_FromString(names[i]);
+      if (!word || PyList_Append(words, word)) Py_CLEAR(words);
+      Py_XDECREF(word);
+    }
+    PyObject *text = kiln_did_you_mean(name, words);
+    if (text) PyErr_Format(PyExc_TypeError, "%s: there is no argument '%U'%U", function, name, text);
+    Py_XDECREF(text);
+    return false;
+  }
+  return true;
+}
+
 PyObject *kiln_integers(const int64_t *values, size_t count, int64_t factor) {
   PyObject *tuple = PyTuple_New((Py_ssize_t)count);
   for (size_t i = 0; tuple && i < count; i++) {

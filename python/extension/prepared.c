@@ -118,8 +118,7 @@ static bool index_of(prepared *p, PyObject *which, size_t *out) {
   if (PyUnicode_Check(which)) {
     for (*out = 0; *out < k->count; ++*out)
       if (!PyUnicode_Compare(k->parameters[*out].name, which)) return true;
-    PyErr_Format(PyExc_TypeError, "%U: there is no parameter '%U'", k->name, which);
-    return false;
+    return kiln_refuse_name(k, which, false);
   }
   Py_ssize_t index = PyNumber_AsSsize_t(which, PyExc_IndexError);
   if (index == -1 && PyErr_Occurred()) return false;

@@ -28,7 +28,10 @@ def strided(array):
 def __getattr__(name):
     """Candidate, Choice, Param and Preflight, which no launch wants, from the module that has them."""
     if name not in __all__:
-        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+        if name.startswith("__"):  # what the interpreter asks for
+            raise AttributeError("module %r has no attribute %r" % (__name__, name))
+        from ._suggest import did_you_mean
+        raise AttributeError("module %r has no attribute %r%s" % (__name__, name, did_you_mean(name, __all__)))
     from . import _results
     return getattr(_results, name)
 

@@ -2,6 +2,7 @@
 """What makes an operation of a framework of a kernel: what it takes, what it allocates and returns (`@returns`), and the kernel of its derivatives
 (`@backward`)."""
 import ast
+import itertools
 import re
 
 ACCUM = 4
@@ -12,9 +13,32 @@ def is_array(param):
     return param.rank > 0 or param.depth == 1
 
 
+def _can_be(param, value):
+    """Whether an argument may be meant for a parameter: an array for an array, an integer or another number for what takes that."""
+    is_value_array = hasattr(value, "dtype") and getattr(value, "ndim", 1) > 0
+    if is_array(param) or is_value_array:
+        return is_array(param) and is_value_array
+    is_fraction = isinstance(value, float) or "float" in str(getattr(value, "dtype", ""))
+    return param.scalar[:1] != "i" or not is_fraction
+
+
+def _missing(params, arguments):
+    """The parameters without which the arguments fit in order: of several such choices the one whose parameters are last; [] where there is none."""
+    lacking = len(params) - len(arguments)
+    if not 0 < lacking <= 4:
+        return params[len(arguments):] if lacking > 0 else []
+    for left in itertools.combinations(range(len(params) - 1, -1, -1), lacking):
+        given = [param for i, param in enumerate(params) if i not in left]
+        if all(map(_can_be, given, arguments)):
+            return [params[i] for i in sorted(left)]
+    return []
+
+
 def check_count(title, params, arguments):
     if len(arguments) != len(params):
-        raise TypeError("%s: expected %d arguments (%s), found %d" % (title, len(params), ", ".join(param.name for param in params), len(arguments)))
+        missing = ", ".join("'%s' (%s)" % (param.name, param.type) for param in _missing(params, arguments))
+        raise TypeError("%s: expected %d arguments (%s), found %d%s" % (title, len(params), ", ".join(param.name for param in params), len(arguments),
+                                                                      missing and "; without " + missing))
 
 
 def _quotient(a, b):

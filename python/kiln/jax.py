@@ -99,16 +99,26 @@ def _devices(platform):
     return [("%s:%d" % (kind, i), i in ours) for i in range(max(ours) + 1)]
 
 
-_opened = {}
+_opened = {}  # by path: what of the file tells it from another one, and the bundle
+_former = []  # which programs may still call
 
 
 def _bundle(source):
+    """A file that was replaced since, as by a cell of a notebook that builds it again, is opened again; programs that are compiled keep the former."""
     if isinstance(source, Bundle):
         return source
     path = os.path.abspath(source)
-    if path not in _opened:
-        _opened[path] = Bundle(path)
-    return _opened[path]
+    try:
+        of = os.stat(path)
+        mark = of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns
+    except OSError:  # gone: what is open serves on
+        mark = _opened[path][0] if path in _opened else None
+    if path not in _opened or _opened[path][0] != mark:
+        bundle = Bundle(path)
+        if path in _opened:
+            _former.append(_opened[path][1])
+        _opened[path] = mark, bundle
+    return _opened[path][1]
 
 
 def _fits(param, array):

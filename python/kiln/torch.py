@@ -352,17 +352,26 @@ def library(bundle, namespace, output, kernels=None, compiler=("cc",)):
                          os.path.join(os.path.dirname(torch.__file__), "lib"))
 
 
+def _forget(namespace):
+    """Takes the operations of a namespace from PyTorch, and what it remembers of them."""
+    target, _ = _registered.pop(namespace)
+    target._destroy()
+    if namespace in torch.ops.__dict__:
+        delattr(torch.ops, namespace)
+
+
 def register(*sources, namespace, kernels=None, **options):
     """Registers kernels of bundles as torch.ops.NAMESPACE.*, and returns that. `sources` and `options` are those of kiln.Library, or one open Library;
     `kernels` names those that are wanted (all that take arrays). "saxpy" becomes `saxpy`; an instance "copy[T=f16]" becomes `copy__T_f16`, and `copy`
-    takes the instance that the types of the tensors choose, where all have the same parameters."""
+    takes the instance that the types of the tensors choose, where all have the same parameters. A namespace that was registered before gets the new operations
+    in place of the former ones, as in a cell of a notebook that is run again; what torch.compile made of those is to be compiled again."""
     if not namespace.isidentifier():
         raise ValueError("expected a name as namespace, found %r" % (namespace,))
-    if namespace in _registered:
-        raise ValueError("the namespace '%s' is registered already" % namespace)
     library = sources[0] if len(sources) == 1 and isinstance(sources[0], Library) else Library(*sources, **options)
     opened = _Kernels(library)
     operations, choices = _operations(opened, library, namespace, kernels)
+    if namespace in _registered:
+        _forget(namespace)
     target = torch.library.Library(namespace, "DEF")
     for name, operation in operations.items():
         _define(target, namespace, operation_name(name), operation)

@@ -32,10 +32,10 @@ class _Function:
         return self.library.device(name).kernel(self.name)
 
     def __call__(self, *arguments):
-        first = arguments[self.arrays[0]] if len(arguments) == len(self.params) else None
+        check_count(self.name, self.params, arguments)
+        first = arguments[self.arrays[0]]
         if not isinstance(first, tvm_ffi.Tensor):
-            raise TypeError("%s: expected %d arguments (%s) with a tensor as '%s'" % (
-                self.name, len(self.params), ", ".join(param.name for param in self.params), self.params[self.arrays[0]].name))
+            raise TypeError("%s: argument '%s': expected a tensor, found %s" % (self.name, self.params[self.arrays[0]].name, type(first).__name__))
         device = first.device
         key = device.type, device.index
         if key not in self.kernels:
@@ -62,9 +62,13 @@ class _Choice:
         return self.functions[types](*arguments)
 
 
+_ours = set()  # names that this module registered
+
+
 def register(*sources, namespace, override=False, **options):
     """Registers the kernels of bundles that take arrays as global functions NAMESPACE.NAME, and gives their names. `sources` and `options` are those of
-    kiln.Library, or one open Library. An instance "copy[T=f16]" is `copy__T_f16`; `copy` takes the instance that the types of the tensors choose."""
+    kiln.Library, or one open Library. An instance "copy[T=f16]" is `copy__T_f16`; `copy` takes the instance that the types of the tensors choose. What was
+    registered here before is replaced, what others registered with `override` alone."""
     library = sources[0] if len(sources) == 1 and isinstance(sources[0], Library) else Library(*sources, **options)
     nowhere, found, bases = library.device("null"), {}, {}
     for name in dict.fromkeys(library.kernels):
@@ -79,5 +83,6 @@ def register(*sources, namespace, override=False, **options):
     names = []
     for name, function in found.items():
         names.append("%s.%s" % (namespace, name))
-        tvm_ffi.register_global_func(names[-1], function.__call__, override=override)
+        tvm_ffi.register_global_func(names[-1], function.__call__, override=override or names[-1] in _ours)
+        _ours.add(names[-1])
     return names

@@ -147,11 +147,33 @@ class Calls(unittest.TestCase):
         self.close(fixed(x, w, 0.0), x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True)) * w)
         self.close(fixed(x, w, 1.0), x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1) * w)
 
+    def test_a_bundle_that_is_built_again(self):
+        """As by a cell of a notebook: its path means the new one, and what was compiled before keeps the former."""
+        path = os.path.join(FOLDER, "again")
+        for factor in (2, 3):
+            with open(path + ".kiln", "w") as file:
+                file.write("kiln 1\nkernel scale(x: in *f32, y: out *f32) @grid(1) @config(warps = 1) @returns(y[32]) { store(y + iota(32), load(x + iota(32)) * %d.0) }\n" % factor)
+            support.tool("build", path + ".kiln", "-t", "host", "-o", path + ".kbundle")
+            program = jax.jit(lambda x: kiln.jax.call(path + ".kbundle", "scale", x))
+            self.close(program(jnp.ones(32)), jnp.full(32, factor))
+            former = former if factor == 3 else program
+        self.close(former(jnp.ones(32)), jnp.full(32, 2))
+
     def test_refusals(self):
         with self.assertRaisesRegex(TypeError, r"saxpy: argument 'x' \(\*f32\): expected elements of type f32, found int32"):
             kiln.jax.call(WRITTEN, "saxpy", 1.0, jnp.zeros(4, jnp.int32), numbers(4), 4)
-        with self.assertRaisesRegex(TypeError, "expected 4 arguments .a, x, y, n., found 3"):
+        with self.assertRaisesRegex(TypeError, r"expected 4 arguments .a, x, y, n., found 3; without 'n' \(i32\)"):
             kiln.jax.call(WRITTEN, "saxpy", 1.0, numbers(4), numbers(4))
+        with self.assertRaisesRegex(TypeError, r"expected 4 arguments .a, x, y, n., found 3; without 'a' \(f32\)"):
+            kiln.jax.call(WRITTEN, "saxpy", numbers(4), numbers(4), 4)
+        with self.assertRaisesRegex(TypeError, r"found 2; without 'a' \(f32\), 'n' \(i32\)"):
+            kiln.jax.call(WRITTEN, "saxpy", numbers(4), numbers(4))
+        with self.assertRaisesRegex(TypeError, r"expected 5 arguments .x, w, rows, cols, eps., found 4; without 'cols' \(i32\)"):
+            kiln.jax.call(NORMS, "rms_norm", numbers(8, 64), numbers(64), 8, 1e-5)
+        with self.assertRaisesRegex(TypeError, "found 6$"):
+            kiln.jax.call(NORMS, "rms_norm", numbers(8, 64), numbers(64), 8, 64, 1e-5, 1)
+        with self.assertRaisesRegex(kiln.NotFound, r"no kernel 'rms_nrom' in .*; did you mean 'rms_norm\[T="):
+            kiln.jax.call(NORMS, "rms_nrom", numbers(8, 64), numbers(64), 8, 64, 1e-5)
         with self.assertRaisesRegex(TypeError, "rms_norm: expected 5 arguments .x, w, rows, cols, eps., found 3"):
             kiln.jax.call(NORMS, "rms_norm", numbers(8, 64), numbers(64), 8)  # of all instances
         with self.assertRaisesRegex(TypeError, "expected an array, found list"):

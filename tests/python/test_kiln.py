@@ -232,6 +232,27 @@ class Arguments(Cases):
         self.refuse(TypeError, "saxpy: expected 4 arguments, found 5", "saxpy", 1, 0, 0, 0, 0)
         self.refuse(TypeError, "saxpy: argument 'a' is given twice", "saxpy", 1, 0, 0, 0, a=1)
         self.refuse(TypeError, "saxpy: there is no parameter 'z'", "saxpy", 1, 0, 0, 0, z=1)
+        self.refuse(TypeError, "saxpy: there is no parameter 'gird'; did you mean 'grid'?", "saxpy", 1, 0, 0, 0, gird=1)
+
+    def test_what_was_probably_meant(self):
+        """Every look-up by name says it: attributes, arguments, parameters, types; and nothing where nothing is near."""
+        kernel, memory = self.device.kernel("saxpy"), self.device.memory(4, "f32")
+        prepared = kernel.prepare(1, memory, memory, 4)
+        for error, call, text in ((AttributeError, lambda: kiln.Libary, "module 'kiln' has no attribute 'Libary'; did you mean 'Library'?"),
+                                  (AttributeError, lambda: kiln.qqq, "module 'kiln' has no attribute 'qqq'"),
+                                  (TypeError, lambda: kernel(1, memory, memory, m=4, strem=None), "saxpy: there is no parameter 'm'"),
+                                  (TypeError, lambda: kernel(1, memory, memory, 4, strem=None), "saxpy: there is no parameter 'strem'; did you mean 'stream'?"),
+                                  (TypeError, lambda: kernel.choose(1, memory, memory, N=4), "saxpy: there is no parameter 'N'; did you mean 'n'?"),
+                                  (TypeError, lambda: prepared.set("N", 4), "saxpy: there is no parameter 'N'; did you mean 'n'?"),
+                                  (TypeError, lambda: kiln.Library(b"", polcy=1), "Library: there is no argument 'polcy'; did you mean 'policy'?"),
+                                  (TypeError, lambda: self.library.device(nmae="host"), "device: there is no argument 'nmae'; did you mean 'name'?"),
+                                  (TypeError, lambda: self.device.memory(4, tpye="f32"), "memory: there is no argument 'tpye'; did you mean 'type'?"),
+                                  (TypeError, lambda: self.device.copy(b"", typ="f32"), "copy: there is no argument 'typ'; did you mean 'type'?"),
+                                  (TypeError, lambda: self.device.sync(strm=None), "sync: there is no argument 'strm'; did you mean 'stream'?"),
+                                  (TypeError, lambda: self.device.memory(4, "F32"), "'F32' is not a type of the kernel language (i1 i8 i16 i32 i64 f16 f32 f64 bf16 e4m3 e5m2); "
+                                                                                    "did you mean 'f32'?")):
+            with self.subTest(text=text):
+                self.assertRaisesRegex(error, "^%s$" % re.escape(text), call)
 
     def test_scalars_are_of_their_type(self):
         self.refuse(TypeError, "saxpy: argument 'n' (i32): expected an integer, found float", "saxpy", 1, 0, 0, 1.5)

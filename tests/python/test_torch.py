@@ -315,9 +315,30 @@ class Operations(Cases):
         torch.export.save(program, path)
         torch.testing.assert_close(torch.export.load(path).module()(x, y), want)
 
+    def test_registering_twice_replaces(self):
+        """As a cell of a notebook does that is run again: other kernels, other code; a bundle that cannot be opened changes nothing."""
+        import kiln.torch
+        path = os.path.join(FOLDER, "twice")
+        for factor in (2, 3):
+            with open(path + ".kiln", "w") as file:
+                file.write("kiln 1\nkernel scale(x: in *f32, y: out *f32) @grid(1) @config(warps = 1) @returns(y[32]) @backward(back%d) "
+                           "{ store(y + iota(32), load(x + iota(32)) * %d.0) }\nkernel back%d(dy: in *f32, dx: out *f32) @grid(1) @config(warps = 1) "
+                           "@returns(dx[32]) { store(dx + iota(32), load(dy + iota(32)) * %d.0) }\n" % (factor, factor, factor, factor))
+            support.tool("build", path + ".kiln", "-t", "host", "-o", path + ".kbundle")
+            ops = kiln.torch.register(path + ".kbundle", namespace="kiln_twice")
+            x = torch.ones(32, requires_grad=True)
+            for scale in (ops.scale, torch.ops.kiln_twice.scale, torch.ops.kiln_twice.scale.default, torch.compile(lambda x: torch.ops.kiln_twice.scale(x), backend="eager")):
+                found = scale(x)
+                torch.testing.assert_close(found, torch.full((32,), float(factor)))
+                self.assertEqual(torch.autograd.grad(found.sum(), x)[0].tolist(), [factor] * 32)
+            torch.compiler.reset()
+        self.assertFalse(hasattr(ops, "back2"))
+        self.assertRaises(kiln.NotFound, kiln.torch.register, path + ".none", namespace="kiln_twice")
+        self.assertRaises(kiln.NotFound, kiln.torch.register, path + ".kbundle", namespace="kiln_twice", kernels=["scael"])
+        torch.testing.assert_close(torch.ops.kiln_twice.scale(x), torch.full((32,), 3.0))
+
     def test_what_is_refused(self):
         import kiln.torch
-        self.assertRaisesRegex(ValueError, "registered already", kiln.torch.register, BUNDLE, namespace="kiln_test")
         self.assertRaisesRegex(ValueError, "expected a name", kiln.torch.register, BUNDLE, namespace="a b")
         self.assertRaisesRegex(kiln.NotFound, "nothing", kiln.torch.register, BUNDLE, namespace="kiln_other", kernels=["nothing"])
         self.assertRaisesRegex(ValueError, "requires grad", self.ops.saxpy, 1, torch.ones(4), torch.ones(4, requires_grad=True), 4)

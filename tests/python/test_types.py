@@ -40,6 +40,27 @@ def use(path: str) -> list[str]:
     return kiln.compile("a.kiln", targets=["host"], output=None).kernels + library.kernels
 """
 
+OTHER_MODULES = """
+from pathlib import Path
+import kiln.jax
+import kiln.torch
+import kiln.triton
+import kiln.triton.auto
+import kiln.tvm_ffi
+
+def use(path: Path, fn: object) -> list[str]:
+    found = kiln.jax.call(kiln.jax.Bundle(path), "rms_norm", 1.0, grid=(1, 2))
+    ops = kiln.torch.register(path, namespace="app", kernels=["saxpy"], policy=kiln.EXACT_ONLY)
+    kiln.torch.library("app.kbundle", namespace="app", output=path)
+    ops.saxpy(0.5, found)
+    library = kiln.triton.export(fn, {"x": "*fp32", "n": range(100)}, {"BLOCK": 128}, targets=["sm_90a", "host"], output=path)
+    kiln.triton.load(path, "b", miss="compile", trust=["k.pub"])
+    stop = kiln.triton.watch(lambda row: print(row.name, row.launches + 1))
+    stop()
+    print(kiln.triton.monitor().by_kiln + kiln.triton.launches()["kiln"], kiln.triton.jit(fn))
+    return kiln.tvm_ffi.register(path, namespace="app", override=True) + library.kernels + [one.identity for one in kiln.triton.compiled()]
+"""
+
 # Each line that is wrong says what mypy calls it.
 WRONG = """
 import kiln
@@ -94,6 +115,16 @@ class Types(unittest.TestCase):
         status, output = self.run_mypy("mypy.stubtest", "kiln", "--concise", "--ignore-missing-stub", "--allowlist", "allowed", "--ignore-unused-allowlist",
                                        "--mypy-config-file", "modules", "--ignore-disjoint-bases")
         self.assertEqual(status, 0, output)
+
+
+    def test_a_correct_program_of_the_other_modules(self):
+        """kiln.jax, kiln.torch, kiln.triton and kiln.tvm_ffi have stubs, so that calls of them are no untyped calls, whether or not the frameworks are there."""
+        self.assertEqual(self.check(OTHER_MODULES), (0, ""))
+
+    def test_mistakes_in_calls_of_the_other_modules(self):
+        status, output = self.check("import kiln.torch\nimport kiln.jax\nimport kiln.triton\nkiln.torch.register('a')\nkiln.jax.call(1, 'k')\nkiln.triton.lod('a')\n")
+        self.assertEqual(status, 1)
+        self.assertEqual(re.findall(r":(\d+): error: .*\[([\w-]+)\]", output), [("4", "call-arg"), ("5", "arg-type"), ("6", "attr-defined")], output)
 
 
 class Signatures(unittest.TestCase):

@@ -17,6 +17,7 @@ from triton.runtime.jit import KernelInterface, MockTensor, create_function_from
 from . import _bundles, _compilation, _index, _launcher
 from .._core import Library
 from .._errors import Error
+from .._suggest import did_you_mean
 from ._devices import READ_FOR
 
 
@@ -146,8 +147,8 @@ def _variants_of(fn, signature, constants, options, divisible, read_for):
     missing = [name for name in fn.arg_names if name not in signature and name not in constants]
     unknown = [name for name in (*signature, *constants, *divisible) if name not in fn.arg_names]
     if missing or unknown:
-        raise TypeError("%s: %s" % (fn.__name__, "parameter '%s' has neither a type nor a value" % missing[0] if missing else
-                                    "there is no parameter '%s'" % unknown[0]))
+        raise TypeError("%s: %s" % (fn.__name__, "there is no parameter '%s'%s" % (unknown[0], did_you_mean(unknown[0], fn.arg_names)) if unknown else
+                                    "parameter '%s' has neither a type nor a value" % missing[0]))
     backend = make_backend(read_for)
     kinds = [[(constants[name], ("constexpr", constants[name]))] if name in constants else _kinds(fn, name, signature[name], name in divisible, backend)
              for name in fn.arg_names]

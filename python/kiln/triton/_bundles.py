@@ -11,6 +11,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from . import _compilation, _index, _monitor, _torch_results
 from .._core import Library
 from .._errors import Error, NotFound
+from .._suggest import did_you_mean
 
 REFUSALS = (OutOfResources, CompileTimeAssertionFailure, PTXASError)  # what tuners pass over
 POLICIES = ("error", "compile", "triton")
@@ -53,7 +54,7 @@ def load(*paths, miss="error", trust=None):
     public keys, one of which has to have signed each bundle. Without paths nothing is loaded any more. It puts Kiln behind every @triton.jit function."""
     from . import _patch
     if miss not in POLICIES:
-        raise ValueError("miss: expected %s, found %r" % (", ".join(map(repr, POLICIES)), miss))
+        raise ValueError("miss: expected %s, found %r%s" % (", ".join(map(repr, POLICIES)), miss, did_you_mean(miss, POLICIES)))
     trust = [os.fspath(path) for path in trust] if trust else None
     bundles = [_Bundle(os.fspath(path), trust) for path in paths]
     empty = next((one.path for one in bundles if not one.entries), None)
