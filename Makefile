@@ -492,6 +492,7 @@ uninstall: ## remove what install, or either side of it, put there, and the fold
 	  $(addprefix bin/,kiln) libexec/kiln $(COMPLETIONS) $(LIB)/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) '$(LIB)/libkiln.so*' '$(LIB)/libkiln-verify.so*' $(LIB)/libkiln.a $(LIB)/libkiln-verify.a \
 	  $(LIB)/pkgconfig/kiln.pc $(LIB)/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
 	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/$(LIB)" quiet)
+# The same commit gives the same bytes: times are the commit's, modes depend on nobody's settings, one thread compresses.
 dist: ## a source archive of HEAD
 	@mkdir -p $(B)
-	git archive --prefix=kiln-$(VERSION)/ HEAD | xz -9 > $(B)/kiln-$(VERSION).tar.xz
+	git -c tar.umask=0022 archive --format=tar --prefix=kiln-$(VERSION)/ HEAD | xz -9 -T1 > $(B)/kiln-$(VERSION).tar.xz

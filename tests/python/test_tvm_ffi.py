@@ -69,5 +69,6 @@ class Functions(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "4294967296 is not a value of type i32"):
             self.function("saxpy")(1.0, y, y, 1 << 32)
 
+
 if __name__ == "__main__":
     sys.exit(support.main(__name__))

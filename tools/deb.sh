@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Builds the packages of Debian from HEAD: tools/deb.sh [-s] [FOLDER] (build/release/deb). They are the source package (orig archive, debian
+# archive, .dsc) and, without -s, libkiln0, libkiln-dev, kiln and python3-kiln; lintian judges all of them if it is installed. Wants
+# dpkg-dev and debhelper, dh-python, and without -s what building wants (tools/install-packages.sh build).
+set -eu
+cd "$(dirname "$0")/.."
+only_source=""
+while getopts s option; do
+  case $option in
+  s) only_source=yes ;;
+  *) exit 2 ;;
+  esac
+done
+shift $((OPTIND - 1))
+folder=${1:-build/release/deb}
+version=$(sed -n 's/^VERSION := //p' Makefile)
+[ "$(sed -n '1s/^kiln (\(.*\)-[0-9]*) .*/\1/p' packaging/debian/changelog)" = "$version" ] ||
+  { echo "packaging/debian/changelog: expected version $version first" >&2; exit 1; }
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+make -s dist B="$work"
+mv "$work/kiln-$version.tar.xz" "$work/kiln_$version.orig.tar.xz"
+tar -C "$work" -xf "$work/kiln_$version.orig.tar.xz"
+cp -R "$work/kiln-$version/packaging/debian" "$work/kiln-$version/debian"
+(
+  cd "$work/kiln-$version"
+  export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(dpkg-parsechangelog -STimestamp)}
+  # -d: LLVM may come from apt.llvm.org or a folder; make says what is missing.
+  dpkg-buildpackage -us -uc -d ${only_source:+-S --no-pre-clean -nc}
+)
+rm -f "$folder"/kiln_* "$folder"/libkiln* "$folder"/python3-kiln*
+find "$work" -maxdepth 1 -type f -exec mv {} "$folder" \;
+if command -v lintian >/dev/null; then lintian --fail-on error,warning "$folder"/*.changes
+else echo "tools/deb.sh: lintian is not installed: the packages are not judged" >&2; fi
+ls "$folder"
