@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Packs a folder as a wheel: wheel-pack.py OUT NAME VERSION TAG FOLDER LICENSES SUMMARY. Members are in order and dated 1980, so the same files give
-the same bytes. Prints the wheel's path."""
+"""Packs a folder as a wheel: wheel-pack.py OUT NAME VERSION TAG FOLDER LICENSES SUMMARY [requires=PACKAGE] [script=NAME=MODULE:FUNCTION]... Members are in order and
+dated 1980, so the same files give the same bytes. README.md is the description. Prints the wheel's path."""
 import base64
 import hashlib
 import os
 import sys
 import zipfile
 
-METADATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "METADATA.in")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+METADATA, README = os.path.join(ROOT, "python", "METADATA.in"), os.path.join(ROOT, "README.md")
 
 
 def members(folder, under=""):
@@ -25,14 +26,21 @@ def record_line(name, data):
     return "%s,sha256=%s,%d\n" % (name, digest, len(data))
 
 
-def main(out, name, version, tag, folder, licenses, summary):
+def main(out, name, version, tag, folder, licenses, summary, *more):
+    requires = [word.partition("=")[2] for word in more if word.startswith("requires=")]
+    scripts = [word.partition("=")[2].replace("=", " = ", 1) for word in more if word.startswith("script=")]
     info = "%s-%s.dist-info/" % (name, version)
     with open(METADATA) as file:
         metadata = file.read().replace("@NAME@", name.replace("_", "-")).replace("@VERSION@", version).replace("@SUMMARY@", summary)
+    metadata += "".join("Requires-Dist: %s (==%s)\n" % (package, version) for package in requires)
+    with open(README) as file:
+        metadata += "Description-Content-Type: text/markdown\n\n" + file.read()
     wheel = "Wheel-Version: 1.0\nGenerator: kiln\nRoot-Is-Purelib: false\nTag: %s\n" % tag
     content = [(at, open(path, "rb").read(), os.access(path, os.X_OK)) for at, path in members(folder)]
     content += [(at, open(path, "rb").read(), False) for at, path in members(licenses, info + "licenses/")]
     content += [(info + "METADATA", metadata.encode(), False), (info + "WHEEL", wheel.encode(), False)]
+    if scripts:
+        content.append((info + "entry_points.txt", ("[console_scripts]\n" + "".join(line + "\n" for line in scripts)).encode(), False))
     record = "".join(record_line(at, data) for at, data, _ in content) + info + "RECORD,,\n"
     content.append((info + "RECORD", record.encode(), False))
     path = os.path.join(out, "%s-%s-%s.whl" % (name, version, tag))

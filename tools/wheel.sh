@@ -45,6 +45,14 @@ mkdir -p "$runtime/kiln/triton" "$compiler/kiln_compiler/bin" "$work/licenses-ru
 cp python/kiln/*.py python/kiln/py.typed python/kiln/*.pyi "$runtime/kiln/"
 cp python/kiln/triton/*.py python/kiln/triton/*.pyi "$runtime/kiln/triton/"
 cp python/kiln-triton.pth "$runtime/"
+mkdir -p "$runtime/kiln/include/kiln/base" "$runtime/kiln/lib/cmake/kiln"
+cp runtime/kiln.h "$runtime/kiln/include/kiln/"
+sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/kiln_verify.h >"$runtime/kiln/include/kiln/kiln_verify.h"
+cp base/status.def "$runtime/kiln/include/kiln/base/"
+sed -e 's|"base/status.def"|"status.def"|' base/status_code.h >"$runtime/kiln/include/kiln/base/status_code.h"
+sed -e 's|@LIB@|lib|' tools/cmake/kilnConfig.cmake.in >"$runtime/kiln/lib/cmake/kiln/kilnConfig.cmake"
+sed -e "s|@VERSION@|$version|" tools/cmake/kilnConfigVersion.cmake.in >"$runtime/kiln/lib/cmake/kiln/kilnConfigVersion.cmake"
+cp tools/cmake/kilnBundle.cmake tools/cmake/kilnOpen.h.in "$runtime/kiln/lib/cmake/kiln/"
 cp -L "$core" "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
 programs=()
 if [ -z "$other$python" ]; then
@@ -77,8 +85,8 @@ tag() { # FILE...: manylinux_2_N_MACHINE by the newest symbol of glibc
 mkdir -p "$folder"
 runtime_tag=$abi-$(tag "$runtime"/kiln/*.so*)
 tools/wheel-pack.py "$folder" kiln_runtime "$version" "$runtime_tag" "$runtime" "$work/licenses-runtime" \
-  "Opens bundles of compiled GPU kernels and launches them"
+  "Opens bundles of compiled GPU kernels and launches them" script=kiln-config=kiln._config:main
 [ -z "$other$python" ] || exit 0
 compiler_tag=py3-none-$(tag "${programs[@]}")
 tools/wheel-pack.py "$folder" kiln_compiler "$version" "$compiler_tag" "$compiler" "$work/licenses-compiler" \
-  "Compiles tile-level GPU kernels ahead of time"
+  "Compiles tile-level GPU kernels ahead of time" requires=kiln-runtime script=kiln=kiln.__main__:main

@@ -94,6 +94,7 @@ static int fill_module(PyObject *module) {
       add_type(module, &kiln_operation_spec, &g->operation) &&
       add_type(module, &kiln_differentiable_spec, &g->differentiable) &&
       add_type(module, &kiln_direct_spec, &g->direct);
+  if (is_fine) is_fine = !PyModule_AddStringConstant(module, "__version__", KILN_VERSION);
   return is_fine ? 0 : -1;
 }
 

@@ -9,7 +9,7 @@
 Its native part calls libkiln; it needs no other package. docs/python.md tells what may be an argument.
 """
 from ._compiler import compile
-from ._core import Device, Kernel, Library, Memory, Prepared, Stream, version
+from ._core import __version__, Device, Kernel, Library, Memory, Prepared, Stream, version
 from ._arrays import Strided
 from ._errors import Error, LaunchRefused, NoDevice, NotFound, NoVariant, Untrusted
 

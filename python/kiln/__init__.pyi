@@ -5,6 +5,8 @@ from os import PathLike
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Protocol, final
 
+__version__: str
+
 EXACT_ONLY: int
 NO_JIT: int
 CHECK_ALL: int

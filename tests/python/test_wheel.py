@@ -90,7 +90,12 @@ class Wheels(unittest.TestCase):
                     self.assertEqual((digest, int(size)), ("sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode(), len(data)))
                 for licence in licences:
                     self.assertIn(info + "licenses/" + licence, rows)
-                self.assertIn("Requires-Python: >=3.11\n", file.read(info + "METADATA").decode())
+                metadata = file.read(info + "METADATA").decode()
+                for line in ("Requires-Python: >=3.11", "License: Apache-2.0 WITH LLVM-exception", "Description-Content-Type: text/markdown", "\n# Kiln"):
+                    self.assertIn(line + "\n", metadata)
+                self.assertEqual("\nRequires-Dist: kiln-runtime (==" in metadata, path == self.compiler)
+                script = "kiln = kiln.__main__:main" if path == self.compiler else "kiln-config = kiln._config:main"
+                self.assertEqual(file.read(info + "entry_points.txt").decode(), "[console_scripts]\n%s\n" % script)
 
     def test_the_same_build_gives_the_same_bytes(self):
         with tempfile.TemporaryDirectory() as again:
@@ -143,6 +148,26 @@ class Wheels(unittest.TestCase):
             with self.assertRaisesRegex(AssertionError, "ImportError: kiln wants the interpreter's lock, which PYTHON_GIL=0"):
                 quiet(python, "-S", "-c", "import kiln", env=dict(bare, PYTHON_GIL="0"))
 
+    def link_programs(self, folder, config):
+        """C programs that are built with the headers and CMake files of the wheel."""
+        with open(os.path.join(folder, "main.c"), "w") as file:
+            file.write('#include <kiln/kiln.h>\n#include <stdio.h>\nint main(void) { return puts(kiln_version()) < 0; }\n')
+        words = quiet(config, "--cflags", "--libs").split()
+        quiet("cc", "main.c", *words, "-o", "main", cwd=folder)
+        version = quiet(config, "--version")
+        self.assertEqual(quiet(os.path.join(folder, "main")), version)
+        with self.assertRaisesRegex(AssertionError, "there is no option '--libz'; did you mean '--libs'"):
+            quiet(config, "--libz")
+        if shutil.which("cmake") is None:
+            return
+        os.mkdir(os.path.join(folder, "project"))
+        with open(os.path.join(folder, "project", "CMakeLists.txt"), "w") as file:
+            file.write("cmake_minimum_required(VERSION 3.21)\nproject(app C)\nfind_package(kiln REQUIRED COMPONENTS runtime compiler)\n"
+                       "add_executable(app ../main.c)\ntarget_link_libraries(app kiln::runtime)\nkiln_add_bundle(codes SOURCES ../k.kiln TARGETS host)\n")
+        quiet("cmake", "-S", "project", "-B", "made", "-Dkiln_DIR=" + quiet(config, "--cmakedir").strip(), cwd=folder)
+        quiet("cmake", "--build", "made", cwd=folder)
+        self.assertEqual(quiet(os.path.join(folder, "made", "app")), version)
+
     def test_they_install_in_an_empty_environment(self):
         if importlib.util.find_spec("ensurepip") is None:
             self.skipTest("python3-venv is not installed")
@@ -151,6 +176,9 @@ class Wheels(unittest.TestCase):
             python = os.path.join(folder, "empty", "bin", "python")
             quiet(python, "-m", "pip", "install", "--no-index", "--no-deps", self.runtime, self.compiler, env=self.environment)
             self.assertIn(folder, self.try_out(folder, python, env={"PATH": "/nowhere", "HOME": folder}))
+            here = os.path.join(folder, "empty", "bin")
+            self.assertEqual(quiet(os.path.join(here, "kiln"), "--version").split()[1], quiet(os.path.join(here, "kiln-config"), "--version").strip())
+            self.link_programs(folder, os.path.join(here, "kiln-config"))
             listed = quiet(python, "-m", "pip", "list", env=self.environment)
             self.assertRegex(listed, r"kiln-runtime +\d")
             self.assertRegex(listed, r"kiln-compiler +\d")
