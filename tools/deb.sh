@@ -19,7 +19,9 @@ version=$(sed -n 's/^VERSION := //p' Makefile)
   { echo "packaging/debian/changelog: expected version $version first" >&2; exit 1; }
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-work=$(mktemp -d)
+work=$folder/work # the same path each time: a compiler's cache finds what it has
+rm -rf "$work"
+mkdir "$work"
 trap 'rm -rf "$work"' EXIT
 make -s dist B="$work"
 mv "$work/kiln-$version.tar.xz" "$work/kiln_$version.orig.tar.xz"
