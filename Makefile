@@ -492,6 +492,13 @@ uninstall: ## remove what install, or either side of it, put there, and the fold
 	  $(addprefix bin/,kiln) libexec/kiln $(COMPLETIONS) $(LIB)/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) '$(LIB)/libkiln.so*' '$(LIB)/libkiln-verify.so*' $(LIB)/libkiln.a $(LIB)/libkiln-verify.a \
 	  $(LIB)/pkgconfig/kiln.pc $(LIB)/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
 	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/$(LIB)" quiet)
+.PHONY: release deb check-recipes
+release: ## the files of a release in build/<config>/release (RELEASE=-d: a draft; docs/releasing.md)
+	tools/release.sh $(RELEASE) $(B)/release
+deb: ## the packages of Debian in build/<config>/deb
+	tools/deb.sh $(B)/deb
+check-recipes: programs ## compare the recipes of packaging/ with the tree
+	tools/check-recipes.py -b $(B)
 # The same commit gives the same bytes: times are the commit's, modes depend on nobody's settings, one thread compresses.
 dist: ## a source archive of HEAD
 	@mkdir -p $(B)
