@@ -175,6 +175,22 @@ char *kiln_test_read(const char *path, size_t *out_size) {
   return bytes;
 }
 
+/// What kiln_test_text has read.
+typedef struct kept_text {
+  struct kept_text *next;
+  char *text;
+} kept_text;
+static kept_text *kept;
+
+const char *kiln_test_text(const char *path) {
+  kept_text *k = malloc(sizeof *k);
+  char *text = kiln_test_read(path, NULL);
+  if (!k || !text) FAIL("%s cannot be read", path);
+  *k = (kept_text){kept, text};
+  kept = k;
+  return text;
+}
+
 void kiln_test_write(const char *path, const void *bytes, size_t size) {
   FILE *f = fopen(path, "wb");
   if (!f || fwrite(bytes, 1, size, f) != size || fclose(f)) FAIL("cannot write %s", path);

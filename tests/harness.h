@@ -114,6 +114,8 @@ void kiln_test_golden(const char *name, const char *text, size_t size);
 const char *kiln_test_folder(void);
 /// The whole file, NUL-terminated, malloc'ed; NULL when it cannot be read.
 char *kiln_test_read(const char *path, size_t *out_size);
+/// The same of a file that must be there, kept until the process ends.
+const char *kiln_test_text(const char *path);
 void kiln_test_write(const char *path, const void *bytes, size_t size);
 /// Runs a shell command, returns its exit status; its stdout and stderr together in `*out` (malloc'ed) when
 /// out is not NULL.

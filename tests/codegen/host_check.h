@@ -12,6 +12,8 @@
 #include "compiler/passes/stages.h"
 #include "tests/codegen/host_mapping.h"
 
+#define KERNEL(name) kiln_test_text("tests/codegen/host_kernels/" name ".kiln")
+
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
 enum { BUFFER = 1 << 17, MAX_BUFFERS = 8, GUARD = 4096 };
 

@@ -2,62 +2,11 @@
 // Compares host code with the reference interpreter: products, and whole kernels.
 #include "tests/codegen/host_check.h"
 
-TEST(host_kernels, products) {
-  check("kiln 1\n"
-        "kernel k[T: type = f32, A: type = f32](x: in *T, y: in *T, z: out *A)\n"
-        "  @instance(T = f32, A = f32) @instance(T = f16, A = f32) @instance(T = bf16, A = f32) @instance(T "
-        "= f64, A = f64) @instance(T = i8, A = i32)\n"
-        "  @instance(T = e4m3, A = f32) @instance(T = e5m2, A = f32) @grid(1) {\n"
-        "  let a = load(x + iota(32)[:, _] * 16 + iota(16)[_, :])\n"
-        "  let b = load(y + iota(16)[:, _] * 64 + iota(64)[_, :])\n"
-        "  store(z + iota(32)[:, _] * 64 + iota(64)[_, :], dot(a, b, zeros(A[32, 64])))\n"
-        "  let t = load(y + iota(8)[:, _] * 16 + iota(16)[_, :])\n"
-        "  var s = full(A[32, 8], 1)\n"
-        "  for j in 0 .. 3 { s = dot(a, trans(t), s + s) }\n"
-        "  store(z + 4096 + iota(32)[:, _] * 8 + iota(8)[_, :], s)\n"
-        "}\n",
-        0, 1);
-}
+TEST(host_kernels, products) { check(KERNEL("products"), 0, 1); }
 
-TEST(host_kernels, products_of_carried_tiles) {
-  check("kiln 1\n"
-        "kernel k(x: in *f32, z: out *f32, n: i32) @grid(1) {\n"
-        "  let i = iota(16)[:, _] * 16 + iota(16)[_, :]\n"
-        "  let a = select(load(x + i) > 0.0, 0.5, 0.25)\n"
-        "  var s = a\n"
-        "  var t = a\n"
-        "  var u = a\n"
-        "  for j in 0 .. n {\n"
-        "    s = dot(a, s, zeros(f32[16, 16]))\n"
-        "    t = dot(t, a, t)\n"
-        "    u = dot(a, a, trans(u) * 0.5)\n"
-        "  }\n"
-        "  store(z + i, s)\n"
-        "  store(z + 256 + i, t)\n"
-        "  store(z + 512 + i, u)\n"
-        "  var p = x + i\n"
-        "  var q = iota(16)\n"
-        "  var r = zeros(f32[16, 16])\n"
-        "  for j in 0 .. n {\n"
-        "    r = r + load(p) * (q as f32)[:, _]\n"
-        "    p = p + 7\n"
-        "    q = q + n\n"
-        "  }\n"
-        "  store(z + 768 + i, r + load(p))\n"
-        "}\n",
-        3, 1);
-}
+TEST(host_kernels, products_of_carried_tiles) { check(KERNEL("products_of_carried_tiles"), 3, 1); }
 
-TEST(host_kernels, batched_products) {
-  check("kiln 1\n"
-        "kernel k(x: in *f32, y: in *f32, z: out *f32) @grid(1) {\n"
-        "  let a = reshape(load(x + iota(512)), [4, 8, 16])\n"
-        "  let b = reshape(load(y + iota(1024)), [4, 16, 16])\n"
-        "  store(z + iota(512), reshape(dot(a, b, zeros(f32[4, 8, 16])), [512]))\n"
-        "  store(z + 512 + iota(512), reshape(dot(a, trans(b, [0, 2, 1]), zeros(f32[4, 8, 16])), [512]))\n"
-        "}\n",
-        0, 1);
-}
+TEST(host_kernels, batched_products) { check(KERNEL("batched_products"), 0, 1); }
 
 /// Products of one shape: factors in every order of memory, masked, from outside and from inside the loop,
 /// and their result again as a factor.
@@ -109,31 +58,6 @@ TEST(host_kernels, products_of_all_shapes) {
 
 // ----------------------------------------------------------------------------------- whole kernels
 
-TEST(host_kernels, normalises_in_place) {
-  check("kiln 1\n"
-        "kernel k[T: type = f32](x: in *T, res: inout *T, w: in *T, y: out *T, cols: i32) @instance(T = f32) "
-        "@instance(T = bf16) @instance(T = f16) @grid(1) {\n"
-        "  let base = pid(0) as i64 * cols as i64\n"
-        "  let c = iota(512)\n"
-        "  let live = c < cols\n"
-        "  let h = load(x + base + c, live) as f32 + load(res + base + c, live) as f32\n"
-        "  store(res + base + c, h as T, live)\n"
-        "  let s = reduce.add(h * h, 0)\n"
-        "  store(y + base + c, (h * s * load(w + c, live) as f32) as T, live)\n"
-        "}\n",
-        300, 4);
-}
+TEST(host_kernels, normalises_in_place) { check(KERNEL("normalises_in_place"), 300, 4); }
 
-TEST(host_kernels, softmax) {
-  check("kiln 1\n"
-        "kernel k[T: type = f32](x: in *T, y: out *T, cols: i32) @instance(T = f32) @instance(T = bf16) "
-        "@grid(1) {\n"
-        "  let row = pid(0) as i64\n"
-        "  let c = iota(1024)\n"
-        "  let live = c < cols\n"
-        "  let v = load(x + row * cols as i64 + c, live, -inf) as f32\n"
-        "  let e = exp2(v - reduce.max(v, 0))\n"
-        "  store(y + row * cols as i64 + c, e as T, live)\n"
-        "}\n",
-        777, 3);
-}
+TEST(host_kernels, softmax) { check(KERNEL("softmax"), 777, 3); }

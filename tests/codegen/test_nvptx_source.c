@@ -11,6 +11,8 @@
 #include "tests/harness.h"
 #include "tests/codegen/llvm_rows.h"
 
+#define KERNEL(name) kiln_test_text("tests/codegen/nvptx_kernels/" name ".kiln")
+
 static const char ptxas[] = "/usr/local/cuda/bin/ptxas";
 static const char *const assembled[] = {"sm_75", "sm_80",  "sm_86",   "sm_87",   "sm_89",
                                         "sm_90", "sm_90a", "sm_100a", "sm_103f", "sm_120"},
@@ -95,25 +97,8 @@ static unsigned count(const char *text, const char *piece) {
   return n;
 }
 
-static const char atomics[] = "kiln 1\n"
-                              "kernel atomics(i: accum *i32, l: accum *i64, h: accum *f16, b: accum *bf16, "
-                              "f: accum *f32, d: accum *f64) @grid(1) @config(warps = 4) {\n"
-                              "  let t = iota(128)\n"
-                              "  let a0 = atomic.add(i + t, 1, t < 100)\n"
-                              "  let a1 = atomic.max(i + t, a0, order = acq_rel, scope = system)\n"
-                              "  let a2 = atomic.xor(l + t, a1 as i64)\n"
-                              "  let a3 = atomic.add(h + t, 1.0 as f16)\n"
-                              "  let a4 = atomic.add(b + t, 1.0 as bf16)\n"
-                              "  let a5 = atomic.add(f + t, 1.0)\n"
-                              "  let a6 = atomic.max(f + t, 2.0, order = release)\n"
-                              "  let a7 = atomic.add(d + t, 1.0 as f64, scope = cta)\n"
-                              "  while cas(i, 0, 1, order = acquire) == 1 { }\n"
-                              "  barrier()\n"
-                              "  let a9 = atomic.xchg(i, 0, order = release)\n"
-                              "}\n";
-
 TEST(nvptx_source, atomics_have_order_and_scope) {
-  char *out = ptx(atomics, "sm_90", NULL);
+  char *out = ptx(KERNEL("atomics"), "sm_90", NULL);
   expect(out, "atom.relaxed.gpu.global.add.u32");
   expect(out, "atom.acq_rel.sys.global.max.s32");
   expect(out, "add.noftz.bf16");
@@ -121,20 +106,13 @@ TEST(nvptx_source, atomics_have_order_and_scope) {
   expect(out, "atom.acquire.gpu.global.cas.b32");
   expect(out, "atom.release.gpu.global.exch.b32");
   free(out);
-  everywhere(atomics);
+  everywhere(KERNEL("atomics"));
   end_assembled();
 }
 
 /// PTX 6.0, which sm_70 gets, swaps no halves: the word around one is.
 TEST(nvptx_source, halves_are_swapped) {
-  static const char source[] = "kiln 1\n"
-                               "kernel swaps(h: inout *f16, b: inout *bf16, s: inout *i16) @grid(1) "
-                               "@config(warps = 4) {\n"
-                               "  let t = iota(128)\n"
-                               "  store(h + 128 + t, cas(h + t, 1.0 as f16, t as f16))\n"
-                               "  store(b + 128 + t, cas(b + t, 1.0 as bf16, t as bf16, order = release))\n"
-                               "  let last = cas(s, 3 as i16, 4 as i16, order = acquire)\n"
-                               "}\n";
+  const char *source = KERNEL("halves_are_swapped");
   char *out = ptx(source, "sm_90", NULL);
   CHECK_INT(count(out, ".cas.b16"), 3);
   expect(out, "atom.acquire.gpu.global.cas.b16");
@@ -150,11 +128,7 @@ TEST(nvptx_source, halves_are_swapped) {
 
 /// Several ordered atomics a thread: one fence on each side, and no answer is waited for.
 TEST(nvptx_source, atomics_of_a_tile_share_fences) {
-  static const char source[] = "kiln 1\n"
-                               "kernel sums(p: accum *f32 @align(16)) @grid(1) @config(warps = 4) {\n"
-                               "  let t = iota(1024)\n"
-                               "  let a = atomic.add(p + t, 1.0, order = acq_rel)\n"
-                               "}\n";
+  const char *source = KERNEL("atomics_of_a_tile_share_fences");
   char *out = ptx(source, "sm_80", NULL);
   CHECK_INT(count(out, "fence.acq_rel.gpu"), 2);
   CHECK_INT(count(out, "red.relaxed.gpu.global.add.f32"), 8);
@@ -166,14 +140,7 @@ TEST(nvptx_source, atomics_of_a_tile_share_fences) {
 
 /// An exact dot of f32 reads four steps of a row or column at a time: of eight sums of a thread two rows and four columns.
 TEST(nvptx_source, plain_dots_read_vectors) {
-  static const char source[] =
-      "kiln 1\n"
-      "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) "
-      "@grid(1) @config(warps = 4) {\n"
-      "  let i = iota(32)\n"
-      "  let at = i[:, _] * 32 + i[_, :]\n"
-      "  store(c + at, dot(load(a + at), load(b + at), prec = ieee))\n"
-      "}\n";
+  const char *source = KERNEL("plain_dots_read_vectors");
   char *out = ptx(source, "sm_80", NULL);
   CHECK_INT(count(out, "fma.rn.f32"), 256);
   CHECK_INT(count(out, "ld.shared.v4."), 48);
@@ -187,19 +154,7 @@ TEST(nvptx_source, plain_dots_read_vectors) {
 /// Operands that are computed with before the product: the loads of the next round stand before this round's
 /// products all the same.
 TEST(nvptx_source, loads_behind_arithmetic_go_ahead) {
-  static const char source[] =
-      "kiln 1\n"
-      "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16), n: i32) "
-      "@grid(1) @config(warps = 4) {\n"
-      "  let i = iota(32)\n"
-      "  let at = i[:, _] * 32 + i[_, :]\n"
-      "  var sum = zeros(f32[32, 32])\n"
-      "  for k in 0 .. n step 32 {\n"
-      "    let x = select((k + i < n)[_, :] & (i >= 0)[:, _], load(a + k + at) + 1.0, zeros(f32[32, 32]))\n"
-      "    sum = dot(x, load(b + k * 32 + at) * 2.0, sum, prec = ieee)\n"
-      "  }\n"
-      "  store(c + at, sum)\n"
-      "}\n";
+  const char *source = KERNEL("loads_behind_arithmetic_go_ahead");
   char *out = ptx(source, "sm_80", NULL);
   CHECK_INT(count(out, "ld.global.v4"), 8); // 4 before the loop, 4 of the next round in it
   const char *last = NULL;
@@ -211,17 +166,7 @@ TEST(nvptx_source, loads_behind_arithmetic_go_ahead) {
 }
 
 TEST(nvptx_source, cache_hints) {
-  static const char source[] =
-      "kiln 1\n"
-      "kernel hints(x: in *f32 @align(16) @noalias, y: inout *f32 @align(16), n: i32 "
-      "@div(16)) @grid(1) @config(warps = 4) {\n"
-      "  let t = iota(512)\n"
-      "  let a = load(x + t, t < n, 1.0, evict = first)\n"
-      "  let b = load(y + t, t < n, cache = cg)\n"
-      "  let c = load(y + t, volatile = true)\n"
-      "  store(y + t, a + b + c, t < n, cache = cs)\n"
-      "  store(y + t, a, evict = last)\n"
-      "}\n";
+  const char *source = KERNEL("cache_hints");
   char *text = ptx(source, "sm_90", NULL); // PTX 7.4 and later have eviction priorities
   expect(text, "ld.global.nc.L1::evict_first.v4.b32");
   expect(text, "ld.global.cg.v4.b32");
@@ -234,15 +179,7 @@ TEST(nvptx_source, cache_hints) {
 }
 
 TEST(nvptx_source, inline_assembly) {
-  static const char source[] =
-      "kiln 1\n"
-      "kernel assembly(x: in *f16 @align(16), y: out *f16 @align(16), z: out *i32) @grid(1) @config(warps = "
-      "4) {\n"
-      "  let t = iota(1024)\n"
-      "  let v = load(x + t)\n"
-      "  store(y + t, asm(\"add.rn.f16x2 $0, $1, $2;\", \"=r,r,r\", [v, v], f16, pack = 2))\n"
-      "  store(z, asm(\"mov.u32 $0, %clock;\", \"=r\", [], i32, pack = 1))\n"
-      "}\n";
+  const char *source = KERNEL("inline_assembly");
   char *text = ptx(source, "sm_80", NULL);
   CHECK_INT(count(text, "add.rn.f16x2"), 4);
   expect(text, "%clock");
@@ -254,10 +191,7 @@ TEST(nvptx_source, inline_assembly) {
 // Every thread keeps its share of a tile that is sorted, however long: the whole of it would not fit into its
 // registers.
 TEST(nvptx_source, sorts_are_shared_by_all_threads) {
-  static const char source[] = "kiln 1\n"
-                               "kernel k(x: inout *i32) @grid(1) @config(warps = 4) {\n"
-                               "  store(x + iota(4096), sort(load(x + iota(4096))))\n"
-                               "}\n";
+  const char *source = KERNEL("sorts_are_shared_by_all_threads");
   char *text = ptx(source, "sm_90a", NULL);
   CHECK_INT(count(text, ".local"), 0);
   CHECK(strstr(text, "shfl.sync") && strstr(text, "bar.sync"));
@@ -293,11 +227,7 @@ TEST(nvptx_source, sorts_are_loops) {
 // LLVM 22's straight-line strength reduction makes one product and 15 sums of these: it compares all pairs of
 // such values, of which a product of matrices has hundreds, and took up to nine tenths of the time to PTX.
 TEST(nvptx_source, strengths_are_not_reduced) {
-  static const char source[] =
-      "kiln 1\n"
-      "kernel k(x: in *f32, y: out *f32 @align(16), s: i32) @grid(1) @config(warps = 1) {\n"
-      "  store(y + iota(512), load(x + iota(512) * s))\n"
-      "}\n";
+  const char *source = KERNEL("strengths_are_not_reduced");
   char *text = ptx(source, "sm_90a", NULL);
   CHECK_INT(count(text, "mul.lo.s32") + count(text, "mad.lo.s32"), 16);
   free(text);
@@ -307,14 +237,7 @@ TEST(nvptx_source, strengths_are_not_reduced) {
 // Offsets of 32 bits that cannot wrap, as their bounds say: rows of a loop's tile are one address and
 // constants, and LLVM's loop strength reduction makes no others of it.
 TEST(nvptx_source, rows_are_constants_apart) {
-  static const char source[] =
-      "kiln 1\n"
-      "kernel k(x: in *f16 @align(16), y: out *f16 @align(16)) @grid(4) @config(warps = 1) {\n"
-      "  let r = pid(0) % 4 * 49152 + iota(64)[:, _] * 384\n"
-      "  var s = zeros(f16[64, 32])\n"
-      "  for t in 0 .. 384 step 32 { s = s + load(x + (r + t + iota(32)[_, :])) }\n"
-      "  store(y + (r + iota(32)[_, :]), s)\n"
-      "}\n";
+  const char *source = KERNEL("rows_are_constants_apart");
   char *text = ptx(source, "sm_90a", NULL);
   CHECK_INT(count(text, "ld.global"), 8);
   CHECK(strstr(text, "+6144]") && strstr(text, "+43008]"));
@@ -326,14 +249,7 @@ TEST(nvptx_source, rows_are_constants_apart) {
 // loop for runs of all lengths, of 5 stages between lanes and 4 stages of 8 within. ptxas compares twice for
 // a minimum and a maximum, so there is no maximum.
 TEST(nvptx_source, keys_of_64_bits_are_compared_once) {
-  static const char source[] =
-      "kiln 1\n"
-      "kernel k(x: in *f32 @align(16), y: out *f32 @align(16), z: out *i32 @align(16))\n"
-      "  @grid(1) @config(warps = 1) {\n"
-      "  let v, from = sort(load(x + iota(512)), indices = true)\n"
-      "  store(y + iota(512), v)\n"
-      "  store(z + iota(512), from)\n"
-      "}\n";
+  const char *source = KERNEL("keys_of_64_bits_are_compared_once");
   char *text = ptx(source, "sm_90a", NULL);
   CHECK_INT(count(text, "min.s64"), 63 + 4 * 8);
   CHECK_INT(count(text, "setp.gt.s64"), 5 * 16);
@@ -345,25 +261,18 @@ TEST(nvptx_source, keys_of_64_bits_are_compared_once) {
 
 // The number in the PTX is the one that interpreter and host report.
 TEST(nvptx_source, asserts_say_which_operation) {
-  static const char source[] = "kiln 1\n"
-                               "kernel k(x: inout *f32, n: i32) @grid(1) @config(warps = 4) {\n"
-                               "  let V = view(x, [n], [1], [512])\n"
-                               "  let v = load(V, [0])\n"
-                               "  assert(v > 0.0, \"positive\")\n"
-                               "  assert(n < 100, \"small\")\n"
-                               "  store(V, [0], v * 2.0)\n"
-                               "}\n";
+  const char *source = KERNEL("asserts_say_which_operation");
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
   kiln_target target;
   kiln_error err = {0};
   CHECK_OK(kiln_target_parse("sm_80", &target, &err), err);
-  kiln_unit *unit = kiln_unit_open(arena, "case.kiln", source, sizeof source - 1, NULL, &d);
+  kiln_unit *unit = kiln_unit_open(arena, "case.kiln", source, strlen(source), NULL, &d);
   ir_kernel *kernel = kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d);
   char *text = ptx(source, "sm_80", NULL);
   CHECK_INT(count(text, "__assertfail, "), 2);
   expect(text, "trap;");
-  for (uint32_t line = 5; line <= 6; line++) {
+  for (uint32_t line = 6; line <= 7; line++) { // of the two asserts
     uint32_t number = 0;
     char piece[40];
     while (number < 100 && kiln_operation_place(kernel, number).line != line) number++;
@@ -379,21 +288,9 @@ TEST(nvptx_source, asserts_say_which_operation) {
   end_assembled();
 }
 
-static const char gemm[] =
-    "kiln 1\n"
-    "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32, N: i32, K: "
-    "i32 @div(32)) @grid(1, 1) @config(warps = 8) {\n"
-    "  let A = view(a, [M, K], [K, 1], [128, 32])\n"
-    "  let B = view(b, [N, K], [K, 1], [256, 32])\n"
-    "  let C = view(c, [M, N], [N, 1], [128, 256])\n"
-    "  var acc = zeros(f32[128, 256])\n"
-    "  for k in 0 .. K step 32 { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n"
-    "  store(C, [0, 0], acc as bf16)\n"
-    "}\n";
-
 TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
   kiln_code_info info;
-  char *text = ptx(gemm, "sm_80", &info);
+  char *text = ptx(KERNEL("gemm"), "sm_80", &info);
   CHECK_INT(info.block_threads, 256);
   CHECK_INT(count(text, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), 64);
   expect(text, "cvt.rn.bf16x2.f32");
@@ -406,17 +303,7 @@ TEST(nvptx_source, matrix_products_use_the_matrix_unit) {
 
 // Rows that begin at any element: loaded one by one, but in pairs, written as words and read by matrix loads.
 TEST(nvptx_source, odd_strides_are_read_by_matrix_loads) {
-  static const char source[] =
-      "kiln 1\n"
-      "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *f32 @align(16), K: i32, s: i32) "
-      "@grid(1) @config(warps = 4) {\n"
-      "  let A = view(a, [64, K], [s, 1], [64, 32])\n"
-      "  let B = view(b, [64, K], [s, 1], [64, 32])\n"
-      "  let C = view(c, [64, 64], [64, 1], [64, 64])\n"
-      "  var acc = zeros(f32[64, 64])\n"
-      "  for k in 0 .. K step 32 { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n"
-      "  store(C, [0, 0], acc)\n"
-      "}\n";
+  const char *source = KERNEL("odd_strides_are_read_by_matrix_loads");
   char *text = ptx(source, "sm_80", NULL);
   CHECK_INT(count(text, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
             8); // two steps, two of rows, two of columns
@@ -570,20 +457,7 @@ TEST(nvptx_source, columns_are_stored_where_they_were_made) {
 // What all threads of a group do together stands once in the code: a copy for the one that sends, made where
 // LLVM threads its branches, would wait for the others for ever. (Seen on a GPU: 64 x 64 tiles hung.)
 TEST(nvptx_source, staged_stores_are_not_split) {
-  char *text =
-      ptx("kiln 1\n"
-          "kernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f16 @align(16), M: i32, N: i32, "
-          "K: i32 @div(8), ldc: i64 @div(8)) @grid(cdiv(M, 64), cdiv(N, 64)) @warps(4) {\n"
-          "  let A = view(a, [M, K], [K, 1], [64, 64])\n"
-          "  let B = view(b, [N, K], [K, 1], [64, 64])\n"
-          "  let C = view(c, [M, N], [ldc, 1], [64, 64])\n"
-          "  let m = pid(0) * 64\n"
-          "  let n = pid(1) * 64\n"
-          "  var s = zeros(f32[64, 64])\n"
-          "  for k in 0 .. K step 64 { s = dot(load(A, [m, k]), trans(load(B, [n, k])), s) }\n"
-          "  store(C, [m, n], s as f16)\n"
-          "}\n",
-          "sm_90a", NULL);
+  char *text = ptx(KERNEL("staged_stores_are_not_split"), "sm_90a", NULL);
   CHECK_INT(count(text, "stmatrix.sync.aligned"), 4);
   CHECK_INT(count(text, "wgmma.mma_async"), 4);
   CHECK_INT(count(text, "elect.sync"), 1);
@@ -595,20 +469,7 @@ TEST(nvptx_source, staged_stores_are_not_split) {
 /// A group stages 64 columns while the copy engine reads those before; what a loop gives that does not run
 /// stands behind everything, so that no program waits for zeros.
 TEST(nvptx_source, nothing_holds_up_the_next_program) {
-  char *text =
-      ptx("kiln 1\n"
-          "kernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f16 @align(16), M: i32, N: i32, "
-          "K: i32 @div(8), ldc: i64 @div(8)) @grid(cdiv(M, 128) * cdiv(N, 256)) @warps(8) {\n"
-          "  let A = view(a, [M, K], [K, 1], [128, 64])\n"
-          "  let B = view(b, [N, K], [K, 1], [256, 64])\n"
-          "  let C = view(c, [M, N], [ldc, 1], [128, 256])\n"
-          "  let m = pid(0) / cdiv(N, 256) * 128\n"
-          "  let n = pid(0) % cdiv(N, 256) * 256\n"
-          "  var s = zeros(f32[128, 256])\n"
-          "  for k in 0 .. K step 64 { s = dot(load(A, [m, k]), trans(load(B, [n, k])), s) }\n"
-          "  store(C, [m, n], s as f16)\n"
-          "}\n",
-          "sm_90a", NULL);
+  char *text = ptx(KERNEL("nothing_holds_up_the_next_program"), "sm_90a", NULL);
   CHECK_INT(count(text, "cp.async.bulk.wait_group.read \t1"), 2);
   CHECK_INT(count(text, "bar.sync"), 7); // four parts, of which the second finds its slot free
   const char *products = strstr(text, "wgmma.mma_async"), *zeros = strstr(text, "0f00000000");
@@ -632,7 +493,7 @@ TEST(nvptx_source, fp8_products_are_widened_elsewhere) {
 
 TEST(nvptx_source, much_shared_memory_is_dynamic) {
   kiln_code_info info;
-  char *text = ptx(gemm, "sm_80", &info);
+  char *text = ptx(KERNEL("gemm"), "sm_80", &info);
   CHECK(info.shared_bytes > 48 * 1024);
   CHECK_INT(info.dynamic_shared, info.shared_bytes);
   expect(text, ".extern .shared");

@@ -10,104 +10,15 @@
 #include "runtime/kiln.h"
 #include "tests/harness.h"
 
-static const char source[] =
-    "kiln 1\n"
-    // Every program counts itself and waits until all have: the ways to write it.
-    "kernel by_atomic(a: inout *i32, to: out *i32, n: i32) @grid(n) {\n"
-    "  let mine = atomic.add(a, 1)\n"
-    "  while atomic.add(a, 0) < n {}\n"
-    "  store(to + pid(0), 1)\n"
-    "}\n"
-    "kernel by_load(a: inout *i32, to: out *i32, n: i32) @grid(n) {\n"
-    "  let mine = atomic.add(a, 1)\n"
-    "  while load(a, volatile = true) != n {}\n"
-    "  store(to + pid(0), 1)\n"
-    "}\n"
-    "kernel by_variable(a: inout *i32, to: out *i32, n: i32) @grid(n) {\n"
-    "  let mine = atomic.add(a, 1)\n"
-    "  var seen = 0\n"
-    "  while seen < n { seen = load(a, volatile = true) }\n"
-    "  store(to + pid(0), seen / n)\n"
-    "}\n"
-    "kernel by_cas(a: inout *i32, to: out *i32, n: i32) @grid(n) {\n"
-    "  let mine = atomic.add(a, 1)\n"
-    "  loop { let old = cas(a, n, n) break if old == n }\n"
-    "  store(to + pid(0), 1)\n"
-    "}\n"
-    "kernel by_branch(a: inout *i32, to: out *i32, n: i32) @grid(n) {\n"
-    "  let mine = atomic.add(a, 1)\n"
-    "  var open = 0\n"
-    "  while open == 0 { if load(a, volatile = true) == n { open = 1 } else { barrier() } }\n"
-    "  store(to + pid(0), open)\n"
-    "}\n"
-    "kernel twice(a: inout *i32, to: out *i32, n: i32) @grid(n) {\n"
-    "  let mine = atomic.add(a, 1)\n"
-    "  while atomic.add(a, 0) < n {}\n"
-    "  let again = atomic.add(a, 1)\n"
-    "  while atomic.add(a, 0) < 2 * n {}\n"
-    "  store(to + pid(0), 1)\n"
-    "}\n"
-    // What any number of threads can run.
-    "kernel lock(a: inout *i32, to: inout *i32, n: i32) @grid(n) {\n"
-    "  while cas(a, 0, 1) != 0 {}\n"
-    "  store(to, load(to, volatile = true) + 1)\n"
-    "  let gone = atomic.xchg(a, 0)\n"
-    "}\n"
-    "kernel test_and_set(a: inout *i32, to: inout *i32, n: i32) @grid(n) {\n"
-    "  while atomic.xchg(a, 1) != 0 {}\n"
-    "  store(to, load(to, volatile = true) + 1)\n"
-    "  let gone = atomic.xchg(a, 0)\n"
-    "}\n"
-    "kernel chain(a: inout *i32, to: inout *i32, n: i32) @grid(n) {\n"
-    "  while load(a, volatile = true) != pid(0) {}\n"
-    "  store(to, load(to, volatile = true) + 1)\n"
-    "  let next = atomic.add(a, 1)\n"
-    "}\n"
-    "kernel queue(a: inout *i32, to: inout *i32, n: i32) @grid(n) {\n"
-    "  var i = atomic.add(a, 1)\n"
-    "  while i < 4000 { let old = atomic.add(to, 1) i = atomic.add(a, 1) }\n"
-    "}\n"
-    "kernel bounded(a: inout *i32, to: inout *i32, n: i32) @grid(n) {\n"
-    "  var i = 0\n"
-    "  while load(a, volatile = true) == 0 & i < 30000000 { i = i + 1 }\n"
-    "  let old = atomic.add(to, 1)\n"
-    "}\n"
-    "kernel counts_by_cas(a: inout *i32, to: inout *i32, n: i32) @grid(n) {\n"
-    "  var seen = 0\n"
-    "  while cas(to, seen, seen + 1) != seen { seen = load(to, volatile = true) }\n"
-    "}\n"
-    "kernel toggles(a: inout *i32, to: inout *i32, n: i32) @grid(1) {\n"
-    "  while load(to, volatile = true) < n {\n"
-    "    let x = cas(a, 0, 1) let y = cas(a, 1, 0) let old = atomic.add(to, 1)\n"
-    "  }\n"
-    "}\n"
-    // Program 0 works for long; the others wait for it.
-    "kernel slow(a: inout *i32, to: inout *i32, n: i32, turns: i64) @grid(n) {\n"
-    "  if pid(0) == 0 {\n"
-    "    var x = 1\n"
-    "    for i in 0 .. turns { x = x * 1664525 + load(a + 1, volatile = true) }\n"
-    "    store(to, x)\n"
-    "    let done = atomic.xchg(a, 1)\n"
-    "  }\n"
-    "  while load(a, volatile = true) == 0 {}\n"
-    "  let old = atomic.add(to + 1, 1)\n"
-    "}\n"
-    "kernel fails(a: inout *i32, to: inout *i32, n: i32) @grid(n) {\n"
-    "  assert(pid(0) != 1, \"program 1 fails\")\n"
-    "  while load(a, volatile = true) == 0 {}\n"
-    "}\n";
-
 static kiln_library *library;
 
 static void open_library(void) {
   char *out;
   kiln_error err;
-  char path[512], bundle[512];
-  snprintf(path, sizeof path, "%s/waits.kiln", kiln_test_folder());
+  char bundle[512];
   snprintf(bundle, sizeof bundle, "%s/waits.kbundle", kiln_test_folder());
-  kiln_test_write(path, source, sizeof source - 1);
-  if (kiln_test_run(&out, "%s/bin/kiln build %s -t host -q --no-cache -o %s", kiln_test_build(), path,
-                    bundle))
+  if (kiln_test_run(&out, "%s/bin/kiln build tests/tools/waits.kiln -t host -q --no-cache -o %s",
+                    kiln_test_build(), bundle))
     FAIL("%s", out);
   free(out);
   CHECK_OK(kiln_open_file(bundle, &library, &err), err);
@@ -277,13 +188,13 @@ TEST(run_waits, which_loops_tell) {
   open_library();
   kiln_close(library);
   for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
-    if (kiln_test_run(
-            &out,
-            "cd %s && for k in by_atomic by_load by_variable by_cas by_branch twice lock test_and_set "
-            "chain slow fails %s %s %s %s; do %s/bin/kiln compile waits.kiln -k $k -t %s -o $k.o "
-            "--no-cache -q || exit; grep -q kiln_${k}_wait $k.o && echo $k; done",
-            kiln_test_folder(), others[0], others[1], others[2], others[3], kiln_test_build_path(),
-            targets[t]) > 1)
+    if (kiln_test_run(&out,
+                      "cp tests/tools/waits.kiln %s && cd %s && for k in by_atomic by_load by_variable "
+                      "by_cas by_branch twice lock test_and_set "
+                      "chain slow fails %s %s %s %s; do %s/bin/kiln compile waits.kiln -k $k -t %s -o $k.o "
+                      "--no-cache -q || exit; grep -q kiln_${k}_wait $k.o && echo $k; done",
+                      kiln_test_folder(), kiln_test_folder(), others[0], others[1], others[2], others[3],
+                      kiln_test_build_path(), targets[t]) > 1)
       FAIL("%s", out);
     CHECK_TEXT(out,
                "by_atomic\nby_load\nby_variable\nby_cas\nby_branch\ntwice\nlock\ntest_and_set\nchain\nslow\n"
