@@ -369,11 +369,6 @@ static bool get_block(decoder *d, ir_block *block, bool with_args, unsigned dept
   return !d->r.failed;
 }
 
-static bool are_rows(const ir_param *p, bool is_promised) {
-  unsigned bytes = kiln_scalars[p->type.scalar].bytes;
-  return is_promised ? p->type.is_view && p->rows >= bytes && !(p->rows & (p->rows - 1)) : !p->rows;
-}
-
 static bool get_param(decoder *d, ir_kernel *kernel, uint32_t index) {
   ir_param p = {.name = kiln_arena_format(d->arena, "p%u", index)};
   if (!get_type(d, &p.type)) return false;
@@ -388,9 +383,7 @@ static bool get_param(decoder *d, ir_kernel *kernel, uint32_t index) {
   p.div = kiln_read_svarint(&d->r);
   p.lo = kiln_read_svarint(&d->r);
   p.hi = kiln_read_svarint(&d->r);
-  if (d->r.failed || p.access > IR_ACCESS_ACCUM || flags > 15 || (p.within && !p.type.pointer) ||
-      p.align & (p.align - 1) || !are_rows(&p, has_rows) || p.div < 0 || (p.type.rank && !p.type.is_view))
-    return false;
+  if (d->r.failed || flags > 15 || (has_rows && !p.rows) || ir_param_fault(&p)) return false;
   ir_add_param(kernel, &p);
   return true;
 }

@@ -355,7 +355,8 @@ static inline ir_value **ir_view_extents(const ir_op *view) {
 static inline ir_value **ir_view_strides(const ir_op *view) {
   return ir_view_extents(view) + view->results[0].type.rank;
 }
-/// What a `stage` stages of its view's tile of rank 2: its rows are columns of the tile where it is turned.
+/// What a `stage`, or the access that becomes one, stages of the tile of its view, of rank 2: its rows are
+/// columns of that tile where it is turned.
 ir_type ir_staged_type(const ir_op *stage);
 /// Elements of an access along axis `axis` of its view; IR_DROPPED axes have one.
 int64_t ir_view_count(const ir_op *access, unsigned axis);
@@ -391,6 +392,9 @@ typedef struct ir_param {
 } ir_param;
 
 enum { IR_GRID_UNKNOWN = 0 };
+
+/// What contradicts itself in a parameter ("is a tile"), or NULL.
+const char *ir_param_fault(const ir_param *param);
 
 typedef struct ir_kernel {
   kiln_arena *arena; ///< borrowed; everything below lives in it
@@ -510,7 +514,7 @@ bool ir_constant_float(const ir_value *v, double *out_value);
 uint64_t ir_float_to_bits(kiln_scalar scalar, double value, bool saturate);
 double ir_bits_to_float(kiln_scalar scalar, uint64_t bits);
 
-/// Checks the whole kernel: types by ir_infer, dominance, terminators, region shapes. The message names
+/// Checks the whole kernel: types by ir_infer, dominance, terminators, region shapes, parameters. The message names
 /// operation number and stage.
 kiln_status ir_verify(ir_kernel *kernel, const char *stage, kiln_error *err);
 

@@ -42,10 +42,12 @@ static uint64_t get(const ir_attrs *attrs, size_t offset, size_t size) {
 }
 
 uint64_t ir_attr_get(const ir_attrs *attrs, const ir_attr_info *row) {
+  KILN_ASSERT(row->form != IR_ATTR_TEXT);
   return get(attrs, row->offset, row->size);
 }
 
 void ir_attr_set(ir_attrs *attrs, const ir_attr_info *row, uint64_t value) {
+  KILN_ASSERT(row->form != IR_ATTR_TEXT && (row->size == 8 || !(value >> 8 * row->size)));
   char *field = (char *)attrs + row->offset;
   const uint32_t low = (uint32_t)value;
   if (row->size == 1) *(uint8_t *)field = (uint8_t)value;
@@ -54,11 +56,13 @@ void ir_attr_set(ir_attrs *attrs, const ir_attr_info *row, uint64_t value) {
 
 const char *ir_attr_text(const ir_attrs *attrs, const ir_attr_info *row) {
   const char *text;
+  KILN_ASSERT(row->form == IR_ATTR_TEXT);
   memcpy(&text, (const char *)attrs + row->offset, sizeof text);
   return text;
 }
 
 void ir_attr_set_text(ir_attrs *attrs, const ir_attr_info *row, const char *text) {
+  KILN_ASSERT(row->form == IR_ATTR_TEXT);
   memcpy((char *)attrs + row->offset, &text, sizeof text);
 }
 

@@ -168,6 +168,7 @@ void ir_yield(ir_builder *b, ir_value *const *values, size_t count) {
 }
 
 uint32_t ir_view_part(const ir_op *op) {
+  KILN_ASSERT(op->code == IR_VIEW_BASE || op->code == IR_DIM || op->code == IR_VIEW_STRIDE);
   if (op->code == IR_VIEW_BASE) return 0;
   return 1u + op->attrs.axis + (op->code == IR_VIEW_STRIDE ? op->operands[0]->type.rank : 0);
 }

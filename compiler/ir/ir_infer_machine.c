@@ -76,6 +76,9 @@ kiln_status ir_rule_cluster(ir_typing *t) {
   if (t->op->operand_count != 5)
     return kiln_fail(t->err, KILN_STATUS_INTERNAL, "%s: expected 2 or 5 operands, found %u", name(t),
                      t->op->operand_count);
+  if (blocks < 2)
+    return kiln_fail(t->err, KILN_STATUS_INTERNAL, "%s: expected 2 blocks or more, found %u", name(t),
+                     blocks);
   KILN_TRY(expect_type(t, "memory", ir_memory_type(value, is_scatter ? 1 : blocks - 1u), operand(t, 2)));
   for (uint32_t i = 3; i < 5; i++)
     if (!is_barriers(operand(t, i))) return refuse(t, "barriers", operand(t, i));

@@ -84,6 +84,7 @@ ir_type ir_view_tile(ir_type view) {
 }
 
 ir_type ir_staged_type(const ir_op *stage) {
+  KILN_ASSERT(stage->operands[0]->type.is_view);
   ir_type tile = ir_view_tile(stage->operands[0]->type), turned = tile;
   if (!(stage->attrs.access.is_turned)) return tile;
   turned.log2[0] = tile.log2[1], turned.log2[1] = tile.log2[0];
@@ -93,6 +94,7 @@ ir_type ir_staged_type(const ir_op *stage) {
 int64_t ir_view_count(const ir_op *access, unsigned axis) {
   ir_type view = access->operands[0]->type;
   unsigned at = 0;
+  KILN_ASSERT(view.is_view && axis < view.rank);
   if (view.log2[axis] == IR_DROPPED) return 1;
   for (unsigned i = 0; i < axis; i++) at += view.log2[i] != IR_DROPPED;
   if (access->attrs.access.first && access->attrs.access.axis == at) return access->attrs.access.first;
@@ -101,6 +103,7 @@ int64_t ir_view_count(const ir_op *access, unsigned axis) {
 }
 
 ir_type ir_memory_type(ir_type tile, unsigned slots) {
+  KILN_ASSERT(slots && slots <= UINT8_MAX);
   tile.slots = (uint8_t)slots;
   return tile;
 }

@@ -299,7 +299,9 @@ uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits) {
 
 uint64_t kiln_scalar_combine(ir_combine kind, kiln_scalar scalar, uint32_t flags, uint64_t left,
                              uint64_t right) {
-  return kind == IR_COMBINE_XCHG ? right : binary(ir_combines[kind].operation, scalar, flags, left, right);
+  if (kind == IR_COMBINE_XCHG) return right;
+  KILN_ASSERT((unsigned)kind < IR_COMBINE_COUNT && ir_combines[kind].operation < IR_OPCODE_COUNT);
+  return binary(ir_combines[kind].operation, scalar, flags, left, right);
 }
 
 // ------------------------------------------------------------------------------- without denormals

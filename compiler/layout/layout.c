@@ -35,6 +35,7 @@ static uint32_t reduce(const echelon *e, uint32_t vector, uint32_t *set) {
 
 /// False when the vector depends on those before.
 static bool push(echelon *e, uint32_t vector, unsigned index) {
+  KILN_ASSERT(index < 32); // a set has 32 bits
   uint32_t set = 1u << index, rest = reduce(e, vector, &set);
   if (!rest) return false;
   unsigned top = 31 - (unsigned)__builtin_clz(rest);
@@ -96,6 +97,7 @@ unsigned layout_axis_shift(ir_type type, unsigned axis) {
 }
 
 uint32_t layout_axis_mask(ir_type type, unsigned axis) {
+  KILN_ASSERT(axis < type.rank);
   return ((1u << type.log2[axis]) - 1) << layout_axis_shift(type, axis);
 }
 

@@ -30,6 +30,8 @@ static uint32_t source_of(const kiln_layout *from, const kiln_layout *to, unsign
 
 layout_moves layout_convert(const kiln_layout *from, const kiln_layout *to) {
   layout_moves moves = {.reach = LAYOUT_SAME_THREAD};
+  KILN_ASSERT(from->bits == to->bits && from->lanes == to->lanes && from->warps == to->warps);
+  KILN_ASSERT(layout_is_complete(from));
   const uint32_t lane_mask = ((1u << from->lanes) - 1) << from->registers;
   const uint32_t warp_mask = ((1u << from->warps) - 1) << (from->registers + from->lanes);
   for (unsigned i = 0; i < layout_places(to); i++) {

@@ -21,6 +21,9 @@ static const char *fault_of(const kiln_layouts *c, const ir_value *value) {
   const kiln_layout *l = value->layout;
   if (!value->type.rank || value->type.is_view) return "has a layout and is no tile";
   if (l->bits != ir_log2_elements(value->type)) return "has a layout of another size";
+  if (layout_places(l) > LAYOUT_MAX_PLACES) return "has a layout of more bits than one holds";
+  for (unsigned i = layout_places(l); i < LAYOUT_MAX_PLACES; i++)
+    if (l->basis[i]) return "has a layout with a basis after its last one";
   if (l->lanes != c->lanes || l->warps != c->warps) return "has the layout of another block";
   if (!layout_is_complete(l)) return "has a layout that does not reach every element";
   return registers_differ(l) ? NULL : "has a layout with an element twice in a thread";
