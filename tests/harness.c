@@ -127,6 +127,12 @@ ReportHook(POST_ALL)(struct criterion_global_stats *stats) {
 
 bool kiln_test_same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
+unsigned kiln_test_count(const char *text, const char *part) {
+  unsigned count = 0;
+  for (const char *at = text; (at = strstr(at, part)); at++) count++;
+  return count;
+}
+
 bool kiln_test_full(void) {
   const char *v = getenv("KILN_TEST_FULL");
   return v && *v == '1';
@@ -194,6 +200,20 @@ const char *kiln_test_text(const char *path) {
 void kiln_test_write(const char *path, const void *bytes, size_t size) {
   FILE *f = fopen(path, "wb");
   if (!f || fwrite(bytes, 1, size, f) != size || fclose(f)) FAIL("cannot write %s", path);
+}
+
+char *kiln_test_path(const char *name) {
+  static char paths[32][600];
+  static unsigned next;
+  char *path = paths[next++ % 32];
+  snprintf(path, sizeof paths[0], "%s/%s", kiln_test_folder(), name);
+  return path;
+}
+
+const char *kiln_test_put(const char *name, const char *text) {
+  const char *path = kiln_test_path(name);
+  kiln_test_write(path, text, strlen(text));
+  return path;
 }
 
 void kiln_test_golden(const char *name, const char *text, size_t size) {

@@ -59,6 +59,11 @@ void kiln_test_skip(const char *format, ...) __attribute__((noreturn, format(pri
     const char *check_text = (text), *check_part = (part);                                     \
     if (!strstr(check_text, check_part)) FAIL("expected\n%s\nin\n%s", check_part, check_text); \
   } while (0)
+#define CHECK_NO_PART(text, part)                                                                   \
+  do {                                                                                              \
+    const char *check_text = (text), *check_part = (part);                                          \
+    if (strstr(check_text, check_part)) FAIL("did not expect\n%s\nin\n%s", check_part, check_text); \
+  } while (0)
 #define CHECK_OK(call, err)                                          \
   do {                                                               \
     if ((call) != KILN_OK) FAIL("%s failed: %s", #call, (err).text); \
@@ -94,6 +99,8 @@ enum { KILN_TEST_PATIENCE = 1 };
 #endif
 
 bool kiln_test_same_text(const char *a, const char *b);
+/// How often `part` stands in `text`.
+unsigned kiln_test_count(const char *text, const char *part);
 
 /// True in `make check-full`.
 bool kiln_test_full(void);
@@ -116,6 +123,10 @@ const char *kiln_test_folder(void);
 char *kiln_test_read(const char *path, size_t *out_size);
 /// The same of a file that must be there, kept until the process ends.
 const char *kiln_test_text(const char *path);
+/// The path of a file in the test's folder. Static storage, of the newest 32.
+char *kiln_test_path(const char *name);
+/// Writes that file; its path.
+const char *kiln_test_put(const char *name, const char *text);
 void kiln_test_write(const char *path, const void *bytes, size_t size);
 /// Runs a shell command, returns its exit status; its stdout and stderr together in `*out` (malloc'ed) when
 /// out is not NULL.

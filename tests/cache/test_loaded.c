@@ -33,19 +33,11 @@ static const char *const kinds[] = {"-pie -fPIE",
                                     "-pie -fPIE -Wl,-z,max-page-size=65536"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-static const char *path_of(const char *name) {
-  static char paths[4][400];
-  static unsigned next;
-  char *path = paths[next++ % 4];
-  snprintf(path, sizeof paths[0], "%s/%s", kiln_test_folder(), name);
-  return path;
-}
-
 static kiln_digest digest_in(const char *name, kiln_file_extent extent) {
   kiln_digest digest;
   kiln_file_mark mark;
   kiln_error err = {0};
-  int fd = open(path_of(name), O_RDONLY | O_CLOEXEC);
+  int fd = open(kiln_test_path(name), O_RDONLY | O_CLOEXEC);
   CHECK(fd >= 0);
   CHECK_OK(kiln_cache_file_digest(NULL, fd, extent, &mark, &digest, &err), err);
   close(fd);
@@ -64,7 +56,7 @@ static void must(const char *command) {
 
 static void make_program(unsigned kind) {
   char command[200];
-  kiln_test_write(path_of("p.c"), text, sizeof text - 1);
+  kiln_test_write(kiln_test_path("p.c"), text, sizeof text - 1);
   snprintf(command, sizeof command, "gcc -g -O1 %s -o p p.c", kinds[kind]);
   must(command);
 }
@@ -73,7 +65,7 @@ static void make_program(unsigned kind) {
 static unsigned read_parts(part out[MOST_PARTS]) {
   char *said, *save = NULL;
   unsigned count = 0;
-  if (kiln_test_run(&said, "readelf -lW %s", path_of("p"))) FAIL("%s", said);
+  if (kiln_test_run(&said, "readelf -lW %s", kiln_test_path("p"))) FAIL("%s", said);
   for (char *line = strtok_r(said, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
     part p;
     if (sscanf(line, " %*[A-Z0-9_] 0x%lx 0x%*x 0x%*x 0x%lx 0x", &p.at, &p.size) == 2 && count < MOST_PARTS)
@@ -130,7 +122,7 @@ TEST(loaded, every_byte_that_is_loaded_counts_and_no_other) {
     make_program(kind);
     unsigned count = read_parts(parts);
     kiln_digest want = loaded("p");
-    char *bytes = kiln_test_read(path_of("p"), &size);
+    char *bytes = kiln_test_read(kiln_test_path("p"), &size);
     for (unsigned i = 0; i < DRAWN; i++) {
       // a third anywhere, a third in some header's part, and all of the first 64
       unsigned long at = kiln_test_random(&seed) % size;
@@ -139,7 +131,7 @@ TEST(loaded, every_byte_that_is_loaded_counts_and_no_other) {
       else if (i % 2 && p->size) at = p->at + kiln_test_random(&seed) % p->size;
       uint8_t change = (uint8_t)(1 + kiln_test_random(&seed) % 255);
       bytes[at] = (char)((uint8_t)bytes[at] ^ change);
-      kiln_test_write(path_of("q"), bytes, size);
+      kiln_test_write(kiln_test_path("q"), bytes, size);
       bytes[at] = (char)((uint8_t)bytes[at] ^ change);
       bool is_counted = counts(parts, count, at);
       if (same(loaded("q"), want) == is_counted)
@@ -164,10 +156,10 @@ TEST(loaded, a_file_that_ends_early_is_another) {
   for (unsigned i = 0; i < count; i++)
     if (parts[i].at + parts[i].size > end) end = parts[i].at + parts[i].size;
   kiln_digest want = loaded("p");
-  char *bytes = kiln_test_read(path_of("p"), &size);
+  char *bytes = kiln_test_read(kiln_test_path("p"), &size);
   for (unsigned i = 0; i < 200; i++) {
     size_t kept = i < 70 ? i : i < 80 ? end - 5 + i % 10 : kiln_test_random(&seed) % size;
-    kiln_test_write(path_of("q"), bytes, kept);
+    kiln_test_write(kiln_test_path("q"), bytes, kept);
     bool is_whole = kept >= end;
     if (same(loaded("q"), want) != is_whole) FAIL("%zu of %zu bytes, %zu are loaded", kept, size, end);
     if (!is_whole && !same(loaded("q"), kiln_digest_of(bytes, kept)))
@@ -200,7 +192,7 @@ static image usual(void) {
 }
 
 static bool is_whole(const image *m) {
-  kiln_test_write(path_of("m"), m, sizeof *m);
+  kiln_test_write(kiln_test_path("m"), m, sizeof *m);
   return same(loaded("m"), digest_in("m", KILN_FILE_WHOLE));
 }
 
@@ -260,7 +252,7 @@ TEST(loaded, segments_may_lie_anywhere) {
     for (unsigned i = 0; i < 20; i++) {
       unsigned long at = sizeof m.header + sizeof m.segments + kiln_test_random(&seed) % sizeof m.rest;
       bytes[at] ^= 0x40;
-      kiln_test_write(path_of("m"), &m, sizeof m);
+      kiln_test_write(kiln_test_path("m"), &m, sizeof m);
       bytes[at] ^= 0x40;
       if (same(loaded("m"), want) == counts(parts, 3, at)) FAIL("round %u: byte %lu", round, at);
     }
@@ -271,8 +263,8 @@ TEST(loaded, segments_may_lie_anywhere) {
 TEST(loaded, each_extent_is_remembered_by_itself) {
   make_program(0);
   nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 100000000}, NULL);
-  kiln_cache *cache = open_in(path_of("cache"));
-  int fd = open(path_of("p"), O_RDONLY | O_CLOEXEC);
+  kiln_cache *cache = open_in(kiln_test_path("cache"));
+  int fd = open(kiln_test_path("p"), O_RDONLY | O_CLOEXEC);
   for (unsigned i = 0; i < 6; i++) {
     kiln_file_extent extent = i % 2 ? KILN_FILE_LOADED : KILN_FILE_WHOLE;
     kiln_digest digest;
@@ -282,7 +274,7 @@ TEST(loaded, each_extent_is_remembered_by_itself) {
     CHECK(same(digest, digest_in("p", extent)));
   }
   size_t size;
-  char *memory = kiln_test_read(path_of("cache/v1/main.default/digests"), &size);
+  char *memory = kiln_test_read(kiln_test_path("cache/v1/main.default/digests"), &size);
   CHECK(memory && size == 2 * 88);
   free(memory);
   close(fd);

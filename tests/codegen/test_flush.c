@@ -192,12 +192,6 @@ static char *compile_text(const char *format, const char *mode, const char *targ
   return text;
 }
 
-static unsigned occurrences(const char *text, const char *piece) {
-  unsigned n = 0;
-  for (const char *p = text; (p = strstr(p, piece)); p++) n++;
-  return n;
-}
-
 static const char maths_source[] = "kiln 1\n"
                                    "kernel k(x: inout *f32) @grid(1) @config(warps = 1) %s {\n"
                                    "  let a = load(x + iota(64))\n"
@@ -211,12 +205,12 @@ TEST(flush, nvptx_instructions) {
   char *plain = compile_text(maths_source, "", "sm_80", KILN_FORMAT_PTX),
        *flushed = compile_text(maths_source, "@fp(ftz)", "sm_80", KILN_FORMAT_PTX);
   char piece[40];
-  CHECK_INT(occurrences(plain, ".ftz"), 0);
+  CHECK_INT(kiln_test_count(plain, ".ftz"), 0);
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     snprintf(piece, sizeof piece, "%s.f32", forms[i]);
-    if (occurrences(flushed, piece)) FAIL("%s keeps denormals:\n%s", piece, flushed);
+    if (kiln_test_count(flushed, piece)) FAIL("%s keeps denormals:\n%s", piece, flushed);
     snprintf(piece, sizeof piece, "%s.ftz.f32", forms[i]);
-    if (!strchr("as", forms[i][0]) && !occurrences(flushed, piece)) FAIL("no %s:\n%s", piece, flushed);
+    if (!strchr("as", forms[i][0]) && !kiln_test_count(flushed, piece)) FAIL("no %s:\n%s", piece, flushed);
   }
   free(plain), free(flushed);
 }
@@ -257,8 +251,8 @@ TEST(flush, exp2_alone) {
   }
   char *ptx = compile_text(exp2_source, "", "sm_90a", KILN_FORMAT_PTX),
        *amd = compile_text(exp2_source, "", "gfx942", KILN_FORMAT_ASM);
-  CHECK(occurrences(ptx, "ex2.approx.ftz.f32") && occurrences(ptx, "ex2.approx.f32"));
-  CHECK(occurrences(amd, "v_exp_f32") > 2 && occurrences(amd, "v_ldexp_f32"));
+  CHECK(kiln_test_count(ptx, "ex2.approx.ftz.f32") && kiln_test_count(ptx, "ex2.approx.f32"));
+  CHECK(kiln_test_count(amd, "v_exp_f32") > 2 && kiln_test_count(amd, "v_ldexp_f32"));
   free(ptx), free(amd);
 }
 
@@ -269,9 +263,9 @@ TEST(flush, amdgpu_mode) {
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
     char *plain = compile_text(maths_source, "", targets[i], KILN_FORMAT_ASM),
          *flushed = compile_text(maths_source, "@fp(ftz)", targets[i], KILN_FORMAT_ASM);
-    CHECK_INT(occurrences(plain, ".amdhsa_float_denorm_mode_32 3"), 1);
-    CHECK_INT(occurrences(flushed, ".amdhsa_float_denorm_mode_32 0"), 1);
-    CHECK_INT(occurrences(flushed, "s_swappc_b64"), 0);
+    CHECK_INT(kiln_test_count(plain, ".amdhsa_float_denorm_mode_32 3"), 1);
+    CHECK_INT(kiln_test_count(flushed, ".amdhsa_float_denorm_mode_32 0"), 1);
+    CHECK_INT(kiln_test_count(flushed, "s_swappc_b64"), 0);
     free(plain), free(flushed);
   }
 }

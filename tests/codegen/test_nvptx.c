@@ -87,14 +87,6 @@ static void assemble(const char *text, const char *target_name) {
   free(report);
 }
 
-static void expect(const char *text, const char *piece) {
-  if (!strstr(text, piece)) FAIL("expected %s in\n%s", piece, text);
-}
-
-static void expect_none(const char *text, const char *piece) {
-  if (strstr(text, piece)) FAIL("expected no %s in\n%s", piece, text);
-}
-
 /// z = x + y over BLOCK elements a program, masked when `n` says so.
 static void build_add(unsigned log2, bool is_masked, int64_t div) {
   open_kernel(4);
@@ -115,9 +107,9 @@ TEST(nvptx, vector_add_is_vectorised) {
   kiln_code_info info;
   build_add(10, false, 0);
   char *text = compile("sm_80", &info);
-  expect(text, "ld.global.v4");
-  expect(text, "st.global.v4");
-  expect(text, ".maxntid 128");
+  CHECK_PART(text, "ld.global.v4");
+  CHECK_PART(text, "st.global.v4");
+  CHECK_PART(text, ".maxntid 128");
   CHECK_INT(info.block_threads, 128);
   CHECK_INT(info.shared_bytes, 0);
   assemble(text, "sm_80");
@@ -126,17 +118,17 @@ TEST(nvptx, vector_add_is_vectorised) {
 TEST(nvptx, masked_add_uses_predicates) {
   build_add(10, true, 16);
   char *text = compile("sm_90a", NULL);
-  expect(text, "ld.global.v4.b32");
-  expect_none(text, "bra");
+  CHECK_PART(text, "ld.global.v4.b32");
+  CHECK_NO_PART(text, "bra");
   assemble(text, "sm_90a");
 }
 
 TEST(nvptx, unknown_length_takes_vectors_where_all_lanes_are_live) {
   build_add(10, true, 0);
   char *text = compile("sm_75", NULL);
-  expect(text, "ld.global.v4");
-  expect(text, "st.global.v4");
-  expect(text, " ld.global.b32"); // the masked side
+  CHECK_PART(text, "ld.global.v4");
+  CHECK_PART(text, "st.global.v4");
+  CHECK_PART(text, " ld.global.b32"); // the masked side
   assemble(text, "sm_75");
 }
 
@@ -146,12 +138,6 @@ static ir_value *two_conditions(ir_value *n, ir_value *m, unsigned axis, ir_type
   ir_value *less = ir_compare(&b, IR_LT, 0, x, ir_splat(&b, n, x->type)),
            *other = ir_compare(&b, IR_NE, 0, x, ir_splat(&b, m, x->type));
   return ir_broadcast(&b, ir_binary(&b, IR_AND, 0, less, other), whole);
-}
-
-static unsigned count_of(const char *text, const char *piece) {
-  unsigned count = 0;
-  for (const char *at = text; (at = strstr(at, piece)); at++) count++;
-  return count;
 }
 
 /// A thread has 16 rows of 8 columns, with two conditions each. Whether all hold asks each row and each
@@ -170,10 +156,11 @@ TEST(nvptx, conditions_of_rows_and_columns_are_asked_once) {
   ir_type values = ir_with_element(whole, ir_scalar_type(KILN_F16));
   store(pointers(y, at), ir_splat(&b, ir_const_float(&b, KILN_F16, 1), values), mask);
   char *text = compile("sm_90a", NULL);
-  CHECK_INT(count_of(text, "st.global.v4"), ROWS);
-  CHECK_INT(count_of(text, "{e6, e7}"), ROWS); // the masked side: a row's elements in one piece of assembly
-  CHECK_INT(count_of(text, "+14], e7"), ROWS);
-  CHECK(count_of(text, "and.pred") <= ROWS + COLUMNS + (ROWS + COLUMNS - 1) + ELEMENTS);
+  CHECK_INT(kiln_test_count(text, "st.global.v4"), ROWS);
+  CHECK_INT(kiln_test_count(text, "{e6, e7}"),
+            ROWS); // the masked side: a row's elements in one piece of assembly
+  CHECK_INT(kiln_test_count(text, "+14], e7"), ROWS);
+  CHECK(kiln_test_count(text, "and.pred") <= ROWS + COLUMNS + (ROWS + COLUMNS - 1) + ELEMENTS);
   assemble(text, "sm_90a");
 }
 

@@ -12,9 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/codegen.h"
-#include "compiler/front.h"
-#include "tests/harness.h"
+#include "tests/codegen/nvptx_llvm.h"
 
 enum { WINDOW = 0x400, SHARED = 232 * 1024, MOST_DEPTH = 200, GROUP = 128, ROWS = 64, STEP = 32 };
 
@@ -86,11 +84,6 @@ static uint64_t operand(const followed *f, LLVMValueRef call, unsigned i) {
 }
 
 /// The 16-byte pieces of a pattern of 8 rows change places. `mode`: 1 32, 2 64, 3 128 bytes.
-static uint32_t swizzled(uint32_t address, unsigned mode) {
-  uint32_t mask = (1u << mode) - 1;
-  return address ^ (address >> 7 & mask) << 4;
-}
-
 // ------------------------------------------------------------------------------------------ writer
 
 /// Box of map `number` of the record (docs/bundle.md): all maps here have rank 2.
@@ -235,24 +228,6 @@ static void follow(followed *f, const kiln_artifact *artifact) {
   }
   LLVMDisposeModule(LLVMGetGlobalParent(function));
   LLVMContextDispose(context);
-}
-
-/// To LLVM IR, as it is before LLVM's passes.
-static void compile(const char *text, kiln_artifact *out) {
-  kiln_arena *arena = kiln_arena_create();
-  kiln_diagnostics d = {.arena = arena};
-  kiln_target target;
-  kiln_error err = {0};
-  kiln_codegen_options options;
-  kiln_unit *unit = kiln_unit_open(arena, "p.kiln", text, strlen(text), NULL, &d);
-  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
-  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
-  if (!kernel) FAIL("%s in\n%s", d.items[0].text, text);
-  kiln_codegen_options_init(&options);
-  options.output = KILN_FORMAT_LLVM;
-  options.optimise = 0;
-  CHECK_OK(kiln_codegen(kernel, &target, &options, out, &err), err);
-  kiln_arena_destroy(arena);
 }
 
 /// The unit cuts f32 operands off where tf32 ends: they are rounded on their way to shared memory. (The map

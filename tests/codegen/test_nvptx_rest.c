@@ -11,9 +11,7 @@
 #include <string.h>
 
 #include "base/expr.h"
-#include "compiler/codegen.h"
-#include "compiler/front.h"
-#include "tests/harness.h"
+#include "tests/codegen/nvptx_llvm.h"
 
 enum { WINDOW = 0x400, SHARED = 232 * 1024, GROUP = 128, MOST_DEPTH = 200, SIDE = 600, BASE = 1 << 24 };
 enum { PARAM_C = 2, PARAM_M = 3, PARAM_N = 4, PARAM_ROW = 6, PARAM_FAR = 7, PARAMS = 8 };
@@ -184,11 +182,6 @@ static const uint8_t *map_of_c(const followed *f, int64_t *out_extent) {
   return map;
 }
 
-static uint32_t swizzled(uint32_t address, unsigned mode) {
-  uint32_t mask = (1u << mode) - 1;
-  return address ^ (address >> 7 & mask) << 4;
-}
-
 /// A box goes from shared memory to where its coordinates say: its elements inside the map are written in
 /// pieces of 16 bytes.
 static void send_box(followed *f, LLVMValueRef call) {
@@ -292,23 +285,6 @@ static void run_group(followed *f, LLVMBasicBlockRef ragged) {
 }
 
 // ------------------------------------------------------------------------------------- whole
-
-static void compile(const char *text, kiln_artifact *out) {
-  kiln_arena *arena = kiln_arena_create();
-  kiln_diagnostics d = {.arena = arena};
-  kiln_target target;
-  kiln_error err = {0};
-  kiln_codegen_options options;
-  kiln_unit *unit = kiln_unit_open(arena, "p.kiln", text, strlen(text), NULL, &d);
-  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
-  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
-  if (!kernel) FAIL("%s in\n%s", d.items[0].text, text);
-  kiln_codegen_options_init(&options);
-  options.output = KILN_FORMAT_LLVM;
-  options.optimise = 0;
-  CHECK_OK(kiln_codegen(kernel, &target, &options, out, &err), err);
-  kiln_arena_destroy(arena);
-}
 
 static void kernel_text(const shape *s, char out[2000]) {
   unsigned rows = s->is_turned ? s->n : s->m, columns = s->is_turned ? s->m : s->n;

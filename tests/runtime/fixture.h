@@ -130,21 +130,13 @@ static inline void fixture_add_one(const char *path, const char *options) {
   free(object);
 }
 
-static inline const char *fixture_path(const char *name) {
-  static char paths[8][512];
-  static unsigned next;
-  char *path = paths[next++ % 8];
-  snprintf(path, 512, "%s/%s", kiln_test_folder(), name);
-  return path;
-}
-
 /// A new Ed25519 key pair in the files `name` and `name.pub`; the bytes in `out_public` when it is not NULL.
 static inline void fixture_keys(const char *name, uint8_t out_public[32]) {
   char *out, *text, path[520];
-  unlink(fixture_path(name));
-  snprintf(path, sizeof path, "%s.pub", fixture_path(name));
+  unlink(kiln_test_path(name));
+  snprintf(path, sizeof path, "%s.pub", kiln_test_path(name));
   unlink(path);
-  if (kiln_test_run(&out, "%s/bin/kiln cache keygen %s", kiln_test_build(), fixture_path(name)))
+  if (kiln_test_run(&out, "%s/bin/kiln cache keygen %s", kiln_test_build(), kiln_test_path(name)))
     FAIL("kiln cache keygen: %s", out);
   free(out);
   text = kiln_test_read(path, NULL);

@@ -54,10 +54,10 @@ TEST(bundle, same_set_same_bytes) {
     char one[80], two[80];
     snprintf(one, sizeof one, "%s -j 1", levels[i]);
     snprintf(two, sizeof two, "%s -j 5", levels[i]);
-    write_many(fixture_path("a.kbundle"), 1, one);
+    write_many(kiln_test_path("a.kbundle"), 1, one);
     setenv("TZ", "Asia/Tokyo", 1);
-    write_many(fixture_path("b.kbundle"), 7, two);
-    check_same(fixture_path("a.kbundle"), fixture_path("b.kbundle"));
+    write_many(kiln_test_path("b.kbundle"), 7, two);
+    check_same(kiln_test_path("a.kbundle"), kiln_test_path("b.kbundle"));
   }
 }
 
@@ -71,7 +71,7 @@ TEST(bundle, every_code_comes_back) {
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     kiln_bundle *b;
     kiln_error err;
-    kiln_source source = {.path = fixture_path("a.kbundle")};
+    kiln_source source = {.path = kiln_test_path("a.kbundle")};
     kiln_open_options options = {.size = sizeof options};
     write_many(source.path, 1, levels[i]);
     CHECK_OK(kiln_bundle_open(&source, &options, &b, &err), err);
@@ -135,7 +135,7 @@ TEST(bundle, dictionaries_with_tables) {
     kiln_bundle *b;
     kiln_error err;
     kiln_blob_entry e;
-    kiln_source source = {.path = fixture_path("tables.kbundle")};
+    kiln_source source = {.path = kiln_test_path("tables.kbundle")};
     kiln_open_options options = {.size = sizeof options};
     write_patterns(source.path, cases[i].options);
     CHECK_OK(kiln_bundle_open(&source, &options, &b, &err), err);
@@ -151,7 +151,7 @@ TEST(bundle, dictionaries_with_tables) {
 TEST(bundle, equal_codes_are_stored_once) {
   kiln_bundle *b;
   kiln_error err;
-  kiln_source source = {.path = fixture_path("a.kbundle")};
+  kiln_source source = {.path = kiln_test_path("a.kbundle")};
   kiln_open_options options = {.size = sizeof options};
   write_many(source.path, 1, "--dictionary none");
   CHECK_OK(kiln_bundle_open(&source, &options, &b, &err), err);
@@ -164,7 +164,7 @@ TEST(bundle, equal_codes_are_stored_once) {
 TEST(bundle, stock_tools_read_the_archive) {
   char *out;
   const char *f = kiln_test_folder();
-  write_many(fixture_path("a.kbundle"), 1, "--dictionary none");
+  write_many(kiln_test_path("a.kbundle"), 1, "--dictionary none");
   if (kiln_test_run(&out, "bsdtar -tf %s/a.kbundle", f)) FAIL("bsdtar: %s", out);
   CHECK_TEXT(out, "KILN-INDEX\ncode/gfx9.zst\ncode/ptx.zst\n");
   free(out);
@@ -185,9 +185,9 @@ TEST(bundle, stock_tools_read_the_archive) {
 TEST(bundle, failed_write_keeps_the_old_file) {
   char *out;
   const char *f = kiln_test_folder();
-  write_many(fixture_path("a.kbundle"), 1, "");
-  write_many(fixture_path("b.kbundle"), 1, "");
-  kiln_test_write(fixture_path("bad"), "KILNMAN1\x07", 9);
+  write_many(kiln_test_path("a.kbundle"), 1, "");
+  write_many(kiln_test_path("b.kbundle"), 1, "");
+  kiln_test_write(kiln_test_path("bad"), "KILNMAN1\x07", 9);
   CHECK_INT(
       kiln_test_run(&out, "%s/bin/kiln-tool bundle-write -o %s/a.kbundle %s/bad", kiln_test_build(), f, f),
       1);
@@ -198,7 +198,7 @@ TEST(bundle, failed_write_keeps_the_old_file) {
             1);
   CHECK(strstr(out, "--max-size allows 10"));
   free(out);
-  check_same(fixture_path("a.kbundle"), fixture_path("b.kbundle"));
+  check_same(kiln_test_path("a.kbundle"), kiln_test_path("b.kbundle"));
 }
 
 TEST(bundle, conflicting_entries_are_refused) {
@@ -225,17 +225,17 @@ TEST(bundle, every_source_opens) {
   kiln_library *l;
   kiln_error err;
   size_t size;
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  char *bytes = kiln_test_read(fixture_path("a.kbundle"), &size);
-  int fd = open(fixture_path("a.kbundle"), O_RDONLY);
-  kiln_source sources[] = {{.path = fixture_path("a.kbundle")}, {.bytes = bytes, .size = size}, {.fd = fd}};
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  char *bytes = kiln_test_read(kiln_test_path("a.kbundle"), &size);
+  int fd = open(kiln_test_path("a.kbundle"), O_RDONLY);
+  kiln_source sources[] = {{.path = kiln_test_path("a.kbundle")}, {.bytes = bytes, .size = size}, {.fd = fd}};
   kiln_open_options options = {.size = sizeof options, .sources = sources, .source_count = 3};
   CHECK_OK(kiln_open(&options, &l, &err), err);
   close(fd);
   CHECK_INT(kiln_kernel_count(l), 3);
   for (size_t i = 0; i < 3; i++) CHECK_TEXT(kiln_kernel_name(l, i), "add_one");
   kiln_close(l);
-  CHECK_INT(kiln_open_file(fixture_path("absent"), &l, &err), KILN_STATUS_NOT_FOUND);
+  CHECK_INT(kiln_open_file(kiln_test_path("absent"), &l, &err), KILN_STATUS_NOT_FOUND);
   CHECK_INT(kiln_open_file(kiln_test_folder(), &l, &err), KILN_STATUS_INVALID_ARGUMENT);
   free(bytes);
 }
@@ -265,11 +265,11 @@ TEST(bundle, open_does_not_grow_with_the_bundle) {
     fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(name)), 0, 0, KILN_FORMAT_HSACO, "gfx942",
                  "add_one", name, strlen(name));
   }
-  fixture_write(&f, fixture_path("many.kbundle"), "--dictionary none");
+  fixture_write(&f, kiln_test_path("many.kbundle"), "--dictionary none");
   kiln_library *small;
   kiln_error first;
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  CHECK_OK(kiln_open_file(fixture_path("a.kbundle"), &small, &first),
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  CHECK_OK(kiln_open_file(kiln_test_path("a.kbundle"), &small, &first),
            first); // the library's own code is resident from here on
   uint64_t least = UINT64_MAX;
   long before = resident_pages();
@@ -277,7 +277,7 @@ TEST(bundle, open_does_not_grow_with_the_bundle) {
     kiln_library *l;
     kiln_error err;
     uint64_t begin = now_ns();
-    CHECK_OK(kiln_open_file(fixture_path("many.kbundle"), &l, &err), err);
+    CHECK_OK(kiln_open_file(kiln_test_path("many.kbundle"), &l, &err), err);
     uint64_t took = now_ns() - begin;
     if (took < least) least = took;
     if (i == 0 && resident_pages() - before > 256)
@@ -307,8 +307,8 @@ TEST(bundle, embedded_in_a_program) {
       "kiln_close(l);\n  return 0;\n}\n";
   char *out;
   const char *f = kiln_test_folder();
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  kiln_test_write(fixture_path("app.c"), program, sizeof program - 1);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  kiln_test_write(kiln_test_path("app.c"), program, sizeof program - 1);
   if (kiln_test_run(&out,
                     "gcc -std=c11 " KILN_TEST_COMPILE
                     " -I. -DFOLDER='\"%s\"' %s/app.c %s/lib/libruntime.a %s/lib/libtargets.a "
@@ -333,7 +333,7 @@ TEST(bundle, layers_choose_by_rank_then_order) {
     fixture f;
     char name[32];
     snprintf(name, sizeof name, "%d.kbundle", i);
-    sources[i] = (kiln_source){.path = fixture_path(name)};
+    sources[i] = (kiln_source){.path = kiln_test_path(name)};
     fixture_begin(&f);
     uint32_t kernel = fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one"));
     fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HOST, i ? "x86-64-v3" : targets[0], "add_one", targets[i], 4);
@@ -378,10 +378,10 @@ TEST(bundle, signatures_are_asked_for) {
   kiln_error err;
   fixture_keys("key", public_key);
   char sign[600];
-  snprintf(sign, sizeof sign, "--sign %s", fixture_path("key"));
-  fixture_add_one(fixture_path("a.kbundle"), sign);
+  snprintf(sign, sizeof sign, "--sign %s", kiln_test_path("key"));
+  fixture_add_one(kiln_test_path("a.kbundle"), sign);
   trust t = {.key = public_key};
-  kiln_source source = {.path = fixture_path("a.kbundle")};
+  kiln_source source = {.path = kiln_test_path("a.kbundle")};
   kiln_open_options options = {.size = sizeof options,
                                .sources = &source,
                                .source_count = 1,
@@ -398,7 +398,7 @@ TEST(bundle, signatures_are_asked_for) {
   kiln_close(l);
   t.key = other; // a key that is not trusted
   CHECK_INT(kiln_open(&options, &l, &err), KILN_STATUS_UNTRUSTED);
-  fixture_add_one(fixture_path("a.kbundle"), "");
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
   CHECK_INT(kiln_open(&options, &l, &err), KILN_STATUS_UNTRUSTED);
   CHECK(strstr(err.text, "not signed"));
 }

@@ -18,7 +18,7 @@ static void write_bundle(const char *name) {
   fixture_begin(&f);
   uint32_t scale = fixture_kernel(&f, &ADD_ONE_INTERFACE("scale[T=f32]"));
   fixture_code(&f, scale, 0, 0, KILN_FORMAT_HSACO, "gfx942", "scale", "scale for gfx942", 16);
-  fixture_write(&f, fixture_path(name), "");
+  fixture_write(&f, kiln_test_path(name), "");
 }
 
 TEST(bundle_tools, disasm_of_what_is_no_code) {
@@ -30,12 +30,12 @@ TEST(bundle_tools, disasm_of_what_is_no_code) {
 /// Runs the command and has Python read what it prints as JSON `d` and find `condition` true.
 static void expect_json(int want, const char *arguments, const char *condition) {
   char *out = kiln_test_run_to(want, TOOL, kiln_test_folder(), kiln_test_build_path(), arguments);
-  kiln_test_write(fixture_path("out.json"), out, strlen(out));
+  kiln_test_write(kiln_test_path("out.json"), out, strlen(out));
   free(out);
   kiln_test_need("/usr/bin/python3");
   free(kiln_test_run_to(
       0, "/usr/bin/python3 -c \"import json; d = json.load(open('%s', encoding='utf-8')); assert %s, d\"",
-      fixture_path("out.json"), condition));
+      kiln_test_path("out.json"), condition));
 }
 
 // Names are whatever a bundle says; what is not UTF-8 is still JSON.
@@ -49,7 +49,7 @@ TEST(bundle_tools, json_of_hostile_names) {
     fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HSACO, "gfx942", "k", names[i], strlen(names[i]));
     kiln_manifest_note(&f.manifest, names[i], names[3 - i]);
   }
-  fixture_write(&f, fixture_path("h.kb"), "");
+  fixture_write(&f, kiln_test_path("h.kb"), "");
   expect_json(0, "inspect --json h.kb",
               "{k['name'] for k in d['kernels']} == {'a' + chr(34) + 'b' + chr(92) + 'c', chr(1) + chr(31) + "
               "chr(127), chr(0xfffd) * 6, "
@@ -62,9 +62,9 @@ TEST(bundle_tools, nothing_is_merged_of_bundles_without_code) {
   fixture f;
   write_bundle("a.kb");
   fixture_begin(&f);
-  fixture_write(&f, fixture_path("empty.kb"), "");
+  fixture_write(&f, kiln_test_path("empty.kb"), "");
   expect(1, "merge -o p.kb empty.kb empty.kb", "p.kb would have no code");
-  CHECK_INT(kiln_test_run(NULL, "test -e %s", fixture_path("p.kb")), 1);
+  CHECK_INT(kiln_test_run(NULL, "test -e %s", kiln_test_path("p.kb")), 1);
   expect(0, "merge -o p.kb empty.kb a.kb", "1 kernels, 1 codes");
 }
 
@@ -77,7 +77,7 @@ TEST(bundle_tools, header_of_names_with_anything) {
   for (uint32_t i = 0; i < 4; i++)
     fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE(names[i])), 0, 0, KILN_FORMAT_HSACO, "gfx942", "k",
                  names[i], strlen(names[i]));
-  fixture_write(&f, fixture_path("a.kb"), "");
+  fixture_write(&f, kiln_test_path("a.kb"), "");
   expect(0, "header -o a.h a.kb", "");
   free(kiln_test_run_to(0,
                         "cd %s && echo '#include \"a.h\"' >u.c && "

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 
 #include "runtime/bundle/reader.h"
-#include "runtime/kiln_verify.h"
 #include "tests/runtime/fixture.h"
+#include "tests/runtime/trusting.h"
 
 /// add_one as it should be, and as an attacker wants it: one instruction's constant differs.
 #define ADDING(what)                                                                                        \
@@ -32,9 +32,9 @@ static image build(const char *source, const char *options) {
   fixture_begin(&f);
   uint32_t kernel = fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one"));
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
-  fixture_write(&f, fixture_path("made.kbundle"), options);
+  fixture_write(&f, kiln_test_path("made.kbundle"), options);
   free(object);
-  im.bytes = (uint8_t *)kiln_test_read(fixture_path("made.kbundle"), &im.size);
+  im.bytes = (uint8_t *)kiln_test_read(kiln_test_path("made.kbundle"), &im.size);
   return im;
 }
 
@@ -99,7 +99,7 @@ static kiln_status use(const attack *a, int moment, float y[3]) {
   return status;
 }
 
-static void put_file(const image *im) { kiln_test_write(fixture_path("a.kbundle"), im->bytes, im->size); }
+static void put_file(const image *im) { kiln_test_write(kiln_test_path("a.kbundle"), im->bytes, im->size); }
 
 static void overwrite_file(const attack *a) {
   if (pwrite(a->fd, a->to->bytes, a->to->size, 0) != (ssize_t)a->to->size) FAIL("pwrite");
@@ -107,14 +107,6 @@ static void overwrite_file(const attack *a) {
 static void overwrite_memory(const attack *a) { memcpy(a->memory, a->to->bytes, a->to->size); }
 static void cut_file(const attack *a) {
   if (ftruncate(a->fd, (off_t)a->cut)) FAIL("ftruncate");
-}
-
-static kiln_verifier *trusting(const uint8_t key[32]) {
-  kiln_verifier *v;
-  kiln_error err;
-  CHECK_OK(kiln_verifier_create(&v, &err), err);
-  CHECK_OK(kiln_verifier_add(v, key, &err), err);
-  return v;
 }
 
 /// The launch gave the signed code's result, or an error and no result.
@@ -132,17 +124,17 @@ static void change_in_place(const char *options, bool in_memory) {
   char sign[700];
   float y[3];
   fixture_keys("secret", key);
-  snprintf(sign, sizeof sign, "%s --sign %s", options, fixture_path("secret"));
+  snprintf(sign, sizeof sign, "%s --sign %s", options, kiln_test_path("secret"));
   image good = build(ADDING("1"), sign), evil = build_alike(good.size, sign),
         mix = {malloc(good.size), good.size};
   kiln_verifier *v = trusting(key);
   attack a = {.verifier = v, .to = &mix, .change = in_memory ? overwrite_memory : overwrite_file};
   size_t step = kiln_test_full() ? 32 : 512;
   put_file(&good);
-  a.fd = open(fixture_path("a.kbundle"), O_RDWR);
+  a.fd = open(kiln_test_path("a.kbundle"), O_RDWR);
   a.memory = malloc(good.size);
   a.source = in_memory ? (kiln_source){.bytes = a.memory, .size = good.size}
-                       : (kiln_source){.path = fixture_path("a.kbundle")};
+                       : (kiln_source){.path = kiln_test_path("a.kbundle")};
   for (size_t at = 0; at < good.size; at += step)
     for (int way = 0; way < 2 * MOMENTS; way++) {
       size_t left = good.size - at, length = way % 2 || left < step ? left : step;
@@ -185,8 +177,8 @@ static image build_several(const char *options) {
                  "add_one", object, size);
     free(object);
   }
-  fixture_write(&f, fixture_path("several.kbundle"), options);
-  im.bytes = (uint8_t *)kiln_test_read(fixture_path("several.kbundle"), &im.size);
+  fixture_write(&f, kiln_test_path("several.kbundle"), options);
+  im.bytes = (uint8_t *)kiln_test_read(kiln_test_path("several.kbundle"), &im.size);
   return im;
 }
 
@@ -241,7 +233,7 @@ static void change_every_blob(const char *options, bool in_memory) {
   kiln_blob_entry to, from;
   kiln_open_options none = {.size = sizeof none};
   fixture_keys("secret", key);
-  snprintf(sign, sizeof sign, "%s --sign %s", options, fixture_path("secret"));
+  snprintf(sign, sizeof sign, "%s --sign %s", options, kiln_test_path("secret"));
   image good = build_several(sign), mix = {malloc(good.size), good.size};
   kiln_verifier *v = trusting(key);
   attack a = {.verifier = v,
@@ -249,10 +241,10 @@ static void change_every_blob(const char *options, bool in_memory) {
               .to = &mix,
               .change = in_memory ? overwrite_memory : overwrite_file};
   put_file(&good);
-  a.fd = open(fixture_path("a.kbundle"), O_RDWR);
+  a.fd = open(kiln_test_path("a.kbundle"), O_RDWR);
   a.memory = malloc(good.size);
   a.source = in_memory ? (kiln_source){.bytes = a.memory, .size = good.size}
-                       : (kiln_source){.path = fixture_path("a.kbundle")};
+                       : (kiln_source){.path = kiln_test_path("a.kbundle")};
   CHECK_OK(kiln_bundle_open(&(kiln_source){.bytes = good.bytes, .size = good.size}, &none, &b, &err), err);
   uint32_t blobs = (uint32_t)b->section_count[KILN_BUNDLE_BLOBS];
   CHECK(blobs >= KERNELS);
@@ -303,18 +295,18 @@ TEST(trust, a_stored_code_changed_in_place) {
   char sign[600];
   float y[3];
   fixture_keys("secret", key);
-  snprintf(sign, sizeof sign, "--dictionary none --sign %s", fixture_path("secret"));
+  snprintf(sign, sizeof sign, "--dictionary none --sign %s", kiln_test_path("secret"));
   image good = build(source[0], sign), evil = build(source[1], sign);
   CHECK_INT(evil.size, good.size);
   kiln_verifier *v = trusting(key);
   for (int moment = 0; moment < MOMENTS; moment++) {
     put_file(&good);
-    attack a = {.source = {.path = fixture_path("a.kbundle")},
+    attack a = {.source = {.path = kiln_test_path("a.kbundle")},
                 .policy = KILN_NEED_SIGNATURE,
                 .verifier = v,
                 .change = overwrite_file,
                 .to = &evil,
-                .fd = open(fixture_path("a.kbundle"), O_RDWR)};
+                .fd = open(kiln_test_path("a.kbundle"), O_RDWR)};
     kiln_status status = use(&a, moment, y);
     expect_signed(status, y, "stored", 0, moment);
     CHECK(moment != AFTER_LOAD || status == KILN_OK);
@@ -330,10 +322,10 @@ TEST(trust, a_file_cut_in_place_is_an_error) {
   for (size_t cut = 0; cut < good.size; cut += kiln_test_full() ? 7 : 61)
     for (int moment = 0; moment < MOMENTS; moment++) {
       put_file(&good);
-      attack a = {.source = {.path = fixture_path("a.kbundle")},
+      attack a = {.source = {.path = kiln_test_path("a.kbundle")},
                   .change = cut_file,
                   .cut = cut,
-                  .fd = open(fixture_path("a.kbundle"), O_RDWR)};
+                  .fd = open(kiln_test_path("a.kbundle"), O_RDWR)};
       kiln_status status = use(&a, moment, y);
       expect_signed(status, y, "cut", cut, moment);
       if (moment == AFTER_LOAD) CHECK_INT(status, KILN_OK);
@@ -354,9 +346,9 @@ TEST(trust, every_byte_changed_after_the_look_up) {
   float y[3];
   image good = build(ADDING("1"), "");
   put_file(&good);
-  attack a = {.source = {.path = fixture_path("a.kbundle")},
+  attack a = {.source = {.path = kiln_test_path("a.kbundle")},
               .change = damage_file,
-              .fd = open(fixture_path("a.kbundle"), O_RDWR)};
+              .fd = open(kiln_test_path("a.kbundle"), O_RDWR)};
   for (damage_at = 0; damage_at < good.size; damage_at++) {
     damage = (uint8_t)~good.bytes[damage_at];
     expect_signed(use(&a, AFTER_LOOK_UP, y), y, "damage", damage_at, AFTER_LOOK_UP);
@@ -389,11 +381,11 @@ static image sign_again(const char *options) {
   image im;
   char *out;
   if (kiln_test_run(&out, "%s/bin/kiln-tool sign --key=%s %s -o %s %s", kiln_test_build(),
-                    fixture_path("secret"), options, fixture_path("signed.kbundle"),
-                    fixture_path("made.kbundle")))
+                    kiln_test_path("secret"), options, kiln_test_path("signed.kbundle"),
+                    kiln_test_path("made.kbundle")))
     FAIL("%s", out);
   free(out);
-  im.bytes = (uint8_t *)kiln_test_read(fixture_path("signed.kbundle"), &im.size);
+  im.bytes = (uint8_t *)kiln_test_read(kiln_test_path("signed.kbundle"), &im.size);
   return im;
 }
 
@@ -446,7 +438,7 @@ TEST(trust, nothing_means_standard_input) {
   kiln_error err;
   image good = build(ADDING("1"), "");
   put_file(&good);
-  int fd = open(fixture_path("a.kbundle"), O_RDONLY);
+  int fd = open(kiln_test_path("a.kbundle"), O_RDONLY);
   CHECK(fd > 0 && dup2(fd, 0) == 0);
   CHECK_INT(kiln_open_file(NULL, &l, &err), KILN_STATUS_INVALID_ARGUMENT);
   CHECK_INT(kiln_open_memory(NULL, 0, &l, &err), KILN_STATUS_INVALID_ARGUMENT);
@@ -500,7 +492,7 @@ TEST(trust, what_is_no_file_is_refused) {
   kiln_library *l;
   kiln_error err;
   char *out;
-  CHECK_INT(kiln_test_run(&out, "mkfifo %s", fixture_path("fifo")), 0);
-  CHECK_INT(kiln_open_file(fixture_path("fifo"), &l, &err), KILN_STATUS_INVALID_ARGUMENT);
+  CHECK_INT(kiln_test_run(&out, "mkfifo %s", kiln_test_path("fifo")), 0);
+  CHECK_INT(kiln_open_file(kiln_test_path("fifo"), &l, &err), KILN_STATUS_INVALID_ARGUMENT);
   CHECK_INT(kiln_open_file(kiln_test_folder(), &l, &err), KILN_STATUS_INVALID_ARGUMENT);
 }

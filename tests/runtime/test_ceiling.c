@@ -92,8 +92,8 @@ static void open_kernels(kiln_library **l, kiln_device **d) {
   add_kernel(&f, "k1", 1);
   add_kernel(&f, "k8", 8);
   add_kernel(&f, "k64", 64);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "null", l, d);
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "null", l, d);
 }
 
 TEST(ceiling, launches_by_arguments_and_threads) {

@@ -58,7 +58,7 @@ static kiln_kernel *kernel;
 
 static void open_with(const char *note) {
   kiln_error err;
-  const char *path = fixture_path("cost.kbundle");
+  const char *path = kiln_test_path("cost.kbundle");
   write_bundle(path, note);
   CHECK_OK(kiln_open_file(path, &library, &err), err);
   CHECK_OK(kiln_device_open(library, "null:sm_90", &device, &err), err);

@@ -47,8 +47,8 @@ static outcome try_bytes(const uint8_t *bytes, size_t size, uint32_t policy) {
 }
 
 static uint8_t *read_bundle(const char *options, size_t *size) {
-  fixture_add_one(fixture_path("a.kbundle"), options);
-  return (uint8_t *)kiln_test_read(fixture_path("a.kbundle"), size);
+  fixture_add_one(kiln_test_path("a.kbundle"), options);
+  return (uint8_t *)kiln_test_read(kiln_test_path("a.kbundle"), size);
 }
 
 TEST(damage, every_cut_is_an_error) {

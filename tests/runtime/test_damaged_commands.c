@@ -66,7 +66,7 @@ static void expand(const char *command, const char *file, words *out) {
     out->all[count++] = out->text + used;
     for (; *at && *at != ' '; at++) {
       const char *put = NULL;
-      if (*at == '%') put = at[1] == 'f' ? file : at[1] == 'g' ? fixture_path("good.kb") : folder;
+      if (*at == '%') put = at[1] == 'f' ? file : at[1] == 'g' ? kiln_test_path("good.kb") : folder;
       used +=
           (size_t)snprintf(out->text + used, sizeof out->text - used, put ? "%s" : "%.1s", put ? put : at);
       at += put != NULL;
@@ -76,12 +76,6 @@ static void expand(const char *command, const char *file, words *out) {
   }
   out->all[count] = NULL;
   CHECK(count <= MOST_WORDS && used < sizeof out->text);
-}
-
-static unsigned count_of(const char *text, const char *what) {
-  unsigned count = 0;
-  for (; (text = strstr(text, what)); text++) count++;
-  return count;
 }
 
 // Nothing of it drives a terminal, and nothing of a name begins a line.
@@ -105,8 +99,8 @@ static void try_command(const char *command, const char *file, const char *how) 
   int status;
   posix_spawn_file_actions_t actions;
   char said[512], printed[512];
-  snprintf(said, sizeof said, "%s", fixture_path("said"));
-  snprintf(printed, sizeof printed, "%s", fixture_path("printed"));
+  snprintf(said, sizeof said, "%s", kiln_test_path("said"));
+  snprintf(printed, sizeof printed, "%s", kiln_test_path("printed"));
   expand(command, file, &w);
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -123,7 +117,7 @@ static void try_command(const char *command, const char *file, const char *how) 
     refused++;
     // `verify` and `diff` have their answer in the exit code, and on standard output.
     bool answers = !strncmp(command, "verify", 6) || !strncmp(command, "diff", 4);
-    if (count_of(text, "kiln: error: ") != 1 && !(answers && !*text))
+    if (kiln_test_count(text, "kiln: error: ") != 1 && !(answers && !*text))
       FAIL("%s: `%s`: expected one line that says why, found: %s", how, command, text);
   }
   check_printable(said, command, how);
@@ -152,15 +146,15 @@ static void write_good(void) {
   }
   kiln_manifest_note(&f.manifest, "compiler", "kiln 0.1");
   kiln_manifest_note(&f.manifest, "tuned add_07", "kiln tuned 1\n");
-  fixture_write(&f, fixture_path("good.kb"), "");
+  fixture_write(&f, kiln_test_path("good.kb"), "");
   free(object);
   fixture_keys("secret", NULL);
-  kiln_test_write(fixture_path("shapes"), "add_07 x=ones:8 y=ones:8 n=8\n", 29);
+  kiln_test_write(kiln_test_path("shapes"), "add_07 x=ones:8 y=ones:8 n=8\n", 29);
 }
 
 static bundle read_good(void) {
   bundle b;
-  b.bytes = (uint8_t *)kiln_test_read(fixture_path("good.kb"), &b.size);
+  b.bytes = (uint8_t *)kiln_test_read(kiln_test_path("good.kb"), &b.size);
   b.h = b.bytes + KILN_ZIP_LOCAL_SIZE + kiln_le16(b.bytes + KILN_ZIP_NAME_SIZE) +
         kiln_le16(b.bytes + KILN_ZIP_EXTRA_SIZE);
   b.index_at = (size_t)(b.h - b.bytes);
@@ -224,7 +218,7 @@ static void try_all(bool sealed, size_t rounds) {
   uint8_t *whole = malloc(b.size);
   memcpy(whole, b.bytes, b.size);
   char file[512];
-  snprintf(file, sizeof file, "%s", fixture_path("damaged.kbundle"));
+  snprintf(file, sizeof file, "%s", kiln_test_path("damaged.kbundle"));
   fprintf(stderr, "KILN_TEST_SEED=%llu\n", (unsigned long long)random);
   for (size_t c = 0; c < COMMANDS - 1;
        c++) // whole, nothing fails but what asks for a kernel that is not there
@@ -266,7 +260,7 @@ TEST(damaged_commands, a_kernel_of_another_page_runs) {
   char file[512], *out;
   write_good();
   bundle b = read_good();
-  snprintf(file, sizeof file, "%s", fixture_path("damaged.kbundle"));
+  snprintf(file, sizeof file, "%s", kiln_test_path("damaged.kbundle"));
   size_t names = 0, ran = 0, pages = kiln_le32(b.h + KILN_BH_PAGE_COUNT);
   CHECK(pages > 2);
   for (size_t page = 0; page < pages; page++) {
@@ -345,8 +339,8 @@ TEST(damaged_commands, what_is_printed_drives_no_terminal) {
     // The value of a note is a text of lines: these are shown as they are.
     kiln_manifest_note(&f.manifest, key, strchr(evil[i], '\n') ? "lines" : evil[i]);
   }
-  fixture_write(&f, fixture_path("evil.kbundle"), "");
-  snprintf(file, sizeof file, "%s", fixture_path("evil.kbundle"));
+  fixture_write(&f, kiln_test_path("evil.kbundle"), "");
+  snprintf(file, sizeof file, "%s", kiln_test_path("evil.kbundle"));
   for (size_t c = 0; c < COMMANDS; c++) try_command(commands[c], file, "names that drive terminals");
   for (unsigned i = 0; i < EVIL; i++) {
     // The names on the command line, where these are quoted.
@@ -408,10 +402,10 @@ TEST(damaged_commands, in_python) {
                     kiln_test_build()))
     SKIP("the Python package, or Python with NumPy, is not there");
   write_good();
-  kiln_test_write(fixture_path("each.py"), script, sizeof script - 1);
+  kiln_test_write(kiln_test_path("each.py"), script, sizeof script - 1);
   fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
   if (kiln_test_run(&out, "PYTHONPATH=%s/python /usr/bin/python3 %s %s %llu %d", kiln_test_build_path(),
-                    fixture_path("each.py"), kiln_test_folder(), (unsigned long long)seed,
+                    kiln_test_path("each.py"), kiln_test_folder(), (unsigned long long)seed,
                     kiln_test_full() ? 4000 : 300))
     FAIL("%s", out);
   fprintf(stderr, "%s", out);

@@ -24,7 +24,7 @@ static void write_bundle(const char *nvidia_code) {
   uint32_t kernel = fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one"));
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_PTX, "sm_80", "add_one", nvidia_code, strlen(nvidia_code));
-  fixture_write(&f, fixture_path("a.kbundle"), "");
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
   free(object);
 }
 
@@ -38,7 +38,7 @@ static opened open_all(const char *name) {
   opened o;
   kiln_error err;
   write_bundle(ptx);
-  fixture_open(fixture_path("a.kbundle"), name, &o.library, &o.device);
+  fixture_open(kiln_test_path("a.kbundle"), name, &o.library, &o.device);
   CHECK_OK(kiln_kernel_get(o.device, "add_one", NULL, &o.kernel, &err), err);
   return o;
 }
@@ -136,7 +136,7 @@ TEST(devices, hip) {
   kiln_kernel *k;
   kiln_error err;
   write_bundle(ptx);
-  fixture_open(fixture_path("a.kbundle"), "hip:0", &l, &d);
+  fixture_open(kiln_test_path("a.kbundle"), "hip:0", &l, &d);
   check_memory(d);
   CHECK_INT(kiln_kernel_get(d, "add_one", NULL, &k, &err), KILN_STATUS_NO_VARIANT);
   kiln_device_close(d);
@@ -162,7 +162,7 @@ TEST(devices, log_levels) {
   kiln_kernel *k;
   kiln_error err;
   heard h = {.level = -1};
-  kiln_source source = {.path = fixture_path("a.kbundle")};
+  kiln_source source = {.path = kiln_test_path("a.kbundle")};
   kiln_open_options options = {
       .size = sizeof options, .sources = &source, .source_count = 1, .log = hear, .log_user = &h};
   write_bundle(ptx);
@@ -205,7 +205,7 @@ TEST(devices, cuda_reports_what_it_does_not_take) {
   kiln_kernel *k;
   kiln_error err;
   write_bundle(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry add_one() { nonsense; }\n");
-  fixture_open(fixture_path("a.kbundle"), "cuda:0", &l, &d);
+  fixture_open(kiln_test_path("a.kbundle"), "cuda:0", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
   CHECK_INT(kiln_preload(k, &err), KILN_STATUS_DRIVER);
   CHECK(strstr(err.text, "add_one") && strstr(err.text, "sm_80") && !strchr(err.text, '\n'));
@@ -313,7 +313,7 @@ TEST(devices, absent_devices_are_named) {
   kiln_device *d;
   kiln_error err;
   write_bundle(ptx);
-  CHECK_OK(kiln_open_file(fixture_path("a.kbundle"), &l, &err), err);
+  CHECK_OK(kiln_open_file(kiln_test_path("a.kbundle"), &l, &err), err);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     kiln_status status = kiln_device_open(l, names[i], &d, &err);
     if (status != KILN_STATUS_NO_DEVICE && status != KILN_STATUS_TARGET)
@@ -336,7 +336,7 @@ TEST(devices, the_example_of_the_page) {
            "0; kiln_stream stream = 0;\n%.*s\n"
            "return 0; }\n",
            (int)(end - begin - 5), begin + 5);
-  kiln_test_write(fixture_path("example.c"), program, strlen(program));
+  kiln_test_write(kiln_test_path("example.c"), program, strlen(program));
   if (kiln_test_run(&out, "gcc -std=c11 -Wall -Wextra -pedantic -Werror -I. -c %s/example.c -o %s/example.o",
                     kiln_test_folder(), kiln_test_folder()))
     FAIL("%s", out);

@@ -23,8 +23,8 @@ static uint8_t *write_small(size_t *size) {
   fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_PTX, "sm_90", "kiln_add",
                ".version 8.0 // tiny", 20);
   kiln_manifest_note(&f.manifest, "language", "1");
-  fixture_write(&f, fixture_path("small.kbundle"), "");
-  return (uint8_t *)kiln_test_read(fixture_path("small.kbundle"), size);
+  fixture_write(&f, kiln_test_path("small.kbundle"), "");
+  return (uint8_t *)kiln_test_read(kiln_test_path("small.kbundle"), size);
 }
 
 static void print_dump(const uint8_t *bytes, size_t size, kiln_buffer *out) {
@@ -72,7 +72,7 @@ static void check_written(const uint8_t *shown, size_t shown_size, const uint8_t
   for (size_t i = 0; i < size && shown_size == size; i++)
     if (shown[i] != bytes[i])
       FAIL("byte 0x%zx is %02x on the page, the writer makes %02x", i, shown[i], bytes[i]);
-  kiln_test_write(fixture_path("page.kbundle"), shown, shown_size);
+  kiln_test_write(kiln_test_path("page.kbundle"), shown, shown_size);
   if (kiln_test_run(&out, "cd %s && %s/bin/kiln-tool diff page.kbundle small.kbundle", kiln_test_folder(),
                     kiln_test_build_path()))
     FAIL("the bundle of the page, and what the writer makes:\n%s", out);

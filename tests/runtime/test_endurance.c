@@ -61,8 +61,8 @@ TEST(endurance, memory_does_not_grow_with_launches) {
   kiln_kernel *k;
   kiln_error err;
   unsigned launches = kiln_test_full() ? 1000000 : 50000;
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "host:2", &l, &d);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "host:2", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
   for (unsigned i = 0; i < 1000; i++) launch_checked(d, k, i, (float)(i % 100));
   size_t before = resident();
@@ -78,14 +78,14 @@ TEST(endurance, memory_does_not_grow_with_launches) {
 TEST(endurance, memory_does_not_grow_with_handles) {
   size_t before = 0;
   unsigned rounds = kiln_test_full() ? 20000 : 1000;
-  fixture_add_one(fixture_path("a.kbundle"), "");
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
   for (unsigned i = 0; i < rounds; i++) {
     kiln_library *l;
     kiln_device *d;
     kiln_kernel *k;
     kiln_error err;
     if (i == rounds / 4) before = resident();
-    fixture_open(fixture_path("a.kbundle"), i % 2 ? "host:2" : "host:1", &l, &d);
+    fixture_open(kiln_test_path("a.kbundle"), i % 2 ? "host:2" : "host:1", &l, &d);
     CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
     launch_checked(d, k, i, 1);
     kiln_device_close(d);
@@ -104,8 +104,8 @@ TEST(endurance, memory_of_one_size_lies_where_it_was) {
   kiln_device *d;
   kiln_error err;
   void *kept[ROUNDS];
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
   size_t before = resident();
   for (unsigned i = 0; i < ROUNDS; i++) {
     void *memory;
@@ -152,8 +152,8 @@ TEST(endurance, threads_that_launch_and_look) {
   pthread_t threads[THREADS];
   int length = kiln_test_full() ? 60 : 2;
   shared s = {.launches = 0};
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "host:4", &l, &s.device);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "host:4", &l, &s.device);
   CHECK_OK(kiln_kernel_get(s.device, "add_one", NULL, &s.kernel, &err), err);
   clock_gettime(CLOCK_MONOTONIC, &s.end);
   s.end.tv_sec += length;

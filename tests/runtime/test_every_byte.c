@@ -28,8 +28,8 @@ static size_t flip_every_byte(const char *options) {
   size_t size, pending = 0, refused = 0, number = 0;
   char sign[700], path[600], *out;
   fixture_keys("secret", NULL);
-  snprintf(sign, sizeof sign, "%s --sign %s", options, fixture_path("secret"));
-  fixture_add_one(fixture_path("a.kbundle"), sign);
+  snprintf(sign, sizeof sign, "%s --sign %s", options, kiln_test_path("secret"));
+  fixture_add_one(kiln_test_path("a.kbundle"), sign);
   if (kiln_test_run(
           &out,
           "cd %s && mkdir -p v && %s/bin/kiln-tool sign --key=secret --name=app --version=3 a.kbundle "
@@ -37,7 +37,7 @@ static size_t flip_every_byte(const char *options) {
           kiln_test_folder(), kiln_test_build_path(), kiln_test_build_path()))
     FAIL("%s", out);
   free(out);
-  uint8_t *bytes = (uint8_t *)kiln_test_read(fixture_path("a.kbundle"), &size);
+  uint8_t *bytes = (uint8_t *)kiln_test_read(kiln_test_path("a.kbundle"), &size);
   for (size_t at = 0; at < size; at++)
     for (unsigned bit = kiln_test_full() ? 0 : at % 5; bit < 8; bit += kiln_test_full() ? 1 : 5) {
       bytes[at] ^= (uint8_t)(1u << bit);
@@ -65,16 +65,16 @@ TEST(every_byte, of_a_signed_bundle_without_frames) {
 TEST(every_byte, the_older_format_is_named) {
   size_t size;
   char *out;
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  uint8_t *bytes = (uint8_t *)kiln_test_read(fixture_path("a.kbundle"), &size);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  uint8_t *bytes = (uint8_t *)kiln_test_read(kiln_test_path("a.kbundle"), &size);
   uint8_t *h = bytes + KILN_ZIP_LOCAL_SIZE + kiln_le16(bytes + KILN_ZIP_NAME_SIZE) +
                kiln_le16(bytes + KILN_ZIP_EXTRA_SIZE);
   kiln_put16(h + KILN_BH_MINOR, 0);
   kiln_put64(h + KILN_BH_STATEMENT, 0);
   memcpy(h + KILN_BH_CHECK, kiln_check_of(h, KILN_BH_CHECK).bytes, KILN_BUNDLE_CHECK);
-  kiln_test_write(fixture_path("old.kbundle"), bytes, size);
-  CHECK_INT(kiln_test_run(&out, "%s/bin/kiln-tool verify %s", kiln_test_build(), fixture_path("old.kbundle")),
-            1);
+  kiln_test_write(kiln_test_path("old.kbundle"), bytes, size);
+  CHECK_INT(
+      kiln_test_run(&out, "%s/bin/kiln-tool verify %s", kiln_test_build(), kiln_test_path("old.kbundle")), 1);
   CHECK(strstr(out, "format 1.0 does not cover the archive around the index"));
   free(out);
   kiln_library *l;
@@ -109,8 +109,8 @@ TEST(every_byte, the_digest_is_what_the_page_says) {
       "assert struct.unpack_from('<Q64s', b, at) == (7, b'app'.ljust(64, b'\\0'))\n";
   char *out;
   fixture_keys("secret", NULL);
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  kiln_test_write(fixture_path("digest.py"), program, sizeof program - 1);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  kiln_test_write(kiln_test_path("digest.py"), program, sizeof program - 1);
   if (kiln_test_run(NULL, "/usr/bin/python3 -c ''")) SKIP("python3 is not installed");
   if (kiln_test_run(&out,
                     "cd %s && %s/bin/kiln-tool sign --key=secret --name=app --version=7 a.kbundle && "
@@ -124,7 +124,7 @@ TEST(every_byte, the_digest_is_what_the_page_says) {
 TEST(every_byte, signing_states_name_and_version) {
   char *out;
   fixture_keys("secret", NULL);
-  fixture_add_one(fixture_path("a.kbundle"), "");
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
   if (kiln_test_run(
           &out,
           "cd %s && t=%s/bin/kiln-tool && $t sign --key=secret --name=app --version=7 -o s.kb a.kbundle && "

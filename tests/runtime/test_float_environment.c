@@ -71,9 +71,9 @@ static void check_by_c(const arrays *a) {
 
 static void build(void) {
   char *out;
-  kiln_test_write(fixture_path("calc.kiln"), source, strlen(source));
+  kiln_test_write(kiln_test_path("calc.kiln"), source, strlen(source));
   if (kiln_test_run(&out, "%s/bin/kiln build -q --no-cache %s -t host -o %s", kiln_test_build(),
-                    fixture_path("calc.kiln"), fixture_path("calc.kbundle")))
+                    kiln_test_path("calc.kiln"), kiln_test_path("calc.kbundle")))
     FAIL("%s", out);
   free(out);
 }
@@ -81,7 +81,7 @@ static void build(void) {
 static kiln_kernel *open_calc(const char *device_name, kiln_library **l, kiln_device **d) {
   kiln_error err;
   kiln_kernel *k;
-  fixture_open(fixture_path("calc.kbundle"), device_name, l, d);
+  fixture_open(kiln_test_path("calc.kbundle"), device_name, l, d);
   CHECK_OK(kiln_kernel_get(*d, "calc", NULL, &k, &err), err);
   return k;
 }

@@ -217,8 +217,8 @@ TEST(hostile, what_the_craft_makes_is_a_bundle) {
   add_name(&c, 0);
   add_code(&c, 0, 0, info_record(&c));
   add_blob(&c, &f, KILN_BUNDLE_NO_DICTIONARY);
-  finish(&c, fixture_path("h.kb"));
-  CHECK_OK(open_all(fixture_path("h.kb"), KILN_CHECK_ALL, &l, &err), err);
+  finish(&c, kiln_test_path("h.kb"));
+  CHECK_OK(open_all(kiln_test_path("h.kb"), KILN_CHECK_ALL, &l, &err), err);
   kiln_close(l);
   expect(0, "inspect h.kb", "1 kernels, 1 codes");
   expect(0, "merge -o m.kb h.kb", "1 kernels, 1 codes");
@@ -239,8 +239,8 @@ TEST(hostile, aliased_dictionaries) {
     add_blob(&c, &d, KILN_BUNDLE_NO_DICTIONARY);
   }
   for (uint32_t i = 0; i < COUNT; i++) add_blob(&c, &f, i);
-  finish(&c, fixture_path("h.kb"));
-  expect_all(fixture_path("h.kb"), "overlaps the one before",
+  finish(&c, kiln_test_path("h.kb"));
+  expect_all(kiln_test_path("h.kb"), "overlaps the one before",
              (const char *const[]){"verify h.kb", "merge -o m.kb h.kb", "split --arch=gfx942 -o m.kb h.kb",
                                    "fix-index -o m.kb h.kb", NULL});
   // Without looking at the whole: the dictionaries that are kept have a bound.
@@ -248,7 +248,7 @@ TEST(hostile, aliased_dictionaries) {
   kiln_error err;
   kiln_open_options options = {.size = sizeof options};
   uint32_t loaded = 0;
-  CHECK_OK(kiln_bundle_open(&(kiln_source){.path = fixture_path("h.kb")}, &options, &b, &err), err);
+  CHECK_OK(kiln_bundle_open(&(kiln_source){.path = kiln_test_path("h.kb")}, &options, &b, &err), err);
   for (uint32_t i = 0; i < COUNT; i++) {
     kiln_bytes bytes;
     kiln_status status = kiln_bundle_load(b, COUNT + i, &bytes, &err);
@@ -277,12 +277,12 @@ TEST(hostile, overlapping_code_ranges) {
     add_code(&c, 0, 0, info);
   }
   add_blob(&c, &f, KILN_BUNDLE_NO_DICTIONARY);
-  finish(&c, fixture_path("h.kb"));
-  expect_all(fixture_path("h.kb"), "the codes of kernel 1 begin at 0",
+  finish(&c, kiln_test_path("h.kb"));
+  expect_all(kiln_test_path("h.kb"), "the codes of kernel 1 begin at 0",
              (const char *const[]){"verify h.kb", "inspect h.kb", "stat --by=kernel h.kb",
                                    "merge -o m.kb h.kb", "diff h.kb h.kb", "report -o r.html h.kb",
                                    "header h.kb", NULL});
-  CHECK_OK(open_all(fixture_path("h.kb"), 0, &l, &err), err);
+  CHECK_OK(open_all(kiln_test_path("h.kb"), 0, &l, &err), err);
   CHECK_OK(kiln_device_open(l, "null:gfx942", &d, &err), err);
   CHECK_INT(kiln_device_preflight(d, &found, &err), KILN_STATUS_CORRUPT);
   CHECK(strstr(err.text, "code 0 is listed for kernel 1 and says it is of kernel 0"));
@@ -302,8 +302,8 @@ TEST(hostile, names_of_one_kernel) {
     add_code(&c, 0, 0, info);
   }
   add_blob(&c, &f, KILN_BUNDLE_NO_DICTIONARY);
-  finish(&c, fixture_path("h.kb"));
-  expect_all(fixture_path("h.kb"), "the names 'k' and 'k' are not in order",
+  finish(&c, kiln_test_path("h.kb"));
+  expect_all(kiln_test_path("h.kb"), "the names 'k' and 'k' are not in order",
              (const char *const[]){"verify h.kb", "inspect h.kb", "merge -o m.kb h.kb", NULL});
 }
 
@@ -322,8 +322,8 @@ TEST(hostile, aliased_codes_of_a_gigabyte) {
       add_code(&c, i, i, info);
       add_blob(&c, &f, KILN_BUNDLE_NO_DICTIONARY);
     }
-    finish(&c, fixture_path("h.kb"));
-    expect_all(fixture_path("h.kb"), noise ? "overlaps the one before" : "raw bytes in a frame of",
+    finish(&c, kiln_test_path("h.kb"));
+    expect_all(kiln_test_path("h.kb"), noise ? "overlaps the one before" : "raw bytes in a frame of",
                (const char *const[]){"verify h.kb", NULL});
   }
 }
@@ -342,7 +342,7 @@ TEST(hostile, many_kernels_of_one_large_code) {
     add_code(&c, i, 0, info);
   }
   add_blob(&c, &f, KILN_BUNDLE_NO_DICTIONARY);
-  finish(&c, fixture_path("h.kb"));
+  finish(&c, kiln_test_path("h.kb"));
   expect(0, "merge -o m.kb h.kb", "400 kernels, 400 codes");
 }
 
@@ -367,7 +367,7 @@ TEST(hostile, aliased_records) {
       if (!kind) add_entry(&c, KILN_BUNDLE_NOTES, note, sizeof note);
     }
     add_blob(&c, &f, KILN_BUNDLE_NO_DICTIONARY);
-    finish(&c, fixture_path("h.kb"));
+    finish(&c, kiln_test_path("h.kb"));
     expect(1, "inspect h.kb", kind ? "the limit of its kind" : "the notes have more than");
   }
   free(large);
@@ -377,7 +377,7 @@ TEST(hostile, aliased_records) {
 TEST(hostile, archives_that_unpack_to_much) {
   char *out;
   if (kiln_test_run(NULL, "bsdtar --version")) SKIP("bsdtar is not installed");
-  fixture_add_one(fixture_path("a.kbundle"), "");
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
   if (kiln_test_run(
           &out,
           "cd %s && mkdir x && bsdtar -xf a.kbundle -C x && cd x && truncate -s 60M zeros && "
@@ -405,8 +405,8 @@ static uint8_t *write_rich(size_t *size) {
     fixture_code(&f, kernel, 0, 0, KILN_FORMAT_PTX, "sm_80", name, code, 100 + i / 2);
     kiln_manifest_note(&f.manifest, name, name);
   }
-  fixture_write(&f, fixture_path("rich.kb"), "--dictionary=small");
-  return (uint8_t *)kiln_test_read(fixture_path("rich.kb"), size);
+  fixture_write(&f, kiln_test_path("rich.kb"), "--dictionary=small");
+  return (uint8_t *)kiln_test_read(kiln_test_path("rich.kb"), size);
 }
 
 static double seconds(void) {
@@ -528,8 +528,8 @@ TEST(hostile, the_writer_stays_within_the_bounds) {
                  zeros, ZEROS - i);
   }
   free(zeros);
-  fixture_write(&f, fixture_path("z.kb"), "--dictionary=large --level 19");
-  CHECK_OK(open_all(fixture_path("z.kb"), KILN_CHECK_ALL, &l, &err), err);
+  fixture_write(&f, kiln_test_path("z.kb"), "--dictionary=large --level 19");
+  CHECK_OK(open_all(kiln_test_path("z.kb"), KILN_CHECK_ALL, &l, &err), err);
   kiln_close(l);
   expect(0, "verify z.kb", "all as written");
 }

@@ -21,7 +21,7 @@ static void write_manifest(const char *name, uint32_t count) {
     fixture_code(&f, number, 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
   }
   kiln_manifest_end(&f.manifest);
-  kiln_test_write(fixture_path(name), f.manifest.bytes, f.manifest.size);
+  kiln_test_write(kiln_test_path(name), f.manifest.bytes, f.manifest.size);
   kiln_buffer_deinit(&f.manifest);
   free(object);
 }
@@ -37,7 +37,7 @@ static void start(const char *manifest, const char *output) {
 
 static void finish(const char *manifest) {
   int status;
-  const char *input = fixture_path(manifest), *output = fixture_path("out/k.kb");
+  const char *input = kiln_test_path(manifest), *output = kiln_test_path("out/k.kb");
   pid_t child = fork();
   if (!child) start(input, output);
   CHECK(waitpid(child, &status, 0) == child);
@@ -47,7 +47,7 @@ static void finish(const char *manifest) {
 /// Kills the writer at its `at`-th stop, before or after a system call. False when it ended before.
 static bool kill_at(const char *manifest, unsigned at) {
   int status;
-  const char *input = fixture_path(manifest), *output = fixture_path("out/k.kb");
+  const char *input = kiln_test_path(manifest), *output = kiln_test_path("out/k.kb");
   pid_t child = fork();
   if (!child) {
     ptrace(PTRACE_TRACEME, 0, NULL, NULL);
@@ -77,7 +77,7 @@ typedef struct bytes {
 
 static bytes take(const char *name) {
   bytes b;
-  b.at = kiln_test_read(fixture_path(name), &b.size);
+  b.at = kiln_test_read(kiln_test_path(name), &b.size);
   return b;
 }
 
@@ -93,8 +93,8 @@ static void sweep(const bytes *former, const bytes *wanted) {
        at += kiln_test_full()
                  ? 1
                  : 2) { // every second stop is after a call: nothing on the disk changes until the next one
-    kiln_test_run(NULL, "rm -rf %s; mkdir %s", fixture_path("out"), fixture_path("out"));
-    if (former) kiln_test_write(fixture_path("out/k.kb"), former->at, former->size);
+    kiln_test_run(NULL, "rm -rf %s; mkdir %s", kiln_test_path("out"), kiln_test_path("out"));
+    if (former) kiln_test_write(kiln_test_path("out/k.kb"), former->at, former->size);
     killed = kill_at("new", at);
     bytes now = take("out/k.kb");
     if (now.at ? !same(&now, wanted) && !(former && same(&now, former)) : former != NULL)
@@ -106,7 +106,7 @@ static void sweep(const bytes *former, const bytes *wanted) {
     if (!same(&now, wanted)) FAIL("after a kill at stop %u the next run did not write the bundle", at);
     free(now.at);
     char *out;
-    kiln_test_run(&out, "ls -A %s", fixture_path("out"));
+    kiln_test_run(&out, "ls -A %s", kiln_test_path("out"));
     CHECK_TEXT(out, "k.kb\n");
     free(out);
   }
@@ -114,7 +114,7 @@ static void sweep(const bytes *former, const bytes *wanted) {
 }
 
 TEST(kill_write, at_every_system_call) {
-  kiln_test_run(NULL, "mkdir %s", fixture_path("out"));
+  kiln_test_run(NULL, "mkdir %s", kiln_test_path("out"));
   write_manifest("old", 2);
   write_manifest("new", 3);
   finish("old");

@@ -24,8 +24,8 @@ TEST(launch, host_runs_the_grid) {
   kiln_device *d;
   kiln_kernel *k, *again;
   kiln_error err;
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
   CHECK_INT(kiln_kernel_count(l), 1);
   CHECK_TEXT(kiln_kernel_name(l, 0), "add_one");
   CHECK(kiln_kernel_name(l, 1) == NULL);
@@ -52,8 +52,8 @@ TEST(launch, host_runs_the_callers_grid) {
     const void *x, *y;
     int32_t n;
   } block = {x, y, N};
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
   CHECK_OK(kiln_choose(k, &block, sizeof block, &choice, &err), err);
   int per_program = (N + (int)choice.grid[0] - 1) / (int)choice.grid[0];
@@ -76,16 +76,16 @@ TEST(launch, moved_bundle_still_loads) {
   kiln_kernel *k;
   kiln_error err;
   char *out;
-  fixture_add_one(fixture_path("a.kbundle"), "");
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
   CHECK_INT(
       kiln_test_run(
           &out, "mkdir %s/elsewhere && mv %s/a.kbundle %s/elsewhere/b.kbundle && rm %s/kernel.* %s/manifest",
           kiln_test_folder(), kiln_test_folder(), kiln_test_folder(), kiln_test_folder(), kiln_test_folder()),
       0);
   free(out);
-  fixture_open(fixture_path("elsewhere/b.kbundle"), "host", &l, &d);
+  fixture_open(kiln_test_path("elsewhere/b.kbundle"), "host", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
-  unlink(fixture_path("elsewhere/b.kbundle"));
+  unlink(kiln_test_path("elsewhere/b.kbundle"));
   run_add_one(k, 1000); // 52: the handle outlives the file
   kiln_device_close(d);
   kiln_close(l);
@@ -100,10 +100,10 @@ TEST(launch, handles_outlive_the_file) {
   float x[64] = {0}, y[64] = {0};
   void *px = x, *py = y;
   int n = 64;
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
-  CHECK_INT(unlink(fixture_path("a.kbundle")), 0);
-  kiln_test_write(fixture_path("a.kbundle"), "other", 5);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
+  CHECK_INT(unlink(kiln_test_path("a.kbundle")), 0);
+  kiln_test_write(kiln_test_path("a.kbundle"), "other", 5);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
   CHECK_OK(kiln_launch(k, NULL, (const void *const[]){&px, &py, &n}, 3, &err), err);
   for (int i = 0; i < 64; i++) CHECK(y[i] == 1);
@@ -117,8 +117,8 @@ TEST(launch, changed_parameters_are_refused_at_look_up) {
   kiln_device *d;
   kiln_kernel *k;
   kiln_error err;
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "null", &l, &d);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "null", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
   kiln_signature right = {kiln_kernel_abi(k), "x: *f32, y: *f32, n: i32"},
                  wrong = {kiln_kernel_abi(k) + 1, "x: *f32, n: i64"};
@@ -145,9 +145,9 @@ TEST(launch, prefix_names_and_misses) {
     uint32_t kernel = fixture_kernel(&f, &ADD_ONE_INTERFACE(names[i]));
     fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
   }
-  fixture_write(&f, fixture_path("a.kbundle"), "");
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
   free(object);
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
   for (int i = 0; i < 5; i++) CHECK_OK(kiln_kernel_get(d, names[i], NULL, &k, &err), err);
   CHECK_INT(kiln_kernel_get(d, "add_o", NULL, &k, &err), KILN_STATUS_NOT_FOUND);
   CHECK(strstr(err.text, "'add_o'") && strstr(err.text, "a.kbundle; did you mean 'add_on'?"));
@@ -172,8 +172,8 @@ TEST(launch, a_miss_names_every_rule) {
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HSACO, "gfx942:xnack+", "add_one", "one", 3);
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_PTX, "sm_90", "add_one", "two", 3);
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HOST, "aarch64", "add_one", "three", 5);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
   CHECK_INT(kiln_kernel_get(d, "add_one", NULL, &k, &err), KILN_STATUS_NO_VARIANT);
   CHECK(strstr(err.text, "gfx942:xnack+") && strstr(err.text, "sm_90") &&
         strstr(err.text, "architecture differs"));
@@ -202,8 +202,8 @@ TEST(launch, policies_fail_at_open) {
   fixture_begin(&f);
   uint32_t kernel = fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one"));
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_PTX, "sm_90", "add_one", "ptx", 3);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
-  kiln_source source = {.path = fixture_path("a.kbundle")};
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
+  kiln_source source = {.path = kiln_test_path("a.kbundle")};
   kiln_open_options options = {
       .size = sizeof options, .sources = &source, .source_count = 1, .policy = KILN_EXACT_ONLY};
   CHECK_OK(kiln_open(&options, &l, &err), err);
@@ -275,8 +275,8 @@ TEST(launch, every_variant_is_reachable) {
     fixture_code(&f, kernel, i / 3, i % 3, KILN_FORMAT_HOST, "x86-64-v2", "pick", object, size);
     free(object);
   }
-  fixture_write(&f, fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "pick", NULL, &k, &err), err);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     int got = -1, *out = &got;
@@ -327,9 +327,9 @@ TEST(launch, scalars_arrive_bit_exact) {
                        .variants = (kiln_variant_record[]){{.text = ""}}};
   fixture_begin(&f);
   fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "bits", object, size);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
   free(object);
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "bits", NULL, &k, &err), err);
   int64_t out[6] = {0}, *to = out, wide = INT64_MIN + 5, f64 = 0x7ff0000000000001;
   uint32_t f32 = 0x7fa00001; // a signalling NaN
@@ -373,8 +373,8 @@ TEST(launch, broken_promises_are_refused_by_name) {
                        .variants = (kiln_variant_record[]){{.text = ""}}};
   fixture_begin(&f);
   fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "facts", "object", 6);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "null", &l, &d);
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "null", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "facts", NULL, &k, &err), err);
   CHECK_OK(launch_promised(k, 0x1000, 16, 100, &err), err);
   CHECK_INT(launch_promised(k, 0x1008, 16, 100, &err), KILN_STATUS_LAUNCH);
@@ -419,8 +419,8 @@ TEST(launch, broken_rows_of_views_are_refused) {
   const void *const args[] = {&n, &view};
   fixture_begin(&f);
   fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "rows", "object", 6);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "null", &l, &d);
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "null", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "rows", NULL, &k, &err), err);
   CHECK_OK(kiln_launch(k, NULL, args, 2, &err), err);
   CHECK_OK(kiln_prepare(k, args, 2, NULL, &p, &err), err);
@@ -468,8 +468,8 @@ TEST(launch, overflow_refuses_at_the_boundary) {
   uint32_t kernel = fixture_kernel(&f, &in);
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "wide", "object 0", 8);
   fixture_code(&f, kernel, 0, 1, KILN_FORMAT_HOST, "x86-64-v2", "wide", "object 1", 8);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "null", &l, &d);
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "null", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "wide", NULL, &k, &err), err);
   static const struct {
     int64_t a, b;
@@ -572,8 +572,8 @@ TEST(launch, prepared_expressions_are_the_expressions) {
   fixture_begin(&f);
   for (size_t w = 0; w < WIDTHS; w++)
     for (size_t i = 0; i < DIVISORS; i++) add_division(&f, widths[w], divisors[i]);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "null", &l, &d);
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "null", &l, &d);
   for (size_t w = 0; w < WIDTHS; w++)
     for (size_t i = 0; i < DIVISORS; i++)
       for (size_t v = 0; v < sizeof values / sizeof *values; v++)
@@ -606,8 +606,8 @@ TEST(launch, many_threads_share_one_kernel) {
   shared_run run;
   pthread_t threads[THREADS];
   void *first = NULL;
-  fixture_add_one(fixture_path("a.kbundle"), "--level 19");
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &run.device);
+  fixture_add_one(kiln_test_path("a.kbundle"), "--level 19");
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &run.device);
   pthread_barrier_init(&run.start, NULL, THREADS);
   for (int i = 0; i < THREADS; i++) CHECK_INT(pthread_create(&threads[i], NULL, run_many, &run), 0);
   for (int i = 0; i < THREADS; i++) {
@@ -634,9 +634,9 @@ TEST(launch, assertions_come_back) {
   fixture_begin(&f);
   fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one")), 0, 0, KILN_FORMAT_HOST, "x86-64-v2",
                "add_one", object, size);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
   free(object);
-  fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+  fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
   int n = 64 * 100;
   void *none = NULL;
@@ -667,9 +667,9 @@ TEST(launch, unfit_objects_are_refused) {
     fixture_begin(&f);
     fixture_code(&f, fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one")), 0, 0, KILN_FORMAT_HOST, "x86-64-v2",
                  "add_one", object, size);
-    fixture_write(&f, fixture_path("a.kbundle"), "");
+    fixture_write(&f, kiln_test_path("a.kbundle"), "");
     free(object);
-    fixture_open(fixture_path("a.kbundle"), "host", &l, &d);
+    fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
     CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
     kiln_status status = kiln_preload(k, &err);
     if (status != KILN_STATUS_UNSUPPORTED && status != KILN_STATUS_CORRUPT)
@@ -688,7 +688,7 @@ TEST(launch, a_kernel_without_a_grid_wants_one) {
   in.configs[0].grid[0] = (kiln_span){0};
   fixture_begin(&f);
   fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
-  fixture_write(&f, fixture_path("no_grid.kbundle"), "");
+  fixture_write(&f, kiln_test_path("no_grid.kbundle"), "");
   free(object);
   kiln_library *l;
   kiln_device *d;
@@ -699,7 +699,7 @@ TEST(launch, a_kernel_without_a_grid_wants_one) {
     void *x, *y;
     int32_t n, pad;
   } block = {x, y, 64, 0};
-  fixture_open(fixture_path("no_grid.kbundle"), "host", &l, &d);
+  fixture_open(kiln_test_path("no_grid.kbundle"), "host", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "add_one", NULL, &k, &err), err);
   CHECK_INT(kiln_launch_packed(k, NULL, &block, sizeof block, &err), KILN_STATUS_LAUNCH);
   CHECK_TEXT(err.text, "'add_one' states no grid; launch it with kiln_launch_grid");

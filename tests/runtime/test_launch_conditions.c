@@ -124,7 +124,7 @@ static void write_bundle(const drawn *d, const uint8_t *object, size_t size) {
     add_code(&f, kernel, d, c, true, object, size);
     add_code(&f, kernel, d, c, false, "code", 4);
   }
-  fixture_write(&f, fixture_path("k.kbundle"), "");
+  fixture_write(&f, kiln_test_path("k.kbundle"), "");
 }
 
 // --------------------------------------------------------------------------------------------- judge
@@ -297,7 +297,7 @@ static void run_drawn(const char *name, unsigned kernels) {
     opened o = {.drawn = &d, .name = name};
     kiln_error err;
     write_bundle(&d, object, size);
-    fixture_open(fixture_path("k.kbundle"), name, &o.library, &o.device);
+    fixture_open(kiln_test_path("k.kbundle"), name, &o.library, &o.device);
     CHECK_OK(kiln_kernel_get(o.device, "k", NULL, &o.kernel, &err), err);
     CHECK_INT(kiln_block_size(o.kernel), sizeof(arguments));
     for (int i = 0; i < LAUNCHES; i++) check_launch(&o, seed, &refused);
@@ -346,8 +346,8 @@ static opened open_limited(uint32_t most, uint32_t blocks, const char *why_ptx, 
   CHECK_INT(info.bytes[0], most ? 69 : cluster ? 68 : blocks ? 67 : why_ptx ? 66 : 65);
   kiln_manifest_code(&f.manifest, kernel, 0, 0, "sm_90a", info.bytes, info.size, "code", 4);
   kiln_buffer_deinit(&info);
-  fixture_write(&f, fixture_path("l.kbundle"), "");
-  fixture_open(fixture_path("l.kbundle"), o.name, &o.library, &o.device);
+  fixture_write(&f, kiln_test_path("l.kbundle"), "");
+  fixture_open(kiln_test_path("l.kbundle"), o.name, &o.library, &o.device);
   CHECK_OK(kiln_kernel_get(o.device, "k", NULL, &o.kernel, &err), err);
   return o;
 }
@@ -475,8 +475,8 @@ TEST(launch_conditions, of_tensor_maps) {
                         &info);
   kiln_manifest_code(&f.manifest, kernel, 0, 0, "sm_90a", info.bytes, info.size, "code", 4);
   kiln_buffer_deinit(&info);
-  fixture_write(&f, fixture_path("m.kbundle"), "");
-  fixture_open(fixture_path("m.kbundle"), o.name, &o.library, &o.device);
+  fixture_write(&f, kiln_test_path("m.kbundle"), "");
+  fixture_open(kiln_test_path("m.kbundle"), o.name, &o.library, &o.device);
   CHECK_OK(kiln_kernel_get(o.device, "k", NULL, &o.kernel, &err), err);
   int right = 5, refused = 0;
   struct {

@@ -52,8 +52,8 @@ static kiln_status open_with(const char *note, const char *name, kiln_kernel **o
   }
   if (note) kiln_manifest_note(&f.manifest, "launches add_one", note);
   free(object);
-  fixture_write(&f, fixture_path("launches.kb"), "");
-  const kiln_source from = {.path = fixture_path("launches.kb")};
+  fixture_write(&f, kiln_test_path("launches.kb"), "");
+  const kiln_source from = {.path = kiln_test_path("launches.kb")};
   const kiln_open_options options = {
       .size = sizeof options, .sources = &from, .source_count = 1, .log = count_warnings};
   warnings = 0;

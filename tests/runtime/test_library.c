@@ -154,7 +154,7 @@ TEST(library, holds_no_zeros_to_copy_from) {
   enum { MOST_ZEROS = 512 };
   size_t size, run = 0;
   free(shell("objcopy -O binary --only-section=.rodata %1$s %2$s/rodata"));
-  char *bytes = kiln_test_read(fixture_path("rodata"), &size);
+  char *bytes = kiln_test_read(kiln_test_path("rodata"), &size);
   CHECK(bytes && size > 4096);
   for (size_t i = 0; i < size; i++) {
     run = bytes[i] ? 0 : run + 1;
@@ -193,7 +193,7 @@ TEST(library, header_in_c_and_cpp) {
   static const char program[] =
       "#include \"runtime/kiln.h\"\nint main(void) { return kiln_version() == 0; }\n";
   char *out;
-  kiln_test_write(fixture_path("t.c"), program, sizeof program - 1);
+  kiln_test_write(kiln_test_path("t.c"), program, sizeof program - 1);
   if (kiln_test_run(&out,
                     "gcc -std=c11 -Wall -Wextra -pedantic -Werror -I. -fsyntax-only %s/t.c && "
                     "g++ -std=c++17 -Wall -Wextra -pedantic -Werror -I. -x c++ -fsyntax-only %s/t.c",

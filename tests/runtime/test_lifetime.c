@@ -20,7 +20,7 @@ typedef struct opened {
 } opened;
 
 static const char *bundle(void) {
-  const char *path = fixture_path("lifetime.kbundle");
+  const char *path = kiln_test_path("lifetime.kbundle");
   fixture_add_one(path, "");
   return path;
 }

@@ -86,7 +86,7 @@ static kiln_status use_library(const char *path, const char *device, kiln_error 
 
 // Returns how many allocations a run without a failure makes.
 static long fail_each(const char *options, const char *device) {
-  const char *path = fixture_path("a.kbundle");
+  const char *path = kiln_test_path("a.kbundle");
   kiln_error err;
   if (KILN_TEST_SANITIZED) SKIP("a sanitizer has its own malloc");
   fixture_add_one(path, options);

@@ -19,8 +19,8 @@ static const void *const args[] = {&px, &py, &n};
 
 static void open_all(const char *name) {
   kiln_error err;
-  fixture_add_one(fixture_path("a.kb"), "");
-  fixture_open(fixture_path("a.kb"), name, &library, &device);
+  fixture_add_one(kiln_test_path("a.kb"), "");
+  fixture_open(kiln_test_path("a.kb"), name, &library, &device);
   CHECK_OK(kiln_kernel_get(device, "add_one", NULL, &kernel, &err), err);
   CHECK_OK(kiln_prepare(kernel, args, 3, NULL, &prepared, &err), err);
   CHECK_OK(kiln_explain(device, "add_one", &report, &err), err);
@@ -252,8 +252,8 @@ TEST(nulls, views_of_extreme_strides_are_refused) {
     fixture_begin(&f);
     uint32_t number = fixture_kernel(&f, &in);
     fixture_code(&f, number, 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "add_one", object, size);
-    fixture_write(&f, fixture_path("v.kb"), "");
-    fixture_open(fixture_path("v.kb"), "null", &library, &device);
+    fixture_write(&f, kiln_test_path("v.kb"), "");
+    fixture_open(kiln_test_path("v.kb"), "null", &library, &device);
     CHECK_OK(kiln_kernel_get(device, "add_one", NULL, &kernel, &err), err);
     for (unsigned i = 0; i < TRIES; i++) {
       int64_t v[5], w[7], c;

@@ -35,10 +35,11 @@ static const char *build_with(const char *compiler) {
                     compiler))
     SKIP("%s or a header of zstd or xxhash is not installed", compiler);
   free(out);
-  kiln_test_write(fixture_path("build.sh"), build_script, sizeof build_script - 1);
-  snprintf(command, sizeof command, "bash %s %s %s", fixture_path("build.sh"), compiler, kiln_test_folder());
+  kiln_test_write(kiln_test_path("build.sh"), build_script, sizeof build_script - 1);
+  snprintf(command, sizeof command, "bash %s %s %s", kiln_test_path("build.sh"), compiler,
+           kiln_test_folder());
   free(shell(command, ""));
-  return fixture_path("libkiln.so");
+  return kiln_test_path("libkiln.so");
 }
 
 TEST(portable, builds_for_aarch64) {
@@ -67,7 +68,7 @@ TEST(portable, a_static_program_with_musl) {
   const char *folder = kiln_test_folder();
   char *out;
   build_with("musl-gcc");
-  kiln_test_write(fixture_path("m.c"), program, sizeof program - 1);
+  kiln_test_write(kiln_test_path("m.c"), program, sizeof program - 1);
   if (kiln_test_run(&out,
                     "musl-gcc -static -Wl,--gc-sections -I. %s/m.c %s/objects/*.o $(gcc "
                     "-print-file-name=libzstd.a) -o %s/m && %s/m",

@@ -21,8 +21,8 @@ static void close_all(opened *o) {
 static opened open_add_one(const char *device) {
   opened o;
   kiln_error err;
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), device, &o.library, &o.device);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), device, &o.library, &o.device);
   CHECK_OK(kiln_kernel_get(o.device, "add_one", NULL, &o.kernel, &err), err);
   return o;
 }
@@ -93,8 +93,8 @@ static opened open_interface(kiln_interface *in, const char *device, kiln_span m
                          v ? "generic" : "by 16!!", 7);
     kiln_buffer_deinit(&info);
   }
-  fixture_write(&f, fixture_path("k.kbundle"), "");
-  fixture_open(fixture_path("k.kbundle"), device, &o.library, &o.device);
+  fixture_write(&f, kiln_test_path("k.kbundle"), "");
+  fixture_open(kiln_test_path("k.kbundle"), device, &o.library, &o.device);
   kiln_status status = kiln_kernel_get(o.device, "k", NULL, &o.kernel, &err);
   if (status != KILN_OK) o.kernel = NULL;
   return o;
@@ -552,8 +552,8 @@ static opened open_tile(const char *device) {
   kiln_manifest_mapped(&f.manifest, kernel, 0, 0, "sm_90", info.bytes, info.size, tile_ptx, strlen(tile_ptx),
                        map, sizeof map);
   kiln_buffer_deinit(&info);
-  fixture_write(&f, fixture_path("t.kbundle"), "");
-  fixture_open(fixture_path("t.kbundle"), device, &o.library, &o.device);
+  fixture_write(&f, kiln_test_path("t.kbundle"), "");
+  fixture_open(kiln_test_path("t.kbundle"), device, &o.library, &o.device);
   if (kiln_kernel_get(o.device, "tile", NULL, &o.kernel, &err) != KILN_OK) o.kernel = NULL;
   return o;
 }

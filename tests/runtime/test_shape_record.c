@@ -59,9 +59,9 @@ typedef struct opened {
 static opened open_note(const char *note, bool recorded) {
   opened o;
   kiln_error err;
-  write_bundle(fixture_path("k.kbundle"), note);
-  CHECK_OK(kiln_open_file(fixture_path("k.kbundle"), &o.library, &err), err);
-  if (recorded) CHECK_OK(kiln_record_shapes(o.library, fixture_path("shapes"), &err), err);
+  write_bundle(kiln_test_path("k.kbundle"), note);
+  CHECK_OK(kiln_open_file(kiln_test_path("k.kbundle"), &o.library, &err), err);
+  if (recorded) CHECK_OK(kiln_record_shapes(o.library, kiln_test_path("shapes"), &err), err);
   CHECK_OK(kiln_device_open(o.library, "null:sm_90", &o.device, &err), err);
   CHECK_OK(kiln_kernel_get(o.device, "k[T=f32]", NULL, &o.kernel, &err), err);
   return o;
@@ -86,7 +86,7 @@ static void launch_n(const opened *o, int32_t n) {
 static char *written(const opened *o) {
   kiln_error err;
   CHECK_OK(kiln_write_shapes(o->library, &err), err);
-  return kiln_test_read(fixture_path("shapes"), NULL);
+  return kiln_test_read(kiln_test_path("shapes"), NULL);
 }
 
 static void expect_file(const opened *o, const char *want) {
@@ -117,27 +117,28 @@ TEST(shape_record, what_is_no_file_stays_and_no_link_is_followed) {
   char planted[600], *text;
   opened o = open_note(NULL, true);
   launch_n(&o, 5);
-  kiln_test_write(fixture_path("victim"), "mine", 4);
-  snprintf(planted, sizeof planted, "%s.%ld.tmp", fixture_path("shapes"), (long)getpid());
-  CHECK(!symlink(fixture_path("victim"), planted));
+  kiln_test_write(kiln_test_path("victim"), "mine", 4);
+  snprintf(planted, sizeof planted, "%s.%ld.tmp", kiln_test_path("shapes"), (long)getpid());
+  CHECK(!symlink(kiln_test_path("victim"), planted));
   CHECK_OK(kiln_write_shapes(o.library, &err), err);
   expect_file(&o, HEAD LINE("5"));
-  text = kiln_test_read(fixture_path("victim"), NULL);
+  text = kiln_test_read(kiln_test_path("victim"), NULL);
   CHECK_TEXT(text, "mine");
   free(text);
-  CHECK(!mkfifo(fixture_path("fifo"), 0600));
-  int reader = open(fixture_path("fifo"), O_RDONLY | O_NONBLOCK);
-  CHECK_OK(kiln_record_shapes(o.library, fixture_path("fifo"), &err), err);
+  CHECK(!mkfifo(kiln_test_path("fifo"), 0600));
+  int reader = open(kiln_test_path("fifo"), O_RDONLY | O_NONBLOCK);
+  CHECK_OK(kiln_record_shapes(o.library, kiln_test_path("fifo"), &err), err);
   CHECK_OK(kiln_write_shapes(o.library, &err), err);
   char got[400] = "";
   CHECK(read(reader, got, sizeof got - 1) > 0);
   CHECK_TEXT(got, HEAD LINE("5"));
-  CHECK(!lstat(fixture_path("fifo"), &st) && S_ISFIFO(st.st_mode));
+  CHECK(!lstat(kiln_test_path("fifo"), &st) && S_ISFIFO(st.st_mode));
   close(reader);
-  if (!mknod(fixture_path("null"), S_IFCHR | 0600, makedev(1, 3)) && !access(fixture_path("null"), W_OK)) {
-    CHECK_OK(kiln_record_shapes(o.library, fixture_path("null"), &err), err);
+  if (!mknod(kiln_test_path("null"), S_IFCHR | 0600, makedev(1, 3)) &&
+      !access(kiln_test_path("null"), W_OK)) {
+    CHECK_OK(kiln_record_shapes(o.library, kiln_test_path("null"), &err), err);
     CHECK_OK(kiln_write_shapes(o.library, &err), err);
-    CHECK(!lstat(fixture_path("null"), &st) && S_ISCHR(st.st_mode));
+    CHECK(!lstat(kiln_test_path("null"), &st) && S_ISCHR(st.st_mode));
   }
   CHECK_OK(kiln_record_shapes(o.library, kiln_test_folder(), &err), err);
   CHECK(kiln_write_shapes(o.library, &err) != KILN_OK && strstr(err.text, kiln_test_folder()));
@@ -163,7 +164,7 @@ TEST(shape_record, two_libraries_of_a_process_do_not_collide) {
   }
   for (unsigned i = 0; i < 200; i++) {
     size_t size;
-    char *text = kiln_test_read(fixture_path("shapes"), &size);
+    char *text = kiln_test_read(kiln_test_path("shapes"), &size);
     if (!text || strncmp(text, HEAD, strlen(HEAD)) || !size || text[size - 1] != '\n') FAIL("read: %s", text);
     free(text);
   }
@@ -237,7 +238,7 @@ TEST(shape_record, devices_come_and_go) {
   expect_file(&o, HEAD LINE("100") LINE("1600") LINE("200") LINE("400") LINE("800"));
   kiln_device_close(o.device);
   expect_file(&o, HEAD LINE("100") LINE("1600") LINE("200") LINE("400") LINE("800"));
-  CHECK_OK(kiln_record_shapes(o.library, fixture_path("no/such/folder"), &err), err);
+  CHECK_OK(kiln_record_shapes(o.library, kiln_test_path("no/such/folder"), &err), err);
   CHECK(kiln_write_shapes(o.library, &err) != KILN_OK && strstr(err.text, "no/such/folder"));
   kiln_close(o.library);
 }

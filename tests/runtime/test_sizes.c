@@ -52,8 +52,8 @@ static kiln_status open_with(const char *note, kiln_kernel **out, kiln_error *er
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_CUBIN, "sm_90a", "k", "code", 4);
   if (note) kiln_manifest_note(&f.manifest, "sizes k", note);
   kiln_manifest_note(&f.manifest, "sizes kk", "x 02a01f 2000"); // another kernel's
-  fixture_write(&f, fixture_path("sizes.kb"), "");
-  const kiln_source source = {.path = fixture_path("sizes.kb")};
+  fixture_write(&f, kiln_test_path("sizes.kb"), "");
+  const kiln_source source = {.path = kiln_test_path("sizes.kb")};
   const kiln_open_options options = {
       .size = sizeof options, .sources = &source, .source_count = 1, .log = count_warnings};
   CHECK_OK(kiln_open(&options, &library, err), *err);

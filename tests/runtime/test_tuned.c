@@ -83,8 +83,8 @@ static opened open_paths(const char *const *paths, size_t count, const char *dev
 }
 
 static opened open_note(const char *note, unsigned without) {
-  write_bundle(fixture_path("k.kbundle"), note, without);
-  return open_paths((const char *const[]){fixture_path("k.kbundle")}, 1, "null:sm_90");
+  write_bundle(kiln_test_path("k.kbundle"), note, without);
+  return open_paths((const char *const[]){kiln_test_path("k.kbundle")}, 1, "null:sm_90");
 }
 
 static void close_all(opened *o) {
@@ -390,7 +390,7 @@ static void write_override(const char *path, const char *note, const char *optio
 }
 
 TEST(tuned_launch, a_bundle_of_choices_that_is_listed_first_overrides) {
-  const char *shipped = fixture_path("shipped.kbundle"), *over = fixture_path("over.kbundle");
+  const char *shipped = kiln_test_path("shipped.kbundle"), *over = kiln_test_path("over.kbundle");
   write_bundle(shipped, NOTE "config=c1\n", CONFIGS);
   write_override(over, NOTE "config=c2\n", "");
   opened o = open_paths((const char *const[]){over, shipped}, 2, "null:sm_90");
@@ -408,7 +408,7 @@ TEST(tuned_launch, a_bundle_of_choices_that_is_listed_first_overrides) {
 
 // Where signatures are needed an override without one does not open.
 TEST(tuned_launch, an_override_is_signed_where_bundles_are) {
-  const char *shipped = fixture_path("shipped.kbundle"), *over = fixture_path("over.kbundle");
+  const char *shipped = kiln_test_path("shipped.kbundle"), *over = kiln_test_path("over.kbundle");
   write_bundle(shipped, NULL, CONFIGS);
   write_override(over, NOTE "config=c2\n", "");
   kiln_source sources[] = {{.path = over}, {.path = shipped}};
@@ -474,8 +474,8 @@ TEST(tuned_launch, costs_little) {
   }
   kiln_buffer_u8(&note, 0);
   static const int32_t exact[] = {64, 80, 96, 112}, near[] = {128, 160, 192, 224};
-  write_bundle(fixture_path("without.kbundle"), NULL, CONFIGS);
-  opened without = open_paths((const char *const[]){fixture_path("without.kbundle")}, 1, "null:sm_90");
+  write_bundle(kiln_test_path("without.kbundle"), NULL, CONFIGS);
+  opened without = open_paths((const char *const[]){kiln_test_path("without.kbundle")}, 1, "null:sm_90");
   opened o = open_note((const char *)note.bytes, CONFIGS);
   for (unsigned i = 0; i < 4; i++) {
     kiln_reason reason;

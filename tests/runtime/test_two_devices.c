@@ -98,7 +98,7 @@ static void write_bundle(void) {
               .configs = (kiln_config_record[]){{.text = "", .warps = 1, .grid = {SPAN(C(1))}}},
               .variants = (kiln_variant_record[]){{.text = ""}}});
   add_code(&f, mapped, KILN_FORMAT_CUBIN, "sm_80", "mapped", (kiln_span){map_record, sizeof map_record});
-  fixture_write(&f, fixture_path("two.kbundle"), "");
+  fixture_write(&f, kiln_test_path("two.kbundle"), "");
 }
 
 /// Both devices of a driver by one library.
@@ -118,7 +118,7 @@ static both open_both(const char *name, int first, int second) {
   b.driver.describe(0, first);
   b.driver.describe(1, second);
   write_bundle();
-  CHECK_OK(kiln_open_file(fixture_path("two.kbundle"), &b.library, &err), err);
+  CHECK_OK(kiln_open_file(kiln_test_path("two.kbundle"), &b.library, &err), err);
   for (int i = 0; i < DEVICES; i++) {
     snprintf(text, sizeof text, "%s:%d", name, i);
     CHECK_OK(kiln_device_open(b.library, text, &b.devices[i], &err), err);
@@ -523,7 +523,7 @@ TEST(two_devices, each_its_own_code) {
   kiln_kernel *kernels[COUNT];
   kiln_error err;
   write_bundle();
-  CHECK_OK(kiln_open_file(fixture_path("two.kbundle"), &l, &err), err);
+  CHECK_OK(kiln_open_file(kiln_test_path("two.kbundle"), &l, &err), err);
   for (int i = 0; i < COUNT; i++) {
     CHECK_OK(kiln_device_open(l, rows[i].device, &devices[i], &err), err);
     kiln_status status = kiln_kernel_get(devices[i], "add_one", NULL, &kernels[i], &err);

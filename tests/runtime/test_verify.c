@@ -4,8 +4,8 @@
 
 #include "base/bundle_format.h"
 #include "base/buffer.h"
-#include "runtime/kiln_verify.h"
 #include "tests/runtime/fixture.h"
+#include "tests/runtime/trusting.h"
 
 typedef struct signed_bundle {
   uint8_t public_key[32];
@@ -17,9 +17,9 @@ static signed_bundle make_bundle(bool is_signed) {
   signed_bundle s = {0};
   char sign[600] = "";
   fixture_keys("secret", s.public_key);
-  if (is_signed) snprintf(sign, sizeof sign, "--sign %s", fixture_path("secret"));
-  fixture_add_one(fixture_path("a.kbundle"), sign);
-  s.bytes = (uint8_t *)kiln_test_read(fixture_path("a.kbundle"), &s.size);
+  if (is_signed) snprintf(sign, sizeof sign, "--sign %s", kiln_test_path("secret"));
+  fixture_add_one(kiln_test_path("a.kbundle"), sign);
+  s.bytes = (uint8_t *)kiln_test_read(kiln_test_path("a.kbundle"), &s.size);
   s.header = KILN_ZIP_LOCAL_SIZE + kiln_le16(s.bytes + KILN_ZIP_NAME_SIZE) +
              kiln_le16(s.bytes + KILN_ZIP_EXTRA_SIZE);
   return s;
@@ -34,14 +34,6 @@ static kiln_status open_with(const signed_bundle *s, kiln_verifier *v, kiln_libr
                                         .verify = kiln_verify_trusted,
                                         .verify_user = v},
                    l, err);
-}
-
-static kiln_verifier *trusting(const uint8_t *key) {
-  kiln_verifier *v;
-  kiln_error err;
-  CHECK_OK(kiln_verifier_create(&v, &err), err);
-  CHECK_OK(kiln_verifier_add(v, key, &err), err);
-  return v;
 }
 
 static void expect_reason(kiln_verifier *v, const char *want) {
@@ -80,21 +72,21 @@ TEST(verify, keys_come_from_digits_and_files) {
   char digits[65];
   kiln_error err;
   sodium_bin2hex(digits, sizeof digits, s.public_key, 32);
-  kiln_test_write(fixture_path("raw"), s.public_key, 32);
-  kiln_test_write(fixture_path("hex"), digits, 64);
+  kiln_test_write(kiln_test_path("raw"), s.public_key, 32);
+  kiln_test_write(kiln_test_path("hex"), digits, 64);
   const char *const files[] = {"raw", "hex", "secret.pub"};
   for (unsigned i = 0; i < 4; i++) {
     kiln_verifier *v;
     kiln_library *l;
     CHECK_OK(kiln_verifier_create(&v, &err), err);
     if (i == 3) CHECK_OK(kiln_verifier_add_hex(v, digits, &err), err);
-    else CHECK_OK(kiln_verifier_add_file(v, fixture_path(files[i]), &err), err);
+    else CHECK_OK(kiln_verifier_add_file(v, kiln_test_path(files[i]), &err), err);
     CHECK_OK(open_with(&s, v, &l, &err), err);
     kiln_close(l);
     CHECK_INT(kiln_verifier_add_hex(v, digits + 1, &err), KILN_STATUS_INVALID_ARGUMENT);
-    CHECK_INT(kiln_verifier_add_file(v, fixture_path("secret"), &err), KILN_STATUS_INVALID_ARGUMENT);
+    CHECK_INT(kiln_verifier_add_file(v, kiln_test_path("secret"), &err), KILN_STATUS_INVALID_ARGUMENT);
     CHECK(strstr(err.text, "kiln-public-key NAME DIGITS"));
-    CHECK_INT(kiln_verifier_add_file(v, fixture_path("absent"), &err), KILN_STATUS_NOT_FOUND);
+    CHECK_INT(kiln_verifier_add_file(v, kiln_test_path("absent"), &err), KILN_STATUS_NOT_FOUND);
     kiln_verifier_destroy(v);
   }
 }

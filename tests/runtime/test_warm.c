@@ -47,8 +47,8 @@ int pthread_mutex_lock(pthread_mutex_t *mutex) {
 static kiln_kernel *open_kernel(kiln_library **l, kiln_device **d) {
   kiln_kernel *k;
   kiln_error err;
-  fixture_add_one(fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "null", l, d);
+  fixture_add_one(kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "null", l, d);
   CHECK_OK(kiln_kernel_get(*d, "add_one", NULL, &k, &err), err);
   return k;
 }
@@ -166,8 +166,8 @@ TEST(warm, misaligned_pointers_go_to_the_generic_variant) {
   uint32_t kernel = fixture_kernel(&f, &in);
   fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HSACO, "gfx942", "k", "aligned", 7);
   fixture_code(&f, kernel, 0, 1, KILN_FORMAT_HSACO, "gfx942", "k", "generic", 7);
-  fixture_write(&f, fixture_path("a.kbundle"), "");
-  fixture_open(fixture_path("a.kbundle"), "null:gfx942", &l, &d);
+  fixture_write(&f, kiln_test_path("a.kbundle"), "");
+  fixture_open(kiln_test_path("a.kbundle"), "null:gfx942", &l, &d);
   CHECK_OK(kiln_kernel_get(d, "k", NULL, &k, &err), err);
   for (uint64_t address = 0xfffffffffff0; address <= 0x1000000000010; address++) {
     CHECK_OK(kiln_choose(k, &address, 8, &choice, &err), err);

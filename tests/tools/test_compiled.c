@@ -36,9 +36,7 @@ static const char ttir_source[] =
     "    tt.store %8, %10, %6 : tensor<64x!tt.ptr<f32>>\n    tt.return\n  }\n}\n";
 
 static void write_in(const char *name, const char *text, size_t size) {
-  char path[400];
-  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), name);
-  kiln_test_write(path, text, size);
+  kiln_test_write(kiln_test_path(name), text, size);
 }
 
 /// What a command leaves: exit code, standard output, standard error and the file, as one text.

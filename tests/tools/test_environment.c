@@ -10,14 +10,6 @@
 
 #include "base/buffer.h"
 
-static const char *file(const char *name) {
-  static char paths[8][300];
-  static unsigned next;
-  char *path = paths[next++ % 8];
-  snprintf(path, sizeof paths[0], "%s/%s", kiln_test_folder(), name);
-  return path;
-}
-
 static char *run(int want, const char *format, const char *a, const char *b) {
   char line[2000], *out;
   snprintf(line, sizeof line, format, a, b);
@@ -47,9 +39,9 @@ static const char libm[] = "#define _GNU_SOURCE\n#include <dlfcn.h>\n"
                            "TWO(float, powf) TWO(long double, powl)\n";
 
 static const char *make_libm(void) {
-  kiln_test_write(file("libm.c"), libm, sizeof libm - 1);
+  kiln_test_write(kiln_test_path("libm.c"), libm, sizeof libm - 1);
   quiet("cc -O1 -fno-builtin -shared -fPIC -o libm.so libm.c -ldl", "", "");
-  return file("libm.so");
+  return kiln_test_path("libm.so");
 }
 
 /// Kernels that store functions of drawn constants, in each float type.
@@ -77,7 +69,7 @@ static void write_kernels(uint64_t *seed, unsigned count) {
     }
     kiln_buffer_format(&text, "pow(full(%s[32], %u.5), 1.7))\n}\n", type, i % 7 + 1);
   }
-  kiln_test_write(file("k.kiln"), text.bytes, text.size);
+  kiln_test_write(kiln_test_path("k.kiln"), text.bytes, text.size);
   kiln_buffer_deinit(&text);
 }
 
@@ -87,7 +79,7 @@ static void make_programs(const char *name, const char *environment) {
   snprintf(text, sizeof text, "#!/bin/sh\nexec env %s $(cat $(dirname $0)/build)/bin/kiln-codegen \"$@\"\n",
            environment);
   quiet("mkdir %s && cp $build/bin/kiln $build/bin/kiln-tool %s && echo $build >build", name, name);
-  kiln_test_write(file("script"), text, strlen(text));
+  kiln_test_write(kiln_test_path("script"), text, strlen(text));
   // The script is run by an open descriptor: it does not know its folder.
   quiet("sed \"s|.(cat .(dirname .0)/build)|$build|\" script >%s/kiln-codegen && chmod +x %s/kiln-codegen",
         name, name);
@@ -167,7 +159,7 @@ TEST(surroundings, children_get_listed_variables_only) {
   quiet("mkdir bin && cp $build/bin/kiln bin", "", "");
   for (unsigned i = 0; i < 3; i++) {
     snprintf(text, sizeof text, dump, kiln_test_folder(), rows[i].program, rows[i].program);
-    kiln_test_write(file("dump.c"), text, strlen(text));
+    kiln_test_write(kiln_test_path("dump.c"), text, strlen(text));
     quiet("cc -DBUILD=\"\\\"$build\\\"\" -o bin/%s dump.c%s", rows[i].program, "");
   }
   quiet("env %s KILN_CACHE_REMOTE=http://127.0.0.1:1 bin/kiln build -q -t host k.kiln -o a.kb%s", hostile,
@@ -176,8 +168,8 @@ TEST(surroundings, children_get_listed_variables_only) {
     size_t size, left;
     char path[100], *all;
     snprintf(path, sizeof path, "%s.env", rows[i].program);
-    if (access(file(path), R_OK)) FAIL("%s was not started", rows[i].program);
-    all = kiln_test_read(file(path), &size);
+    if (access(kiln_test_path(path), R_OK)) FAIL("%s was not started", rows[i].program);
+    all = kiln_test_read(kiln_test_path(path), &size);
     left = size;
     unsigned count = 0;
     for (char *at = all; left; at += strlen(at) + 1, count++) {

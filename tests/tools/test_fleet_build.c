@@ -4,14 +4,6 @@
 // the code generator sleeps before each, so that a machine with two processors stands for four.
 #include "tests/cache/servers.h"
 
-static const char *file(const char *name) {
-  static char paths[32][300];
-  static unsigned next;
-  char *path = paths[next++ % 32];
-  snprintf(path, sizeof paths[0], "%s/%s", kiln_test_folder(), name);
-  return path;
-}
-
 // Stands in for the code generator, whose work it has done: sleeps before each request, notes it in a log;
 // dies then where it is to sleep 0 ms. What it is told stands in the file `slow` beside it, since no variable
 // reaches it: milliseconds, log, code generator. A reply ends with the mark of the file that made it, in
@@ -53,8 +45,9 @@ static const char slow[] =
 
 static void make_slow(void) {
   char *out;
-  kiln_test_write(file("slow.c"), slow, strlen(slow));
-  if (kiln_test_run(&out, "cc -O1 -o %s %s", file("slow.bin"), file("slow.c"))) FAIL("%s", out);
+  kiln_test_write(kiln_test_path("slow.c"), slow, strlen(slow));
+  if (kiln_test_run(&out, "cc -O1 -o %s %s", kiln_test_path("slow.bin"), kiln_test_path("slow.c")))
+    FAIL("%s", out);
   free(out);
 }
 
@@ -69,9 +62,9 @@ static const char *write_kernels(const char *name, unsigned count) {
     kiln_buffer_format(
         &text, "kernel k%u(y: out *i32)\n  @grid(1)\n{\n  let i = iota(64)\n  store(y + i, i + %u)\n}\n", i,
         i);
-  kiln_test_write(file(name), text.bytes, text.size);
+  kiln_test_write(kiln_test_path(name), text.bytes, text.size);
   kiln_buffer_deinit(&text);
-  snprintf(path, sizeof *paths, "%s", file(name));
+  snprintf(path, sizeof *paths, "%s", kiln_test_path(name));
   return path;
 }
 
@@ -83,13 +76,14 @@ static pid_t begin(const char *name, const char *url, const char *source, int ms
                     "d=%s.bin; mkdir -p $d && cp %s/bin/kiln $d && cp -p %s $d/kiln-codegen && "
                     "ln -sf $PWD/%s/bin/kiln-tool $PWD/%s/bin/kiln-remote $d && echo %d %s.log "
                     "$PWD/%s/bin/kiln-codegen >$d/slow",
-                    file(name), kiln_test_build(), file("slow.bin"), kiln_test_build(), kiln_test_build(), ms,
-                    file(name), kiln_test_build()))
+                    kiln_test_path(name), kiln_test_build(), kiln_test_path("slow.bin"), kiln_test_build(),
+                    kiln_test_build(), ms, kiln_test_path(name), kiln_test_build()))
     FAIL("the programs of %s were not made", name);
   snprintf(command, sizeof command,
            "exec env KILN_CACHE_DIR=%s.cache %s.bin/kiln build --fleet %s -j 1 -t host -o %s.kbundle %s > "
            "%s.txt 2>&1",
-           file(name), file(name), url, file(name), source, file(name));
+           kiln_test_path(name), kiln_test_path(name), url, kiln_test_path(name), source,
+           kiln_test_path(name));
   return start_shell(command);
 }
 
@@ -106,7 +100,7 @@ static int end(pid_t pid) {
 static unsigned compiles(const char *name) {
   size_t size = 0;
   char path[400];
-  snprintf(path, sizeof path, "%s.log", file(name));
+  snprintf(path, sizeof path, "%s.log", kiln_test_path(name));
   if (access(path, R_OK)) return 0;
   free(kiln_test_read(path, &size));
   return (unsigned)size;
@@ -114,7 +108,7 @@ static unsigned compiles(const char *name) {
 
 static char *said(const char *name) {
   char path[400];
-  snprintf(path, sizeof path, "%s.txt", file(name));
+  snprintf(path, sizeof path, "%s.txt", kiln_test_path(name));
   return kiln_test_read(path, NULL);
 }
 
@@ -134,7 +128,8 @@ static void expect_done(const char *name, int code) {
 }
 
 static void expect_same(const char *a, const char *b) {
-  if (kiln_test_run(NULL, "cmp %s.kbundle %s.kbundle", file(a), file(b))) FAIL("%s and %s differ", a, b);
+  if (kiln_test_run(NULL, "cmp %s.kbundle %s.kbundle", kiln_test_path(a), kiln_test_path(b)))
+    FAIL("%s and %s differ", a, b);
 }
 
 static const char *const names[] = {"a", "b", "c", "d"};
@@ -229,11 +224,11 @@ static void write_sources(unsigned batch) {
                          "kernel k%u(y: out *i32)\n  @grid(1)\n{\n  store(y + iota(64), iota(64) + %u)\n}\n",
                          k, (batch * SOURCES + s) * KERNELS_EACH + k);
     snprintf(name, sizeof name, "s%u.kiln", s);
-    kiln_test_write(file(name), text.bytes, text.size);
+    kiln_test_write(kiln_test_path(name), text.bytes, text.size);
     kiln_buffer_deinit(&text);
     char *out;
     if (kiln_test_run(&out, "%s/bin/kiln build --no-cache -q -t host -o %s.alone %s 2>&1", kiln_test_build(),
-                      file(name), file(name)))
+                      kiln_test_path(name), kiln_test_path(name)))
       FAIL("%s", out);
     free(out);
   }
@@ -263,7 +258,8 @@ static bool finish(stormy *b, unsigned number, bool is_killed) {
   b->pid = 0;
   if (WIFSIGNALED(status)) return true;
   expect_done(name, is_killed ? WEXITSTATUS(status) : end(pid));
-  if (kiln_test_run(NULL, "cmp %s.kbundle %s/s%u.kiln.alone", file(name), kiln_test_folder(), b->source))
+  if (kiln_test_run(NULL, "cmp %s.kbundle %s/s%u.kiln.alone", kiln_test_path(name), kiln_test_folder(),
+                    b->source))
     FAIL("build %u made something else of source %u than a build without a fleet", number, b->source);
   return false;
 }
@@ -337,7 +333,7 @@ static void signal_parts(const char *name, pid_t pid, const char *signal, const 
                 "for p in $(pgrep -g %d) $(pgrep -f '%s.bin/'); do case \"$(tr '\\0' ' ' "
                 "</proc/$p/cmdline)\" in *kiln-remote*|sh*) ;; "
                 "*'%s'*|*'%s'*) kill -%s $p ;; esac; done",
-                (int)pid, file(name), one, other, signal);
+                (int)pid, kiln_test_path(name), one, other, signal);
 }
 
 static void end_parts(const char *name, pid_t pid) {
@@ -423,7 +419,7 @@ TEST(fleet_build, leases_that_do_not_end_are_none) {
     char command[1500];
     snprintf(command, sizeof command,
              "KILN_CACHE_DIR=%s.cache %s/bin/kiln build --fleet %s -t host -o %s.kbundle %s > %s.txt 2>&1",
-             file(name), kiln_test_build(), url, file(name), text, file(name));
+             kiln_test_path(name), kiln_test_build(), url, kiln_test_path(name), text, kiln_test_path(name));
     expect_done(name, end(start_shell(command)));
     if (now_ms() - start > 20000) FAIL("leases with \"%s\" cost %d ms", ends[i], (int)(now_ms() - start));
   }
@@ -431,10 +427,8 @@ TEST(fleet_build, leases_that_do_not_end_are_none) {
 
 /// One line says what became of the server, and how many objects that cost.
 static void expect_line(const char *name, const char *says) {
-  char *text = said(name), *at = text;
-  unsigned lines = 0, notes = 0;
-  for (; (at = strstr(at, "kiln: note: ")); at++) notes++;
-  for (at = text; (at = strstr(at, says)); at++) lines++;
+  char *text = said(name);
+  const unsigned notes = kiln_test_count(text, "kiln: note: "), lines = kiln_test_count(text, says);
   if (lines != 1 || notes != 1) FAIL("%u notes, %u of them \"%s\":\n%s", notes, lines, says, text);
   free(text);
 }
@@ -504,8 +498,9 @@ TEST(fleet_build, mistakes_are_named) {
   const char *source = write_kernels("k.kiln", 1);
   for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     char *out;
-    int code = kiln_test_run(&out, "KILN_CACHE_DIR=%s %s/bin/kiln build %s -t host -o %s %s", file("cache"),
-                             kiln_test_build(), wrong[i].options, file("x.kbundle"), source);
+    int code = kiln_test_run(&out, "KILN_CACHE_DIR=%s %s/bin/kiln build %s -t host -o %s %s",
+                             kiln_test_path("cache"), kiln_test_build(), wrong[i].options,
+                             kiln_test_path("x.kbundle"), source);
     if (code != wrong[i].code || !strstr(out, wrong[i].says)) FAIL("exit status %d:\n%s", code, out);
     free(out);
   }

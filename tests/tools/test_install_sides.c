@@ -56,12 +56,6 @@ static const char one_object[] =
 
 #define MAKE "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=release "
 
-static void write_in_folder(const char *name, const char *text) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), name);
-  kiln_test_write(path, text, strlen(text));
-}
-
 /// Runs in the test's folder; BUILD is the build's from the root, KILN its compiler.
 static char *must(const char *command) {
   char *out;
@@ -85,9 +79,9 @@ static void need_release(void) {
 }
 
 static void write_sources(void) {
-  write_in_folder("twice.kiln", kernels);
-  write_in_folder("app.c", program);
-  write_in_folder("CMakeLists.txt", lists);
+  kiln_test_put("twice.kiln", kernels);
+  kiln_test_put("app.c", program);
+  kiln_test_put("CMakeLists.txt", lists);
 }
 
 TEST(install_sides, a_multiarch_runtime_alone) {
@@ -192,19 +186,19 @@ TEST(install_sides, a_static_runtime_for_musl) {
   CHECK_TEXT(out, "all twice\n");
   free(out);
   // The object of `kiln export-c` for that target needs nothing of the runtime's folder.
-  write_in_folder("one.c", one_object);
+  kiln_test_put("one.c", one_object);
   out = must("$KILN export-c --cc=musl-gcc --library=musl/lib/libkiln.a -o twice.o twice.kbundle >size && "
              "musl-gcc -static -Wall -Wextra -Werror one.c twice.o -o one && ./one && readelf -d one");
   if (!strstr(out, "6 8\n") || strstr(out, "NEEDED")) FAIL("%s", out);
   free(out);
   need("cmake --version && ninja --version");
-  write_in_folder("toolchain.cmake",
-                  "set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR x86_64)\n"
-                  "set(CMAKE_C_COMPILER musl-gcc)\nset(CMAKE_ASM_COMPILER musl-gcc)\n"
-                  "set(CMAKE_FIND_ROOT_PATH ${CMAKE_CURRENT_LIST_DIR}/musl)\n"
-                  "set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)\n"
-                  "set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)\n"
-                  "set(CMAKE_EXE_LINKER_FLAGS \"-static -L${CMAKE_CURRENT_LIST_DIR}/musl/lib\")\n");
+  kiln_test_put("toolchain.cmake",
+                "set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR x86_64)\n"
+                "set(CMAKE_C_COMPILER musl-gcc)\nset(CMAKE_ASM_COMPILER musl-gcc)\n"
+                "set(CMAKE_FIND_ROOT_PATH ${CMAKE_CURRENT_LIST_DIR}/musl)\n"
+                "set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)\n"
+                "set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)\n"
+                "set(CMAKE_EXE_LINKER_FLAGS \"-static -L${CMAKE_CURRENT_LIST_DIR}/musl/lib\")\n");
   // What lies beside the target's runtime is for the target: it must not be run.
   out = must("mkdir musl/bin && printf '#!/bin/sh\\nexit 9\\n' > musl/bin/kiln && chmod +x musl/bin/kiln && "
              "PATH=$BUILD/bin:$PATH cmake -S . -B out -G Ninja -DCMAKE_TOOLCHAIN_FILE=$PWD/toolchain.cmake "

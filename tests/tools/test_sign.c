@@ -10,18 +10,12 @@
 #include "runtime/bundle/reader.h"
 #include "tests/harness.h"
 
-static char *path_of(const char *name) {
-  static char path[600];
-  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), name);
-  return path;
-}
-
 static void prepare(void) {
   static const char source[] = "kiln 1\n"
                                "kernel one(x: out *f32 @align(4)) @grid(1) { store(x, 1.0) }\n"
                                "kernel two(x: out *f32 @align(4)) @grid(1) { store(x, 2.0) }\n";
   char *out;
-  kiln_test_write(path_of("k.kiln"), source, sizeof source - 1);
+  kiln_test_write(kiln_test_path("k.kiln"), source, sizeof source - 1);
   if (kiln_test_run(&out,
                     "cd %s && k=%s/bin/kiln && $k cache keygen key && "
                     "$k build k.kiln -q -t host,gfx942 --no-cache -o plain.kb",
@@ -34,7 +28,7 @@ static void prepare(void) {
 static int seal_and_sign(uint8_t *bytes, size_t size, char **out) {
   kiln_error err;
   CHECK_OK(kiln_bundle_seal(bytes, size, NULL, &err), err);
-  kiln_test_write(path_of("forged.kb"), bytes, size);
+  kiln_test_write(kiln_test_path("forged.kb"), bytes, size);
   return kiln_test_run(out, "cd %s && rm -f signed.kb && %s/bin/kiln sign -k key -o signed.kb forged.kb",
                        kiln_test_folder(), kiln_test_build_path());
 }
@@ -44,7 +38,7 @@ static void expect_refused(uint8_t *bytes, size_t size, const char *reason) {
   int code = seal_and_sign(bytes, size, &out);
   if (code != 1 || !strstr(out, reason)) FAIL("expected '%s', found exit code %d:\n%s", reason, code, out);
   free(out);
-  CHECK(kiln_test_run(NULL, "test -e %s", path_of("signed.kb")) != 0);
+  CHECK(kiln_test_run(NULL, "test -e %s", kiln_test_path("signed.kb")) != 0);
 }
 
 TEST(sign, nothing_is_signed_that_does_not_fit_its_index) {
@@ -53,7 +47,7 @@ TEST(sign, nothing_is_signed_that_does_not_fit_its_index) {
   kiln_bundle *b;
   kiln_error err;
   prepare();
-  char *good = kiln_test_read(path_of("plain.kb"), &size);
+  char *good = kiln_test_read(kiln_test_path("plain.kb"), &size);
   uint8_t *bytes = malloc(size);
   memcpy(bytes, good, size);
   if (seal_and_sign(bytes, size, &out)) FAIL("as it was: %s", out);

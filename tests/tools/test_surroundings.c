@@ -20,12 +20,6 @@ static const char source[] =
     "warps = 2)\n"
     "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  store(y + i, load(x + i, i < n) * 2.0, i < n)\n}\n";
 
-static void put(const char *name, const char *text) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), name);
-  kiln_test_write(path, text, strlen(text));
-}
-
 // Runs `command` in the folder of the test, with `kiln` in the path and a cache of its own.
 static int run(char **out, const char *command) {
   return kiln_test_run(
@@ -41,8 +35,8 @@ static void must(const char *command) {
 }
 
 static void prepare(void) {
-  put("add.kiln", source);
-  put("shapes", "add x=ones:64 y=ones:64 n=64\n");
+  kiln_test_put("add.kiln", source);
+  kiln_test_put("shapes", "add x=ones:64 y=ones:64 n=64\n");
   must("kiln build -q add.kiln -t host,sm_80 --ptx-assembler=none -o a.kbundle && kiln cache keygen key && "
        "kiln tune -o first.tuned --device null --shapes shapes a.kbundle >tuned.log 2>&1 || true");
 }
@@ -100,7 +94,8 @@ TEST(surroundings, closed_descriptors) {
     }
   }
   // What is printed to a closed descriptor goes nowhere, least of all into a file.
-  put("wrong.kiln", "kiln 1\nkernel k(x: in *f32) @grid(1) @config(warps = 1) { let a = nothing }\n");
+  kiln_test_put("wrong.kiln",
+                "kiln 1\nkernel k(x: in *f32) @grid(1) @config(warps = 1) { let a = nothing }\n");
   CHECK_INT(run(NULL, "cp a.kbundle old.kb && { kiln build wrong.kiln -t host -o old.kb 2>&-; }"), 1);
   CHECK(is_same("old.kb", "a.kbundle"));
   CHECK_INT(run(&out, "{ kiln compile add.kiln -t sm_80 --emit=ptx -o - >&-; } "), 1);

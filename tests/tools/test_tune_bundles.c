@@ -6,90 +6,90 @@
 TEST(tune, a_bundle_has_the_codes_that_choices_and_the_default_need) {
   char *out =
       build_tuned(0, "", HEAD ENTRY("k", "1024", "BLOCK=256,warps=4") "\n" ENTRY("other", "64", "x") "\n");
-  expect_in(out, "2 objects, 0 from the cache, 2 compiled"); // 64 is the default, 128 is not needed
+  CHECK_PART(out, "2 objects, 0 from the cache, 2 compiled"); // 64 is the default, 128 is not needed
   free(out);
   out = explain_run("1100");
-  expect_in(out, "config BLOCK=256,warps=4, ");
-  expect_in(out, "tuned for arguments like these");
-  expect_in(out, "bin.n=1024 config=BLOCK=256,warps=4\n");
+  CHECK_PART(out, "config BLOCK=256,warps=4, ");
+  CHECK_PART(out, "tuned for arguments like these");
+  CHECK_PART(out, "bin.n=1024 config=BLOCK=256,warps=4\n");
   free(out);
   out = explain_run("100");
-  expect_in(out, "config BLOCK=64,warps=4, ");
-  expect_in(out, "the arguments lie outside of what was tuned");
+  CHECK_PART(out, "config BLOCK=64,warps=4, ");
+  CHECK_PART(out, "the arguments lie outside of what was tuned");
   free(out);
   char words[600];
-  snprintf(words, sizeof words, "explain --all %s k", file("k.kbundle"));
+  snprintf(words, sizeof words, "explain --all %s k", kiln_test_path("k.kbundle"));
   out = kiln(0, words);
-  expect_in(out, "bin.n=1024 config=BLOCK=256,warps=4\n1 tuned choices; ");
+  CHECK_PART(out, "bin.n=1024 config=BLOCK=256,warps=4\n1 tuned choices; ");
   free(out);
   // another table is another bundle, not what the cache has
   free(build_tuned(0, "", HEAD ENTRY("k", "1024", "BLOCK=128,warps=4") "\n"));
   out = explain_run("1100");
-  expect_in(out, "config BLOCK=128,warps=4, ");
+  CHECK_PART(out, "config BLOCK=128,warps=4, ");
   free(out);
 }
 
 TEST(tune, the_page_shows_spaces_times_and_winners) {
   char options[400];
-  snprintf(options, sizeof options, "--device host:1,host:1 --html %s", file("page.html"));
+  snprintf(options, sizeof options, "--device host:1,host:1 --html %s", kiln_test_path("page.html"));
   char *out = tune(0, options, KERNEL(IN_OUT, CONFIG("128") "  @config(BLOCK = 64, warps = 8)\n", COPY),
                    "k n={1000,100,5000} x=random:n y=zeros:n\n");
   free(out);
-  char *page = kiln_test_read(file("page.html"), NULL), *last = page;
+  char *page = kiln_test_read(kiln_test_path("page.html"), NULL), *last = page;
   static const char *const titles[] = {"<h2>k n=100</h2>", "<h2>k n=1000</h2>", "<h2>k n=5000</h2>"};
   for (unsigned i = 0; i < 3; i++) { // in order, whichever process measured
     char *at = strstr(page, titles[i]);
     if (!at || at < last) FAIL("%s is not there, or not in order:\n%s", titles[i], page);
     last = at;
   }
-  expect_in(page, "<tr><th class=\"text\">k n=1000</th><th>host:1</th><td class=\"text\">BLOCK=");
-  expect_in(page, "<th class=\"text\">BLOCK=128,warps=4</th>");
-  expect_in(page, "it is the same code as BLOCK=64,warps=4");
-  expect_in(page, "the default ");
-  expect_not_in(page, "<script");
+  CHECK_PART(page, "<tr><th class=\"text\">k n=1000</th><th>host:1</th><td class=\"text\">BLOCK=");
+  CHECK_PART(page, "<th class=\"text\">BLOCK=128,warps=4</th>");
+  CHECK_PART(page, "it is the same code as BLOCK=64,warps=4");
+  CHECK_PART(page, "the default ");
+  CHECK_NO_PART(page, "<script");
   free(page);
 }
 
 TEST(tune, a_folder_stands_for_its_tables) {
   char words[1000], *out;
   kiln_test_run(NULL, "mkdir -p %s/tables", kiln_test_folder());
-  put("k.kiln", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY));
-  snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", file("tables"), file("k.kbundle"),
-           file("k.kiln"));
+  kiln_test_put("k.kiln", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY));
+  snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", kiln_test_path("tables"),
+           kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   out = kiln(0, words);
-  expect_in(out, ": 1 objects, "); // an empty folder chooses nothing
+  CHECK_PART(out, ": 1 objects, "); // an empty folder chooses nothing
   free(out);
-  put("tables/b.table", HEAD ENTRY("k", "1024", "BLOCK=256,warps=4") "\n");
-  put("tables/a.table", HEAD ENTRY("k", "64", "BLOCK=128,warps=4") "\n");
-  put("tables/README.md", "no table\n");
+  kiln_test_put("tables/b.table", HEAD ENTRY("k", "1024", "BLOCK=256,warps=4") "\n");
+  kiln_test_put("tables/a.table", HEAD ENTRY("k", "64", "BLOCK=128,warps=4") "\n");
+  kiln_test_put("tables/README.md", "no table\n");
   out = kiln(0, words);
-  expect_in(out, ": 3 objects, ");
+  CHECK_PART(out, ": 3 objects, ");
   free(out);
   out = explain_run("1024");
-  expect_in(out, "config BLOCK=256,warps=4, ");
+  CHECK_PART(out, "config BLOCK=256,warps=4, ");
   free(out);
-  put("tables/c.table", "kiln tuned 1\nkernel\n");
+  kiln_test_put("tables/c.table", "kiln tuned 1\nkernel\n");
   out = kiln(1, words);
-  expect_in(out, "tables/c.table:2:1: expected NAME=VALUE, found 'kernel'");
+  CHECK_PART(out, "tables/c.table:2:1: expected NAME=VALUE, found 'kernel'");
   free(out);
 }
 
 TEST(tune, what_a_table_names_must_be_there) {
   char *out = build_tuned(1, "", HEAD ENTRY("k", "64", "BLOCK=257,warps=4") "\n");
-  expect_in(out, "t.table:2: kernel k has no config 'BLOCK=257,warps=4'; did you mean 'BLOCK=256,warps=4'?");
+  CHECK_PART(out, "t.table:2: kernel k has no config 'BLOCK=257,warps=4'; did you mean 'BLOCK=256,warps=4'?");
   free(out);
   out = build_tuned(
       1, "",
       HEAD
       "kernel=k types=\"*f32, *f32, i32\" product=* processor=* units=0 bin.m=64 config=BLOCK=64,warps=4\n");
-  expect_in(out, "t.table:2: kernel k has no parameter 'm'");
+  CHECK_PART(out, "t.table:2: kernel k has no parameter 'm'");
   free(out);
   out = build_tuned(1, "", HEAD "kernel=k typos=x\n");
-  expect_in(out, "t.table:2:10: unknown field 'typos'; did you mean 'types'?");
-  expect_in(out, "kernel=k typos=x\n         ^\n");
+  CHECK_PART(out, "t.table:2:10: unknown field 'typos'; did you mean 'types'?");
+  CHECK_PART(out, "kernel=k typos=x\n         ^\n");
   free(out);
   out = build_tuned(0, "", HEAD "kernel=k types=i32 product=* processor=* units=0 config=BLOCK=64,warps=4\n");
-  expect_in(out, "1 choices are for other parameters than their kernels have; left out");
+  CHECK_PART(out, "1 choices are for other parameters than their kernels have; left out");
   free(out);
 }
 
@@ -126,38 +126,39 @@ TEST(tune, choices_of_other_code_are_noted_or_refused) {
                {"instructions", NULL, NULL}};
   free(tune(0, "--again", kernel, SHAPE));
   char *own = table();
-  expect_in(own, "kiln tuned 2\n");
+  CHECK_PART(own, "kiln tuned 2\n");
   for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-    put("t.table", own);
+    kiln_test_put("t.table", own);
     char *text = only_line(" bin.n=896 ", cases[i].name, cases[i].value);
     char *out = build_tuned(0, "--tuned-strict", text);
-    expect_not_in(out, "measured with");
+    CHECK_NO_PART(out, "measured with");
     free(out), free(text);
   }
-  put("t.table", own);
+  kiln_test_put("t.table", own);
   char *other = only_line(" bin.n=896 ", "code", "0011223344556677");
-  put("t.table", other);
+  kiln_test_put("t.table", other);
   char *text = only_line(" bin.n=896 ", "instructions", "7"), *out = build_tuned(0, "", text);
-  expect_in(out, "t.table: 1 of 1 choices were measured with other code, the first k BLOCK=");
-  expect_in(out, ": 7 -> ");
-  expect_in(out, " instructions\n");
+  CHECK_PART(out, "t.table: 1 of 1 choices were measured with other code, the first k BLOCK=");
+  CHECK_PART(out, ": 7 -> ");
+  CHECK_PART(out, " instructions\n");
   free(out);
   out = build_tuned(0, "", text); // the bundle is in the cache now, with what was said
-  expect_in(out, "1 of 1 choices were measured with other code");
+  CHECK_PART(out, "1 of 1 choices were measured with other code");
   free(out);
   out = build_tuned(1, "--tuned-strict", text);
-  expect_in(out, "measured with other code, the first k BLOCK=");
-  expect_in(out, "`kiln tune --check` measures again");
+  CHECK_PART(out, "measured with other code, the first k BLOCK=");
+  CHECK_PART(out, "`kiln tune --check` measures again");
   free(out), free(text), free(other), free(own);
 }
 
 TEST(tune, choices_of_other_tools_are_noted_or_refused) {
   static const char text[] = HEAD ENTRY("k", "64", "BLOCK=128,warps=4") " toolchain=0011223344556677\n";
   char *out = build_tuned(0, "", text);
-  expect_in(out, "1 of 1 choices were measured with code of other tools");
+  CHECK_PART(out, "1 of 1 choices were measured with code of other tools");
   free(out);
   out = build_tuned(1, "--tuned-strict", text);
-  expect_in(out, "1 of 1 choices were measured with code of other tools; `kiln tune --check` measures again");
+  CHECK_PART(out,
+             "1 of 1 choices were measured with code of other tools; `kiln tune --check` measures again");
   free(out);
 }
 
@@ -166,41 +167,42 @@ TEST(tune, a_table_beside_the_source_is_taken) {
   char words[1000], *out;
   const char *format = "build -t host %s -o %s %s";
   kiln_test_run(NULL, "mkdir -p %s/tuned", kiln_test_folder());
-  put("k.kiln", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY));
-  put("tuned/a.table", HEAD ENTRY("k", "1024", "BLOCK=256,warps=4") "\n");
-  snprintf(words, sizeof words, format, "", file("k.kbundle"), file("k.kiln"));
+  kiln_test_put("k.kiln", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY));
+  kiln_test_put("tuned/a.table", HEAD ENTRY("k", "1024", "BLOCK=256,warps=4") "\n");
+  snprintf(words, sizeof words, format, "", kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   out = kiln(0, words);
-  expect_in(out, ": 2 objects, ");
+  CHECK_PART(out, ": 2 objects, ");
   free(out);
   out = explain_run("1024");
-  expect_in(out, "config BLOCK=256,warps=4, ");
+  CHECK_PART(out, "config BLOCK=256,warps=4, ");
   free(out);
   char depfile[300];
-  snprintf(depfile, sizeof depfile, "--depfile %s", file("k.d"));
-  snprintf(words, sizeof words, format, depfile, file("k.kbundle"), file("k.kiln"));
+  snprintf(depfile, sizeof depfile, "--depfile %s", kiln_test_path("k.d"));
+  snprintf(words, sizeof words, format, depfile, kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   free(kiln(0, words));
-  char *rule = kiln_test_read(file("k.d"), NULL);
-  expect_in(rule, "/tuned/a.table");
+  char *rule = kiln_test_read(kiln_test_path("k.d"), NULL);
+  CHECK_PART(rule, "/tuned/a.table");
   free(rule);
-  snprintf(words, sizeof words, format, "--no-tuned", file("k.kbundle"), file("k.kiln"));
+  snprintf(words, sizeof words, format, "--no-tuned", kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   out = kiln(0, words);
-  expect_in(out, ": 1 objects, ");
+  CHECK_PART(out, ": 1 objects, ");
   free(out);
   // one for other devices is as none; one that names what is gone is left out with a note
-  put("tuned/a.table", HEAD "kernel=k types=\"*f32, *f32, i32\" product=* processor=sm_90 units=0 bin.n=1024 "
-                            "config=BLOCK=256,warps=4\n");
-  snprintf(words, sizeof words, format, "", file("k.kbundle"), file("k.kiln"));
+  kiln_test_put("tuned/a.table",
+                HEAD "kernel=k types=\"*f32, *f32, i32\" product=* processor=sm_90 units=0 bin.n=1024 "
+                     "config=BLOCK=256,warps=4\n");
+  snprintf(words, sizeof words, format, "", kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   out = kiln(0, words);
-  expect_in(out, ": 1 objects, ");
+  CHECK_PART(out, ": 1 objects, ");
   free(out);
-  put("tuned/a.table", HEAD ENTRY("k", "1024", "BLOCK=512,warps=4") "\n");
+  kiln_test_put("tuned/a.table", HEAD ENTRY("k", "1024", "BLOCK=512,warps=4") "\n");
   out = kiln(0, words);
-  expect_in(out, "note: 1 choices name what is not there; left out: ");
-  expect_in(out, "tuned:2: kernel k has no config 'BLOCK=512,warps=4'");
+  CHECK_PART(out, "note: 1 choices name what is not there; left out: ");
+  CHECK_PART(out, "tuned:2: kernel k has no config 'BLOCK=512,warps=4'");
   free(out);
-  put("tuned/a.table", "kiln tuned 1\nkernel\n");
+  kiln_test_put("tuned/a.table", "kiln tuned 1\nkernel\n");
   out = kiln(1, words);
-  expect_in(out, "tuned/a.table:2:1: expected NAME=VALUE, found 'kernel'");
+  CHECK_PART(out, "tuned/a.table:2:1: expected NAME=VALUE, found 'kernel'");
   free(out);
 }
 
@@ -213,24 +215,24 @@ TEST(tune, what_costs_choose_anyway_is_left_to_them) {
       "  @cost(cdiv(n, BLOCK) + BLOCK / 4)\n  @config(BLOCK = 64)\n  @config(BLOCK = 128)\n"
       "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  let live = i < n\n  " COPY "\n}\n";
   char words[1000], *out;
-  put("k.kiln", kernel);
-  snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", file("t.table"), file("k.kbundle"),
-           file("k.kiln"));
-  put("t.table", HEAD ENTRY("k", "1024", "BLOCK=64,warps=4") " default=BLOCK=64,warps=4\n");
+  kiln_test_put("k.kiln", kernel);
+  snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", kiln_test_path("t.table"),
+           kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
+  kiln_test_put("t.table", HEAD ENTRY("k", "1024", "BLOCK=64,warps=4") " default=BLOCK=64,warps=4\n");
   free(kiln(0, words));
   out = explain_run("1024"); // 16 + 16 and 8 + 32
-  expect_in(out, "config BLOCK=64,warps=4, ");
-  expect_not_in(out, "bin.n=1024");
+  CHECK_PART(out, "config BLOCK=64,warps=4, ");
+  CHECK_NO_PART(out, "bin.n=1024");
   free(out);
-  put("t.table", HEAD ENTRY("k", "1024", "BLOCK=128,warps=4") " default=BLOCK=64,warps=4\n");
+  kiln_test_put("t.table", HEAD ENTRY("k", "1024", "BLOCK=128,warps=4") " default=BLOCK=64,warps=4\n");
   free(kiln(0, words));
   out = explain_run("1024"); // no more than a quarter above
-  expect_in(out, "config BLOCK=128,warps=4, ");
-  expect_in(out, "tuned for arguments like these");
+  CHECK_PART(out, "config BLOCK=128,warps=4, ");
+  CHECK_PART(out, "tuned for arguments like these");
   free(out);
   out = explain_run("1300");
-  expect_in(out, "config BLOCK=64,warps=4, ");
-  expect_in(out, "outside of what was tuned");
+  CHECK_PART(out, "config BLOCK=64,warps=4, ");
+  CHECK_PART(out, "outside of what was tuned");
   free(out);
 }
 
@@ -244,17 +246,17 @@ TEST(tune, the_tables_of_the_kernel_library_fit_its_kernels) {
   if (!*all) kiln_test_skip("no table is shipped");
   kiln_buffer_format(&words,
                      "build -q -t sm_90a --ptx-assembler=none --tuned kernels/tuned -o %s kernels/*.kiln",
-                     file("library.kbundle"));
+                     kiln_test_path("library.kbundle"));
   for (line = all; line && *line; line = strchr(line, '\n'), line += line != NULL) {
     name = line + strlen("kernel=");
     choices++;
-    expect_in(line, " processor=sm_90 "); // another product's table gets a target here
+    CHECK_PART(line, " processor=sm_90 "); // another product's table gets a target here
     kiln_buffer_format(&words, " -k '%.*s'", (int)strcspn(name, " "), name);
   }
   kiln_buffer_u8(&words, 0);
   free(kiln(0, (const char *)words.bytes));
   kiln_test_run(&out, "%s/bin/kiln inspect %s | grep -c '^kernel=.* config='", kiln_test_build(),
-                file("library.kbundle"));
+                kiln_test_path("library.kbundle"));
   found = (unsigned)strtoul(out, NULL, 10);
   if (found != choices) FAIL("the bundle has %u choices, the tables have %u", found, choices);
   free(all), free(out);

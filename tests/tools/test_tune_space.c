@@ -9,23 +9,24 @@
 
 TEST(tune, ranges_of_the_source_are_tried_and_only_what_won_is_shipped) {
   char *out = tune(0, "-v", RANGES, "k n=100000 x=random:n y=zeros:n\n");
-  expect_in(out, "(5 configs, "); // 32; 64 and 4096, with 2 stages too; 64 is written and a range
-  expect_in(out, "dropped BLOCK=64,warps=4,stages=2: it is the same code as BLOCK=64,warps=4");
-  expect_in(out, "  BLOCK=4096,warps=4 ");
+  CHECK_PART(out, "(5 configs, "); // 32; 64 and 4096, with 2 stages too; 64 is written and a range
+  CHECK_PART(out, "dropped BLOCK=64,warps=4,stages=2: it is the same code as BLOCK=64,warps=4");
+  CHECK_PART(out, "  BLOCK=4096,warps=4 ");
   free(out);
-  put("t.table", HEAD ENTRY("k", "1024", "BLOCK=4096,warps=4") "\n");
+  kiln_test_put("t.table", HEAD ENTRY("k", "1024", "BLOCK=4096,warps=4") "\n");
   char words[1000];
-  snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", file("t.table"), file("k.kbundle"),
-           file("k.kiln"));
+  snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", kiln_test_path("t.table"),
+           kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   out = kiln(0, words);
-  expect_in(out, ": 2 objects, "); // 32, which is the default, and 4096
+  CHECK_PART(out, ": 2 objects, "); // 32, which is the default, and 4096
   free(out);
   out = explain_run("1024");
-  expect_in(out, "config BLOCK=4096,warps=4, ");
+  CHECK_PART(out, "config BLOCK=4096,warps=4, ");
   free(out);
-  snprintf(words, sizeof words, "build -t host --configs-all -o %s %s", file("k.kbundle"), file("k.kiln"));
+  snprintf(words, sizeof words, "build -t host --configs-all -o %s %s", kiln_test_path("k.kbundle"),
+           kiln_test_path("k.kiln"));
   out = kiln(0, words);
-  expect_in(out, ": 2 objects, "); // without a table ranges are nothing
+  CHECK_PART(out, ": 2 objects, "); // without a table ranges are nothing
   free(out);
 }
 
@@ -37,10 +38,10 @@ TEST(tune, several_spaces_stand_beside_each_other) {
                    "  @config(BLOCK = 64)\n"
                    "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  let live = i < n\n  " COPY "\n}\n",
                    "k n=100000 x=random:n y=zeros:n\n");
-  expect_in(out, "(5 configs, ");
-  expect_in(out, "  BLOCK=4096,warps=4 ");
-  expect_in(out, "BLOCK=64,warps=2: it is the same code as BLOCK=64,warps=4"); // a host has no warps
-  expect_not_in(out, "BLOCK=4096,warps=1");
+  CHECK_PART(out, "(5 configs, ");
+  CHECK_PART(out, "  BLOCK=4096,warps=4 ");
+  CHECK_PART(out, "BLOCK=64,warps=2: it is the same code as BLOCK=64,warps=4"); // a host has no warps
+  CHECK_NO_PART(out, "BLOCK=4096,warps=1");
   free(out);
 }
 
@@ -63,13 +64,13 @@ TEST(tune, the_overlap_of_products_is_a_knob) {
       "  store(view(y, [n, 64], [64, 1], [64, 64]), [0, 0], sum as bf16)\n}\n";
   char words[900];
   unsigned products[2] = {0};
-  put("k.kiln", source);
-  snprintf(words, sizeof words, "build --tuning -t sm_90a --ptx-assembler=none -o %s %s", file("k.kbundle"),
-           file("k.kiln"));
+  kiln_test_put("k.kiln", source);
+  snprintf(words, sizeof words, "build --tuning -t sm_90a --ptx-assembler=none -o %s %s",
+           kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   char *out = kiln(0, words);
-  expect_in(out, ": 2 objects, ");
+  CHECK_PART(out, ": 2 objects, ");
   free(out);
-  snprintf(words, sizeof words, "disasm %s k", file("k.kbundle"));
+  snprintf(words, sizeof words, "disasm %s k", kiln_test_path("k.kbundle"));
   out = kiln(0, words);
   char *second = strstr(out, ".visible .entry");
   second = second ? strstr(second + 1, ".visible .entry") : NULL;
@@ -87,20 +88,20 @@ TEST(tune, limits_of_registers_are_a_knob) {
       "  @grid(cdiv(n, BLOCK)) @key(n) @regs(168) @space(regs = [32, 168])\n  @config(BLOCK = 64)\n"
       "{\n  let i = pid(0) * BLOCK + iota(BLOCK)\n  let live = i < n\n  " COPY "\n}\n";
   char words[900];
-  put("k.kiln", source);
-  snprintf(words, sizeof words, "build --tuning -t sm_90a --ptx-assembler=none -o %s %s", file("k.kbundle"),
-           file("k.kiln"));
+  kiln_test_put("k.kiln", source);
+  snprintf(words, sizeof words, "build --tuning -t sm_90a --ptx-assembler=none -o %s %s",
+           kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   char *out = kiln(0, words);
-  expect_in(out, ": 2 objects, "); // 168 is what the source says
+  CHECK_PART(out, ": 2 objects, "); // 168 is what the source says
   free(out);
-  snprintf(words, sizeof words, "disasm %s k", file("k.kbundle"));
+  snprintf(words, sizeof words, "disasm %s k", kiln_test_path("k.kbundle"));
   out = kiln(0, words);
-  expect_in(out, ".maxnreg 32");
-  expect_in(out, ".maxnreg 168");
+  CHECK_PART(out, ".maxnreg 32");
+  CHECK_PART(out, ".maxnreg 168");
   free(out);
-  snprintf(words, sizeof words, "inspect -c %s", file("k.kbundle"));
+  snprintf(words, sizeof words, "inspect -c %s", kiln_test_path("k.kbundle"));
   out = kiln(0, words);
-  expect_in(out, "BLOCK=64,warps=4,regs=32");
+  CHECK_PART(out, "BLOCK=64,warps=4,regs=32");
   free(out);
 }
 
@@ -122,19 +123,20 @@ TEST(tune, ranges_that_cannot_but_spill_are_not_compiled) {
   char source[1000], words[600];
   for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
     snprintf(source, sizeof source, text, cases[i].body);
-    put("k.kiln", source);
-    snprintf(words, sizeof words, "build --tuning -t sm_90a --ptx-assembler=none -o %s %s", file("k.kbundle"),
-             file("k.kiln"));
+    kiln_test_put("k.kiln", source);
+    snprintf(words, sizeof words, "build --tuning -t sm_90a --ptx-assembler=none -o %s %s",
+             kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
     char *out = kiln(0, words);
-    expect_in(out, cases[i].says);
+    CHECK_PART(out, cases[i].says);
     if (i < 2)
-      expect_in(out, "1 objects of @space are left out, the first: k BLOCK=16384,warps=2 keeps 256 values a "
-                     "thread, which has 255 registers");
-    else expect_not_in(out, "left out");
+      CHECK_PART(out, "1 objects of @space are left out, the first: k BLOCK=16384,warps=2 keeps 256 values a "
+                      "thread, which has 255 registers");
+    else CHECK_NO_PART(out, "left out");
     free(out);
-    snprintf(words, sizeof words, "build --tuning -t host -o %s %s", file("k.kbundle"), file("k.kiln"));
+    snprintf(words, sizeof words, "build --tuning -t host -o %s %s", kiln_test_path("k.kbundle"),
+             kiln_test_path("k.kiln"));
     out = kiln(0, words);
-    expect_not_in(out, "left out"); // its registers are no such limit
+    CHECK_NO_PART(out, "left out"); // its registers are no such limit
     free(out);
   }
 }
@@ -153,17 +155,17 @@ TEST(tune, a_large_space_is_searched) {
   char *at = strstr(out, "(64 configs, ");
   if (!at || sscanf(at, "(64 configs, %u tried", &tried) != 1 || tried < 16 || tried > 50)
     FAIL("%u of 64 were tried:\n%s", tried, out);
-  expect_in(out, "n=8: P=6,Q=5,warps=4 ");
+  CHECK_PART(out, "n=8: P=6,Q=5,warps=4 ");
   free(out);
   text = table();
   out = tune(0, "-v --device host:1", kernel, "k n=10 x=random:n y=zeros:n\n");
-  expect_in(out, "n=10: P=6,Q=5,warps=4 ");
+  CHECK_PART(out, "n=10: P=6,Q=5,warps=4 ");
   free(out);
   out = tune(0, "-v --again --all-below 64 --device host:1 --judge-limit 0", kernel,
              "k n=8 x=random:n y=zeros:n\n");
-  expect_in(out, "(64 configs, ");
-  expect_not_in(out, " tried");
-  expect_in(out, "n=8: P=6,Q=5,warps=4 ");
+  CHECK_PART(out, "(64 configs, ");
+  CHECK_NO_PART(out, " tried");
+  CHECK_PART(out, "n=8: P=6,Q=5,warps=4 ");
   free(out), free(text);
 }
 
@@ -179,15 +181,16 @@ TEST(tune, a_search_begins_with_what_won_on_another_device) {
       "    s = s * 0.5 + 1.0\n  }\n"
       "  store(y + pid(0), s)\n}\n";
   static const char shape[] = "k n=8 x=random:n y=zeros:n\n";
-  unlink(file("t.table"));
+  unlink(kiln_test_path("t.table"));
   char *out = tune(0, "-v --device host:1 --judge-limit 0", kernel, shape);
-  expect_in(out, "n=8: P=0,Q=0,warps=4 ");
-  expect_not_in(out, "  P=6,Q=5,warps=4 ");
+  CHECK_PART(out, "n=8: P=0,Q=0,warps=4 ");
+  CHECK_NO_PART(out, "  P=6,Q=5,warps=4 ");
   free(out);
-  put("t.table", HEAD "kernel=k types=\"*f32, *f32, i32\" product=Other processor=sm_90 units=132 bin.n=1024 "
-                      "config=P=6,Q=5,warps=4\n");
+  kiln_test_put("t.table",
+                HEAD "kernel=k types=\"*f32, *f32, i32\" product=Other processor=sm_90 units=132 bin.n=1024 "
+                     "config=P=6,Q=5,warps=4\n");
   out = tune(0, "-v --device host:1 --judge-limit 0", kernel, shape);
-  expect_in(out, "n=8: P=6,Q=5,warps=4 ");
+  CHECK_PART(out, "n=8: P=6,Q=5,warps=4 ");
   free(out);
 }
 
@@ -200,8 +203,8 @@ TEST(tune, a_search_goes_on_until_something_is_right) {
       "{\n  store(y + pid(0) + (select(P < 15, 100000000, 0)), load(x + pid(0)) + 0.001 * (P as f32 - "
       "15.0))\n}\n";
   char *out = tune(0, "-v --judge-limit 0", kernel, "k n=8 x=random:n y=zeros:n\n");
-  expect_in(out, "dropped P=14,warps=4: the process ");
-  expect_in(out, "n=8: P=1");
+  CHECK_PART(out, "dropped P=14,warps=4: the process ");
+  CHECK_PART(out, "n=8: P=1");
   free(out);
 }
 
@@ -221,11 +224,12 @@ TEST(tune, ranges_are_checked) {
              "kiln 1\n\nkernel k[BLOCK: tune = 64](y: out *f32)\n  @space(%s)\n{\n  store(y + iota(BLOCK), "
              "zeros(f32[BLOCK]))\n}\n",
              wrong[i].range);
-    put("k.kiln", text);
-    snprintf(words, sizeof words, "build -t host -o %s %s", file("k.kbundle"), file("k.kiln"));
+    kiln_test_put("k.kiln", text);
+    snprintf(words, sizeof words, "build -t host -o %s %s", kiln_test_path("k.kbundle"),
+             kiln_test_path("k.kiln"));
     char *out = kiln(1, words);
-    expect_in(out, "k.kiln:4:");
-    expect_in(out, wrong[i].says);
+    CHECK_PART(out, "k.kiln:4:");
+    CHECK_PART(out, wrong[i].says);
     free(out);
   }
 }

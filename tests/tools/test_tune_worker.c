@@ -42,28 +42,11 @@ static char *kiln(int want, const char *format, ...) {
   return out;
 }
 
-static void expect_in(const char *text, const char *part) {
-  if (!strstr(text, part)) FAIL("expected in the output:\n%s\nfound:\n%s", part, text);
-}
-
-static unsigned count_in(const char *text, const char *part) {
-  unsigned count = 0;
-  for (; (text = strstr(text, part)); text++) count++;
-  return count;
-}
-
 static char *read_file(const char *name) {
-  char path[400];
-  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), name);
+  const char *path = kiln_test_path(name);
   char *text = access(path, R_OK) ? strdup("") : kiln_test_read(path, NULL);
   CHECK(text);
   return text;
-}
-
-static void write_file(const char *name, const char *text) {
-  char path[400];
-  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), name);
-  kiln_test_write(path, text, strlen(text));
 }
 
 // A server with one job, signed by the key `ours`; `theirs` is another one.
@@ -72,14 +55,14 @@ static place begin(const char *budget) {
   if (access("/usr/bin/redis-cli", X_OK)) SKIP("redis-cli is not installed");
   p.port = start_redis(kiln_test_folder());
   snprintf(p.url, sizeof p.url, "redis://127.0.0.1:%d", p.port);
-  write_file("k.kiln", kernel);
-  write_file("shapes", shapes);
+  kiln_test_put("k.kiln", kernel);
+  kiln_test_put("shapes", shapes);
   free(kiln(0, "cache keygen ours"));
   free(kiln(0, "cache keygen theirs"));
   free(kiln(0, "build --tuning -q -t host -o all.kbundle k.kiln"));
   char *out = kiln(0, "tune --post %s --sign ours --judge-limit 0 --budget %s --shapes shapes all.kbundle",
                    p.url, budget);
-  expect_in(out, "job ");
+  CHECK_PART(out, "job ");
   free(out);
   return p;
 }
@@ -102,7 +85,7 @@ static unsigned measured(const char *name) {
   char file[100];
   snprintf(file, sizeof file, "%s.txt", name);
   char *text = read_file(file);
-  unsigned count = count_in(text, "judged by");
+  unsigned count = kiln_test_count(text, "judged by");
   free(text);
   return count;
 }
@@ -110,7 +93,7 @@ static unsigned measured(const char *name) {
 static unsigned collected(const place *p, const char *table) {
   free(kiln(0, "tune --collect %s -o %s", p->url, table));
   char *text = read_file(table);
-  unsigned count = count_in(text, "\nkernel=k");
+  unsigned count = kiln_test_count(text, "\nkernel=k");
   free(text);
   return count;
 }
@@ -128,7 +111,7 @@ TEST(tune_worker, two_workers_share_the_shapes) {
     snprintf(shape, sizeof shape, "%.*s:", (int)strcspn(at, ":"), at);
     if (strstr(b_said, shape)) FAIL("both measured %s", shape);
   }
-  CHECK_INT(count_in(own, "\nkernel=k"), measured("b"));
+  CHECK_INT(kiln_test_count(own, "\nkernel=k"), measured("b"));
   CHECK_INT(collected(&p, "t.table"), SHAPES);
   // a third one finds nothing left, and what was collected is collected again as it was
   CHECK_INT(end(start_worker(&p, "c", "-d host:1")), 0);
@@ -146,8 +129,8 @@ TEST(tune_worker, different_devices_each_measure_everything) {
   CHECK_INT(measured("b"), SHAPES);
   CHECK_INT(collected(&p, "t.table"), 2 * SHAPES);
   char *text = read_file("t.table");
-  CHECK_INT(count_in(text, " units=1 "), SHAPES);
-  CHECK_INT(count_in(text, " units=2 "), SHAPES);
+  CHECK_INT(kiln_test_count(text, " units=1 "), SHAPES);
+  CHECK_INT(kiln_test_count(text, " units=2 "), SHAPES);
   free(text);
 }
 
@@ -186,18 +169,18 @@ TEST(tune_worker, without_the_server_a_worker_ends_and_what_it_found_is_whole) {
   CHECK_INT(end(a), 1);
   if (now_ms() - start > 60000) FAIL("it took %d ms to see that the server is gone", (int)(now_ms() - start));
   char *said = read_file("a.txt");
-  expect_in(said, "does not answer");
+  CHECK_PART(said, "does not answer");
   free(said);
   free(kiln(0, "tune --merge -o again.table own.table"));
   char *text = read_file("again.table");
-  CHECK(count_in(text, "\nkernel=k") >= 2);
+  CHECK(kiln_test_count(text, "\nkernel=k") >= 2);
   free(text);
 }
 
 TEST(tune_worker, only_signed_jobs_are_run) {
   place p = begin("0.1");
   char *out = kiln(1, "tune --worker %s --trust theirs.pub -d host:1", p.url);
-  expect_in(out, "is not signed by a key of --trust: it is not run");
+  CHECK_PART(out, "is not signed by a key of --trust: it is not run");
   free(out);
   CHECK_INT(collected(&p, "t.table"), 0);
   // somebody who can write to the server changes what is to be run
@@ -207,13 +190,13 @@ TEST(tune_worker, only_signed_jobs_are_run) {
   free(out);
   CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d setrange kiln:tune:%s 500 xxxx", p.port, name), 0);
   out = kiln(1, "tune --worker %s --trust theirs.pub --trust ours.pub -d host:1", p.url);
-  expect_in(out, "the signature is not of this content: it is not run");
+  CHECK_PART(out, "the signature is not of this content: it is not run");
   free(out);
   CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d set kiln:tune:%s short", p.port, name), 0);
   free(kiln(1, "tune --worker %s --trust ours.pub -d host:1", p.url));
   CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d sadd kiln:tune:jobs nonsense", p.port), 0);
   out = kiln(1, "tune --worker %s --trust ours.pub -d host:1", p.url);
-  expect_in(out, "1 name is left out");
+  CHECK_PART(out, "1 name is left out");
   free(out);
 }
 
@@ -233,8 +216,8 @@ TEST(tune_worker, damaged_names_and_results_stop_nobody) {
   CHECK_INT(end(start_worker(&p, "a", "-d host:1")), 0);
   CHECK_INT(measured("a"), SHAPES);
   char *said = read_file("a.txt"), *out, job[33];
-  expect_in(said, "7 names are left out: not that of a job");
-  CHECK_INT(count_in(said, "kiln: warning"), 1);
+  CHECK_PART(said, "7 names are left out: not that of a job");
+  CHECK_INT(kiln_test_count(said, "kiln: warning"), 1);
   free(said);
   kiln_test_run(&out, "redis-cli -p %d keys 'kiln:tune-*:results' | cut -d: -f2 | cut -c6-", p.port);
   snprintf(job, sizeof job, "%.32s", out);
@@ -252,11 +235,11 @@ TEST(tune_worker, damaged_names_and_results_stop_nobody) {
           p.port, job, job, job, job, job),
       0);
   out = kiln(0, "tune --collect %s -o t.table", p.url);
-  expect_in(out, "10 results are left out: ");
-  CHECK_INT(count_in(out, "kiln: warning"), 2);
+  CHECK_PART(out, "10 results are left out: ");
+  CHECK_INT(kiln_test_count(out, "kiln: warning"), 2);
   free(out);
   char *table = read_file("t.table");
-  CHECK_INT(count_in(table, "\nkernel=k"), SHAPES - 3);
+  CHECK_INT(kiln_test_count(table, "\nkernel=k"), SHAPES - 3);
   free(table);
 }
 
@@ -268,17 +251,17 @@ TEST(tune_worker, results_are_signed) {
   CHECK_INT(end(start_worker(&p, "b", "-d host:2")), 0);
   CHECK_INT(collected(&p, "all.table"), 2 * SHAPES); // who asks for no trust gets all
   out = kiln(0, "tune --collect %s --trust theirs.pub -o t.table", p.url);
-  expect_in(out, "12 results are left out: not signed by a key of --trust");
+  CHECK_PART(out, "12 results are left out: not signed by a key of --trust");
   free(out);
   char *table = read_file("t.table");
-  CHECK_INT(count_in(table, "\nkernel=k"), SHAPES);
-  CHECK_INT(count_in(table, " units=1 "), SHAPES);
+  CHECK_INT(kiln_test_count(table, "\nkernel=k"), SHAPES);
+  CHECK_INT(kiln_test_count(table, " units=1 "), SHAPES);
   free(table);
   out = kiln(0, "tune --collect %s --trust ours.pub --trust theirs.pub -o u.table", p.url);
-  expect_in(out, "12 results are left out");
+  CHECK_PART(out, "12 results are left out");
   free(out);
   out = kiln(0, "tune --collect %s --trust ours.pub -o v.table", p.url);
-  expect_in(out, "24 results are left out");
+  CHECK_PART(out, "24 results are left out");
   free(out);
   // One changed byte of each signed value, and one value under another id.
   CHECK_INT(kiln_test_run(
@@ -292,7 +275,7 @@ TEST(tune_worker, results_are_signed) {
   CHECK_INT(atoi(out), SHAPES);
   free(out);
   out = kiln(0, "tune --collect %s --trust theirs.pub -o w.table", p.url);
-  expect_in(out, "24 results are left out");
+  CHECK_PART(out, "24 results are left out");
   free(out);
 }
 
@@ -403,7 +386,7 @@ TEST(tune_worker, a_worker_may_die_after_any_request) {
   enum { FEW = 2 };
   place p = begin("0.01"); // its shapes are many; this job has few
   CHECK_INT(kiln_test_run(NULL, "redis-cli -p %d flushall", p.port), 0);
-  write_file("shapes", "k n={100,200} x=random:n y=zeros:n\n");
+  kiln_test_put("shapes", "k n={100,200} x=random:n y=zeros:n\n");
   free(
       kiln(0, "tune --post %s --sign ours --judge-limit 0 --budget 0.01 --shapes shapes all.kbundle", p.url));
   bool is_through = false;
@@ -444,7 +427,7 @@ TEST(tune_worker, mistakes_are_named) {
   free(kiln(0, "cache keygen ours"));
   for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     char *out = kiln(wrong[i].code, "%s", wrong[i].words);
-    expect_in(out, wrong[i].says);
+    CHECK_PART(out, wrong[i].says);
     free(out);
   }
 }

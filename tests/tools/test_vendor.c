@@ -20,7 +20,7 @@ enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 static const char *compile(unsigned kernel, const char *target) {
   char *out;
-  const char *path = fixture_path("k.hsaco");
+  const char *path = kiln_test_path("k.hsaco");
   if (kiln_test_run(&out, "%s/bin/kiln compile -q --no-cache -t %s -k '%s' kernels/%s.kiln -o %s",
                     kiln_test_build(), target, kernels[kernel][1], kernels[kernel][0], path))
     FAIL("%s for %s: %s", kernels[kernel][1], target, out);

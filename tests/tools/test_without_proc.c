@@ -37,12 +37,6 @@ static const char script[] =
     "device.kernel('add')(x, y, 64)\n"
     "assert memoryview(bytes(y)).cast('f').tolist() == [2.0 * i for i in range(64)]\n";
 
-static void put(const char *name, const char *text) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/%s", kiln_test_folder(), name);
-  kiln_test_write(path, text, strlen(text));
-}
-
 // Runs `command` in the folder of the test, with the build's programs in the path and a cache of its own.
 static int run(char **out, const char *command) {
   return kiln_test_run(out,
@@ -98,10 +92,10 @@ static const struct {
 };
 
 static void prepare(void) {
-  put("add.kiln", source);
-  put("app.c", application);
-  put("app.py", script);
-  put("shapes", "add x=ones:64 y=ones:64 n=64\n");
+  kiln_test_put("add.kiln", source);
+  kiln_test_put("app.c", application);
+  kiln_test_put("app.py", script);
+  kiln_test_put("shapes", "add x=ones:64 y=ones:64 n=64\n");
   must("kiln build -q add.kiln -t host,sm_80 --ptx-assembler=none -o a.kbundle && kiln cache keygen key && "
        "kiln build -q add.kiln -t sm_80 --ptx-assembler=none -o sm_80.kb && cp a.kbundle old.kb && "
        "kiln build -q add.kiln -t host -o from_cache.kb && rm from_cache.kb && "
@@ -123,7 +117,7 @@ static void prepare(void) {
 static void run_all(const char *surroundings) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char *out;
-    put("case.sh", cases[i].command);
+    kiln_test_put("case.sh", cases[i].command);
     int code = run(&out, surroundings);
     if (!cases[i].says && code) FAIL("%s: %d, %s", cases[i].command, code, out);
     if (cases[i].says && (code != 1 || !strstr(out, cases[i].says)))
@@ -154,7 +148,7 @@ TEST(without_proc, another_root) {
   char command[1000];
   prepare();
   snprintf(command, sizeof command, "%scase.sh", other_root);
-  put("case.sh", "true");
+  kiln_test_put("case.sh", "true");
   if (run(NULL, command)) SKIP("no other root can be made here");
   run_all(command);
 }

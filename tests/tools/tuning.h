@@ -15,28 +15,6 @@
 #define ENTRY(kernel, n, config) \
   "kernel=" kernel " types=\"*f32, *f32, i32\" product=* processor=* units=0 bin.n=" n " config=" config
 
-static inline const char *file(const char *name) {
-  static char paths[8][300];
-  static unsigned next;
-  char *path = paths[next++ % 8];
-  snprintf(path, sizeof paths[0], "%s/%s", kiln_test_folder(), name);
-  return path;
-}
-
-static inline const char *put(const char *name, const char *text) {
-  const char *path = file(name);
-  kiln_test_write(path, text, strlen(text));
-  return path;
-}
-
-static inline void expect_in(const char *text, const char *part) {
-  if (!strstr(text, part)) FAIL("expected in the output:\n%s\nfound:\n%s", part, text);
-}
-
-static inline void expect_not_in(const char *text, const char *part) {
-  if (strstr(text, part)) FAIL("not expected in the output:\n%s\nfound:\n%s", part, text);
-}
-
 // Runs `kiln WORDS` with a cache of the test's own; malloc'ed output.
 // Not inline: gcc 12 takes what it returns for the address of its variable.
 __attribute__((noinline, unused)) static char *kiln(int want, const char *words) {
@@ -49,15 +27,15 @@ __attribute__((noinline, unused)) static char *kiln(int want, const char *words)
 
 static inline char *tune(int want, const char *options, const char *kernel, const char *shapes) {
   char words[1500];
-  put("k.kiln", kernel);
-  put("shapes", shapes);
-  snprintf(words, sizeof words, "tune --budget 0.2 -o %s --shapes %s %s %s", file("t.table"), file("shapes"),
-           options, file("k.kiln"));
+  kiln_test_put("k.kiln", kernel);
+  kiln_test_put("shapes", shapes);
+  snprintf(words, sizeof words, "tune --budget 0.2 -o %s --shapes %s %s %s", kiln_test_path("t.table"),
+           kiln_test_path("shapes"), options, kiln_test_path("k.kiln"));
   return kiln(want, words);
 }
 
 static inline char *table(void) {
-  char *text = kiln_test_read(file("t.table"), NULL);
+  char *text = kiln_test_read(kiln_test_path("t.table"), NULL);
   CHECK(text);
   return text;
 }
@@ -74,17 +52,17 @@ static inline char *table(void) {
 
 static inline char *build_tuned(int want, const char *options, const char *text) {
   char words[1500];
-  put("k.kiln", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY));
-  put("t.table", text);
-  snprintf(words, sizeof words, "build -t host --tuned %s %s -o %s %s", file("t.table"), options,
-           file("k.kbundle"), file("k.kiln"));
+  kiln_test_put("k.kiln", KERNEL(IN_OUT, CONFIG("128") CONFIG("256"), COPY));
+  kiln_test_put("t.table", text);
+  snprintf(words, sizeof words, "build -t host --tuned %s %s -o %s %s", kiln_test_path("t.table"), options,
+           kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   return kiln(want, words);
 }
 
 static inline char *explain_run(const char *n) {
   char words[600];
   snprintf(words, sizeof words, "run %s k --explain -a n=%s -a x=ones:5000 -a y=zeros:5000",
-           file("k.kbundle"), n);
+           kiln_test_path("k.kbundle"), n);
   return kiln(0, words);
 }
 
