@@ -185,6 +185,34 @@ TEST(output, what_a_dead_writer_left_is_taken_away) {
   }
 }
 
+/// With `context`, files get their names when they are made.
+static unsigned files_after_clean;
+static int clean_at_rename(void *context, kiln_fs_call call, const char *name, size_t *size) {
+  (void)name, (void)size;
+  if (call == KILN_FS_LINK && context) return EPERM;
+  if (call != KILN_FS_RENAME) return 0;
+  pid_t child = fork();
+  if (!child) {
+    kiln_output_clean(path());
+    _exit(0);
+  }
+  CHECK(waitpid(child, NULL, 0) == child);
+  files_after_clean = files();
+  return 0;
+}
+
+TEST(output, what_a_living_writer_has_stays) {
+  for (uintptr_t named = 0; named < 2; named++) {
+    put('a');
+    files_after_clean = 0;
+    kiln_fs_install(clean_at_rename, named ? &files_after_clean : NULL);
+    put('b');
+    kiln_fs_install(NULL, NULL);
+    CHECK_INT(files_after_clean, 2);
+    CHECK_INT(letter(), 'b');
+  }
+}
+
 // A name that an attacker might know beforehand: each one that is asked for is a link to a file of somebody
 // else by then. `refuse` makes links between files impossible, so that files get their names when they are
 // made.

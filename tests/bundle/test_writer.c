@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bundle_format.h"
+#include "cache/bundle/seal.h"
 #include "cache/bundle/writer.h"
 #include "tests/harness.h"
 
@@ -95,6 +96,48 @@ TEST(writer, sums_are_those_of_the_file) {
   archive_read_free(archive);
   CHECK_INT(members, sums.members);
   CHECK_INT(contents, sums.payload + sums.dictionaries + sums.index);
+  kiln_bundle_writer_destroy(w);
+  kiln_buffer_deinit(&out);
+}
+
+// A kernel's name and its interface, which is the same text here, are one record however many there are.
+TEST(writer, equal_records_are_stored_once) {
+  enum { KERNELS = 1000 };
+  kiln_buffer out = {0};
+  kiln_error err;
+  kiln_bundle_writer *w = many(KERNELS, 1);
+  CHECK_OK(kiln_bundle_writer_build(w, NULL, &out, NULL, &err), err);
+  for (unsigned i = 0; i < KERNELS; i++) {
+    uint8_t record[16] = {0};
+    const int length = snprintf((char *)record + 4, sizeof record - 4, "k%u", i);
+    record[0] = (uint8_t)length;
+    const size_t size = 4 + (size_t)length + 1;
+    const uint8_t *first = memmem(out.bytes, out.size, record, size);
+    if (!first) FAIL("%s is not there", record + 4);
+    if (memmem(first + size, out.size - (size_t)(first + size - out.bytes), record, size))
+      FAIL("%s is there twice", record + 4);
+  }
+  kiln_bundle_writer_destroy(w);
+  kiln_buffer_deinit(&out);
+}
+
+// What a signature says of the archive around the index covers each of its bytes.
+TEST(writer, every_byte_of_the_container_is_in_its_digest) {
+  kiln_buffer out = {0};
+  kiln_error err;
+  kiln_bundle_writer *w = many(4, 1);
+  kiln_digest good, other;
+  CHECK_OK(kiln_bundle_writer_build(w, NULL, &out, NULL, &err), err);
+  CHECK_OK(kiln_bundle_container(out.bytes, out.size, &good, &err), err);
+  unsigned outside = 0;
+  for (size_t at = 0; at < out.size; at++) {
+    out.bytes[at] ^= 1;
+    const kiln_status status = kiln_bundle_container(out.bytes, out.size, &other, &err);
+    out.bytes[at] ^= 1;
+    if (status == KILN_OK && !memcmp(&good, &other, sizeof good)) FAIL("byte %zu may change", at);
+    outside += status == KILN_OK;
+  }
+  CHECK(outside > 100);
   kiln_bundle_writer_destroy(w);
   kiln_buffer_deinit(&out);
 }

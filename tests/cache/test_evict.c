@@ -270,6 +270,27 @@ TEST(stats, rotation_loses_nothing) {
   kiln_key_deinit(&key);
 }
 
+/// Bytes that are no record, before, between and after records: each run of them counts once.
+TEST(stats, damage_is_skipped) {
+  kiln_cache *cache = open_in(kiln_test_folder());
+  kiln_key key = key_of("a");
+  put_size(cache, &key, 10);
+  kiln_store *store = kiln_cache_store(cache);
+  kiln_stats_sum sum;
+  uint8_t bytes[3 * 40 + 2 * KILN_STATS_RECORD] = {0};
+  const kiln_stats_record record = {.outcome = KILN_OUTCOME_HIT_LOCAL, .count = 1};
+  memset(bytes, 'K', sizeof bytes);
+  kiln_stats_encode(&record, bytes + 40);
+  kiln_stats_encode(&record, bytes + 80 + KILN_STATS_RECORD);
+  CHECK_INT(kiln_stats_clear(store), 0);
+  kiln_test_write(kiln_test_path("v1/main.default/stats"), bytes, sizeof bytes);
+  kiln_stats_read(store, &sum);
+  CHECK_INT(sum.count[KILN_OUTCOME_HIT_LOCAL], 2);
+  CHECK_INT(sum.damaged, 3);
+  kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+}
+
 TEST(stats, switched_off_they_leave_cleaning_on) {
   const char *folder = kiln_test_folder();
   char path[300];
