@@ -24,6 +24,23 @@ static void golden_messages(const char *name) {
 
 TEST(messages, mistakes) { golden_messages("mistakes"); }
 
+TEST(messages, a_source_has_at_most_64_mib) {
+  enum { MOST = 64 << 20 };
+  char *text = malloc(MOST + 2);
+  CHECK(text);
+  memset(text, ' ', MOST + 1);
+  text[MOST + 1] = 0;
+  opened o = open_text("large.kiln", text, MOST + 1, NULL);
+  CHECK(!o.unit);
+  CHECK_INT(o.d.errors, 1);
+  CHECK_TEXT(o.d.items[0].text, "the source has 67108865 bytes, the limit is 67108864");
+  kiln_arena_destroy(o.arena);
+  o = open_text("large.kiln", text, MOST, NULL);
+  CHECK_PART(o.d.items[0].text, "kiln 1"); // read, and found to be no source
+  kiln_arena_destroy(o.arena);
+  free(text);
+}
+
 TEST(messages, at_most_twenty_errors) {
   kiln_buffer text = {0};
   kiln_buffer_format(&text, "kiln 1\nkernel k() {\n");
