@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/output.h"
 #include "cache/bundle/internal.h"
 
 kiln_bundle_writer *kiln_bundle_writer_create(void) {
@@ -253,14 +252,5 @@ kiln_status kiln_bundle_writer_build(kiln_bundle_writer *w, const kiln_bundle_op
   if (status == KILN_OK) status = kiln_pack_zip(&packed, options, out, err);
   if (status == KILN_OK && out_sums) take_sums(&packed, out->size, out_sums);
   kiln_packed_deinit(&packed);
-  return status;
-}
-
-kiln_status kiln_bundle_writer_write(kiln_bundle_writer *w, const kiln_bundle_options *options,
-                                     const char *path, kiln_bundle_sums *out_sums, kiln_error *err) {
-  kiln_buffer bytes = {0};
-  kiln_status status = kiln_bundle_writer_build(w, options, &bytes, out_sums, err);
-  if (status == KILN_OK) status = kiln_output_write(path, bytes.bytes, bytes.size, err);
-  kiln_buffer_deinit(&bytes);
   return status;
 }

@@ -68,11 +68,7 @@ typedef struct kiln_bundle_sums {
   uint32_t kernels, codes, blobs, members;
 } kiln_bundle_sums;
 
-/// Writes to `path` through a temporary file next to it and a rename; on failure what was at `path` stays.
-/// `out_sums` may be NULL.
-kiln_status kiln_bundle_writer_write(kiln_bundle_writer *writer, const kiln_bundle_options *options,
-                                     const char *path, kiln_bundle_sums *out_sums, kiln_error *err);
-/// The same into memory.
+/// Makes the file in memory; `out` is replaced. `out_sums` may be NULL.
 kiln_status kiln_bundle_writer_build(kiln_bundle_writer *writer, const kiln_bundle_options *options,
                                      kiln_buffer *out, kiln_bundle_sums *out_sums, kiln_error *err);
 
