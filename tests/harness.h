@@ -81,7 +81,7 @@ void kiln_test_skip(const char *format, ...) __attribute__((noreturn, format(pri
 #define KILN_TEST_THREAD_SANITIZER 0
 #endif
 
-/// For programs that a test compiles against the libraries of its build; a command of the shell behind which
+/// For programs that a test compiles against the libraries of its build; a command of the shell after which
 /// they get one GiB; how many times longer than otherwise things may take. Sanitizers reserve terabytes of
 /// addresses and have a limit of their own.
 #if defined(__SANITIZE_ADDRESS__)

@@ -9,7 +9,7 @@
 #include "targets/targets.h"
 #include "tests/harness.h"
 
-/// `target` may have modes behind its processor.
+/// `target` may have modes after its processor.
 static inline bool llvm_has(const char *target) {
   const kiln_processor *p = kiln_processor_find(target, strcspn(target, ":"));
   if (!p) FAIL("%s is no processor", target);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Random kernels of offsets: sums and products of 32 bits that wrap around, what is known of them afterwards,
-// accesses that are masked, guarded or never reached. Every i32 is a good offset, since the memory behind `x`
+// accesses that are masked, guarded or never reached. Every i32 is a good offset, since the memory after `x`
 // and `y` reaches farther than any on both sides.
 //
 // What a kernel must do is computed here, lane by lane, with nothing of the compiler.

@@ -414,7 +414,7 @@ TEST(amdgpu, tiles_that_leave_no_room_for_a_second_wave) {
 }
 
 // Without a matrix instruction operands lie in shared memory; what is too large for it goes there in parts of
-// the reduced index, so each part is written behind a barrier of its own. No processor of either family is
+// the reduced index, so each part is written after a barrier of its own. No processor of either family is
 // refused such a product.
 TEST(amdgpu, operands_larger_than_shared_memory_go_there_in_parts) {
   static const struct {

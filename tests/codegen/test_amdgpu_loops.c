@@ -193,7 +193,7 @@ static compiled loop_in(const char *file, const char *name, const char *target, 
 }
 
 // Queries for which a thread has no room beside sums, probabilities and what is loaded ahead: they stay in
-// shared memory, and the loop reads them from there (store_operands.c). What the store needs is computed behind the
+// shared memory, and the loop reads them from there (store_operands.c). What the store needs is computed after the
 // loop, and sums of gfx11 begin with a constant, not with registers of zeros: nothing spills. That the
 // results are right is shown under emulation.
 TEST(amdgpu_loops, queries_without_room_in_registers_stay_in_shared_memory) {
@@ -267,7 +267,7 @@ TEST(amdgpu_loops, loads_of_near_memory_are_buffer_loads) {
 }
 
 // What a loop adds of constants is the scalar offset of gfx9's buffer loads, so that no base is computed
-// again; and a mask that holds nowhere behind the last iteration is not joined with the loop's condition.
+// again; and a mask that holds nowhere after the last iteration is not joined with the loop's condition.
 TEST(amdgpu_loops, loops_advance_near_memory_by_one_scalar) {
   for (size_t i = 0; i < CDNAS; i++) {
     const char *target = machines[i].target;
@@ -293,7 +293,7 @@ TEST(amdgpu_loops, loops_advance_near_memory_by_one_scalar) {
   }
 }
 
-/// The instruction behind `from` in the span; its end where there is none.
+/// The instruction after `from` in the span; its end where there is none.
 static const char *next_in(const span *s, const char *from, const char *word) {
   const char *at = strstr(from, word);
   return at && at < s->end ? at : s->end;
@@ -329,7 +329,7 @@ TEST(amdgpu_loops, resources_are_put_together_outside) {
 }
 
 // Two slots: an iteration meets once. Its loads are on their way before most products are issued, what it
-// stores to the other slot comes behind all that it reads, and it waits for its loads behind products.
+// stores to the other slot comes after all that it reads, and it waits for its loads after products.
 TEST(amdgpu_loops, loops_with_two_slots_meet_once) {
   static const char *const names[] = {"product_near[T=f16,R=f32,BY=0]", "product_near[T=bf16,R=f32,BY=0]"};
   for (const machine *m = machines; m < machines + MACHINES; m++)

@@ -301,7 +301,7 @@ TEST(codegen_common, no_part_of_a_cubin_is_taken_for_it) {
   static const char list[] = ".param .u64 a, .param .u32 b";
   kiln_buffer cubin = cubin_of("k", list);
   for (size_t size = 0; size < cubin.size; size++) {
-    uint8_t *part = malloc(size + 1); // of its own, so that a sanitizer sees reads behind it
+    uint8_t *part = malloc(size + 1); // of its own, so that a sanitizer sees reads after it
     memcpy(part, cubin.bytes, size);
     kiln_buffer b = {.bytes = part, .size = size};
     if (check_cubin(&b, size, "k", list) != KILN_STATUS_CORRUPT) FAIL("%zu bytes are taken for all", size);

@@ -53,7 +53,7 @@ TEST(host_kernels, carried_views) {
 
 TEST(host_kernels, loads_before_stores) { check(KERNEL("loads_before_stores"), 0, 1); }
 
-// One lane of a store whose mask is known, narrowed on the way: LLVM 22 wrote the bytes behind it as well
+// One lane of a store whose mask is known, narrowed on the way: LLVM 22 wrote the bytes after it as well
 // with AVX-512. Also lanes that are known once a loop is unrolled.
 TEST(host_kernels, stores_of_known_lanes) {
   static const char *const pairs[][2] = {{"i64", "i8"},   {"i64", "i32"}, {"i32", "i8"},  {"i32", "i16"},

@@ -90,7 +90,7 @@ static unsigned count_lines(const char *begin, const char *end, const char *word
   return count;
 }
 
-/// Whether the branch `at` ends what a wait does when it has to: that stands behind the kernel and goes back
+/// Whether the branch `at` ends what a wait does when it has to: that stands after the kernel and goes back
 /// to where the wait is, which makes no loop.
 static bool ends_wait(const char *begin, const char *at) {
   unsigned lines = 0;

@@ -21,7 +21,7 @@
 typedef struct wanted {
   char entry[256]; // symbol
   unsigned threads, registers, param_count;
-  unsigned extras;    // parameters behind those of the source: grid and tensor maps of the GPU form
+  unsigned extras;    // parameters after those of the source: grid and tensor maps of the GPU form
   unsigned blocks;    // that share a processor in the GPU form; 0: another form
   unsigned cluster;   // blocks that work on one program; 0: each works alone
   uint32_t align[64]; // of a pointer; 0: not one
@@ -146,7 +146,7 @@ static void check_head(const char *ptx, const wanted *w) {
 
 // -------------------------------------------------------------------------------------- marks of LLVM
 
-/// Attributes of functions whose number the PTX repeats behind `word`.
+/// Attributes of functions whose number the PTX repeats after `word`.
 static const struct {
   const char *attribute, *word;
 } marks[] = {{"nvvm.maxntid", ".maxntid "},

@@ -160,7 +160,7 @@ static void read_operand(const followed *f, uint64_t descriptor, unsigned which,
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
-/// What the text adds to the descriptor before its next step; goes on behind it. 0: nothing.
+/// What the text adds to the descriptor before its next step; goes on after it. 0: nothing.
 static uint64_t further(const char **text, char name) {
   char word[] = "add.s64 a, $";
   word[sizeof "add.s64 " - 1] = name;
@@ -231,7 +231,7 @@ static void follow(followed *f, const kiln_artifact *artifact) {
 }
 
 /// The unit cuts f32 operands off where tf32 ends: they are rounded on their way to shared memory. (The map
-/// behind those of the operands, if there is one, is the result's.)
+/// after those of the operands, if there is one, is the result's.)
 static void check_elements(const followed *f) {
   for (unsigned i = 0; i < 2; i++) {
     unsigned element = *map_of(f, i);

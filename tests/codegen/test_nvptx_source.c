@@ -383,7 +383,7 @@ TEST(nvptx_source, products_from_shared_memory) {
   end_assembled();
 }
 
-/// Where `first` stands last is in front of where `then` stands first.
+/// Where `first` stands last is before where `then` stands first.
 static void check_order(const char *text, const char *first, const char *then) {
   const char *last = NULL, *behind = strstr(text, then);
   for (const char *at = text; (at = strstr(at, first)); at++) last = at;
@@ -391,7 +391,7 @@ static void check_order(const char *text, const char *first, const char *then) {
 }
 
 /// What starts and ends a program of a cluster is waited for by others: where its tiles are is computed
-/// before the blocks have met, and in front of the products; blocks that meet to begin order no memory
+/// before the blocks have met, and before the products; blocks that meet to begin order no memory
 /// besides their barriers, and only those that exchange sums meet to end.
 TEST(nvptx_source, blocks_of_a_cluster_meet_late) {
   static const char *const paths[] = {"tests/passes/spread.kiln", "tests/passes/split.kiln"};
@@ -458,7 +458,7 @@ TEST(nvptx_source, staged_stores_are_not_split) {
 }
 
 /// A group stages 64 columns while the copy engine reads those before; what a loop gives that does not run
-/// stands behind everything, so that no program waits for zeros.
+/// stands after everything, so that no program waits for zeros.
 TEST(nvptx_source, nothing_holds_up_the_next_program) {
   char *text = ptx(KERNEL("nothing_holds_up_the_next_program"), "sm_90a", NULL);
   CHECK_INT(kiln_test_count(text, "cp.async.bulk.wait_group.read \t1"), 2);

@@ -144,7 +144,7 @@ TEST(operation_numbers, of_refusals) {
                 "x86-64-v3", KILN_STATUS_UNSUPPORTED, "of another machine", 6);
 }
 
-// What a thread may hold, and assembly that LLVM gives up on, each behind views and
+// What a thread may hold, and assembly that LLVM gives up on, each after views and
 // arithmetic that the middle makes more operations of.
 TEST(operation_numbers, of_limits_on_gpus) {
   static const char registers[] = "kiln 1\n"

@@ -150,7 +150,7 @@ static void check_text(const subject *s, const char *text, size_t size) {
   kiln_arena_destroy(arena);
 }
 
-/// The passes that are left give the same text behind the last one.
+/// The passes that are left give the same text after the last one.
 static void check_passes(const subject *s, const char *text, size_t size, const char *last,
                          size_t last_size) {
   char line[80];

@@ -210,7 +210,7 @@ TEST(heads, numbers_of_costs) {
 #undef HEAD
 }
 
-// A kernel may have the configs of another one, before or behind it in the file, less those that it rules
+// A kernel may have the configs of another one, before or after it in the file, less those that it rules
 // out.
 TEST(heads, configs_of_another_kernel) {
   static const char text[] =

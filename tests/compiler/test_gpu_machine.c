@@ -326,7 +326,7 @@ static void shift_slot(ir_kernel *kernel, ir_op *op) {
   op->operands[i + 1] = ir_const_int(&b, KILN_I32, op->operands[i]->type.slots == 1);
 }
 
-/// The slot behind it, of a ring.
+/// The slot after it, of a ring.
 static void next_slot(ir_kernel *kernel, ir_op *op) {
   uint32_t i = 0;
   while (!op->operands[i]->type.slots) i++;
@@ -349,7 +349,7 @@ static void meet_early(ir_kernel *kernel, ir_op *op) {
   ir_move(op, op->block, to);
 }
 
-/// A wait behind the product or the copy that it is for; nowhere, where that is of the next program.
+/// A wait after the product or the copy that it is for; nowhere, where that is of the next program.
 static void wait_late(ir_kernel *kernel, ir_op *op) {
   (void)kernel;
   ir_op *to = op->next;
@@ -515,7 +515,7 @@ TEST(gpu_faults, exchange_over_slots) {
 }
 
 /// Two blocks share a program: each is there until the other has released all slots, or the simulator sees an
-/// arrival behind its end. Of two slots the second is released last: the first wait at the end does nothing.
+/// arrival after its end. Of two slots the second is released last: the first wait at the end does nothing.
 TEST(gpu_faults, shared_program) {
   static const char unseen[] = "dropped wait: 1\nwait in the wrong slot: 1\nwait behind what it is for: 1\n";
   char *shared = library("tests/golden/gpu_form/gemm.kiln", small.text,
@@ -526,7 +526,7 @@ TEST(gpu_faults, shared_program) {
 }
 
 /// Three slots, where loops begin in different ones; and two, with more masked blocks than slots. An early
-/// release that does no harm: of K in the first loop, whose slot is filled behind one of V that is released
+/// release that does no harm: of K in the first loop, whose slot is filled after one of V that is released
 /// later.
 TEST(gpu_faults, chained_products) {
   static const char *const configs[] = {"BM = 64, BN = 32, warps = 4, stages = 3",

@@ -46,7 +46,7 @@ static void check_part(const part *p, uint64_t seed) {
   if (!check_case(&c, seed)) FAIL("%s does not take the GPU form", name);
 }
 
-/// Nothing is written behind the columns of a row, nor behind the last row, which ends with them.
+/// Nothing is written after the columns of a row, nor after the last row, which ends with them.
 TEST(gpu_rows, parts_of_rows) {
   static const part tiles[] = {{64, 64, 4}, {128, 64, 8}, {64, 128, 8}, {128, 128, 4}};
   uint64_t seed = 1;

@@ -120,7 +120,7 @@ TEST(ops, the_canonical_form_refuses_machine_operations) {
 /// The byte of a parameter's promises: @within is a bit that was always 0 before it came, so that keys of
 /// kernels without it are what they were; of a number it is refused.
 TEST(ops, within_is_a_bit_of_the_canonical_form) {
-  enum { TYPE = 10, FLAGS = 12 }; // behind version, warps, stages, registers, fp, 3 limits, count
+  enum { TYPE = 10, FLAGS = 12 }; // after version, warps, stages, registers, fp, 3 limits, count
   for (unsigned flags = 0; flags < 9; flags++) {
     kiln_arena *arena = kiln_arena_create();
     ir_kernel *kernel = ir_kernel_create(arena, "k"), *back = NULL;
@@ -142,7 +142,7 @@ TEST(ops, within_is_a_bit_of_the_canonical_form) {
   }
 }
 
-/// @rows is a bit of the same byte and a number behind the alignment, of views alone.
+/// @rows is a bit of the same byte and a number after the alignment, of views alone.
 TEST(ops, rows_are_in_the_canonical_form_of_views) {
   kiln_arena *arena = kiln_arena_create();
   ir_kernel *kernel = ir_kernel_create(arena, "k"), *back = NULL;

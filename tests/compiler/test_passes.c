@@ -84,7 +84,7 @@ TEST(passes, what_the_front_end_makes) { each(sources, is_expected, 11, check_so
 
 // ------------------------------------------------------------------------------------------ passes
 
-/// The kernel in the first `size` bytes, behind `pass`.
+/// The kernel in the first `size` bytes, after `pass`.
 static void run_text(const char *file, const char *text, size_t size, const char *pass, kiln_buffer *out) {
   kiln_arena *arena = kiln_arena_create();
   kiln_stage stage;

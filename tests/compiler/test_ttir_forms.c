@@ -226,7 +226,7 @@ TEST(ttir_forms, reduce_and_scan) {
       "      %t = arith.maxsi %l, %r : i32\n"
       "      tt.scan.return %t : i32\n"
       "    }) : (tensor<8xi32>) -> tensor<8xi32>\n"
-      "    %m:2 = \"tt.reduce\"(%v, %i) ({\n" // attributes behind the region, as people write them by hand
+      "    %m:2 = \"tt.reduce\"(%v, %i) ({\n" // attributes after the region, as people write them by hand
       "    ^bb0(%v1: i32, %i1: i32, %v2: i32, %i2: i32):\n"
       "      %gt = arith.cmpi sgt, %v1, %v2 : i32\n"
       "      %vr = arith.select %gt, %v1, %v2 : i32\n"

@@ -27,7 +27,7 @@ static void run_kernel(const char *const types[3], const char *body, void *a, vo
 
 static const char *const floats[3] = {"f32", "f32", "f32"}, *const integers[3] = {"i32", "i32", "i32"};
 
-// Triton 3.1 put file, function and line behind the message of an assertion.
+// Triton 3.1 put file, function and line after the message of an assertion.
 TEST(ttir_versions, assertion) {
   int32_t x[1] = {0};
   run_kernel(integers,
@@ -137,7 +137,7 @@ TEST(ttir_versions, atomic_access) {
 
 // --------------------------------------------------------------------------------- scaled products
 
-// Behind the tiles %x (left) and %s (its scales): the product with the unit matrix of 32, so that the left
+// After the tiles %x (left) and %s (its scales): the product with the unit matrix of 32, so that the left
 // operand itself comes out.
 #define UNIT                                                                           \
   "    %one = arith.constant dense<1.0> : tensor<32x32xf32>\n"                         \

@@ -327,7 +327,7 @@ static void tree_declared_item(tree_writer *w, const tree_marks *marks, const ki
   tree_declared(w, marks, item->body);
 }
 
-/// The module told differently: its own names changed, kernels first, the other definitions behind them in
+/// The module told differently: its own names changed, kernels first, the other definitions after them in
 /// reverse, comments gone.
 static inline void tree_text_differently(kiln_module *m, kiln_buffer *out) {
   tree_marks marks = {m->atoms.mark + 1, m->atoms.mark + 2};

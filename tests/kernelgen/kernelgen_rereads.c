@@ -189,7 +189,7 @@ static void write_value(writer *w) {
 
 static void write_block(writer *w);
 
-/// The block behind `head`. Each has a counter; that of a branch is 0.
+/// The block after `head`. Each has a counter; that of a branch is 0.
 static void write_inner(writer *w, bool is_branch) {
   const unsigned kept = w->value_count;
   PUT(" {\n");

@@ -201,7 +201,7 @@ static void pack(const kiln_kernel *kernel, const void *const *values, size_t co
     if (kiln_param_at(kernel, i, &param) == KILN_OK) memcpy(block + param.offset, values[i], param.size);
 }
 
-/// With exactly the scratch memory that it wants, full of NaNs, which end up unchanged behind it.
+/// With exactly the scratch memory that it wants, full of NaNs, which end up unchanged after it.
 static kiln_status launch_with(run *r, kiln_kernel *kernel, const uint8_t *block, size_t bytes,
                                kiln_error *err) {
   size_t size = kiln_block_size(kernel);

@@ -161,7 +161,7 @@ static void few_queries(run *r) {
   }
 }
 
-/// Sequences of these numbers of rows and keys, one behind the other; tokens behind the last stay as they
+/// Sequences of these numbers of rows and keys, one after the other; tokens after the last stay as they
 /// are.
 static void packed(run *r, kiln_scalar s, int D, int left, int right) {
   enum { SEQUENCES = 5, HEADS = 4, KV_HEADS = 2, SPARE = 3 };

@@ -15,7 +15,7 @@ typedef struct form {
   int rows, columns; ///< of the tile
   size_t apart;      ///< elements of C's rows; 0: any
   bool is_turned, adds;
-  int shift; ///< columns in front of the result
+  int shift; ///< columns before the result
 } form;
 
 static array *integers(run *r, kiln_scalar scalar, int rows, int columns, int most) {

@@ -88,7 +88,7 @@ static double activation(int act, double x) {
   return act == 2 ? x / (1 + exp(-x)) : x;
 }
 
-/// `sizes` of each expert; rows behind the last stay as they are.
+/// `sizes` of each expert; rows after the last stay as they are.
 static void grouped(run *r, const char *name, kiln_scalar s, int act, int experts, const int *sizes, int rows,
                     int N, int K) {
   int expert = 0;

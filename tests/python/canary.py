@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What stands around an array that a kernel gets, so that an access outside of it is seen (base/canary.h is the same for C): rows of elements lie in a
-larger block of bytes, with a pattern before them, behind them and between them; around what is only read stand bytes of 0xff, NaN in every
+larger block of bytes, with a pattern before, after and between them; around what is only read stand bytes of 0xff, NaN in every
 float type and -1 in integers. check(NAME) compares all of it after the launch and returns what has been written, "" for nothing:
 "c: row 3, column 100 is written (of 100 columns in rows of 128), and 511 bytes more".
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`kiln run` on the host finds every access outside of a buffer, to the byte: reads and writes, before and behind, of every element type, with and without a
+"""`kiln run` on the host finds every access outside of a buffer, to the byte: reads and writes, before and after it, of every element type, with and without a
 promised alignment, whatever the size; and it accuses nobody who stays inside. Drawn; KILN_TEST_SEED=N[,COUNT] chooses."""
 import os
 import random

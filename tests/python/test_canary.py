@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What stands around arrays (canary.py): every byte outside that changes is named, none inside is; kernels that write one element past a row, before
-and behind an array are seen through the package, and one that reads there; around memory that frameworks allocate stand zones (zones.c)."""
+and after an array are seen through the package, and one that reads there; around memory that frameworks allocate stand zones (zones.c)."""
 import ctypes
 import os
 import random

@@ -280,7 +280,7 @@ TEST(trust, every_blob_changed_in_place) {
   for (int i = 0; i < 8; i++) change_every_blob(options[i / 2], i % 2);
 }
 
-/// An object of random bytes behind the code does not shrink, so it is stored as it is, at a page.
+/// An object of random bytes after the code does not shrink, so it is stored as it is, at a page.
 TEST(trust, a_stored_code_changed_in_place) {
   enum { NOISE = 40000 };
   static char source[2][NOISE * 5 + 2000];

@@ -121,7 +121,7 @@ TEST(ceiling, launches_by_arguments_and_threads) {
   kiln_close(l);
 }
 
-// Each launch behind a walk over more memory than the second-level cache has.
+// Each launch after a walk over more memory than the second-level cache has.
 TEST(ceiling, a_cold_launch) {
   kiln_library *l;
   kiln_device *d;

@@ -178,7 +178,7 @@ static kiln_status look_up(const uint8_t *bytes, size_t size, kiln_error *err) {
 /// Every first byte of the two records: a later version is named with both numbers, all else is damage.
 TEST(damage, newer_records_are_named) {
   static const struct {
-    const char *bytes; // how the record of add_one begins, behind its version
+    const char *bytes; // how the record of add_one begins, after its version
     size_t size;
     unsigned kind, newest;
   } records[] = {{"\x08"

@@ -25,7 +25,7 @@ static size_t resident(void) {
   return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/// One launch over `n` elements, `way` by way, and a look at all of them and the one behind.
+/// One launch over `n` elements, `way` by way, and a look at all of them and the one after.
 static void launch_checked(kiln_device *d, kiln_kernel *k, unsigned way, float seed) {
   kiln_error err;
   float x[COUNT], y[COUNT + 1];

@@ -9,7 +9,7 @@
 #include "runtime/bundle/reader.h"
 #include "tests/runtime/fixture.h"
 
-/// An index under construction: bytes of each section, and what lies behind the index.
+/// An index under construction: bytes of each section, and what lies after the index.
 typedef struct craft {
   kiln_buffer sections[KILN_BUNDLE_SECTIONS];
   uint64_t counts[KILN_BUNDLE_SECTIONS];

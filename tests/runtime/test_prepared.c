@@ -410,7 +410,7 @@ static opened open_view_kernel(kiln_span maps) {
   return open_interface(&in, "null:sm_90a", maps);
 }
 
-// Extents and strides of a view are words behind its base: a map of the view, from column `first` on.
+// Extents and strides of a view are words after its base: a map of the view, from column `first` on.
 #define VIEW_MAP(base, row_stride)                                                                    \
   1, KILN_F32, 2, 3, 0, 0, (base), 32, 0, 0, 0, 4, 0, 0, 0, 2, P(3), 2, P(2), 5, P(row_stride), C(4), \
       KILN_EXPR_MUL, 5, P(6), C(4), KILN_EXPR_MUL

@@ -135,7 +135,7 @@ TEST(tuned_launch, table_then_nearest_then_default) {
   expect(&o, &a, "c2", KILN_BY_TABLE, "bin.n=1024 bin.m=64 ");
   a.n = 640; // nearer to 1024, three bins below
   expect(&o, &a, "c2", KILN_BY_NEAREST, "bin.n=1024 bin.m=64 ");
-  a.n = 127; // 96 to 111 is three bins, this is the third behind 64
+  a.n = 127; // 96 to 111 is three bins, this is the third after 64
   expect(&o, &a, "c1", KILN_BY_NEAREST, "bin.n=64 bin.m=64 ");
   a.n = 512; // an octave below 1024
   expect(&o, &a, "c0", KILN_BY_DEFAULT, "");

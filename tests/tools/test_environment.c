@@ -89,7 +89,7 @@ static void make_programs(const char *name, const char *environment) {
 #define LESS "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F,-FMA4,-AVX2_Usable,-FMA_Usable"
 
 /// The libm that the code generator is linked with decides nothing, whatever is compiled. Its environment is
-/// set behind `kiln`, which would not let it through.
+/// set after `kiln`, which would not let it through.
 TEST(surroundings, nothing_is_folded_by_libm) {
   uint64_t seed = 20261126;
   char preload[400];

@@ -72,7 +72,7 @@ static void plain(const char *line, size_t length, char *out, size_t size) {
   if (end) *end = 0;
 }
 
-/// The commands of a page, of which `prefix` is what they stand behind; returns how many were run.
+/// The commands of a page, of which `prefix` is what they stand after; returns how many were run.
 static unsigned run_page(const char *path, const char *prefix) {
   char *page = kiln_test_read(path, NULL), command[1000], folder[4000], *out;
   unsigned count = 0;
@@ -99,7 +99,7 @@ static unsigned run_page(const char *path, const char *prefix) {
 /// Its keys are used by others.
 static const char first_page[] = "kiln-sign.1";
 
-/// A page shows a command as a line of its own: in roff at its beginning, in Markdown behind four spaces.
+/// A page shows a command as a line of its own: in roff at its beginning, in Markdown after four spaces.
 static unsigned run_folder(const char *folder, const char *ending, const char *prefix) {
   DIR *d = opendir(folder);
   char path[512];

@@ -61,7 +61,7 @@ TEST(tune, a_crash_costs_that_config_only) {
   free(out);
 }
 
-// It writes just behind the buffer, which spoils what stands there: the next config is judged with memory of
+// It writes just after the buffer, which spoils what stands there: the next config is judged with memory of
 // its own.
 TEST(tune, a_store_behind_a_buffer_costs_that_config_only) {
   char *out = tune(
@@ -350,7 +350,7 @@ static unsigned lines_of(const char *path) {
 }
 
 // Devices take shapes from one queue, and a line is printed where a shape ends. Each device is at one shape,
-// so behind a line come at most as many that stand before it in the queue as there are other devices.
+// so after a line come at most as many that stand before it in the queue as there are other devices.
 static void expect_queue(const char *out, const char *const *queue, unsigned devices) {
   for (size_t i = 0; queue[i]; i++) {
     const char *at = strstr(out, queue[i]);

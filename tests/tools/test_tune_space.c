@@ -45,8 +45,8 @@ TEST(tune, several_spaces_stand_beside_each_other) {
   free(out);
 }
 
-// Whether chained products run beside each other is a knob: without it the products in front of the loop and
-// behind it are not there.
+// Whether chained products run beside each other is a knob: without it the products before the loop and
+// after it are not there.
 TEST(tune, the_overlap_of_products_is_a_knob) {
   static const char source[] =
       "kiln 1\n\nkernel k[OVERLAP: tune = 2](q: in *bf16 @align(16), k: in *bf16 @align(16), v: in *bf16 "

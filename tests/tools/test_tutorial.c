@@ -3,7 +3,7 @@
 // from top to bottom, in one folder, and they print what the page shows. A listing is
 //
 //   ```kiln NAME     a file
-//   ```console       commands behind `$ `, each followed by what it prints; `...` stands for any lines
+//   ```console       commands after `$ `, each followed by what it prints; `...` stands for any lines
 //   ```console cuda  the same where there is a GPU
 #include <ctype.h>
 #include <stdio.h>

@@ -31,7 +31,7 @@ MOST_TRIES = 3  # of a test that finds no memory on a device that others use, to
 
 
 def chunks(ids, last=(), more=MORE):
-    """Tests in the order of their run, in groups of one function; what has one of the texts `last` in its name comes behind all the others."""
+    """Tests in the order of their run, in groups of one function; what has one of the texts `last` in its name comes after all the others."""
     functions = collections.defaultdict(list)
     for one in ids:
         functions[one.partition("[")[0]].append(one)
@@ -66,7 +66,7 @@ class Queue:
         return sorted({one.partition("::")[0] for chunk in self.left for one in chunk})
 
     def runs_again(self, row):
-        """Puts a test behind the others that found no memory."""
+        """Puts a test after the others that found no memory."""
         text = row["error"].lower().replace("_", " ")
         self.tries[row["id"]] += 1
         if row["outcome"] != "failed" or "out of memory" not in text or self.tries[row["id"]] >= MOST_TRIES:
