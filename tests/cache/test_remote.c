@@ -266,6 +266,14 @@ TEST(remote, a_server_that_is_down_or_a_helper_that_is_missing) {
   CHECK_INT(put_size(cache, &key, SIZE), KILN_OK);
   CHECK_INT(get_size(cache, &key, SIZE), 1);
   kiln_cache_close(cache);
+  // The next build finds in a file that the server failed, and asks it nothing.
+  kiln_key other = key_of("b");
+  cache = open_remote(folder, "a", url, true);
+  CHECK_INT(get_size(cache, &other, SIZE), 0);
+  CHECK_INT(kiln_cache_counted(cache, KILN_OUTCOME_REMOTE_FAILED), 0);
+  CHECK_INT(kiln_cache_counted(cache, KILN_OUTCOME_REMOTE_SKIPPED), 1);
+  kiln_cache_close(cache);
+  kiln_key_deinit(&other);
   snprintf(root, sizeof root, "%s/b", folder);
   kiln_cache_config config = config_in(root);
   config.remote_program = "/nonexistent/kiln-remote";
