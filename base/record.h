@@ -67,6 +67,13 @@ typedef struct kiln_param_record {
   uint32_t offset, size; ///< in the argument block; computed by kiln_layout_params
 } kiln_param_record;
 
+/// Whether an argument is an address: of a pointer, or of a view, which an address begins.
+static inline bool kiln_param_is_address(const kiln_param_record *p) { return p->pointer || p->view_rank; }
+/// Whether expressions may read it.
+static inline bool kiln_param_is_integer(const kiln_param_record *p) {
+  return kiln_param_is_address(p) || kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
+}
+
 /// One point of the tuning list: compile-time values, launch geometry and when it may be used.
 typedef struct kiln_config_record {
   const char *text; ///< "BLOCK=1024,warps=4"; canonical order

@@ -27,13 +27,7 @@ static const pattern patterns[] = {
      {KILN_EXPR_PARAM, KILN_EXPR_CONST, KILN_EXPR_REM, KILN_EXPR_CONST, KILN_EXPR_EQ}},
 };
 
-static bool is_address(const kiln_param_record *p) { return p->pointer || p->view_rank; }
-
-static bool is_integer(const kiln_param_record *p) {
-  return is_address(p) || kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
-}
-
-static uint8_t size_of(const kiln_param_record *p) { return is_address(p) ? 8 : (uint8_t)p->size; }
+static uint8_t size_of(const kiln_param_record *p) { return kiln_param_is_address(p) ? 8 : (uint8_t)p->size; }
 
 static bool is_power_of_2(int64_t value) { return value > 0 && !(value & (value - 1)); }
 
@@ -76,7 +70,7 @@ static void note_params(const kiln_interface *interface, kiln_span code, uint8_t
     int64_t param;
     if (kiln_expr_take(&r, &param) != KILN_EXPR_PARAM) continue;
     used[param] |= how;
-    if (!is_integer(&interface->params[param])) *out_is_valid = false;
+    if (!kiln_param_is_integer(&interface->params[param])) *out_is_valid = false;
   }
 }
 
@@ -124,11 +118,11 @@ static bool add_facts(kiln_kernel *k) {
   if (!k->facts) return false;
   for (uint32_t i = 0; i < count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
-    if (is_address(p)) {
+    if (kiln_param_is_address(p)) {
       if (p->align > 1 && !(p->align & (p->align - 1)))
         k->alignments[k->alignment_count++] = (kiln_alignment){i, p->offset, p->align - 1};
       if (p->rows) add_strides(k, i);
-    } else if (is_integer(p) && (p->div > 1 || p->has_range)) {
+    } else if (kiln_param_is_integer(p) && (p->div > 1 || p->has_range)) {
       k->facts[k->fact_count++] = (kiln_fact){.param = i,
                                               .offset = p->offset,
                                               .size = (uint8_t)p->size,

@@ -162,7 +162,7 @@ kiln_status kiln_prepared_set(kiln_prepared *p, size_t index, const void *value,
   if (KILN_UNLIKELY(index >= k->interface.param_count)) return kiln_refuse_index(k, index, err);
   const kiln_param_record *param = &k->interface.params[index];
   uint64_t address = 0;
-  if (param->pointer || param->view_rank) memcpy(&address, value, sizeof address);
+  if (kiln_param_is_address(param)) memcpy(&address, value, sizeof address);
   // What nothing depends on is only stored; a broken promise is refused where all are.
   if (decides(p, index) || address & k->masks[index]) return settle_again(p, param, value, err);
   memcpy(p->block + param->offset, value, param->size);

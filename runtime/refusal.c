@@ -11,7 +11,7 @@
 void kiln_read_integers(const kiln_kernel *k, const uint8_t *block, int64_t *values) {
   for (uint32_t i = 0; i < k->interface.param_count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
-    uint8_t size = p->pointer || p->view_rank ? 8 : (uint8_t)p->size;
+    uint8_t size = kiln_param_is_address(p) ? 8 : (uint8_t)p->size;
     values[i] = kiln_read_integer(block + p->offset, size, p->scalar != KILN_I1);
   }
 }

@@ -29,7 +29,7 @@ static bool is_code(kiln_interface *in, kiln_span code) {
     int64_t at;
     if (kiln_expr_take(&r, &at) != KILN_EXPR_PARAM) continue;
     const kiln_param_record *p = &in->params[at];
-    if (p->pointer || p->view_rank ||
+    if (kiln_param_is_address(p) ||
         !(kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL)))
       return false;
   }

@@ -12,12 +12,6 @@
 
 // ---------------------------------------------------------------------------------------- decoding
 
-static bool is_address(const kiln_param_record *p) { return p->pointer || p->view_rank; }
-
-static bool is_integer(const kiln_param_record *p) {
-  return is_address(p) || kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
-}
-
 /// Maps number what a launch is given by words: a parameter is one, a view parameter 1 + 2 * rank, which are
 /// its base address, extents and strides.
 typedef struct word {
@@ -50,7 +44,7 @@ static bool has_word(const kiln_block_words *words, uint32_t i) { return words->
 
 enum { ADDRESS = 8 };
 
-static uint32_t bytes_of(const kiln_param_record *p) { return is_address(p) ? ADDRESS : p->size; }
+static uint32_t bytes_of(const kiln_param_record *p) { return kiln_param_is_address(p) ? ADDRESS : p->size; }
 
 static uint32_t word_offset(word w) { return w.param->offset + w.part * ADDRESS; }
 
@@ -70,7 +64,7 @@ static bool take_expression(const kiln_interface *in, kiln_reader *r, kiln_block
     if (op == KILN_EXPR_CONST) kiln_read_svarint(&code);
     if (op != KILN_EXPR_PARAM) continue;
     word w = word_at(in, kiln_read_varint(&code));
-    if (!is_integer(w.param)) return false;
+    if (!kiln_param_is_integer(w.param)) return false;
     add_words(reads, w);
   }
   return true;
@@ -88,7 +82,7 @@ static bool take_map(const kiln_interface *in, kiln_reader *r, kiln_tensor_map *
     return false;
   if (m->param >= word_count(in)) return false;
   word base = word_at(in, m->param);
-  if (!is_address(base.param) || base.part) return false;
+  if (!kiln_param_is_address(base.param) || base.part) return false;
   for (unsigned i = 0; i < m->rank; i++) {
     const uint8_t *box = kiln_read_bytes(r, 4);
     if (!box) return false;
@@ -229,9 +223,9 @@ static void read_words(const kiln_interface *in, const uint8_t *block, int64_t *
   for (uint32_t i = 0; i < in->param_count; i++) {
     const kiln_param_record *p = &in->params[i];
     for (uint32_t part = 0; part < words_of(p); part++, values++)
-      *values = is_integer(p) ? kiln_read_integer(block + p->offset + part * ADDRESS, (uint8_t)bytes_of(p),
-                                                  p->scalar != KILN_I1)
-                              : 0;
+      *values = kiln_param_is_integer(p) ? kiln_read_integer(block + p->offset + part * ADDRESS,
+                                                             (uint8_t)bytes_of(p), p->scalar != KILN_I1)
+                                         : 0;
   }
 }
 

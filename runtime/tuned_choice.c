@@ -56,7 +56,7 @@ static bool place_input(const kiln_interface *in, const kiln_tuned_axis *axis, k
   int at = find_param(in, axis->name, &rest);
   if (at < 0) return false;
   const kiln_param_record *p = &in->params[at];
-  bool is_address = p->pointer || p->view_rank,
+  bool is_address = kiln_param_is_address(p),
        is_integer = !is_address && kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
   *out = (kiln_tuned_input){axis->kind, (uint32_t)at, p->offset, 8, true, 0, 2};
   if (!rest) {

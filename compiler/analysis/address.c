@@ -47,17 +47,6 @@ kiln_addresses *kiln_addresses_create(kiln_arena *arena, const ir_kernel *kernel
 
 // ------------------------------------------------------------------------------------- making forms
 
-static bool is_inside(const ir_block *block, const ir_op *op) {
-  for (; block; block = block->parent ? block->parent->block : NULL)
-    if (block->parent == op) return true;
-  return false;
-}
-
-static bool encloses(const ir_block *outer, const ir_block *block) {
-  while (block && block != outer) block = block->parent ? block->parent->block : NULL;
-  return block != NULL;
-}
-
 static bool is_small(int64_t x) { return x > -FAR && x < FAR; }
 
 static form of_symbol(const ir_value *v) {
@@ -262,8 +251,8 @@ static const form *form_of(kiln_addresses *a, const ir_value *v) {
 /// Whether the value is the same when the second access runs as it was for the first.
 static bool is_fixed(const kiln_access_pair *pair, const ir_value *v) {
   const ir_block *home = ir_home(v);
-  return encloses(home, pair->first->block) && encloses(home, pair->second->block) &&
-         !(pair->turned && is_inside(home, pair->turned));
+  return ir_encloses(home, pair->first->block) && ir_encloses(home, pair->second->block) &&
+         !(pair->turned && ir_is_inside(home, pair->turned));
 }
 
 static bool same(const kiln_access_pair *pair, const ir_value *x, const ir_value *y, unsigned *budget) {

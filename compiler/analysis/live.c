@@ -15,14 +15,6 @@ typedef struct lives {
   uint64_t most;
 } lives;
 
-static bool is_inside(const ir_block *block, const ir_op *op) {
-  for (; block; block = block->parent ? block->parent->block : NULL)
-    if (block->parent == op) return true;
-  return false;
-}
-
-static const ir_block *home_of(const ir_value *v) { return v->def ? v->def->block : v->block; }
-
 static uint32_t last_inside(const ir_op *op) {
   while (op->region_count && op->regions[op->region_count - 1]->last)
     op = op->regions[op->region_count - 1]->last;
@@ -33,7 +25,7 @@ static uint32_t last_inside(const ir_op *op) {
 static uint32_t last_need(const ir_value *v, const ir_op *user) {
   uint32_t last = user->number;
   for (const ir_op *op = user->block->parent; op; op = op->block->parent)
-    if (ir_is_loop(op) && !is_inside(home_of(v), op)) last = last_inside(op);
+    if (ir_is_loop(op) && !ir_is_inside(ir_home(v), op)) last = last_inside(op);
   return last;
 }
 

@@ -14,10 +14,6 @@ static ir_value *with_constant(ir_builder *b, ir_opcode code, ir_value *v, int64
   return c ? ir_binary(b, code, 0, v, ir_splat(b, c, v->type)) : NULL;
 }
 
-static kiln_scalar integer_of(unsigned bits) {
-  return bits == 8 ? KILN_I8 : bits == 16 ? KILN_I16 : bits == 32 ? KILN_I32 : KILN_I64;
-}
-
 /// Signed integers that are ordered as the floats are: the magnitude of negative ones is complemented, and
 /// what then lies below -inf, the NaNs with a sign, is turned round to the upper end.
 static unsigned mantissa_of(kiln_scalar scalar) {
@@ -34,7 +30,7 @@ static ir_value *turn_negative(ir_builder *b, ir_value *v) {
 static ir_value *to_order(ir_builder *b, ir_value *v) {
   ir_type type = v->type;
   if (ir_type_class(type) == KILN_CLASS_INT) return v;
-  v = ir_bitcast(b, v, ir_scalar_type(integer_of(ir_type_bits(type))));
+  v = ir_bitcast(b, v, ir_scalar_type(ir_integer_of(ir_type_bits(type))));
   int64_t nans = ((int64_t)1 << mantissa_of(type.scalar)) - 1;
   return with_constant(b, IR_SUB, turn_negative(b, v), nans);
 }

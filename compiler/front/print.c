@@ -53,17 +53,10 @@ static void put_string(kiln_buffer *out, const char *text) {
   kiln_buffer_u8(out, '"');
 }
 
-static bool is_inside(const ir_value *v, const ir_block *block) {
-  const ir_block *b = v->def ? v->def->block : v->block;
-  for (; b; b = b->parent ? b->parent->block : NULL)
-    if (b == block) return true;
-  return false;
-}
-
 static void put_value(printer *p, ir_value *v) {
   v = ir_resolve(v);
   uint64_t bits;
-  if (p->combiner && !is_inside(v, p->combiner) && !v->type.rank && ir_constant_bits(v, &bits)) {
+  if (p->combiner && !ir_encloses(p->combiner, ir_home(v)) && !v->type.rank && ir_constant_bits(v, &bits)) {
     kiln_buffer_u8(p->out, '(');
     put_constant(p->out, v->type, bits);
     kiln_buffer_u8(p->out, ')');

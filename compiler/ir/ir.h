@@ -51,6 +51,8 @@ typedef struct ir_type {
                  ///< view. Only machine operations make and take such types
 } ir_type;
 
+/// The integer of 1, 8, 16, 32 or 64 bits.
+kiln_scalar ir_integer_of(unsigned bits);
 ir_type ir_scalar_type(kiln_scalar scalar);
 ir_type ir_pointer_type(kiln_scalar scalar);
 /// `shape_of` with another element (scalar and pointer depth taken from `element`).
@@ -275,6 +277,21 @@ struct ir_block {
 /// The block where the value is made.
 static inline const ir_block *ir_home(const ir_value *v) { return v->def ? v->def->block : v->block; }
 
+/// Whether `block` is `outer`, or stands in one of its operations, at any depth.
+bool ir_encloses(const ir_block *outer, const ir_block *block);
+/// Whether `block` is a region of `op`, or stands in one, at any depth.
+bool ir_is_inside(const ir_block *block, const ir_op *op);
+
+/// The operation that makes `v`, where it is a `code`; else NULL.
+static inline ir_op *ir_producer(const ir_value *v, ir_opcode code) {
+  return v->def && v->def->code == code ? v->def : NULL;
+}
+/// What `v` is a splat of; NULL: it is none.
+static inline ir_value *ir_splat_source(const ir_value *v) {
+  const ir_op *op = ir_producer(v, IR_SPLAT);
+  return op ? op->operands[0] : NULL;
+}
+
 /// Expand, broadcast, reshape, trans, splat: operand 0 with its elements at other places.
 static inline bool ir_is_renaming(const ir_op *op) {
   return ir_has(op->code, IR_RENAMES) && op->operand_count == 1 && op->result_count == 1;
@@ -406,7 +423,7 @@ typedef struct ir_kernel {
   uint16_t stages;          ///< pipeline depth asked for; 0: the target's default
   uint16_t max_registers;   ///< 0: no limit
   bool fp_strict, fp_flush; ///< no contraction; denormals are flushed
-  bool groups_beside;       ///< set by promotion: groups of warps share columns, each has all rows
+  bool groups_beside;       ///< set by promotion: warpgroups share columns, each has all rows
   int64_t grid_limit[3]; ///< largest grid extent an axis can have, if launch expressions show it; 0: unknown
   ir_launch_tests tests;
   struct kiln_layouts *layouts; ///< set by the pass `layouts`, kept by `conversions` (gpu/layouts/layouts.h)

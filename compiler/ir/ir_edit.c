@@ -142,6 +142,17 @@ bool ir_constant_float(const ir_value *v, double *out_value) {
   return true;
 }
 
+bool ir_encloses(const ir_block *outer, const ir_block *block) {
+  while (block && block != outer) block = block->parent ? block->parent->block : NULL;
+  return block != NULL;
+}
+
+bool ir_is_inside(const ir_block *block, const ir_op *op) {
+  for (; block; block = block->parent ? block->parent->block : NULL)
+    if (block->parent == op) return true;
+  return false;
+}
+
 ir_op *ir_terminator(const ir_block *block) {
   ir_op *op = block->last;
   return op && ir_is_terminator(op) ? op : NULL;

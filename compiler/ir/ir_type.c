@@ -59,6 +59,10 @@ bool ir_atomic_takes(ir_combine kind, kiln_scalar scalar) {
   return least && kiln_scalars[scalar].bits >= least;
 }
 
+kiln_scalar ir_integer_of(unsigned bits) {
+  return bits == 1 ? KILN_I1 : bits == 8 ? KILN_I8 : bits == 16 ? KILN_I16 : bits == 32 ? KILN_I32 : KILN_I64;
+}
+
 ir_type ir_scalar_type(kiln_scalar scalar) { return (ir_type){.scalar = (uint8_t)scalar}; }
 
 ir_type ir_pointer_type(kiln_scalar scalar) { return (ir_type){.scalar = (uint8_t)scalar, .pointer = 1}; }

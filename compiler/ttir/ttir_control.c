@@ -53,10 +53,6 @@ static void read_braces(ttir_reader *r, const ttir_region *region) {
   if (!r->failed && !ir_terminator(region->block)) ttir_emit(r, IR_YIELD, NULL, NULL, 0, NULL);
 }
 
-static void give_results(ttir_reader *r, const ir_op *op) {
-  for (uint32_t i = 0; op && i < op->result_count; i++) ttir_give(r, &op->results[i]);
-}
-
 // `(%a = %x, %b = %y)`: names of carried values and their initial values. Returns the count.
 static uint32_t read_carried(ttir_reader *r, ttir_token *names, ir_value **values, uint32_t capacity) {
   uint32_t count = 0;
@@ -104,7 +100,8 @@ void ttir_form_for(ttir_reader *r, const ttir_row *row) {
                              .is_flattened = ttir_entry_int(&r->dictionary, "tt.flatten", 0)}};
   r->dictionary.count = 0;
   r->row = row;
-  give_results(r, ttir_emit_regions(r, IR_FOR, &attrs, operands, count + IR_FOR_BOUNDS, &region.block, 1));
+  ttir_give_results(r,
+                    ttir_emit_regions(r, IR_FOR, &attrs, operands, count + IR_FOR_BOUNDS, &region.block, 1));
 }
 
 // %c -> (T) { .. } else { .. }
@@ -126,7 +123,7 @@ void ttir_form_if(ttir_reader *r, const ttir_row *row) {
   }
   ttir_read_dictionary(r, &r->dictionary);
   r->row = row;
-  give_results(r, ttir_emit_regions(r, IR_IF, NULL, &condition, 1, blocks, 2));
+  ttir_give_results(r, ttir_emit_regions(r, IR_IF, NULL, &condition, 1, blocks, 2));
 }
 
 // (%a = %x) : (T) -> (T) { .. scf.condition(%c) %a : T } do { ^bb0(%a: T): .. scf.yield .. }
@@ -154,7 +151,7 @@ void ttir_form_while(ttir_reader *r, const ttir_row *row) {
   ttir_close_region(r, &after);
   if (ttir_accept_word(r, "attributes") || ttir_peek(r, '{')) ttir_read_dictionary(r, &r->dictionary);
   r->row = row;
-  give_results(r, ttir_emit_regions(r, IR_WHILE, NULL, initial, count, blocks, 2));
+  ttir_give_results(r, ttir_emit_regions(r, IR_WHILE, NULL, initial, count, blocks, 2));
 }
 
 // scf.yield %a, %b : T, U; tt.reduce.return and tt.scan.return alike

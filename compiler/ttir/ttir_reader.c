@@ -123,6 +123,10 @@ void ttir_give(ttir_reader *r, ir_value *value) {
   r->results[r->result_count++] = value;
 }
 
+void ttir_give_results(ttir_reader *r, const ir_op *op) {
+  for (uint32_t i = 0; op && i < op->result_count; i++) ttir_give(r, &op->results[i]);
+}
+
 void ttir_check_type(ttir_reader *r, const ir_value *value, ir_type stated) {
   ttir_builder_error(r);
   if (r->failed || !value || ir_type_equal(value->type, stated)) return;

@@ -185,6 +185,8 @@ uint32_t ttir_scope(const ttir_reader *r);
 void ttir_leave(ttir_reader *r, uint32_t scope);
 /// Makes `value` the (next) result of the operation being read.
 void ttir_give(ttir_reader *r, ir_value *value);
+/// All results of `op`; NULL: none.
+void ttir_give_results(ttir_reader *r, const ir_op *op);
 /// Checks that `value` has the type the text states.
 void ttir_check_type(ttir_reader *r, const ir_value *value, ir_type stated);
 /// Reads `{..} : (T, ..) -> T`: checks the operands' types, gives the result's. The dictionary is the

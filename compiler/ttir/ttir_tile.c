@@ -4,10 +4,6 @@
 
 #include "compiler/ttir/ttir_forms.h"
 
-static void give_op(ttir_reader *r, const ir_op *op) {
-  for (uint32_t i = 0; op && i < op->result_count; i++) ttir_give(r, &op->results[i]);
-}
-
 // tt.get_program_id x : i32
 void ttir_form_pid(ttir_reader *r, const ttir_row *row) {
   ttir_token axis = ttir_take(r, TTIR_WORD, "an axis x, y or z");
@@ -16,7 +12,7 @@ void ttir_form_pid(ttir_reader *r, const ttir_row *row) {
   else if (!r->failed) ttir_error(r, "expected an axis x, y or z, found '%.*s'", (int)axis.length, axis.at);
   ir_op *op = ttir_emit(r, (ir_opcode)row->code, &attrs, NULL, 0, NULL);
   ttir_colon_type(r);
-  give_op(r, op);
+  ttir_give_results(r, op);
 }
 
 // tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>
@@ -59,7 +55,7 @@ static void convert(ttir_reader *r, const ttir_row *row, ir_value *v, const ir_a
     ttir_give(r, v);
   } else {
     ir_op *op = ttir_emit(r, (ir_opcode)row->code, attrs, &v, 1, named ? &to : NULL);
-    give_op(r, op);
+    ttir_give_results(r, op);
     if (op) ttir_check_type(r, &op->results[0], to);
   }
 }
@@ -131,7 +127,7 @@ void ttir_form_join(ttir_reader *r, const ttir_row *row) {
   ir_type to;
   if (!joined(r, v, &to)) return;
   ir_op *op = ttir_emit(r, (ir_opcode)row->code, NULL, v, 2, NULL);
-  give_op(r, op);
+  ttir_give_results(r, op);
   if (op) ttir_check_type(r, &op->results[0], to);
 }
 
@@ -156,7 +152,7 @@ void ttir_form_split(ttir_reader *r, const ttir_row *row) {
   ir_value *v = reshaped(r, &to);
   if (!v) return;
   ir_op *op = ttir_emit(r, (ir_opcode)row->code, NULL, &v, 1, NULL);
-  give_op(r, op);
+  ttir_give_results(r, op);
   if (op) ttir_check_type(r, &op->results[0], to);
 }
 

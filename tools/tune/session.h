@@ -81,11 +81,13 @@ kiln_status tune_pair_values(const tuner *t, const tune_pair *pair, tune_subject
 kiln_status tune_case_read(tuner *t, kiln_error *err);
 /// Sets the values, which were begun, and the expected contents of the subject.
 kiln_status tune_case_values(const tuner *t, const tune_pair *pair, tune_subject *s, kiln_error *err);
-/// Writes the case's kernel into a folder as kernel.ttir, with its launch facts beside it.
+/// Writes the case's kernel into a folder as kernel.ttir, with its launch facts next to it.
 kiln_status tune_case_source(const char *folder, const char *into, kiln_error *err);
 /// "softmax[T=f32] rows=128 cols=256"
 void tune_pair_title(const tune_pair *pair, const tune_subject *s, char *out, size_t capacity);
 
+/// The number of the config with this text; config_count: none.
+uint32_t tune_config_called(const kiln_interface *in, const char *text);
 /// The entry of a measurement, without choice and history; arena.
 kiln_tuned_entry *tune_entry_make(const tuner *t, const tune_subject *s);
 /// Its identity as one line; arena.

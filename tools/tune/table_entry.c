@@ -63,7 +63,7 @@ static void add_axes(const tuner *t, const tune_subject *s, kiln_tuned_entry *e)
     const kiln_param_record *p = &s->interface->params[i];
     if (is_integer(p) && (!key || is_listed(key, p->name))) add_integer(t, e, p, &s->values[i]);
     if (p->view_rank) add_view(t, e, p, &s->values[i]);
-    if ((p->pointer || p->view_rank) && p->align < ALIGNED) add_axis(t, e, KILN_TUNED_ALIGNED, p->name, 1);
+    if (kiln_param_is_address(p) && p->align < ALIGNED) add_axis(t, e, KILN_TUNED_ALIGNED, p->name, 1);
   }
 }
 
@@ -147,7 +147,7 @@ void tune_pair_title(const tune_pair *j, const tune_subject *s, char *out, size_
 
 // ------------------------------------------------------------------------------------------- hints
 
-static uint32_t config_called(const kiln_interface *in, const char *text) {
+uint32_t tune_config_called(const kiln_interface *in, const char *text) {
   uint32_t c = 0;
   while (c < in->config_count && strcmp(in->configs[c].text, text)) c++;
   return c;
@@ -172,7 +172,7 @@ static void take_chosen(const tuner *t, const kiln_tuned_entry *e, const tune_su
   for (size_t i = 0; i < t->s->among.count; i++) {
     const kiln_tuner_row *row = kiln_tuner_table_find(&t->among[i], identity);
     if (row && out->count < TUNE_MOST_HINTS)
-      out->configs[out->count++] = config_called(s->interface, row->entry->texts[KILN_TUNED_CONFIG]);
+      out->configs[out->count++] = tune_config_called(s->interface, row->entry->texts[KILN_TUNED_CONFIG]);
   }
 }
 
@@ -185,8 +185,8 @@ void tune_entry_hints(const tuner *t, const kiln_tuned_entry *e, const tune_subj
   }
   for (uint32_t i = 0; i < t->known.count; i++) {
     const kiln_tuned_entry *other = t->known.rows[i].entry;
-    uint32_t config = config_called(s->interface, other->texts[KILN_TUNED_CONFIG]), d = bins_apart(e, other),
-             at = 0;
+    uint32_t config = tune_config_called(s->interface, other->texts[KILN_TUNED_CONFIG]),
+             d = bins_apart(e, other), at = 0;
     if (strcmp(other->texts[KILN_TUNED_KERNEL], e->texts[KILN_TUNED_KERNEL]) ||
         config == s->interface->config_count)
       continue;

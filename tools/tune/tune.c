@@ -55,12 +55,6 @@ static void print_contest(const tuner *t, const char *title, const tune_subject 
   kiln_buffer_deinit(&out);
 }
 
-static uint32_t config_of(const kiln_interface *in, const char *text) {
-  uint32_t c = 0;
-  while (c < in->config_count && strcmp(in->configs[c].text, text)) c++;
-  return c;
-}
-
 // --check: the table's choice wins ties, and holds when it wins.
 static void print_check(tuner *t, const char *title, const tune_subject *s, const tune_contest *c,
                         const kiln_tuner_row *row) {
@@ -205,7 +199,8 @@ static void print_time(const tune_shared *shared) {
 static kiln_status measure(tuner *t, const char *title, tune_subject *s, kiln_tuned_entry *e,
                            const kiln_tuner_row *row, const kiln_tuner_row *old, kiln_error *err) {
   tune_contest contest;
-  uint32_t usual = t->s->check ? config_of(s->interface, row->entry->texts[KILN_TUNED_CONFIG]) : UINT32_MAX;
+  uint32_t usual =
+      t->s->check ? tune_config_called(s->interface, row->entry->texts[KILN_TUNED_CONFIG]) : UINT32_MAX;
   tune_hints hints;
   tune_entry_hints(t, e, s, &hints);
   unsigned begun = atomic_load(&t->shared->next);

@@ -213,17 +213,10 @@ void host_dot(host *h, ir_op *op) {
 
 // ------------------------------------------------------------------------------ products in a loop
 
-static bool is_inside(const ir_value *v, const ir_op *loop) {
-  const ir_block *block = v->def ? v->def->block : v->block;
-  for (; block; block = block->parent ? block->parent->block : NULL)
-    if (block->parent == loop) return true;
-  return false;
-}
-
 /// True when `v` is the same in each turn and can be pulled before the loop. Loads in the loop may see what
 /// its turns write.
 static bool is_invariant(const ir_value *v, const ir_op *loop, unsigned depth) {
-  if (!is_inside(v, loop)) return true;
+  if (!ir_is_inside(ir_home(v), loop)) return true;
   if (!v->def || !depth || !host_is_lazy(v->def) || v->def->code == IR_LOAD) return false;
   for (uint32_t i = 0; i < v->def->operand_count; i++)
     if (!is_invariant(v->def->operands[i], loop, depth - 1)) return false;

@@ -19,17 +19,11 @@ typedef struct look {
   bool strict;   ///< what is read counts as changing too
 } look;
 
-static bool is_inside(const ir_op *loop, const ir_block *block) {
-  for (; block; block = block->parent ? block->parent->block : NULL)
-    if (block->parent == loop) return true;
-  return false;
-}
-
 // Whether a value may differ from turn to turn although memory does not.
 static bool changes(const look *l, const ir_value *v) {
   const ir_op *op = v->def;
-  if (!op) return is_inside(l->loop, v->block);
-  if (!is_inside(l->loop, op->block) || host_info(v)->mark == l->walk) return false;
+  if (!op) return ir_is_inside(v->block, l->loop);
+  if (!ir_is_inside(op->block, l->loop) || host_info(v)->mark == l->walk) return false;
   if (l->strict && ir_ops[op->code].effect != IR_PURE) return true;
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (changes(l, op->operands[i])) return true;

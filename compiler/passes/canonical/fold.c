@@ -31,15 +31,6 @@ static ir_value *integer(folding *f, ir_type type, int64_t value) {
   return constant(f, type, (uint64_t)value);
 }
 
-static ir_op *producer(const ir_value *v, ir_opcode code) {
-  return v->def && v->def->code == code ? v->def : NULL;
-}
-
-static ir_value *splat_source(const ir_value *v) {
-  ir_op *op = producer(v, IR_SPLAT);
-  return op ? op->operands[0] : NULL;
-}
-
 static bool is_integral(ir_type type) { return ir_type_class(type) & (KILN_CLASS_INT | KILN_CLASS_BOOL); }
 
 /// An integer constant; a true i1 reads as -1, all ones.
@@ -82,7 +73,7 @@ static ir_value *fold_splats(folding *f, ir_op *op) {
   ir_type type = op->results[0].type;
   if (!type.rank || !(kiln_scalar_knows(op->code) || op->code == IR_PTRADD)) return NULL;
   for (uint32_t i = 0; i < op->operand_count; i++) {
-    scalars[i] = op->operands[i]->type.rank ? splat_source(op->operands[i]) : op->operands[i];
+    scalars[i] = op->operands[i]->type.rank ? ir_splat_source(op->operands[i]) : op->operands[i];
     if (!scalars[i]) return NULL;
   }
   ir_op *scalar = emit_like(f, op, scalars, op->operand_count, ir_element(type));
@@ -164,7 +155,7 @@ static bool is_associative(ir_opcode code) {
 
 /// (x op c) op d is x op (c op d) for integers.
 static ir_value *reassociate(folding *f, ir_op *op) {
-  ir_op *inner = producer(op->operands[0], op->code);
+  ir_op *inner = ir_producer(op->operands[0], op->code);
   if (!is_associative(op->code) || !is_integral(op->operands[0]->type) || !inner) return NULL;
   if (!is_constant(op->operands[1]) || !is_constant(inner->operands[1])) return NULL;
   ir_value *both = ir_binary(&f->b, op->code, op->attrs.flags, inner->operands[1], op->operands[1]);
@@ -219,7 +210,7 @@ static ir_value *fold_xor(folding *f, ir_op *op) {
   static const uint8_t inverse[] = {
       [IR_EQ] = IR_NE, [IR_NE] = IR_EQ, [IR_LT] = IR_GE, [IR_LE] = IR_GT, [IR_GT] = IR_LE, [IR_GE] = IR_LT};
   int64_t n;
-  ir_op *test = producer(op->operands[0], IR_CMP);
+  ir_op *test = ir_producer(op->operands[0], IR_CMP);
   if (test && ir_type_bits(op->operands[0]->type) == 1 && ir_constant_int(op->operands[1], &n) && n == 1) {
     bool is_float = ir_type_class(test->operands[0]->type) == KILN_CLASS_FLOAT;
     if (!is_float || test->attrs.kind == IR_EQ || test->attrs.kind == IR_NE)
@@ -241,10 +232,10 @@ static ir_value *fold_select(folding *f, ir_op *op) {
   int64_t n, x, y;
   if (ir_constant_int(c, &n)) return n ? a : b;
   if (a == b) return a;
-  ir_op *inverted = producer(c, IR_XOR);
+  ir_op *inverted = ir_producer(c, IR_XOR);
   if (inverted && ir_constant_int(inverted->operands[1], &n) && n)
     return ir_ternary(&f->b, IR_SELECT, 0, inverted->operands[0], b, a);
-  if (splat_source(c)) return ir_ternary(&f->b, IR_SELECT, 0, splat_source(c), a, b);
+  if (ir_splat_source(c)) return ir_ternary(&f->b, IR_SELECT, 0, ir_splat_source(c), a, b);
   if (!ir_type_equal(c->type, a->type) || !ir_constant_int(a, &x) || !ir_constant_int(b, &y)) return NULL;
   if (!x == !y) return a;
   return x ? c : ir_binary(&f->b, IR_XOR, 0, c, integer(f, c->type, 1));
@@ -282,7 +273,7 @@ static ir_value *fold_integer_chain(folding *f, ir_op *op, ir_op *inner) {
 static ir_value *fold_cast(folding *f, ir_op *op) {
   ir_value *x = op->operands[0];
   if (ir_type_equal(x->type, op->results[0].type)) return x;
-  ir_op *inner = producer(x, IR_CAST);
+  ir_op *inner = ir_producer(x, IR_CAST);
   if (!inner || takes_denormals(f, op)) return NULL;
   ir_value *v = fold_integer_chain(f, op, inner);
   if (v) return v;
@@ -296,14 +287,14 @@ static ir_value *fold_cast(folding *f, ir_op *op) {
 static ir_value *fold_bitcast(folding *f, ir_op *op) {
   ir_value *x = op->operands[0];
   if (ir_type_equal(x->type, op->results[0].type)) return x;
-  ir_op *inner = producer(x, IR_BITCAST);
+  ir_op *inner = ir_producer(x, IR_BITCAST);
   return inner ? ir_bitcast(&f->b, inner->operands[0], ir_element(op->results[0].type)) : NULL;
 }
 
 /// Base, extent or stride of a view that stands here.
 static ir_value *fold_view_part(folding *f, ir_op *op) {
   (void)f;
-  ir_op *view = producer(op->operands[0], IR_VIEW);
+  ir_op *view = ir_producer(op->operands[0], IR_VIEW);
   return view ? view->operands[ir_view_part(op)] : NULL;
 }
 
@@ -311,7 +302,7 @@ static ir_value *fold_view_part(folding *f, ir_op *op) {
 
 /// The shape operation of a splat is a splat; of a scalar too.
 static ir_value *reshaped_splat(folding *f, ir_op *op) {
-  ir_value *x = op->operands[0], *s = x->type.rank ? splat_source(x) : x;
+  ir_value *x = op->operands[0], *s = x->type.rank ? ir_splat_source(x) : x;
   ir_type type = op->results[0].type;
   if (!s) return NULL;
   return type.rank ? ir_splat(&f->b, s, type) : s;
@@ -319,7 +310,7 @@ static ir_value *reshaped_splat(folding *f, ir_op *op) {
 
 static ir_value *fold_shape(folding *f, ir_op *op) {
   ir_value *x = op->operands[0];
-  ir_op *inner = producer(x, op->code);
+  ir_op *inner = ir_producer(x, op->code);
   if (op->code != IR_EXPAND && ir_type_equal(x->type, op->results[0].type)) return x;
   if (inner && op->code == IR_RESHAPE) return ir_reshape(&f->b, inner->operands[0], op->results[0].type);
   if (inner && op->code == IR_BROADCAST) return ir_broadcast(&f->b, inner->operands[0], op->results[0].type);
@@ -327,7 +318,7 @@ static ir_value *fold_shape(folding *f, ir_op *op) {
 }
 
 static ir_value *fold_trans(folding *f, ir_op *op) {
-  ir_op *inner = producer(op->operands[0], IR_TRANS);
+  ir_op *inner = ir_producer(op->operands[0], IR_TRANS);
   unsigned rank = op->results[0].type.rank, fixed = 0;
   for (unsigned i = 0; i < rank; i++) fixed += op->attrs.perm[i] == i;
   if (fixed == rank) return op->operands[0];
@@ -341,9 +332,9 @@ static ir_value *fold_trans(folding *f, ir_op *op) {
 }
 
 static ir_value *fold_join(folding *f, ir_op *op) {
-  ir_value *s = splat_source(op->operands[0]);
+  ir_value *s = ir_splat_source(op->operands[0]);
   if (op->operands[0]->type.rank == 0 && op->operands[0] == op->operands[1]) s = op->operands[0];
-  bool same = op->operands[0] == op->operands[1] || (s && s == splat_source(op->operands[1]));
+  bool same = op->operands[0] == op->operands[1] || (s && s == ir_splat_source(op->operands[1]));
   if (s && same) return ir_splat(&f->b, s, op->results[0].type);
   if (op->operands[0]->type.rank) return NULL;
   // Two scalars: lane 0 takes the left one. Back ends then see no scalar where they look for a tile.
@@ -360,9 +351,9 @@ static ir_value *fold_pointer(folding *f, ir_op *op) {
   ir_value *p = op->operands[0], *offset = op->operands[1], *base, *uniform;
   int64_t n;
   if (ir_constant_int(offset, &n) && n == 0) return p;
-  ir_op *inner = producer(p, IR_PTRADD);
-  if (splat_source(p) || !inner || !(uniform = splat_source(offset)) ||
-      !(base = splat_source(inner->operands[0])))
+  ir_op *inner = ir_producer(p, IR_PTRADD);
+  if (ir_splat_source(p) || !inner || !(uniform = ir_splat_source(offset)) ||
+      !(base = ir_splat_source(inner->operands[0])))
     return NULL;
   return ir_binary(&f->b, IR_PTRADD, 0,
                    ir_splat(&f->b, ir_binary(&f->b, IR_PTRADD, 0, base, uniform), p->type),
@@ -380,10 +371,10 @@ static void forward(folding *f, ir_op *op, uint32_t result, ir_value *v) {
 static bool fold_lanes(folding *f, ir_op *op) {
   bool idempotent = ir_combines[op->attrs.kind].is_idempotent;
   bool single = op->operands[0]->type.log2[op->attrs.axis] == 0;
-  if (takes_denormals(f, op) || (!single && !(idempotent && splat_source(op->operands[0])))) return false;
+  if (takes_denormals(f, op) || (!single && !(idempotent && ir_splat_source(op->operands[0])))) return false;
   for (uint32_t i = 0; i < op->operand_count; i++) {
     ir_type type = op->results[i].type;
-    ir_value *x = op->operands[i], *s = splat_source(x);
+    ir_value *x = op->operands[i], *s = ir_splat_source(x);
     if (op->code == IR_REDUCE) x = !s ? ir_reshape(&f->b, x, type) : type.rank ? ir_splat(&f->b, s, type) : s;
     if (!x) return false;
     forward(f, op, i, x);
@@ -392,8 +383,8 @@ static bool fold_lanes(folding *f, ir_op *op) {
 }
 
 static bool fold_split(folding *f, ir_op *op) {
-  ir_op *join = producer(op->operands[0], IR_JOIN);
-  ir_value *s = splat_source(op->operands[0]);
+  ir_op *join = ir_producer(op->operands[0], IR_JOIN);
+  ir_value *s = ir_splat_source(op->operands[0]);
   if (!join && !s) return false;
   for (uint32_t i = 0; i < 2; i++)
     forward(f, op, i,

@@ -18,15 +18,6 @@ typedef struct parting {
   bool changed;
 } parting;
 
-static ir_op *producer(const ir_value *v, ir_opcode code) {
-  return v->def && v->def->code == code ? v->def : NULL;
-}
-
-static ir_value *splat_source(const ir_value *v) {
-  ir_op *op = producer(v, IR_SPLAT);
-  return op ? op->operands[0] : NULL;
-}
-
 static bool is_exact(parting *p, const ir_op *sum) {
   if (sum->results[0].type.scalar == KILN_I64) return true;
   if (!p->facts) p->facts = kiln_facts_compute(p->scratch, p->kernel);
@@ -36,11 +27,11 @@ static bool is_exact(parting *p, const ir_op *sum) {
 static void visit(ir_op *op, void *context) {
   parting *p = context;
   if (op->code != IR_PTRADD) return;
-  ir_value *base = splat_source(op->operands[0]), *uniform = NULL;
-  const ir_op *sum = producer(op->operands[1], IR_ADD);
+  ir_value *base = ir_splat_source(op->operands[0]), *uniform = NULL;
+  const ir_op *sum = ir_producer(op->operands[1], IR_ADD);
   if (!base || !sum) return;
   unsigned i = 0;
-  while (i < 2 && !(uniform = splat_source(sum->operands[i]))) i++;
+  while (i < 2 && !(uniform = ir_splat_source(sum->operands[i]))) i++;
   if (!uniform || !is_exact(p, sum)) return;
   p->b.block = op->block;
   p->b.before = op;

@@ -34,12 +34,6 @@ enum {
   MOST_NESTED = 6 ///< loops within one another that are walked twice each; deeper ones begin with a barrier
 };
 
-static bool is_inside(const ir_block *block, const ir_op *op) {
-  for (; block; block = block->parent ? block->parent->block : NULL)
-    if (block->parent == op) return true;
-  return false;
-}
-
 /// An access since the last barrier.
 typedef struct pending {
   ir_op *op;
@@ -289,7 +283,7 @@ static void visit_loop(ordering *o, ir_op *op) {
   o->depth++;
   for (unsigned turn = 0; turn < (o->depth > MOST_NESTED ? 1u : 2u); turn++) {
     for (unsigned i = 0; turn && i < o->count; i++)
-      if (is_inside(o->pending[i].op->block, op)) o->pending[i].turned = op;
+      if (ir_is_inside(o->pending[i].op->block, op)) o->pending[i].turned = op;
     if (o->depth > MOST_NESTED) meet_before(o, op->regions[0]->first, true);
     for (uint32_t i = 0; i < op->region_count; i++) visit_block(o, op->regions[i]);
   }

@@ -70,9 +70,7 @@ static ir_value *binary(kiln_overlaps *o, ir_opcode code, ir_value *x, ir_value 
 
 /// Whether the value is there when the question is asked.
 static bool is_visible(const kiln_overlaps *o, const ir_value *v) {
-  const ir_block *home = ir_home(v), *block = o->place->block;
-  while (block && block != home) block = block->parent ? block->parent->block : NULL;
-  return block && (!v->def || v->def->number < o->place->number);
+  return ir_encloses(ir_home(v), o->place->block) && (!v->def || v->def->number < o->place->number);
 }
 
 static bool interval_of(kiln_overlaps *o, const ir_value *v, interval *out);

@@ -15,19 +15,14 @@ typedef struct between {
   ir_value *x, *lo, *hi;
 } between;
 
-/// The scalar that all elements are. NULL: they differ.
-static ir_value *splatted_scalar(const ir_value *v) {
-  return v->def && v->def->code == IR_SPLAT ? v->def->operands[0] : NULL;
-}
-
 /// The comparison as x >= lo or x < hi.
 static void read_bound(const ir_op *op, between *b) {
   ir_value *left = op->operands[0], *right = op->operands[1];
   switch ((ir_predicate)op->attrs.kind) {
-  case IR_GE: b->x = left, b->lo = splatted_scalar(right); break;
-  case IR_LE: b->x = right, b->lo = splatted_scalar(left); break;
-  case IR_LT: b->x = left, b->hi = splatted_scalar(right); break;
-  case IR_GT: b->x = right, b->hi = splatted_scalar(left); break;
+  case IR_GE: b->x = left, b->lo = ir_splat_source(right); break;
+  case IR_LE: b->x = right, b->lo = ir_splat_source(left); break;
+  case IR_LT: b->x = left, b->hi = ir_splat_source(right); break;
+  case IR_GT: b->x = right, b->hi = ir_splat_source(left); break;
   case IR_EQ:
   case IR_NE: break;
   }

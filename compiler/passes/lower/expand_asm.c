@@ -169,10 +169,6 @@ static ir_value *join(expanding *x, ir_value *const *v, unsigned log2, unsigned 
   return ir_reshape(&x->b, &op->results[0], flat);
 }
 
-static kiln_scalar integer_of(unsigned bits) {
-  return bits == 8 ? KILN_I8 : bits == 16 ? KILN_I16 : bits == 32 ? KILN_I32 : KILN_I64;
-}
-
 /// The tile with its elements in one row where the last axis is shorter than a pack.
 static ir_type row_of(ir_type type, unsigned log2) {
   if (!type.rank || type.log2[type.rank - 1] >= log2) return type;
@@ -193,12 +189,12 @@ static void to_registers(expanding *x, const instance *n, ir_value *v, ir_type s
     each = n->pack / count;
   }
   for (unsigned i = 0; i < count; i++) {
-    kiln_scalar word = integer_of(n->program.registers[first + i].bits);
+    kiln_scalar word = ir_integer_of(n->program.registers[first + i].bits);
     ir_value *all = NULL;
     for (unsigned j = 0; j < each; j++) {
       ir_value *one = elements[i * each + j];
-      one = one ? x_bits(x, one, integer_of(bits)) : NULL;
-      one = one && integer_of(bits) != word ? x_zext(x, one, word) : one;
+      one = one ? x_bits(x, one, ir_integer_of(bits)) : NULL;
+      one = one && ir_integer_of(bits) != word ? x_zext(x, one, word) : one;
       if (j && one) one = x_opi(x, IR_SHL, one, (uint64_t)j * bits);
       all = j ? x_op(x, IR_OR, all, one) : one;
     }
@@ -214,7 +210,7 @@ static ir_value *from_registers(expanding *x, const instance *n, ir_type type, i
   for (unsigned i = 0; i < count * each; i++) {
     ir_value *word = registers[i / each];
     if (i % each) word = x_opi(x, IR_SHR, word, (uint64_t)(i % each) * bits);
-    if (word && ir_type_bits(word->type) != bits) word = x_zext(x, word, integer_of(bits));
+    if (word && ir_type_bits(word->type) != bits) word = x_zext(x, word, ir_integer_of(bits));
     elements[i] = word ? x_bits(x, word, (kiln_scalar)type.scalar) : NULL;
   }
   ir_value *all = join(x, elements, n->log2, 1);

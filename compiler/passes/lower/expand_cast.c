@@ -25,10 +25,7 @@ static uint32_t top_of(narrow_format f) {
 static uint32_t nan_of(narrow_format f) {
   return f.infinity ? top_of(f) | 1u << (f.mantissa - 1) : top_of(f) | ((1u << f.mantissa) - 1);
 }
-static kiln_scalar integer_of(kiln_scalar scalar) {
-  unsigned bits = kiln_scalars[scalar].bits;
-  return bits == 8 ? KILN_I8 : bits == 16 ? KILN_I16 : bits == 32 ? KILN_I32 : KILN_I64;
-}
+static kiln_scalar integer_of(kiln_scalar scalar) { return ir_integer_of(kiln_scalars[scalar].bits); }
 
 /// Narrow pattern to f32. Normal: exponent rebased. Below the smallest normal: mantissa times a power of two.
 /// Top: infinity or NaN.

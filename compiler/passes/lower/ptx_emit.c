@@ -19,10 +19,6 @@ enum { MAX_LANES = 2, MAX_SOURCES = PTX_MAX_OPERANDS - 1 };
 
 // ------------------------------------------------------------------------------------------- lanes
 
-static kiln_scalar integer_of(unsigned bits) {
-  return bits == 1 ? KILN_I1 : bits == 8 ? KILN_I8 : bits == 16 ? KILN_I16 : bits == 32 ? KILN_I32 : KILN_I64;
-}
-
 static uint64_t ones(unsigned bits) { return bits < 64 ? (1ull << bits) - 1 : UINT64_MAX; }
 
 static ir_value *constant(emitter *e, kiln_scalar scalar, uint64_t bits) {
@@ -35,7 +31,7 @@ static unsigned bits_of(const ir_value *v) { return ir_type_bits(v->type); }
 
 static ir_value *resized(emitter *e, ir_value *v, unsigned bits, bool is_signed) {
   if (!v || bits_of(v) == bits) return v;
-  return ir_cast(&e->x->b, v, integer_of(bits), is_signed ? 0 : IR_UNSIGNED, IR_ROUND_NEAREST);
+  return ir_cast(&e->x->b, v, ir_integer_of(bits), is_signed ? 0 : IR_UNSIGNED, IR_ROUND_NEAREST);
 }
 
 static ir_value *as(emitter *e, ir_value *v, kiln_scalar scalar) {
@@ -44,7 +40,7 @@ static ir_value *as(emitter *e, ir_value *v, kiln_scalar scalar) {
 
 static ir_value *number(emitter *e, const ptx_operand *o, unsigned bits, const ptx_type *type) {
   kiln_scalar real = bits == 64 && type->lanes == 1 ? KILN_F64 : KILN_F32;
-  return constant(e, integer_of(bits), o->is_real ? ir_float_to_bits(real, o->real, false) : o->bits);
+  return constant(e, ir_integer_of(bits), o->is_real ? ir_float_to_bits(real, o->real, false) : o->bits);
 }
 
 /// A source as an integer of `bits`.
@@ -65,7 +61,7 @@ static ir_value *joined(emitter *e, ir_value *const *lanes, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     if (!lanes[i]) return NULL;
     unsigned width = bits_of(lanes[i]);
-    ir_value *v = resized(e, as(e, lanes[i], integer_of(width)), width * count, false);
+    ir_value *v = resized(e, as(e, lanes[i], ir_integer_of(width)), width * count, false);
     if (i) v = x_opi(e->x, IR_SHL, v, (uint64_t)i * width);
     all = i ? x_op(e->x, IR_OR, all, v) : v;
   }
@@ -122,7 +118,7 @@ static ir_value *high(emitter *e, const ptx_step *s, ir_value *const *v) {
 static ir_value *negate(emitter *e, const ptx_step *s, ir_value *const *v) {
   if (s->type->kind & SINT) return x_op(e->x, IR_SUB, x_int(e->x, v[0], 0), v[0]);
   unsigned bits = bits_of(v[0]);
-  ir_value *raw = as(e, v[0], integer_of(bits));
+  ir_value *raw = as(e, v[0], ir_integer_of(bits));
   return as(e, x_opi(e->x, IR_XOR, raw, 1ull << (bits - 1)), s->type->lane);
 }
 
@@ -133,7 +129,7 @@ static ir_value *invert(emitter *e, const ptx_step *s, ir_value *const *v) {
 /// The first has the sign, the second the rest.
 static ir_value *copy_sign(emitter *e, const ptx_step *s, ir_value *const *v) {
   unsigned bits = bits_of(v[0]);
-  kiln_scalar integer = integer_of(bits);
+  kiln_scalar integer = ir_integer_of(bits);
   ir_value *sign = x_opi(e->x, IR_AND, as(e, v[0], integer), 1ull << (bits - 1));
   ir_value *rest = x_opi(e->x, IR_AND, as(e, v[1], integer), ones(bits - 1));
   return as(e, x_op(e->x, IR_OR, sign, rest), s->type->lane);

@@ -50,11 +50,6 @@ static bool is_slot_load(const ir_value *value) { return value->def && value->de
 
 // ------------------------------------------------------------------------------------------- places
 
-static bool encloses(const ir_block *outer, const ir_block *block) {
-  while (block && block != outer) block = block->parent ? block->parent->block : NULL;
-  return block != NULL;
-}
-
 /// The block around `block`: that of the test of a `while` is around its body.
 static const ir_block *around(const ir_block *block) {
   const ir_op *parent = block->parent;
@@ -79,7 +74,8 @@ static const version *find_version(conversions *x, ir_value *value, const kiln_l
                                    const ir_op *at) {
   const version *v = state_of(x, value)->versions;
   for (; v; v = v->next)
-    if (layout_equal(v->value->layout, layout) && v->stretch == x->stretch && encloses(v->block, at->block))
+    if (layout_equal(v->value->layout, layout) && v->stretch == x->stretch &&
+        ir_encloses(v->block, at->block))
       break;
   return v;
 }
