@@ -70,7 +70,7 @@ typedef struct kiln_backend {
   const struct gpu_machine *(*machine)(const kiln_target *target, struct gpu_machine *storage);
   bool finishes_text;        ///< what is finished is text, which an assembler of another maker reads
   const char *const *passes; ///< LLVM's, by level
-  void (*mend)(
+  void (*work_around)(
       LLVMModuleRef module); ///< after them, what would be compiled wrongly or too slowly; NULL: nothing
   const kiln_backend_form *forms;
   const char *const *link; ///< lld's flags besides the common ones, ended by NULL; NULL: it links nothing

@@ -172,7 +172,7 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
 static kiln_status run_optimise(compile *c, kiln_error *err) {
   unsigned level = c->options->optimise < KILN_LLVM_LEVELS ? c->options->optimise : KILN_LLVM_LEVELS - 1;
   kiln_status status = kiln_llvm_optimise(c->module, c->machine, c->backend->passes[level], err);
-  if (status == KILN_OK && c->backend->mend) c->backend->mend(c->module);
+  if (status == KILN_OK && c->backend->work_around) c->backend->work_around(c->module);
   return prefer_caught(c, status, err);
 }
 

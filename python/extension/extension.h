@@ -56,7 +56,7 @@ PyObject *kiln_result(const char *name, const char *format, ...);
 /// tp_dealloc of an object of the collector: `clear` is the type's tp_clear, `drop` (or NULL) ends what that
 /// leaves, `weak` is its list of weak references (or NULL).
 void kiln_object_free(PyObject *self, const PyObject *weak, inquiry clear, void (*drop)(PyObject *self));
-/// Of objects that are called; the first member behind the head is `call`.
+/// Of objects that are called; the first member after the head is `call`.
 #define KILN_CALLED (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL)
 #define KILN_CALL_OF(type) \
   { "__vectorcalloffset__", T_PYSSIZET, offsetof(type, call), READONLY, NULL }
@@ -211,7 +211,7 @@ typedef struct kiln_memory_object {
   int64_t *shape; // owned
 } kiln_memory_object;
 
-// --------------------------------------------------------------------------------- copies.c
+// --------------------------------------------------------------------------------- driver_copies.c
 
 typedef struct kiln_copy {
   void *device, *host;
@@ -483,7 +483,7 @@ typedef struct kiln_scratch {
 bool kiln_scratch_take(const kiln_arguments *a, kiln_scratch *out);
 void kiln_scratch_drop(kiln_scratch *scratch);
 
-// --------------------------------------------------------------------------------- counter.c
+// --------------------------------------------------------------------------------- launch_counter.c
 
 /// Adds one to a Counter.
 void kiln_count(PyObject *counter);

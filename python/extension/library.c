@@ -86,7 +86,7 @@ failed:
   return false;
 }
 
-// libkiln-verify lies beside libkiln.
+// libkiln-verify lies next to libkiln.
 static void *load_verify(PyObject *library) {
   if (library == Py_None) return kiln_load_library("libkiln-verify.so.0", library);
   PyObject *os_path = PyImport_ImportModule("os.path");

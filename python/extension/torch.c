@@ -211,7 +211,7 @@ static bool is_plain(PyObject *value, const kiln_array *array) {
   return answer == Py_False;
 }
 
-// PyTorch's errors have a trace of C++ behind their first line.
+// PyTorch's errors have a trace of C++ after their first line.
 static void cut_to_first_line(void) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);

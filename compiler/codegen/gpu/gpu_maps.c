@@ -49,7 +49,7 @@ static void put_constant(kiln_buffer *out, int64_t value) {
   kiln_buffer_svarint(out, value);
 }
 
-/// Rounds the value of the code down: what remains is stored without the copy engine (nvptx_rest.c).
+/// Rounds the value of the code down: what remains is stored without the copy engine (nvptx_row_ends.c).
 static void put_whole(kiln_buffer *code, int64_t multiple) {
   put_constant(code, multiple);
   kiln_buffer_u8(code, KILN_EXPR_DIV);

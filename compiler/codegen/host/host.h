@@ -197,8 +197,8 @@ typedef struct host {
 
 /// The whole lowering. No undefined symbols may be left, of memset and memcpy neither.
 kiln_status host_lower(const kiln_lowering *l, kiln_error *err);
-/// Writes otherwise, in an optimised module, what LLVM would compile wrongly (host_mend.c).
-void host_mend(LLVMModuleRef module);
+/// Writes otherwise, in an optimised module, what LLVM would compile wrongly (host_workarounds.c).
+void host_work_around(LLVMModuleRef module);
 
 host_value *host_info(const ir_value *v);
 /// Makes `x` the value of a scalar.

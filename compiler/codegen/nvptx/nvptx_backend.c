@@ -43,7 +43,7 @@ const kiln_backend kiln_backend_nvptx = {
     .machine = gpu_machine_nvptx,
     .finishes_text = true,
     .passes = kiln_llvm_passes,
-    .mend = order_long_blocks,
+    .work_around = order_long_blocks,
     .forms = forms,
     .finish_time = offsetof(kiln_codegen_times, assemble),
 };

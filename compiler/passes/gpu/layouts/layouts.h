@@ -53,7 +53,7 @@ typedef struct kiln_slot_layouts {
   uint32_t start, bytes, end; ///< of the first slot; of one slot; of all, as places in shared memory
 } kiln_slot_layouts;
 
-/// What is known of a value beside its layout.
+/// What is known of a value besides its layout.
 typedef struct kiln_layout_notes {
   kiln_layout home;   ///< ir_value.layout points to it
   kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
@@ -210,7 +210,7 @@ kiln_layout kiln_layout_of_accumulator(const kiln_layouts *c, ir_type accumulato
 /// Of a left operand of 16-bit elements that comes in registers.
 kiln_layout kiln_layout_of_mma_left(const kiln_layouts *c, ir_type left, const kiln_mma_split *split);
 
-// ---------------------------------------------------------------- feeds.c, shared_layouts.c, rows.c
+// ---------------------------------------------------------------- feeds.c, shared_layouts.c, row_layouts.c
 
 /// Finds the products of loads with IR_FEEDS, where loads complete in order.
 void kiln_layouts_note_feeds(kiln_layouts *c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What `layouts` and `conversions` keep beside a kernel, in its text (ir/text.h). Above the body:
+// What `layouts` and `conversions` keep besides a kernel, in its text (ir/text.h). Above the body:
 //
 //   layouts products                                the pass has run; some products are by matrix
 //   instructions shape *f32[64, 64] axis=1 vector=2 reduced=3    tiles of one shape that are accessed along

@@ -77,7 +77,7 @@ bool term_is_one(const term *t);
 /// The quotient, when what divides is part of the other.
 bool term_divide(const term *t, const term *by, term *out);
 
-// recover_known.c
+// recover_bounds.c
 bool recover_is_never_negative(const recovering *r, const sum *s);
 /// Whether the sum is at most `most`: as a number of 32 bits, to which the source adds lanes in 32 bits, or
 /// by what is known of its parts.
@@ -107,7 +107,7 @@ bool recover_limits(recovering *r, const ir_value *mask, limit limits[RANK]);
 /// The limit that offsets get from `modulo`, the `rem` that they went through.
 bool recover_limit_of_modulo(recovering *r, const ir_op *modulo, limit *out);
 
-// recover_unwanted.c
+// recover_masked.c
 /// Nothing that depends on elements of `load` beyond the bound of `axis` reaches memory.
 bool recover_is_unwanted_beyond(recovering *r, ir_op *load, unsigned axis, const limit *bound);
 

@@ -21,10 +21,10 @@
 // Integers are exact in these sums. What the source computes in 32 bits wraps around, so the launch tests
 // that it does not, where ranges do not show it (recover_claims).
 //
-//   recover_sums, recover_known    sums, and what is known of them
+//   recover_sums, recover_bounds   sums, and what is known of them
 //   recover_values, recover_limits values as sums; what bounds an axis
 //   recover_claims                 what the launch must test
-//   recover_unwanted               whether elements beyond a modulo reach memory
+//   recover_masked                 whether elements beyond a modulo reach memory
 //   recover_address, recover_emit  addresses as accesses of views, and their operations
 //   recover_bases                  bases of views
 #include "compiler/passes/gpu/gpu.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tests rows that end within 16 bytes (compiler/codegen/nvptx/nvptx_rest.c). It follows the LLVM code of
+// Tests rows that end within 16 bytes (compiler/codegen/nvptx/nvptx_row_ends.c). It follows the LLVM code of
 // stores and sums through tensor maps: which elements the copy engine writes (map record, boxes and
 // coordinates), and which each thread writes by itself, read from where and written to where. Together they
 // are the tile's elements inside the view, each once. Tiles, groups of warps, extents, distances of rows
@@ -163,7 +163,7 @@ static uint64_t value_of(const followed *f, LLVMValueRef v, unsigned depth) {
 // ------------------------------------------------------------------------------------- what the engine
 // writes
 
-/// The record of the last map, which is C's: behind those of A and B. Innermost extent, evaluated.
+/// The record of the last map, which is C's: after those of A and B. Innermost extent, evaluated.
 static const uint8_t *map_of_c(const followed *f, int64_t *out_extent) {
   kiln_reader r = kiln_reader_of(f->info.maps.bytes, f->info.maps.size);
   unsigned count = kiln_read_u8(&r);
@@ -362,7 +362,7 @@ static unsigned draw(uint64_t *seed, unsigned below) {
   return (unsigned)(kiln_test_random(seed) >> 20) % below;
 }
 
-TEST(nvptx_rest, every_element_once) {
+TEST(nvptx_row_ends, every_element_once) {
   static const shape tiles[] = {{64, 64, 4},   {128, 128, 8},      {64, 128, 8},       {64, 32, 4},
                                 {128, 256, 8}, {128, 256, 8, 176}, {128, 256, 8, 208}, {128, 128, 8, 112},
                                 {128, 64, 4},  {64, 64, 8}};

@@ -47,7 +47,7 @@ static bool make_scalar(LLVMValueRef call, LLVMBuilderRef builder, LLVMTargetDat
   return true;
 }
 
-void host_mend(LLVMModuleRef module) {
+void host_work_around(LLVMModuleRef module) {
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(LLVMGetModuleContext(module));
   LLVMTargetDataRef layout = LLVMGetModuleDataLayout(module);
   for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
