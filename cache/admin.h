@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the tools need besides cache.h: the own store of a cache, scrubbing it, moving entries in and out,
+// What the tools need besides cache.h: a cache's own store, scrubbing it, moving entries in and out,
 // signing them.
 #ifndef KILN_CACHE_ADMIN_H
 #define KILN_CACHE_ADMIN_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The small end of the remote level: starts kiln-remote at the first need and speaks with it over a socket.
-// The network is in that program; what comes back is only bytes, which the cache checks like any file.
+// The client of the remote level: starts kiln-remote when it is first needed and talks to it over a socket.
+// The network code is in that program; the replies are bytes, which the cache checks like any file.
 //
 // One request per connection, little-endian, both ways a u32 length and that many bytes:
 //

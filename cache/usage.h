@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The file `usage`: 64 bytes under a lock of their own. Damaged or missing means "unknown", which the next
-// round of steps mends.
+// round of steps corrects.
 //
 //   offset size                         offset size
 //        0    4  "KUSE"                     32    8  place of the round: cookie

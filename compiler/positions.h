@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where the operations of a kernel stand in its source, beside the canonical form, which has no places. The
+// Where the operations of a kernel stand in its source; the canonical form has no places. The
 // front end writes it when line information is wanted; the code generator makes line tables of it. Operations
 // are named by their numbers in the canonical form. Files are named without their folders, so that the bytes
 // are the same wherever the source lies.

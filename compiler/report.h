@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the code generator did with a kernel, for people: how wide its accesses are and who does them, which
 // tiles are exchanged between threads and with how many bank conflicts, and why nothing better was done. Made
-// with every artifact and stored beside it, so that a hit says the same. It names operations and parameters
+// with every artifact and stored with it, so that a hit says the same. It names operations and parameters
 // by number; who prints it knows the source.
 #ifndef KILN_COMPILER_REPORT_H
 #define KILN_COMPILER_REPORT_H

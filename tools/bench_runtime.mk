@@ -28,7 +28,7 @@ bench-python: $(B)/bench/python/driver_launch.so $(PROGRAMS) $(PACKAGE_FILES) ##
 	rm -rf $(B)/bench/python/kiln && cp -rL $(PACKAGE) $(B)/bench/python/kiln
 	$(B)/bin/kiln build -q --no-cache -t host,sm_90a bench/python_launch.kiln -o $(B)/bench/python/python_launch.kbundle
 	for k in arrays2 arrays8 arrays16 ramp; do $(B)/bin/kiln compile -q --no-cache -t sm_90a -k $$k bench/python_launch.kiln -o $(B)/bench/python/$$k.cubin || exit 1; done
-# `make bench-host`, then bench/host_dot.py build/<config>/bench/host: products on this processor beside OpenBLAS and PyTorch.
+# `make bench-host`, then bench/host_dot.py build/<config>/bench/host: products on this CPU compared with OpenBLAS and PyTorch.
 .PHONY: bench-host
 bench-host: $(PROGRAMS) $(PACKAGE_FILES) ## make what bench/host_dot.py wants
 	@mkdir -p $(B)/bench/host

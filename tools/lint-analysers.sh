@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # clang-tidy, cppcheck and gcc -fanalyzer over the sources of programs and libraries: tools/lint-analysers.sh BUILD LLVM-INCLUDES [file...]
-# Fails where one of them reports something; minutes on two cores. What is known to be wrong in a report is said beside the line, or in
+# Fails where one of them reports something; minutes on two cores. What is known to be wrong in a report is said next to the line, or in
 # tools/lint-cppcheck.txt.
 set -u
 build=$1 llvm=$2; shift 2

@@ -16,7 +16,7 @@ import tempfile
 PRODUCTS = ("base", "targets", "compiler", "cache", "tuner", "runtime", "tools", "python")
 # Here each C file begins with a sentence that says what it is for.
 HEADED = ("base", "bench", "cache", "compiler", "examples", "python", "runtime", "targets", "tests", "tools", "tuner")
-# Longer ones say why in a comment that begins with "Long:", in front of the function or in it, or at the head of the file.
+# Longer ones say why in a comment that begins with "Long:", before the function or in it, or at the head of the file.
 FILE_LINES, FUNCTION_LINES = 900, 100
 COMMENT_COLUMNS = 132  # code has 110; a table may be wider
 # What may be there; the others are told, not judged.

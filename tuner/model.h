@@ -18,7 +18,7 @@ typedef struct kiln_model_needs {
 /// less for spills. 0: no block fits. 1 where nothing is known (the host has no registers to count).
 double kiln_model_score(const kiln_model_needs *needs, uint32_t units);
 
-/// The instructions that all threads together execute: what one config does beside another. The bytes that
+/// The instructions that all threads together execute: what one config does compared with another. The bytes that
 /// are moved are those of the arguments, so the same for all. 0: not known.
 double kiln_model_work(const kiln_model_needs *needs);
 

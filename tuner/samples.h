@@ -37,7 +37,7 @@ typedef struct kiln_contender {
 enum { KILN_CONTEST_SURE = 4 };
 
 /// After each round, in which all that are in were timed the same number of times; `rounds`: how many there
-/// were. Takes out what is slower: first what is far behind by its median, from round KILN_CONTEST_SURE on
+/// were. Takes out what is slower: first what is far slower by its median, from round KILN_CONTEST_SURE on
 /// those whose interval lies wholly above that of another one, but none within a tie of the lowest median. At
 /// least one stays. Returns how many are in.
 size_t kiln_contest_narrow(kiln_contender *contenders, size_t count, unsigned rounds);

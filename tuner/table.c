@@ -62,7 +62,7 @@ static int compare_dates(const kiln_tuned_entry *a, const kiln_tuned_entry *b) {
   return -strcmp(x ? x : "", y ? y : "");
 }
 
-// One that was not measured is behind those that were.
+// One that was not measured comes after those that were.
 static int compare_times(const kiln_tuned_entry *a, const kiln_tuned_entry *b) {
   uint64_t x = a->texts[KILN_TUNED_NS] ? a->numbers[KILN_TUNED_NS] : UINT64_MAX,
            y = b->texts[KILN_TUNED_NS] ? b->numbers[KILN_TUNED_NS] : UINT64_MAX;

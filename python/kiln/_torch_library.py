@@ -257,7 +257,7 @@ def source(interfaces, operations, namespace, bundle, gpu):
 
 
 def build(text, output, compiler, pytorch):
-    """Compiles it beside libkiln, which is found at its place in this package, and PyTorch's libraries in a folder."""
+    """Compiles it against libkiln, which is found at its place in this package, and PyTorch's libraries in a folder."""
     with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
         path = os.path.join(folder, "operations.c")
         with open(path, "w") as file:

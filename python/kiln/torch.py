@@ -77,7 +77,7 @@ class _Interface(Interface):
         return [outputs[at] if is_output else arguments[at] for is_output, at in self._order]
 
     def schema(self):
-        """The part of a schema behind the name: "(float a, Tensor x, Tensor(a!) y, SymInt n, *, SymInt[]? grid=None) -> ()"."""
+        """The part of a schema after the name: "(float a, Tensor x, Tensor(a!) y, SymInt n, *, SymInt[]? grid=None) -> ()"."""
         letters, words = iter("abcdefghijklmnopqrstuvwxyz"), []
         for param in self.taken:
             if not is_array(param):

@@ -9,7 +9,7 @@
 
 enum { ALIGNMENT = 256 }; // what the GPU drivers give
 
-// The block that malloc gave is named in front of the memory. aligned_alloc looks for more than it keeps, so
+// The address of the block that malloc gave stands before the memory. aligned_alloc looks for more than it keeps, so
 // in glibc what is freed serves no later request of its size, and a program that takes and frees one array
 // in turn would grow to many.
 _Static_assert(_Alignof(max_align_t) >= sizeof(void *), "a block's address has room in front of the memory");

@@ -324,7 +324,7 @@ static void remove_folder(const export *e) {
 
 static kiln_status export_bundle(export *e, const kiln_buffer *bundle, kiln_error *err) {
   kiln_buffer typed = {0}, object = {0};
-  snprintf(e->folder, sizeof e->folder, "%s.XXXXXX", e->object); // beside what is written
+  snprintf(e->folder, sizeof e->folder, "%s.XXXXXX", e->object); // next to what is written
   if (!mkdtemp(e->folder))
     return kiln_fail(err, KILN_STATUS_IO, "%s: a folder cannot be made: %s", e->folder, strerror(errno));
   kiln_status status = write_parts(e, bundle, &typed, err);

@@ -378,7 +378,7 @@ static bool started_folder(char *out) {
   return name && snprintf(out, PATH_MAX, "%s", name) < PATH_MAX && cut_name(out);
 }
 
-/// The folder of its file, behind any links.
+/// The folder of its file, after links are followed.
 static bool file_folder(char *out) {
   ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
   if (length <= 0) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Implements mbarrier: phases that end when all arrivals and all bytes have come.
 //
-// The state is kept beside shared memory, by address. A phase's end releases what its arrivals and copies did
+// The state is kept outside of shared memory, by address. A phase's end releases what its arrivals and copies did
 // to those whose wait succeeds. Between blocks of a cluster that takes the scope of the cluster at both ends;
 // with a narrower one only what is over when the arrival is made is ordered: reads, and writes by copies that
 // were waited for. That is how memory is freed for the next copy.

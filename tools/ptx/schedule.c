@@ -221,7 +221,7 @@ static bool can_run(const ptx_warp *w) {
   return false;
 }
 
-// Mostly the strand that is farthest behind, so that strands meet again; sometimes any.
+// Mostly the strand that has come least far, so that strands meet again; sometimes any.
 static ptx_strand *choose_strand(ptx_run *run, ptx_warp *w) {
   ptx_strand *best = NULL;
   bool is_random = ptx_random(run) % OUT_OF_ORDER_ONE_IN == 0;

@@ -2,7 +2,7 @@
 // Buffers of `kiln run` with guarded surroundings: on the host each begins or ends at an inaccessible page,
 // and an access to that page is reported with the argument; on GPUs it lies between zones with known contents,
 // which are compared after the launch; on the interpreter of PTX nothing lies around it. bounds.h decides
-// about places and launches.
+// where buffers lie and what is launched.
 #ifndef KILN_TOOLS_RUN_GUARDED_MEMORY_H
 #define KILN_TOOLS_RUN_GUARDED_MEMORY_H
 

@@ -133,7 +133,7 @@ void gpu_expect_first(gpu *g, LLVMValueRef branch) {
   LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(g->context, "prof", strlen("prof")), weights);
 }
 
-/// A block that stays one: what a loop gives that does not run is made there and not in front of the loop.
+/// A block that stays one: what a loop gives that does not run is made there and not before the loop.
 static LLVMBasicBlockRef without_loop(gpu *g, LLVMBasicBlockRef after) {
   LLVMBasicBlockRef block = gpu_block(g, "none");
   LLVMPositionBuilderAtEnd(g->builder, block);
@@ -172,7 +172,7 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   if (g->machine->enter_loop) g->machine->enter_loop(g, op);
   const bool is_full = g->machine->warp && kiln_loop_is_full(g->layouts, op),
              is_outer = op->block == g->kernel->body;
-  // Behind a loop that needs all registers places and addresses are computed again, from a number of the
+  // After a loop that needs all registers, places and addresses are computed again, from a number of the
   // thread that LLVM takes for another one: else those from before the loop stay alive in it, or are spilled.
   LLVMValueRef warp = is_full && is_outer ? g->machine->warp(g) : NULL;
   LLVMBasicBlockRef enter = open_loop(g);

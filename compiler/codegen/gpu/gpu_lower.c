@@ -138,7 +138,7 @@ static void describe_params(gpu *g) {
   }
 }
 
-/// Behind the parameters: the logical grid of a kernel whose blocks compute several programs, then the maps.
+/// After the parameters: the logical grid of a kernel whose blocks compute several programs, then the maps.
 static void find_extras(gpu *g, LLVMValueRef function) {
   uint32_t at = g->kernel->param_count;
   for (unsigned axis = 0; g->has_roles && axis < 3; axis++) g->grid[axis] = LLVMGetParam(function, at++);

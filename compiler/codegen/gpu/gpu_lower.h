@@ -108,7 +108,7 @@ struct gpu_machine {
   /// Loads go through registers to shared memory, complete in order, and are to stay where they are put;
   /// NULL: none of this. Called after the loads.
   void (*hold_loads)(gpu *g);
-  /// What stands in front of a loop has been lowered, the loop not yet. NULL: nothing is to be done.
+  /// What precedes a loop has been lowered, the loop not yet. NULL: nothing is to be done.
   void (*enter_loop)(gpu *g, ir_op *loop);
   /// The body of a loop is one block, and ends here: in which order its products, and what they read and
   /// load, are to be issued. NULL: as the scheduler finds best.

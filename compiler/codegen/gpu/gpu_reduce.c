@@ -166,7 +166,7 @@ static unsigned fold_registers(gpu *g, group *s, const kiln_layout *l, uint32_t 
 }
 
 /// Bits of the warps' numbers that lanes take. A thread reads four partial results at once; it would hold all
-/// of 16 or 32 beside the elements that it still needs, and add them up like every other one.
+/// of 16 or 32 besides the elements that it still needs, and add them up like every other one.
 static unsigned gathering_lanes(const kiln_layout *partial, unsigned warps) {
   unsigned idle = 0, wanted = warps > LOG2_AT_ONCE ? warps - LOG2_AT_ONCE : 0;
   for (unsigned i = 0; i < partial->lanes; i++) idle += !partial->basis[partial->registers + i];

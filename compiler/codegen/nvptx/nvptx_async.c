@@ -26,7 +26,7 @@ static LLVMValueRef is_first_of(gpu *g, unsigned threads) {
   return LLVMBuildICmp(g->builder, LLVMIntEQ, inside, gpu_i32(g, 0), "");
 }
 
-/// Whether the thread acts for its group of warps.
+/// Whether the thread acts for its warpgroup.
 static LLVMValueRef is_leader(gpu *g) { return is_first_of(g, NVPTX_GROUP_THREADS); }
 
 // ------------------------------------------------------------------------------------------- roles

@@ -41,10 +41,10 @@ LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot);
 LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
                        LLVMValueRef *arguments, unsigned count);
 
-/// Scalars that are read after a loop with products are computed in front of it.
+/// Scalars that are read after a loop with products are computed before it.
 void nvptx_enter_loop(gpu *g, ir_op *loop);
 
-/// What a group of warps has staged: rows and columns as the view has them, in 16-byte pieces that are
+/// What a warpgroup has staged: rows and columns as the view has them, in 16-byte pieces that are
 /// exchanged by the row.
 typedef struct nvptx_staged {
   LLVMValueRef memory;    ///< window address

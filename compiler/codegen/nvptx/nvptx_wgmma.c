@@ -120,7 +120,7 @@ static LLVMValueRef left_word(gpu *g, const LLVMValueRef *registers, unsigned st
 }
 
 /// Whether `v` is the same in each iteration of the loop around `op`, or is computed from what is: LLVM and
-/// the assembler move that in front of the loop. After `budget` values it is taken to be.
+/// the assembler move that before the loop. After `budget` values it is taken to be.
 static bool is_same_each_time(const ir_op *op, const ir_value *v, unsigned *budget) {
   const ir_op *loop = op->block->parent, *around = v->def ? v->def->block->parent : v->block->parent;
   while (loop && !ir_is_loop(loop)) loop = loop->block->parent;
@@ -135,7 +135,7 @@ static bool is_same_each_time(const ir_op *op, const ir_value *v, unsigned *budg
 }
 
 /// The words of A, q0, q1 and so on, each combined with a zero that the assembler does not know. ptxas up to
-/// 13.0 copies the registers of such an A in front of the loop, and gives the copies to others after the first
+/// 13.0 copies the registers of such an A before the loop, and gives the copies to others after the first
 /// product where another one has as many: from the second iteration on A was garbage.
 static void put_left_words(gpu *g, product *p, const LLVMValueRef *registers) {
   const unsigned words = 4 * p->steps;

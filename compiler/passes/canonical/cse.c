@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Common subexpressions: a pure operation equal to one that is visible from its place is replaced by it.
 //
-// Needs nothing. Keeps the first of equal operations where it stands. The table is only asked for equals, so
-// its order never shows.
+// Needs nothing. Keeps the first of equal operations where it stands. The table is only searched for equal
+// operations, so its order has no effect.
 #include "compiler/passes/pass.h"
 
 #include <string.h>

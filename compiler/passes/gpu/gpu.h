@@ -87,7 +87,7 @@ static inline unsigned kiln_rows_of_blocks(kiln_spread spread) { return spread.b
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);
 
 /// Accumulators of a thread that the products of a block need, counted one product after another. What a
-/// product gets through shared memory has left its registers: it needs its own beside those that loops carry.
+/// product gets through shared memory has left its registers: it needs its own besides those that loops carry.
 typedef struct kiln_sums {
   unsigned all, carried, put;
 } kiln_sums;
@@ -98,7 +98,7 @@ enum { KILN_PUT_SLOTS = 2 }; ///< of a computed operand: one is read while the n
 enum {
   KILN_PARTIAL_COLUMNS = 7
 }; ///< log2 of the columns that a group sums at a time before they are added (is_partial of mma)
-enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, beside accumulators
+enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, besides accumulators
 
 /// Makes loads of products, and stores, through tiles of pointers accesses of views where that is the
 /// same. Wants views split into operations. Returns how many it made; `out_failed`, which may be NULL: more
@@ -119,7 +119,7 @@ typedef struct kiln_slice {
   ir_value *first;     ///< first column of the part, i32
   int64_t columns;     ///< that a part has, where the stores are of a part of the tile; 0: all
   unsigned log2_parts; ///< of the columns of tiles by those of the part's
-  unsigned beside;     ///< groups of warps side by side, each with a part of its own columns
+  unsigned beside;     ///< warpgroups side by side, each with a part of its own columns
   unsigned shares;     ///< parts
 } kiln_slice;
 
@@ -164,7 +164,7 @@ uint32_t kiln_copied(const ir_op *load, unsigned axis);
 /// Rows that a copy brings: the tile's, or this block's share of them where blocks share the program.
 uint32_t kiln_copied_rows(const ir_op *copy);
 
-/// Columns of a group of warps of a store by the copy engine; bytes of a row while they are staged, of which
+/// Columns of a warpgroup of a store by the copy engine; bytes of a row while they are staged, of which
 /// they are a multiple; rows of a box. Those of a turned store are the tile's rows.
 unsigned kiln_stage_columns(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 /// Rows of the products' tile that a staged store writes.

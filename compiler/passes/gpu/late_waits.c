@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Several products in a row: each goes on until its result is wanted, so that the matrix unit has the next
-// one when it ends, and values are computed beside it.
+// one when it ends, and values are computed meanwhile.
 //
 //   s = mma ...; p = mma ...; (values of s) ...   becomes
 //   s = mma async ...; p = mma async ...; s' = mma_wait out=1 s; (values of s') ...

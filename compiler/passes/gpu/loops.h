@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What passes do to loops: more carried values; scalars in front of them; the loop over a block's programs.
+// What passes do to loops: more carried values; scalars before them; the loop over a block's programs.
 #ifndef KILN_COMPILER_PASSES_GPU_LOOPS_H
 #define KILN_COMPILER_PASSES_GPU_LOOPS_H
 
 #include "compiler/passes/gpu/gpu.h"
 
-/// The `for` in front of which `b` stands, with `count` more carried values, whose arguments its body has
+/// The `for` before which `b` stands, with `count` more carried values, whose arguments its body has
 /// already: they begin as `first` and go on as `next`. Results are forwarded to those of the new loop. NULL
 /// after an error of the builder.
 ir_op *kiln_carry_more(ir_builder *b, ir_op *loop, ir_value *const *first, ir_value *const *next,
@@ -19,7 +19,7 @@ ir_op *kiln_program_loop(const ir_kernel *kernel, unsigned role);
 /// Whether all that the operation gives are scalars, without an effect.
 bool kiln_is_scalars(const ir_op *op);
 
-/// Scalars of the loop's body that rest on nothing in it go in front of it.
+/// Scalars of the loop's body that depend on nothing in it are hoisted.
 void kiln_hoist_scalars(ir_op *loop);
 
 #endif

@@ -4,7 +4,7 @@
 //
 //   for t in block .. programs step blocks { where = f(t); copies at where }
 //
-// it computes for the first program in front of the loop, where threads have not met yet, and for each other
+// it computes for the first program before the loop, where threads have not met yet, and for each other
 // one after the copies of the program before:
 //
 //   first = f(block);  for t in block .. programs step blocks, where = first { copies; next = f(t + blocks) }

@@ -65,10 +65,10 @@ bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations);
 /// Registers of 32 bits that a tile takes in a thread.
 uint64_t kiln_pipeline_words(const kiln_pipeline *a, ir_type type);
 
-/// Whether a thread has registers for the loads of another iteration beside what the loop carries.
+/// Whether a thread has registers for the loads of another iteration besides what the loop carries.
 bool kiln_pipeline_has_room(const kiln_pipeline *a);
 
-/// Whether the loads of one iteration beside what the loop carries are more than a thread has registers for.
+/// Whether the loads of one iteration and what the loop carries are more than a thread has registers for.
 bool kiln_pipeline_overflows(const kiln_pipeline *a);
 
 /// Before the loop: the counters of its first `count` iterations.
@@ -76,7 +76,7 @@ void kiln_pipeline_open_before(kiln_pipeline *a, unsigned count);
 /// At the start of the body: those of `count` iterations to come.
 void kiln_pipeline_open_inside(kiln_pipeline *a, unsigned count);
 
-/// Behind kiln_pipeline_open_inside for one iteration: where no load has a mask and all addresses rest on
+/// After kiln_pipeline_open_inside for one iteration: where no load has a mask and all addresses rest on
 /// scalars and on what the loop does not change, the iteration after the last is the last once more. Its
 /// loads then need no mask.
 void kiln_pipeline_stay(kiln_pipeline *a);

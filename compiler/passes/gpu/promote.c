@@ -44,7 +44,7 @@ typedef struct promoting {
   kiln_report_reason refused; ///< why no product is done so
   bool is_divided;            ///< columns of a product, of which not all count, go to two blocks
   bool is_tall[2];            ///< a left, right operand's tile has more rows than a box
-  bool has_rows;              ///< every product has them for two groups of warps
+  bool has_rows;              ///< every product has them for two warpgroups
 } promoting;
 
 // --------------------------------------------------------------------------------------- conditions
@@ -292,7 +292,7 @@ static bool has_shape_of_sums(const promoting *p, ir_type value) {
 }
 
 /// The engine writes 16 bytes of a row at a time: where rows of the view may end within them the rest is
-/// stored without it (nvptx_rest.c).
+/// stored without it (nvptx_row_ends.c).
 static void mark_written(promoting *p, ir_op *op, bool is_turned) {
   const ir_op *view = op->operands[0]->def;
   unsigned last = view->results[0].type.rank - 1u, bytes = kiln_scalars[view->results[0].type.scalar].bytes;
@@ -331,7 +331,7 @@ static void unmark(ir_op *op, void *context) {
     op->attrs.access.is_mapped = op->attrs.access.is_turned = op->attrs.access.is_ragged = false;
 }
 
-/// Shared memory that stays beside the slots: staging of stores, barriers, exchanges.
+/// Shared memory besides the slots: staging of stores, barriers, exchanges.
 enum { SPARE = 34 * 1024 };
 
 /// Another product of the block takes other loads.
@@ -373,7 +373,7 @@ static kiln_report_reason judge_kernel(const promoting *p) {
 /// What the marked products of a kernel want.
 typedef struct demand {
   unsigned registers; ///< accumulators of a thread
-  bool is_alone;      ///< one group of warps, of whose blocks a processor has room for one
+  bool is_alone;      ///< one warpgroup, of whose blocks an SM has room for one
   bool has_rows;      ///< for two groups, in every product
 } demand;
 

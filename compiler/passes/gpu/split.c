@@ -162,7 +162,7 @@ static void end_in_first(sharing *s, ir_value *is_first) {
 /// What a block has of the sums.
 typedef struct slice {
   int64_t rows, columns; ///< 0: all
-  unsigned beside;       ///< groups of warps side by side, each with its own columns of the tile
+  unsigned beside;       ///< warpgroups side by side, each with its own columns of the tile
 } slice;
 
 /// Parts of the columns are parts of each thread's accumulators: each group has a part of its own columns.

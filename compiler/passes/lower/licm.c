@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Moves what a loop does not change in front of it (loop-invariant code motion). Scalars always leave a loop
+// Moves what a loop does not change out of it (loop-invariant code motion). Scalars always leave a loop
 // that does not change them; tiles only when they are dear to compute (division, roots, reductions, dot),
 // with the cheap tiles that those need: a cheap tile costs more to keep than to make again.
 //

@@ -72,7 +72,7 @@ def _found():
 def save(output, targets=None, join=False) -> Library:
     """Writes everything that was compiled as one bundle, and opens it. It runs without Triton, and load() finds its kernels for the launches of other processes.
     `targets` are those that were compiled for, unless given. A function of one variant keeps its name; the variants of others have the begin of their identity
-    behind it: add[0f3b..]. With `join` all have it, and what `output` has already stays: several processes may write one bundle, one after another."""
+    after it: add[0f3b..]. With `join` all have it, and what `output` has already stays: several processes may write one bundle, one after another."""
     found, used = _found()
     if not found and not _bundles.paths():
         raise ValueError("no kernel of Triton was compiled yet")

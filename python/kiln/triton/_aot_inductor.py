@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What Kiln is to AOTInductor and to `cpp_wrapper`, where C++ launches the kernels. Inductor's C++ loads each kernel from a cubin, loadKernel(path, name, ...), and
 launches it with launchKernel(kernel, grid, ...). Here all kernels of a graph are in one bundle, with code for several processors; both functions have a second way
-that goes to libkiln, which is beside the bundle in the package. What Triton compiled (miss="triton") goes the way of Inductor."""
+that goes to libkiln, which is next to the bundle in the package. What Triton compiled (miss="triton") goes the way of Inductor."""
 import os
 import tempfile
 
@@ -53,7 +53,7 @@ struct Library {
     int (*preload)(void *, Error *);
     int (*launch_grid)(void *, void *, const uint32_t *, const void *, size_t, Error *);
 
-    // The one beside the bundle, or where the loader looks.
+    // The one next to the bundle, or where the loader looks.
     explicit Library(const std::filesystem::path &folder) {
         void *handle = dlopen((folder / "libkiln.so.0").c_str(), RTLD_NOW | RTLD_LOCAL);
         if (!handle) handle = dlopen("libkiln.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -96,7 +96,7 @@ struct Kernel {
     }
     Kernel(const Kernel &) = delete;
 
-    // Inductor has more arguments than the kernel: scratch memory that Triton's code may want comes behind them.
+    // Inductor has more arguments than the kernel: scratch memory that Triton's code may want comes after them.
     void launch(const uint32_t *grid, void *const *arguments, void *stream) const {
         char *block = static_cast<char *>(__builtin_alloca(size));
         Error error;
@@ -184,7 +184,7 @@ class Stages(dict):
 
 
 def store(theirs, kernel, name):
-    """Stores a kernel as Inductor does, whose function `theirs` is, with libkiln beside its bundle. Refused is what Kiln has not."""
+    """Stores a kernel as Inductor does, whose function `theirs` is, with libkiln next to its bundle. Refused is what Kiln has not."""
     from torch._inductor import codecache, config
     for setting in _REFUSED:
         if getattr(config.aot_inductor, setting):

@@ -199,7 +199,7 @@ def targets_wanted():
 
 
 def save(found, targets, output, is_joined=False):
-    """As `write`, with what the process knows beside its kernels: what Kiln does not compile, what torch.compile found out, and what loaded bundles have. With
+    """As `write`, with what the process knows besides its kernels: what Kiln does not compile, what torch.compile found out, and what loaded bundles have. With
     `is_joined` what `output` has already stays."""
     others = [output] if is_joined and os.path.exists(output) else []
     others += [path for path in paths() if path not in others]

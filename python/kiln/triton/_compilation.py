@@ -18,7 +18,7 @@ from .._compiler import build
 from .._core import Library
 from .._errors import Error
 
-FACTS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", "num_ctas")  # of a launch, beside the IR
+FACTS = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion", "num_ctas")  # of a launch, besides the IR
 
 
 parsing = threading.RLock()  # ast.parse of CPython 3.11 fails where several threads are in it

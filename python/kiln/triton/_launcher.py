@@ -50,7 +50,7 @@ def _bits_of(kind, value):
 
 
 def _leaves(kind, value):
-    """What a kernel gets for an argument: tuples in their parts, a descriptor as a view with its extents and strides behind it, constants not at all."""
+    """What a kernel gets for an argument: tuples in their parts, a descriptor as a view followed by its extents and strides, constants not at all."""
     if isinstance(kind, (tuple, list)):
         for one, its in zip(kind, value):
             yield from _leaves(one, its)
@@ -201,7 +201,7 @@ _FIXED = (int, float, str, bool, type(None), tl.constexpr, tl.dtype)  # whose ob
 
 
 def _exactly(value):
-    """What tells constants apart beside their being equal: True, 1 and 1.0 are, and 0.0 is -0.0."""
+    """What distinguishes constants that compare equal: True, 1 and 1.0 are, and 0.0 is -0.0."""
     kind = value.__class__
     return kind if kind is int or kind is bool or kind is str else repr(value) if kind is float or kind is tuple else kind
 
@@ -260,7 +260,7 @@ class Engine:
         return tuple(found)
 
     def _begin(self, ahead, place, key, *kinds):
-        """Starts a compile beside others, if there is anything to compile."""
+        """Starts a compile next to others, if there is anything to compile."""
         options, signature, constants, attributes = pack(self.fn, place.backend, *kinds)
         source = _compilation.source_of(self.fn, signature, constants, attributes)
         if _bundles.is_closed() or _bundles.find(_index.facts_of(source, options, place.read_for), place.target)[0]:
@@ -341,7 +341,7 @@ class Engine:
 
 
 class Jit(KernelInterface):
-    """A @triton.jit function behind which Kiln is: `launches` counts, `variants` are what was compiled. Else it is as the function is."""
+    """A @triton.jit function that Kiln runs: `launches` counts, `variants` are what was compiled. Else it is as the function is."""
 
     def __init__(self, fn):
         self.fn, self._engine = fn, Engine(fn)

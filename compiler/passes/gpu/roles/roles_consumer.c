@@ -46,7 +46,7 @@ static ir_value *slot_for(splitting *s, site *x, const ir_op *dot) {
   return x->slot = wait_for(s, x);
 }
 
-/// Behind the last product that reads it.
+/// After the last product that reads it.
 static void release_after(splitting *s, site *x, const ir_op *dot) {
   if (x->loads[0]->block != dot->block || x->dot != dot) return;
   x->is_held = false;

@@ -69,7 +69,7 @@ typedef struct splitting {
 void roles_find_sites(splitting *s);
 
 // roles_memory.c
-/// Shared memory of what is staged, exchanged and copied, and the barriers, in front of the roles. False
+/// Shared memory of what is staged, exchanged and copied, and the barriers, before the roles. False
 /// where two slots of each ring have no room.
 bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer);
 /// Stores that go through shared memory.
