@@ -242,7 +242,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--counts", default=COUNTS)
     parser.add_argument("--most", type=float, default=LIMIT, help="run: seconds that a test may have taken")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()  # numbers may follow options
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     os.makedirs(WORK, exist_ok=True)
     if options.what == "draw":
