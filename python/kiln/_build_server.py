@@ -23,6 +23,8 @@ class _Server:
         self.surroundings = surroundings
         self.folder = tempfile.mkdtemp(prefix="kiln-server-")
         self.files = [os.path.join(self.folder, name) for name in ("output", "errors")]
+        for path in self.files:
+            open(path, "xb").close()
         self.process = subprocess.Popen([surroundings[0], "build-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         _all.append(self)
 

@@ -93,9 +93,8 @@ static void prepare(worker_client *worker) {
 
 /// In the forked process.
 static int run(const worker_client *worker, int count, char **words) {
-  const int nothing = open("/dev/null", O_RDONLY),
-            output = open(words[0], O_WRONLY | O_CREAT | O_TRUNC, 0600),
-            errors = open(words[1], O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const int nothing = open("/dev/null", O_RDONLY), output = open(words[0], O_WRONLY | O_TRUNC | O_NOFOLLOW),
+            errors = open(words[1], O_WRONLY | O_TRUNC | O_NOFOLLOW);
   if (nothing < 0 || output < 0 || errors < 0 || dup2(nothing, 0) < 0 || dup2(output, 1) < 0 ||
       dup2(errors, 2) < 0)
     return CLI_INTERNAL;
