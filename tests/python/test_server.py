@@ -28,7 +28,14 @@ APP = """
 import sys, time
 begin = time.perf_counter()
 started = []
-sys.addaudithook(lambda event, facts: started.append((event, facts[0])) if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork") else None)
+def note(event, facts):
+    if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork"):
+        frame = sys._getframe()
+        while frame is not None and not frame.f_code.co_filename.endswith("/ctypes/util.py"):  # PyTorch 2.15 looks for a library by ldconfig and ld, which are not there
+            frame = frame.f_back
+        if frame is None:
+            started.append((event, facts[0]))
+sys.addaudithook(note)
 import torch, triton
 import torch._inductor.config as inductor
 import kernels
