@@ -151,6 +151,9 @@ def contents(path):
     with zipfile.ZipFile(path) as archive:
         for one in archive.infolist():
             kind = "libkiln" if "libkiln.so" in one.filename else os.path.splitext(one.filename)[1]
+            if kind == ".so" and b"libstdc++.so" not in archive.read(one):
+                sys.exit("%s has its own copy of libstdc++, with which PyTorch's loader ends by a segmentation fault (in std::regex), whoever made the kernels: CXX has to "
+                         "name a compiler that links libstdc++ shared" % one.filename)
             if kind in (".kbundle", ".cubin", ".so", "libkiln"):
                 found[kind] = found.get(kind, (0, 0))[0] + 1, found.get(kind, (0, 0))[1] + one.file_size
     return found
