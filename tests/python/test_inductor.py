@@ -362,12 +362,13 @@ class Captured(Cases):
             with torch.device("cuda"), torch.no_grad():
                 torch.compile(Block())(torch.randn(3, 20, 48))
                 torch.compile(lambda x: x.sum())(torch.empty(3 << 20))
-        was_there = torch.cuda.is_available()
+        was_there, driver = torch.cuda.is_available(), triton.runtime.driver.active
         library = kiln.triton.capture(program, targets=["sm_90a", "sm_80"])
         for target in ("sm_90a", "sm_80"):
             device = library.device("null:" + target)
             self.assertEqual({device.kernel(name).choose(*[0] * len(device.kernel(name).params), grid=1).target for name in library.kernels}, {target})
         self.assertEqual(torch.cuda.is_available(), was_there)
+        self.assertIs(triton.runtime.driver.active, driver)
         if not was_there:  # how a sum is divided depends on the number of multiprocessors
             few = absent_gpu.properties_of("sm_90a")
             few.multi_processor_count = 8

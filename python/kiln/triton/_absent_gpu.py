@@ -12,6 +12,7 @@ from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
+from triton.runtime import driver
 
 # What kernels of Inductor's depend on, by compute capability: of the GPU for servers that most have. (name, multiprocessors, threads of each, shared memory of a block, L2, memory)
 _KNOWN = {
@@ -62,6 +63,8 @@ def pretended(properties):
     with contextlib.ExitStack() as stack:
         for name, answer in answers.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer: answer, create=True))
+        for name in ("_default", "_active"):  # Triton's driver that is made inside would stay
+            stack.enter_context(mock.patch.object(driver, name, None))
         stack.enter_context(mock.patch.object(FakeTensorMode, "avoid_device_init", True))  # as where torch.cuda.is_available() says the truth
         for owner, name in ((ConstantFolder, "run"), (UniformValueConstantFolder, "__init__")):
             stack.enter_context(mock.patch.object(owner, name, _on_the_cpu(getattr(owner, name))))
