@@ -29,7 +29,6 @@ BACKWARD = ("batch=2 heads=2 kv_heads=1 rows=70 keys=90 %s left=-1 right=-1 scal
             "v=random:batch*heads*keys*D+16:2 g=random:batch*heads*rows*D+16:3 " % STRIDES)
 KEYS = " dk=zeros:batch*heads*keys*D dv=zeros:batch*heads*keys*D"
 HEADS = ["T=bf16,D=64", "T=bf16,D=128"]
-BORROWERS = ("gemm_batched",)  # of the configs of gemm
 RUNS = {
     "gemm": (["T=bf16,ACT=0,BIAS=false"], "M=BM+28 N=72 K=200 lda=K+8 ldb=K+24 ldc=N+8 bias=null a=random:M*lda b=random:N*ldb:1 c=zeros:M*ldc", "c"),
     "gemm_batched": (["T=bf16"], "M=BM+28 N=72 K=200 batch=2 stride_a=M*K+8 stride_b=N*K+24 stride_c=M*N+40 a=random:2*stride_a b=random:2*stride_b:1 "
@@ -41,6 +40,8 @@ RUNS = {
     "gemm_grouped": (["T=bf16,ACT=0", "T=f32,ACT=0"], "rows=150 experts=2 N=72 K=200 lda=K+8 ldc=N+8 a=random:rows*lda weights=random:2*N*K:1 ends=fill:2:rows "
                                                       "c=zeros:rows*ldc", "c"),
     "attention_backward": (HEADS, BACKWARD + "stats=fill:4*batch*heads*rows:9 sums=zeros:2*batch*heads*rows*D" + KEYS, "dk dv sums"),
+    "attention_backward_shares": (HEADS, BACKWARD + "span=1 stats=fill:4*batch*heads*rows:9 sums=zeros:2*batch*heads*rows*D" + KEYS, "dk dv sums"),
+    "attention_backward_join": (HEADS, "batch=2 kv_heads=1 keys=90 parts=3 keys_of=random:batch*parts*keys*D values_of=random:batch*parts*keys*D:1 dk=zeros:batch*keys*D dv=zeros:batch*keys*D", "dk dv"),
     "attention_backward_keys": (HEADS, BACKWARD + "lse=fill:batch*heads*rows:9 delta=zeros:batch*heads*rows" + KEYS, "dk dv"),
     "attention_backward_queries": (HEADS, BACKWARD + "lse=fill:batch*heads*rows:9 delta=zeros:batch*heads*rows dq=zeros:batch*heads*rows*D", "dq"),
 }
@@ -89,16 +90,21 @@ def source_with(path, owner, config, instances):
             continue
         if here in owner and "@instance(" in line:
             line = re.sub(r"@instance\([^)]*\)", lambda found: found.group(0) if found.group(0) in instances else "", line)
-        if "@configs(" in line and here not in owner:
-            line = "  @config()\n"
         out.append(re.sub(r"^const ENOUGH = \d+", "const ENOUGH = 1", line))
     return "".join(out)
+
+
+def owners(path, kernel):
+    """The kernels that have the same configs: the one that states them, and those that take them."""
+    takes = {name: other for name, other in re.findall(r"^kernel (\w+)(?:(?!^kernel ).)*?@configs\((\w+)\)", open(path).read(), re.M | re.S)}
+    states = takes.get(kernel, kernel)
+    return {states} | {name for name, other in takes.items() if other == states}
 
 
 def build(path, kernel, config, options, folder):
     """Makes folder/one.kbundle of the instances that may use the config. Returns the first error where none may."""
     def attempt(instances):
-        open(folder + "/one.kiln", "w").write(source_with(path, {"gemm", kernel} if kernel in BORROWERS else {kernel}, config, instances))
+        open(folder + "/one.kiln", "w").write(source_with(path, owners(path, kernel), config, instances))
         return run([BUILD + "/bin/kiln", "build", folder + "/one.kiln", "-q", "-t", options.target, "--emit=ptx", "--configs-all", "-o", folder + "/one.kbundle"])
     every = ["@instance(T = bf16)"] if kernel in ("gemm", "gemm_batched") else [i for i in instances_of(path, kernel) if kernel != "gemm_general" or "bf16" in i]
     code, text = attempt(every)
@@ -109,7 +115,7 @@ def build(path, kernel, config, options, folder):
 
 
 def number(config, name):
-    found = re.search(r"\b%s = *(\d+)" % name, config)
+    found = re.search(r"\b%s *= *(\d+)" % name, config)
     return int(found.group(1)) if found else 64
 
 
