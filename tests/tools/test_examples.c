@@ -21,6 +21,8 @@ static struct {
     {"app.manifest", "a manifest is what kiln build hands to kiln-tool", false},
     {"kiln why 3f9a", "keys are made up", false},
     {"redis://", "there is no server; tools/test_tune_worker and test_fleet_build have one", false},
+    {"oci://", "there is no registry; python/test_registry has one", false},
+    {"app.kbundle last", "a kernel with a race, whose error the page shows; commands.run_ptx has it", false},
     {"...", "a form, no command", false},
 };
 
