@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The same Triton IR compiled by Kiln and by Triton: matrix products (also through descriptors of the host), transposition, attention, softmax, layer norm.
+"""The same Triton IR compiled by Kiln and by Triton: matrix products (also through descriptors of the host), transposition, attention, softmax, layer norm,
+and the forms of triton_forms.py.
 
 bench/triton_matrix.py FOLDER --export [--kiln build/release/bin/kiln] [--only TEXT]   writes the IR and a bundle of each kernel; needs Triton, no GPU
 bench/triton_matrix.py FOLDER [--libkiln FILE] [--only TEXT] [--reps N]   runs both on cuda:0; needs PyTorch and Triton
@@ -17,6 +18,8 @@ import subprocess
 import triton
 import triton.language as tl
 
+from triton_forms import (
+    gradients_of_keys, gradients_of_queries, list_of_products, persistent_descriptors, persistent_flat, persistent_loops, scaled_product)
 from triton_products import gemm
 from triton_rows import layer_norm_row, softmax_row
 
@@ -89,6 +92,9 @@ def layer_norm(x, w, b, y, cols, eps, BLOCK: tl.constexpr):
     layer_norm_row(x + row, w, b, y + row, cols, eps, BLOCK)
 
 
+BLOCKS = 132  # of persistent kernels: an H100's SMs
+
+
 def cases():
     """name -> (kernel, signature in order, constants, warps, stages, what it is of)"""
     out = {}
@@ -113,6 +119,29 @@ def cases():
                     continue
                 out["attention D%d %s %dx%d w%d s%d" % (D, "causal" if causal else "full", BM, BN, warps, stages)] = (
                     attention, pointers("fp16", 4) + ["fp32", "i32"], dict(D=D, BM=BM, BN=BN, CAUSAL=causal), warps, stages, ("attention", D, causal))
+    for size in 2048, 4096, 8192:
+        for BM, BN, warps, stages in (128, 128, 4, 3), (128, 128, 8, 4), (128, 256, 8, 3), (128, 256, 8, 4):
+            for kind, fn in ("loops", persistent_loops), ("flat", persistent_flat), ("descriptors", persistent_descriptors):
+                out["persistent %s %d %dx%d w%d s%d" % (kind, size, BM, BN, warps, stages)] = (
+                    fn, pointers("fp16", 3) + ["i32"] * 6, dict(BM=BM, BN=BN, BK=64, GROUP=8, BLOCKS=BLOCKS), warps, stages, ("persistent", size, kind))
+    for size in 1024, 4096:
+        for BM, BN, BK, warps, stages in (128, 128, 64, 4, 3), (128, 128, 64, 8, 4), (128, 256, 64, 8, 3):
+            out["list of products %d %dx%d w%d s%d" % (size, BM, BN, warps, stages)] = (
+                list_of_products, ["*i64", "*i32", "i32"], dict(BM=BM, BN=BN, BK=BK, BLOCKS=BLOCKS), warps, stages, ("list", size))
+    for D in 64, 128:
+        for causal in False, True:
+            kind = "D%d %s" % (D, "causal" if causal else "full")
+            for BM, BN, warps, stages in (32, 128, 4, 3), (64, 128, 8, 2), (64, 128, 4, 2):
+                out["gradients of keys %s %dx%d w%d s%d" % (kind, BM, BN, warps, stages)] = (
+                    gradients_of_keys, pointers("fp16", 6) + pointers("fp32", 2) + ["fp32", "i32"], dict(D=D, BM=BM, BN=BN, CAUSAL=causal), warps, stages,
+                    ("gradients", D, causal, "keys"))
+            for BM, BN, warps, stages in (128, 32, 4, 3), (128, 64, 8, 2), (128, 64, 4, 2):
+                out["gradients of queries %s %dx%d w%d s%d" % (kind, BM, BN, warps, stages)] = (
+                    gradients_of_queries, pointers("fp16", 5) + pointers("fp32", 2) + ["i32"], dict(D=D, BM=BM, BN=BN, CAUSAL=causal), warps, stages,
+                    ("gradients", D, causal, "queries"))
+    for BM, BN, warps, stages in (128, 128, 4, 3), (128, 128, 8, 3):
+        out["scaled 4096 %dx%d w%d" % (BM, BN, warps)] = (
+            scaled_product, ["*fp8e4nv", "*u8", "*fp8e4nv", "*u8", "*fp32"] + ["i32"] * 3, dict(BM=BM, BN=BN, BK=128), warps, stages, ("scaled", 4096))
     out["softmax f32 4096x16384 w32"] = (softmax, pointers("fp32", 2) + ["i32"], dict(BLOCK=16384), 32, 3, ("softmax", "float32", 4096, 16384))
     out["softmax bf16 8192x8192 w16"] = (softmax, pointers("bf16", 2) + ["i32"], dict(BLOCK=8192), 16, 3, ("softmax", "bfloat16", 8192, 8192))
     out["layer norm f32 8192x4096 w8"] = (layer_norm, pointers("fp32", 4) + ["i32", "fp32"], dict(BLOCK=4096), 8, 3, ("layer_norm", "float32", 8192, 4096))
@@ -183,6 +212,47 @@ def run(folder, libkiln, only, reps):
             a, b, c = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(3))
             arguments, grid = [a, b, c] + [n] * 6, (n // constants["BM"] * (n // constants["BN"]), 1, 1)
             result, wanted, work, unit = c, a @ b, 2 * n**3, "TFLOP/s"
+        elif of[0] == "persistent":
+            n = of[1]
+            a, b, c = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(3))
+            arguments, grid = [a, b, c] + [n] * 6, (min(BLOCKS, n // constants["BM"] * (n // constants["BN"])), 1, 1)
+            result, wanted, work, unit = c, a @ (b.T if of[2] == "descriptors" else b), 2 * n**3, "TFLOP/s"
+        elif of[0] == "list":
+            n, count = of[1], 4
+            lists = [[torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(count)] for _ in range(2)]
+            result = torch.empty(count, n, n, device="cuda", dtype=torch.float16)
+            addresses = torch.tensor([[x.data_ptr(), y.data_ptr(), z.data_ptr()] for x, y, z in zip(*lists, result)], device="cuda")
+            extents = torch.full((count, 3), n, device="cuda", dtype=torch.int32)
+            arguments, grid = [addresses, extents, count], (BLOCKS, 1, 1)
+            wanted, work, unit = torch.stack([x @ y for x, y in zip(*lists)]), 2 * count * n**3, "TFLOP/s"
+        elif of[0] == "gradients":
+            D, causal, heads, S = of[1], of[2], 64, 2048
+            q, k, v, g = (torch.randn(1, heads, S, D, device="cuda", dtype=torch.float16, requires_grad=True) for _ in range(4))
+            scale = D**-0.5
+            with torch.no_grad():
+                s = (q.float() @ k.float().mT) * scale
+                if causal:
+                    s = s.masked_fill(torch.ones(S, S, device="cuda", dtype=torch.bool).triu(1), -float("inf"))
+                lse, o = torch.logsumexp(s, -1), torch.softmax(s, -1) @ v.float()
+                delta, lse, scaled = (o * g.float()).sum(-1), lse * 1.4426950408889634, (k * (scale * 1.4426950408889634)).contiguous()
+            F.scaled_dot_product_attention(q, k, v, is_causal=causal).backward(g)
+            q, v, g, dq, dk, dv = (x.detach() for x in (q, v, g, q.grad, k.grad, v.grad))
+            if of[3] == "keys":
+                both = torch.empty(2, *q.shape, device="cuda", dtype=torch.float16)
+                arguments, grid = [q, scaled, v, g, both[0], both[1], lse, delta, scale, S], (S // constants["BN"], heads, 1)
+                result, wanted, products = both, torch.stack([dk, dv]), 4
+            else:
+                result, wanted, products = torch.empty_like(q), dq, 3
+                arguments, grid = [q, scaled, v, g, result, lse, delta, S], (S // constants["BM"], heads, 1)
+            work, unit = products * 2 * heads * S * S * D * (0.5 if causal else 1), "TFLOP/s"
+        elif of[0] == "scaled":
+            n = of[1]
+            a, b = (torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+            sa, sb = (torch.randint(124, 131, (n, n // 32), device="cuda", dtype=torch.uint8) for _ in range(2))
+            result = torch.empty(n, n, device="cuda")
+            whole = lambda x, s: (x.float().view(n, -1, 32) * torch.exp2(s.float() - 127)[..., None]).view(n, n)
+            arguments, grid = [a, sa, b, sb, result, n, n, n], (n // constants["BM"], n // constants["BN"], 1)
+            wanted, work, unit = whole(a, sa) @ whole(b, sb).T, 2 * n**3, "TFLOP/s"
         elif of[0] == "descriptors":
             dtype, n = {"fp16": torch.float16, "fp32": torch.float32}[of[1]], of[2]
             a, b, c = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(3))

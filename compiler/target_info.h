@@ -117,11 +117,12 @@ typedef struct kiln_fetch_machine {
   uint32_t resident_shared; ///< bytes that the blocks which share SIMDs have together
   bool turns;               ///< matrices turn on their way from shared memory
   bool has_matrix_loads;    ///< ldmatrix
-  unsigned dies;            ///< that take turns in getting blocks, each with a cache of its own
-  unsigned simds;           ///< that a block's warps are spread over
-  bool small_file;          ///< a thread has 256 registers for all, not as many again for sums
-  unsigned register_file;   ///< registers of a lane that the waves of a SIMD share; 0: not asked for
-  unsigned most_registers;  ///< of them, a thread may have
+  const kiln_matrix_machine *unit; ///< products from shared memory; NULL: none
+  unsigned dies;                   ///< that take turns in getting blocks, each with a cache of its own
+  unsigned simds;                  ///< that a block's warps are spread over
+  bool small_file;                 ///< a thread has 256 registers for all, not as many again for sums
+  unsigned register_file;          ///< registers of a lane that the waves of a SIMD share; 0: not asked for
+  unsigned most_registers;         ///< of them, a thread may have
 } kiln_fetch_machine;
 
 kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);

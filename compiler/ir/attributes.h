@@ -127,6 +127,7 @@ typedef struct ir_mma {
   bool is_async;     ///< goes on while what follows runs; only mma_wait may take its result
   bool is_partial;   ///< the unit sums this product alone; that is added to the accumulator in its type
   bool is_queued;    ///< one of several that are under way at a time (late_waits.c)
+  bool is_carried; ///< with is_async: the same product of the loop's next iteration takes the result as well
 } ir_mma;
 
 /// mma_wait: products; fetch_wait: groups of the thread's fetches.
@@ -151,8 +152,9 @@ typedef struct ir_roles {
 } ir_roles;
 
 typedef struct ir_barrier {
-  bool is_shared; ///< orders shared memory alone
-  bool is_engine; ///< also orders what the copy engine writes with accesses of threads
+  bool is_shared;       ///< orders shared memory alone
+  bool is_engine;       ///< also orders what the copy engine writes with accesses of threads
+  bool is_for_products; ///< what threads wrote to shared memory before it is seen by `mma` after it
 } ir_barrier;
 
 /// What an operation carries besides operands. Unused fields are zero. attrs.def says which operation has

@@ -141,7 +141,7 @@ static void check_head(const char *ptx, const wanted *w) {
       FAIL("parameter %u of %s: .align %u, expected %u", i, w->entry, f.align[i], w->align[i]);
   }
   for (const char *at = ptx; (at = strstr(at, ".shared .align ")); at++)
-    CHECK_INT(number_behind(at, ".shared .align "), w->blocks ? 1024 : 128);
+    CHECK_INT(number_behind(at, ".shared .align "), strstr(ptx, "wgmma") ? 1024 : 128);
 }
 
 // -------------------------------------------------------------------------------------- marks of LLVM

@@ -280,6 +280,7 @@ typedef struct finding {
 
 static bool is_async(const ir_op *op) { return op->attrs.mma.is_async; }
 static bool is_shared(const ir_op *op) { return op->attrs.barrier.is_shared; }
+static bool tells_nobody(const ir_op *op) { return !op->attrs.barrier.is_for_products; }
 
 static void find_op(ir_op *op, void *context) {
   finding *f = context;
@@ -315,6 +316,9 @@ static void expect_more(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.
 static void expect_less(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.expect.bytes -= 16; }
 static void wait_less(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.wait.out++; }
 static void stay_async(ir_kernel *kernel, ir_op *op) { (void)kernel, op->attrs.mma.is_async = true; }
+static void tell_nobody(ir_kernel *kernel, ir_op *op) {
+  (void)kernel, op->attrs.barrier.is_for_products = false;
+}
 
 /// Always the first slot; of a ring of one slot, one that is not there. (The next slot would do no harm where
 /// it only waits for longer.)
@@ -408,13 +412,21 @@ static const struct {
     {"one group too many under way", IR_FETCH_WAIT, wait_less},
     {"dropped barrier", IR_BARRIER, drop_op},
     {"barrier before what it is for", IR_BARRIER, meet_early, is_shared},
+    {"barrier that products are not told of", IR_BARRIER, tell_nobody, tells_nobody},
     {"read of the wrong slot", IR_SLOT_LOAD, next_slot},
     {"dropped end of fetches", IR_FETCH_END, drop_op},
     // Of stores to slots:
     {"dropped store to a slot", IR_SLOT_STORE, drop_op},
     {"store to the wrong slot", IR_SLOT_STORE, next_slot},
 };
-enum { FETCH_FAULTS = 9, STORE_FAULTS = 2, PUT_FAULTS = 3, SUM_FAULTS = 3, BARRIER_FAULTS = 2 };
+enum {
+  FETCH_FAULTS = 9,
+  TOLD_FAULTS = 1,
+  STORE_FAULTS = 2,
+  PUT_FAULTS = 3,
+  SUM_FAULTS = 3,
+  BARRIER_FAULTS = 2
+};
 
 /// True when the fault number `f` at operation `which` is seen; false with `*out_exists` false when there is
 /// no such operation.
@@ -545,8 +557,9 @@ TEST(gpu_faults, chained_products) {
                    .sparse = 4};
     cases[i].instance = instance_of(cases[i].text, "attention[T=bf16,D=64,CAUSAL=true]");
   }
-  CHECK_INT(plant_faults(&(planting){cases, 2, unseen}),
-            sizeof faults / sizeof *faults - SUM_FAULTS - PUT_FAULTS - FETCH_FAULTS - STORE_FAULTS);
+  CHECK_INT(plant_faults(&(planting){cases, 2, unseen}), sizeof faults / sizeof *faults - SUM_FAULTS -
+                                                             PUT_FAULTS - FETCH_FAULTS - TOLD_FAULTS -
+                                                             STORE_FAULTS);
 }
 
 /// Of the small product through slots without roles: rows end in the middle of a piece, and the last tile is
@@ -570,6 +583,10 @@ static unsigned plant_in_slots(const char *target) {
 /// zero there.)
 TEST(gpu_faults, fetches) { CHECK_INT(plant_in_slots("sm_80"), FETCH_FAULTS); }
 
+/// The same slots, multiplied by warpgroups: besides the faults of fetches, without reads to registers, those of products
+/// and of their waits.
+TEST(gpu_faults, products_of_fetches) { CHECK_INT(plant_in_slots("sm_90a"), FETCH_FAULTS + TOLD_FAULTS + 2); }
+
 /// Two slots that threads store to, where loads go through registers.
 TEST(gpu_faults, stores_to_slots) { CHECK_INT(plant_in_slots("gfx942"), 5); }
 
@@ -587,7 +604,7 @@ TEST(gpu_faults, computed_operand) {
                 .blocks = 1,
                 .schedules = 6,
                 .sparse = 4};
-  CHECK_INT(plant_faults(&(planting){&c, 1, ""}),
-            sizeof faults / sizeof *faults - SUM_FAULTS - FETCH_FAULTS - STORE_FAULTS + BARRIER_FAULTS - 1);
+  CHECK_INT(plant_faults(&(planting){&c, 1, ""}), sizeof faults / sizeof *faults - SUM_FAULTS - FETCH_FAULTS -
+                                                      TOLD_FAULTS - STORE_FAULTS + BARRIER_FAULTS - 1);
   free(text);
 }

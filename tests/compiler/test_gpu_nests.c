@@ -243,6 +243,11 @@ TEST(gpu_nests, fetched) {
   check_nests((const char *const[]){"sm_80", "sm_86", "sm_90", "sm_120"}, 60, 75, "fetch");
 }
 
+/// The same with products of warpgroups from these slots.
+TEST(gpu_nests, multiplied) {
+  check_nests((const char *const[]){"sm_90a", "sm_90a", "sm_90a", "sm_90a"}, 60, 50, "multiply from slots");
+}
+
 /// The same through slots that threads store to.
 TEST(gpu_nests, stored) {
   check_nests((const char *const[]){"gfx90a", "gfx942", "gfx1100", "gfx1200"}, 40, 25, "store to slots");

@@ -33,6 +33,7 @@ static void lower_pid(gpu *g, ir_op *op) {
 static void lower_barrier(gpu *g, ir_op *op) {
   bool is_shared = op->attrs.barrier.is_shared || g->barrier_threads;
   if (op->attrs.barrier.is_engine && g->machine->meet_engine) g->machine->meet_engine(g);
+  if (op->attrs.barrier.is_for_products) kl_call(&g->prelude, g->builder, KL_kl_proxy_fence, NULL, 0);
   if (is_shared) gpu_barrier(g);
   else kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
   g->shared_dirty = false;

@@ -147,9 +147,7 @@ static void lower_roles(gpu *g, ir_op *op) {
   g->scratch_base = g->scratch_floor = kiln_roles_end(g->layouts);
   if (g->scratch_base > g->shared_bytes) g->shared_bytes = g->scratch_base;
   open_barriers(g, is_cluster);
-  // The same number in all lanes, so that the compiler knows it as uniform.
-  LLVMValueRef warp = LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), "");
-  warp = call(g, KL_kl_shfl_idx_i32, (LLVMValueRef[2]){warp, gpu_i32(g, 0)}, 2);
+  LLVMValueRef warp = nvptx_warp(g);
   g->group = g->program_group = LLVMBuildLShr(g->builder, warp, gpu_i32(g, 2), "");
   nvptx_find_place(g, groups);
   LLVMValueRef is_producer = LLVMBuildICmp(g->builder, LLVMIntEQ, g->group, gpu_i32(g, groups), "");

@@ -30,6 +30,12 @@ void nvptx_find_place(gpu *g, unsigned groups);
 /// `share`.
 LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place);
 LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share);
+/// The thread's warp: the same number in all lanes, so that the compiler knows it as uniform.
+LLVMValueRef nvptx_warp(gpu *g);
+/// In a kernel without roles, for its products from shared memory: the number of this thread's group, and where the
+/// block's shared memory begins, from the start of the kernel on.
+void nvptx_find_group(gpu *g);
+enum { NVPTX_SHARED_ALIGN = 1024 }; ///< of a block's memory that products read: eight rows of 128 bytes
 enum { NVPTX_GROUP_THREADS = 128 };
 /// Named barriers: of all consumers, of where the roles begin, of a group each.
 enum { NVPTX_BLOCK_BARRIER = 1, NVPTX_ROLES_BARRIER = 2, NVPTX_GROUP_BARRIER = 3 };

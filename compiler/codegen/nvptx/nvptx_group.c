@@ -4,6 +4,22 @@
 #include "compiler/codegen/nvptx/nvptx_async.h"
 #include "compiler/passes/gpu/gpu.h"
 
+void nvptx_find_group(gpu *g) {
+  LLVMBasicBlockRef here = LLVMGetInsertBlock(g->builder), entry = LLVMGetInstructionParent(g->thread);
+  LLVMValueRef next = LLVMGetNextInstruction(g->thread);
+  if (next) LLVMPositionBuilderBefore(g->builder, next);
+  else LLVMPositionBuilderAtEnd(g->builder, entry);
+  g->group = g->program_group = LLVMBuildLShr(g->builder, nvptx_warp(g), gpu_i32(g, 2), "");
+  g->shared_address = LLVMBuildPtrToInt(g->builder, g->shared, g->i32, "");
+  LLVMSetAlignment(g->shared, NVPTX_SHARED_ALIGN);
+  LLVMPositionBuilderAtEnd(g->builder, here);
+}
+
+LLVMValueRef nvptx_warp(gpu *g) {
+  LLVMValueRef warp = LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), "");
+  return kl_call(&g->prelude, g->builder, KL_kl_shfl_idx_i32, (LLVMValueRef[2]){warp, gpu_i32(g, 0)}, 2);
+}
+
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
   const ir_alloc *alloc = &memory->def->attrs.alloc;
   LLVMValueRef start = LLVMBuildAdd(g->builder, g->shared_address, gpu_i32(g, alloc->at), "");

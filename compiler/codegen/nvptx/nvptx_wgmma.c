@@ -185,12 +185,13 @@ static void put_results(product *p) {
 static void issue(gpu *g, product *p, const LLVMValueRef *initial, LLVMValueRef *sums) {
   LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, p->sums); // one for each accumulator
   for (unsigned i = 0; i < p->sums; i++) types[i] = p->c.scalar == KILN_F32 ? g->f32 : g->i32;
-  LLVMTypeRef result = LLVMStructTypeInContext(g->context, types, p->sums, false);
+  LLVMTypeRef result = p->sums ? LLVMStructTypeInContext(g->context, types, p->sums, false)
+                               : LLVMVoidTypeInContext(g->context);
   for (unsigned i = 0; initial && i < p->sums; i++) {
     kiln_buffer_format(&p->constraints, ",%u", i);
     p->arguments[p->count++] = initial[i];
   }
-  kiln_buffer_format(&p->constraints, ",~{memory}");
+  kiln_buffer_format(&p->constraints, "%s~{memory}", p->constraints.size ? "," : "");
   kiln_buffer_u8(&p->constraints, 0);
   LLVMValueRef made = nvptx_asm(g, (const char *)p->text.bytes, p->text.size,
                                 (const char *)p->constraints.bytes, result, p->arguments, p->count);
@@ -238,6 +239,7 @@ static void add_parts(gpu *g, product *p, const kiln_mma_split *s, const operand
 void nvptx_lower_mma(gpu *g, ir_op *op) {
   ir_value *acc = op->operands[0], *a = op->operands[2], *b;
   bool in_memory = a->type.slots;
+  if (!g->group) nvptx_find_group(g);
   b = op->operands[in_memory ? 4 : 3];
   kiln_mma_split s = kiln_mma_split_of(g->layouts, acc->type);
   gpu_tile initial = gpu_operand(g, op, 0), out = gpu_tile_new(g, &initial.layout), left = {.regs = NULL};
@@ -285,7 +287,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
 
 /// The accumulators pass through the text of the wait, so that nothing that reads them comes before it.
 void nvptx_lower_mma_wait(gpu *g, ir_op *op) {
-  product p = {.c = op->results[0].type};
+  product p = {.c = op->result_count ? op->results[0].type : (ir_type){0}};
   gpu_tile *tiles = KILN_NEW_ARRAY(g->arena, gpu_tile, op->result_count);
   for (uint32_t i = 0; i < op->operand_count; i++) {
     tiles[i] = gpu_operand(g, op, i);

@@ -159,7 +159,8 @@ static void buffer_loop(kiln_pipeline *a) {
   ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = {.is_shared = true}}, NULL, 0, NULL, NULL, 0);
   for (unsigned i = 0; i < count; i++) next[i] = kiln_pipeline_load_at(a, a->loads[i].load, KILN_NEXT);
   // The loads read what the iteration before has stored.
-  for (unsigned i = 0; i < count; i++) kiln_ring_replace_load(&r.ring, i, a->loads[i].load, slot, &a->b);
+  for (unsigned i = 0; i < count; i++)
+    kiln_ring_replace_load(&r.ring, i, a->loads[i].load, slot, false, &a->b);
   a->b.before = ir_terminator(a->body);
   ir_value *other = ir_binary(&a->b, IR_SUB, 0, ir_const_int(&a->b, KILN_I32, stride_of(&r)), slot);
   for (unsigned i = 0; i < count; i++) store(&r, i, other, next[i]);

@@ -24,6 +24,7 @@
 // Where shared memory has room for one slot only, and a thread has no registers for the tiles on their way to
 // it, the slot is filled as an iteration begins: nothing runs ahead, but nothing spills either.
 #include "compiler/passes/gpu/fetch_mask.h"
+#include "compiler/passes/gpu/ring_products.h"
 
 enum {
   MOST_SLOTS = KILN_PIPELINE_STAGES,
@@ -37,7 +38,9 @@ typedef struct fetching {
   kiln_pipeline *a;
   kiln_ring ring;
   kiln_facts *facts;
-  int axis[KILN_PIPELINE_LOADS]; ///< along which masks are taken apart; -1: they are not
+  int axis[KILN_PIPELINE_LOADS];     ///< along which masks are taken apart; -1: they are not
+  uint8_t last[KILN_PIPELINE_LOADS]; ///< the axis along which elements are neighbours in memory
+  kiln_ring_products products; ///< that warpgroups multiply from the slots; none: all read them to registers
 } fetching;
 
 // -------------------------------------------------------------------------------------------- choice
@@ -47,13 +50,13 @@ static uint32_t bytes_of(const ir_op *load) {
   return (uint32_t)(((uint64_t)ir_type_bits(type) << ir_log2_elements(type)) / 8);
 }
 
-/// Slots that shared memory has room for, at most as asked for by loop or kernel.
-static unsigned slots_for(const kiln_pipeline *a) {
+/// Slots that shared memory has room for beside `others` bytes, at most as asked for by loop or kernel.
+static unsigned slots_for(const kiln_pipeline *a, uint32_t others) {
   unsigned asked = a->loop->attrs.loop.stages ? a->loop->attrs.loop.stages
                    : a->kernel->stages        ? a->kernel->stages
                                               : DEFAULT_SLOTS;
   uint32_t shared = a->machine->shared_bytes;
-  uint64_t bytes = 0, room = shared > SPARE_SHARED ? shared - SPARE_SHARED : 0;
+  uint64_t bytes = 0, room = shared > SPARE_SHARED + others ? shared - SPARE_SHARED - others : 0;
   for (unsigned i = 0; i < a->count; i++) bytes += bytes_of(a->loads[i].load);
   if (asked > MOST_SLOTS) asked = MOST_SLOTS;
   while (asked && asked * bytes > room) asked--;
@@ -73,15 +76,16 @@ static unsigned row_of(const fetching *f, const ir_op *load, unsigned axis, bool
   return *out_splits ? whole : masked;
 }
 
-/// Where the mask of a load is taken apart along an axis; -1: nowhere.
-static int split_axis(const fetching *f, const ir_op *load, unsigned *out_row) {
+/// Where the mask of a load is taken apart along an axis; -1: nowhere. `out_row`: logarithm of the elements in a row,
+/// `out_last`: along which axis.
+static int split_axis(const fetching *f, const ir_op *load, unsigned *out_row, uint8_t *out_last) {
   int axis = -1;
-  *out_row = 0;
+  *out_row = 0, *out_last = 0;
   for (unsigned i = 0; i < load->results[0].type.rank; i++) {
     bool splits;
     unsigned row = row_of(f, load, i, &splits);
     if (row <= *out_row) continue;
-    *out_row = row;
+    *out_row = row, *out_last = (uint8_t)i;
     axis = splits ? (int)i : -1;
   }
   return axis;
@@ -94,11 +98,12 @@ static bool can_fetch(const fetching *f, const kiln_pipeline_load *x) {
   const ir_op *load = x->load;
   ir_type type = load->results[0].type;
   uint64_t other = 0;
+  uint8_t last;
   unsigned row, bits = ir_type_bits(type);
   if (load->operand_count > 2 && (!ir_constant_bits(load->operands[2], &other) || other)) return false;
   for (const ir_value *v = x->dot->operands[x->operand]; v->def != load; v = v->def->operands[0])
     if (v->def->code == IR_CAST) return false;
-  split_axis(f, load, &row);
+  split_axis(f, load, &row, &last);
   return bits >= 8 && bits << row >= LEAST_PIECE && kiln_pipeline_words(f->a, type) &&
          kiln_matrix_form_of(machine->matrix, machine->lanes, x->dot, NULL);
 }
@@ -109,7 +114,8 @@ static bool can_fill_at_once(const fetching *f) {
   const kiln_pipeline *a = f->a;
   for (unsigned i = 0; i < a->count; i++) {
     unsigned row, bits = ir_type_bits(a->loads[i].load->results[0].type);
-    split_axis(f, a->loads[i].load, &row);
+    uint8_t last;
+    split_axis(f, a->loads[i].load, &row, &last);
     if (bits != 16 || bits << row < WHOLE_PIECE) return false;
   }
   return kiln_pipeline_overflows(a);
@@ -121,7 +127,28 @@ static void emit_wait(fetching *f, unsigned groups) {
   ir_emit(&f->a->b, IR_FETCH_WAIT, &(ir_attrs){.wait = {.out = groups}}, NULL, 0, NULL, NULL, 0);
 }
 
-static void emit_barrier(fetching *f) { ir_emit(&f->a->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0); }
+/// All have come here; what they have fetched is seen by all, and by the unit where that reads it.
+static void emit_barrier(fetching *f) {
+  const ir_barrier how = {.is_for_products = f->products.count != 0};
+  ir_emit(&f->a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
+}
+
+/// The unit wants the axis along which elements are neighbours last.
+static bool is_turned(const fetching *f, unsigned load) { return f->products.count && !f->last[load]; }
+
+/// How load `i` lies in its slot.
+static ir_type tile_of(const fetching *f, unsigned i) {
+  ir_type tile = f->a->loads[i].load->results[0].type, turned = tile;
+  if (!is_turned(f, i)) return tile;
+  turned.log2[0] = tile.log2[1], turned.log2[1] = tile.log2[0];
+  return turned;
+}
+
+static ir_value *turn(fetching *f, ir_value *tile) {
+  const ir_attrs how = {.perm = {1, 0}};
+  ir_op *made = tile ? ir_emit(&f->a->b, IR_TRANS, &how, &tile, 1, NULL, NULL, 0) : NULL;
+  return made ? &made->results[0] : NULL;
+}
 
 /// What iteration `when` reads.
 static void fetch(fetching *f, kiln_iteration when, ir_value *slot) {
@@ -137,6 +164,9 @@ static void fetch(fetching *f, kiln_iteration when, ir_value *slot) {
       parts = kiln_split_mask(f->a, f->facts, load->operands[1], (unsigned)f->axis[i], when);
       at.mask = parts.mask;
     }
+    if (is_turned(f, i)) {
+      at.pointer = turn(f, at.pointer), at.mask = turn(f, at.mask), parts.left = turn(f, parts.left);
+    }
     ir_value *operands[5] = {at.pointer, at.mask, f->ring.memory[i], slot, parts.left};
     b->place = load->place;
     ir_emit(b, IR_FETCH, &load->attrs, operands, parts.left ? 5 : 4, NULL, NULL, 0);
@@ -145,12 +175,14 @@ static void fetch(fetching *f, kiln_iteration when, ir_value *slot) {
   ir_emit(b, IR_FETCH_COMMIT, NULL, NULL, 0, NULL, NULL, 0);
 }
 
-/// Loads of the iteration read its slot, where they stand.
+/// Loads of the iteration read its slot, where they stand. What warpgroups multiply is read by them alone.
 static void read_slot(fetching *f, ir_value *slot) {
+  ir_builder *b = &f->a->b;
+  if (f->products.count) kiln_ring_products_emit(f->a, &f->ring, slot, &f->products);
   for (unsigned i = 0; i < f->a->count; i++) {
     ir_op *load = f->a->loads[i].load;
-    f->a->b.block = load->block, f->a->b.before = load;
-    kiln_ring_replace_load(&f->ring, i, load, slot, &f->a->b);
+    b->block = load->block, b->before = load;
+    kiln_ring_replace_load(&f->ring, i, load, slot, is_turned(f, i), b);
   }
 }
 
@@ -168,6 +200,18 @@ static ir_op *fill_at_once(fetching *f) {
   return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, NULL, NULL, 0) : NULL;
 }
 
+/// Where products of the iteration before may be under way as this one begins: once its first product is issued, and
+/// those before it have ended in all warps.
+static void fetch_late(fetching *f, kiln_iteration when, ir_value *slot) {
+  ir_builder *b = &f->a->b;
+  const ir_op *first = f->products.first;
+  b->block = first->block, b->before = first->next, b->place = first->place;
+  if (first->attrs.mma.is_async)
+    ir_emit(b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = 1}}, NULL, 0, NULL, NULL, 0);
+  ir_emit(b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
+  fetch(f, when, slot);
+}
+
 static ir_op *fill_ahead(fetching *f) {
   kiln_pipeline *a = f->a;
   const unsigned slots = f->ring.slots, ahead = slots - 1;
@@ -180,8 +224,9 @@ static ir_op *fill_ahead(fetching *f) {
            *write = kiln_ring_before(&f->ring, slot, &a->b),
            *next = slots > 2 ? kiln_ring_after(&f->ring, slot, &a->b, NULL)
                              : write; // of two slots the other is both
-  fetch(f, KILN_THIS + ahead, write);
+  if (!f->products.late) fetch(f, KILN_THIS + ahead, write);
   read_slot(f, slot);
+  if (f->products.late) fetch_late(f, KILN_THIS + ahead, write);
   return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, &start, &next, 1) : NULL;
 }
 
@@ -191,19 +236,25 @@ static void fetch_loop(kiln_pipeline *a) {
   f.facts = kiln_facts_compute(a->kernel->arena, a->kernel);
   for (unsigned i = 0; i < a->count; i++)
     if (!can_fetch(&f, &a->loads[i])) return;
-  f.ring.slots = slots_for(a);
+  for (unsigned i = 0; i < a->count; i++) {
+    unsigned row;
+    f.axis[i] = split_axis(&f, a->loads[i].load, &row, &f.last[i]);
+  }
+  if (!kiln_ring_products_find(a, f.last, &f.products)) f.products = (kiln_ring_products){.count = 0};
+  f.ring.slots = slots_for(a, kiln_ring_products_bytes(&f.products));
   if (!f.ring.slots || (f.ring.slots == 1 && !can_fill_at_once(&f))) return;
   kiln_pipeline_open_before(a, f.ring.slots - 1);
   uint32_t at = 0;
   for (unsigned i = 0; i < a->count; i++) {
-    const ir_op *load = a->loads[i].load;
-    unsigned row;
-    f.axis[i] = split_axis(&f, load, &row);
-    kiln_ring_alloc(&f.ring, kiln_ring_add(&f.ring, load->results[0].type), (ir_alloc){.at = at}, &a->b);
-    at += bytes_of(load) * f.ring.slots;
+    kiln_ring_alloc(&f.ring, kiln_ring_add(&f.ring, tile_of(&f, i)), (ir_alloc){.at = at}, &a->b);
+    at += bytes_of(a->loads[i].load) * f.ring.slots;
+    if (f.products.count) at = (at + KILN_PRODUCTS_ALIGN - 1) / KILN_PRODUCTS_ALIGN * KILN_PRODUCTS_ALIGN;
   }
+  kiln_ring_products_open(a, at, &f.products);
   ir_op *loop = f.ring.slots > 1 ? fill_ahead(&f) : fill_at_once(&f);
-  if (loop) kiln_ring_end(&f.ring, loop, &a->b);
+  if (!loop) return;
+  kiln_ring_end(&f.ring, loop, &a->b);
+  kiln_ring_products_close(a, &f.products);
 }
 
 kiln_status kiln_pass_fetch(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {

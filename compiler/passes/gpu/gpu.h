@@ -65,6 +65,9 @@ typedef struct kiln_product {
 /// can.
 kiln_report_reason kiln_judge_product(const kiln_matrix_machine *machine, const ir_kernel *kernel,
                                       const ir_op *dot, kiln_product *out);
+/// The same of its shape and types alone, wherever the operands come from; sets rows, columns and is_partial.
+kiln_report_reason kiln_judge_shape(const kiln_matrix_machine *machine, const ir_kernel *kernel,
+                                    const ir_op *dot, kiln_product *out);
 /// Whether `op` is a product that can be.
 bool kiln_product_of(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op,
                      kiln_product *out);

@@ -45,6 +45,7 @@ typedef struct promoting {
   bool is_divided;            ///< columns of a product, of which not all count, go to two blocks
   bool is_tall[2];            ///< a left, right operand's tile has more rows than a box
   bool has_rows;              ///< every product has them for two warpgroups
+  bool leaves_product;        ///< one whose operands have no maps could be multiplied by warpgroups as well
 } promoting;
 
 // --------------------------------------------------------------------------------------- conditions
@@ -255,6 +256,14 @@ static kiln_refusal judge_product(const promoting *p, const ir_op *dot, kiln_pro
   return because(KILN_REASON_NONE);
 }
 
+/// The pass `fetch` lets warpgroups multiply it, if all products of its loop stay with that pass.
+static bool could_be_fetched(const promoting *p, const ir_op *dot) {
+  const ir_op *loop = dot->block->parent;
+  kiln_product ignored;
+  return loop && loop->code == IR_FOR && kiln_scalars[dot->operands[0]->type.scalar].bytes <= 2 &&
+         !kiln_judge_shape(p->machine, p->kernel, dot, &ignored);
+}
+
 static void visit_dot(ir_op *op, void *context) {
   promoting *p = context;
   kiln_product product;
@@ -263,6 +272,7 @@ static void visit_dot(ir_op *op, void *context) {
   refusal.operation = ir_operation(op);
   if (refusal.reason) {
     kiln_refuse(p->refusals, &refusal);
+    p->leaves_product |= could_be_fetched(p, op);
     return;
   }
   ir_type c = op->results[0].type;
@@ -367,7 +377,7 @@ static kiln_report_reason judge_room(const promoting *p) {
 
 static kiln_report_reason judge_kernel(const promoting *p) {
   kiln_report_reason why = p->refused ? p->refused : judge_room(p);
-  return !why && !are_all_from_memory(p) ? KILN_REASON_USES : why;
+  return !why && (p->leaves_product || !are_all_from_memory(p)) ? KILN_REASON_USES : why;
 }
 
 /// What the marked products of a kernel want.

@@ -31,10 +31,15 @@ ir_value *kiln_ring_before(const kiln_ring *ring, ir_value *slot, ir_builder *b)
                     ir_binary(b, IR_SUB, 0, slot, ir_const_int(b, KILN_I32, 1)));
 }
 
-void kiln_ring_replace_load(const kiln_ring *ring, unsigned i, ir_op *load, ir_value *slot, ir_builder *b) {
+void kiln_ring_replace_load(const kiln_ring *ring, unsigned i, ir_op *load, ir_value *slot, bool is_turned,
+                            ir_builder *b) {
   ir_value *operands[2] = {ring->memory[i], slot};
   b->place = load->place;
   ir_op *made = ir_emit(b, IR_SLOT_LOAD, NULL, operands, 2, NULL, NULL, 0);
+  if (made && is_turned) {
+    ir_value *tile = &made->results[0];
+    made = ir_emit(b, IR_TRANS, &(ir_attrs){.perm = {1, 0}}, &tile, 1, NULL, NULL, 0);
+  }
   if (!made) return;
   ir_forward(&load->results[0], &made->results[0]);
   ir_remove(load);

@@ -33,8 +33,10 @@ void kiln_ring_alloc(kiln_ring *ring, unsigned i, ir_alloc where, ir_builder *b)
 ir_value *kiln_ring_after(const kiln_ring *ring, ir_value *slot, ir_builder *b, ir_value **out_wraps);
 ir_value *kiln_ring_before(const kiln_ring *ring, ir_value *slot, ir_builder *b);
 
-/// A load of tile `i` becomes a read of that slot, at the builder's place.
-void kiln_ring_replace_load(const kiln_ring *ring, unsigned i, ir_op *load, ir_value *slot, ir_builder *b);
+/// A load of tile `i` becomes a read of that slot, at the builder's place. `is_turned`: the slot has a matrix with rows
+/// and columns exchanged.
+void kiln_ring_replace_load(const kiln_ring *ring, unsigned i, ir_op *load, ir_value *slot, bool is_turned,
+                            ir_builder *b);
 
 /// Emits what ends the use of the ring's memory, after `loop`.
 void kiln_ring_end(const kiln_ring *ring, ir_op *loop, ir_builder *b);

@@ -196,20 +196,40 @@ static kiln_report_reason judge_operands(const kiln_matrix_machine *m, const ir_
   return is_of_pointers(dot->operands[0]) ? KILN_REASON_POINTERS : KILN_REASON_LEFT;
 }
 
-static kiln_report_reason judge(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
-                                kiln_product *out) {
+/// Logarithm of the kernel's groups.
+static unsigned groups_of(const kiln_matrix_machine *m, const ir_kernel *kernel) {
+  return (unsigned)__builtin_ctz(kernel->warps / m->group_warps);
+}
+
+/// Shape, type and sum, of which `out` gets rows, columns and is_partial.
+static kiln_report_reason judge_whole(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                                      unsigned *out_down, kiln_product *out) {
   ir_type c = dot->operands[2]->type, a = dot->operands[0]->type;
-  unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps), down = 0;
-  bool transposed;
-  const ir_op *left = load_of(kernel, dot->operands[0], &transposed);
-  out->is_beside = left && left->attrs.access.first;
-  kiln_report_reason why = judge_shape(m, dot, groups, out->is_beside, &down);
+  kiln_report_reason why = judge_shape(m, dot, groups_of(m, kernel), out->is_beside, out_down);
   if (why) return why;
   bool is_fp8 = a.scalar == KILN_E4M3 || a.scalar == KILN_E5M2;
   out->is_partial = is_fp8 && dot->attrs.precision != IR_PREC_FAST;
   if (out->is_partial && 1u << a.log2[1] > m->most_partial) return KILN_REASON_PARTIAL;
-  out->columns = 1u << c.log2[1],
-  out->rows = out->is_beside ? (unsigned)left->attrs.access.first : 1u << c.log2[0];
+  out->columns = 1u << c.log2[1], out->rows = 1u << c.log2[0];
+  return KILN_REASON_NONE;
+}
+
+kiln_report_reason kiln_judge_shape(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                                    kiln_product *out) {
+  unsigned down = 0;
+  *out = (kiln_product){0};
+  return judge_whole(m, kernel, dot, &down, out);
+}
+
+static kiln_report_reason judge(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                                kiln_product *out) {
+  unsigned groups = groups_of(m, kernel), down = 0;
+  bool transposed;
+  const ir_op *left = load_of(kernel, dot->operands[0], &transposed);
+  out->is_beside = left && left->attrs.access.first;
+  kiln_report_reason why = judge_whole(m, kernel, dot, &down, out);
+  if (why) return why;
+  if (out->is_beside) out->rows = (unsigned)left->attrs.access.first;
   why = judge_operands(m, kernel, dot, groups, out);
   if (!why && out->is_beside && !has_whole_rows(m, out)) why = KILN_REASON_PARTS;
   return !why && out->right->attrs.access.first ? judge_part(m, groups, down, out) : why;

@@ -133,6 +133,7 @@ static void assign_dot(kiln_layouts *c, ir_op *op) {
 }
 
 static void assign_mma(kiln_layouts *c, ir_op *op) {
+  if (op->code == IR_MMA) kiln_slots_are_multiplied(c, op);
   for (uint32_t i = 0; i < op->result_count; i++)
     set_home(c, &op->results[i], kiln_layout_of_accumulator(c, op->results[i].type));
 }

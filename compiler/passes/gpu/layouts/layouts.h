@@ -48,6 +48,7 @@ typedef struct kiln_slot_layouts {
   bool has_reader;
   bool is_exchange;   ///< for one product, which stands right after the stores
   bool is_by_bytes;   ///< slots are named by their distance from the first
+  bool is_for_unit;   ///< `mma` reads them: pieces of 16 bytes are exchanged within eight rows
   uint8_t log2_bytes; ///< of an element
   layout_memory memory;
   uint32_t start, bytes, end; ///< of the first slot; of one slot; of all, as places in shared memory
@@ -222,6 +223,7 @@ kiln_slot_layouts *kiln_slot_layouts_of(const kiln_layouts *c, const ir_value *m
 void kiln_slots_are_fetched(kiln_layouts *c, const ir_op *fetch, const kiln_layout *layout);
 void kiln_slots_are_stored(kiln_layouts *c, const ir_op *store);
 void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot);
+void kiln_slots_are_multiplied(kiln_layouts *c, const ir_op *mma);
 
 /// The layout in which a reduction takes its operands; `axis`: mask of the axis.
 kiln_layout kiln_layout_of_reduction(const kiln_layouts *c, const ir_op *op, uint32_t axis);

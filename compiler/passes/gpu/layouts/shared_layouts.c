@@ -38,6 +38,14 @@ void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot) {
   }
 }
 
+void kiln_slots_are_multiplied(kiln_layouts *c, const ir_op *mma) {
+  for (uint32_t i = 2; i < mma->operand_count; i++) {
+    if (!mma->operands[i]->type.slots) continue;
+    kiln_slot_layouts *s = kiln_notes_of(c, mma->operands[i])->slots;
+    if (s) s->is_for_unit = true; // without it the copy engine fills them
+  }
+}
+
 // ------------------------------------------------------------------------------------------- places
 
 /// One bit, as opposed to none or several.
@@ -92,6 +100,21 @@ static layout_memory padded_memory(const kiln_fetch_machine *machine, const ir_o
   return rows;
 }
 
+/// As products from shared memory want it, and the copy engine would write it: columns of at most `row_bytes` one after
+/// another, each with all rows; the pieces of 16 bytes of eight rows are exchanged (PTX ISA, "Swizzling Modes").
+static layout_memory unit_memory(const kiln_matrix_machine *m, ir_type tile, unsigned log2_bytes) {
+  const unsigned row = (unsigned)__builtin_ctz(kiln_memory_row(tile, m->row_bytes)) - log2_bytes,
+                 columns = tile.log2[1], rows = tile.log2[0], pieces = row + log2_bytes - 4,
+                 first = 3 - pieces; // of the row's bits that exchange pieces
+  layout_memory out = {.bits = (uint8_t)(columns + rows), .vector = (uint8_t)(4 - log2_bytes)};
+  for (unsigned i = 0; i < columns; i++) out.offset[i] = 1u << (i < row ? i : i + rows);
+  for (unsigned i = 0; i < rows; i++) {
+    out.offset[columns + i] = 1u << (row + i);
+    if (i >= first && i < 3) out.offset[columns + i] |= 1u << (4 - log2_bytes + i - first);
+  }
+  return out;
+}
+
 unsigned kiln_fetch_pieces(const kiln_layouts *c, const ir_op *fetch, const kiln_slot_layouts *s,
                            uint8_t bits[8]) {
   uint8_t inside[8];
@@ -132,6 +155,13 @@ static void place(ir_op *op, void *context) {
   kiln_slot_layouts *s = kiln_slot_layouts_of(c, &alloc->results[0]);
   kiln_matrix_load plan;
   if (s->memory.bits) return;
+  if (s->is_for_unit) {
+    const kiln_matrix_machine *unit = c->machine.unit;
+    s->memory = unit_memory(unit, alloc->results[0].type,
+                            (unsigned)__builtin_ctz(kiln_scalars[alloc->results[0].type.scalar].bytes));
+    kiln_slots_measure(alloc, s);
+    return;
+  }
   kiln_slots_measure(alloc, s);
   if (op->code == IR_SLOT_STORE) s->memory = padded_memory(&c->machine, alloc, s);
   if (!s->memory.pad)

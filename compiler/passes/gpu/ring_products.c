@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Products of a loop by warpgroups, from the slots of a ring that all threads fill (fetch.c):
+//
+//   x = load p(iv); y = load q(iv); s' = dot(x, y, s)     becomes     s' = mma s, true, ringX, slot, ringY, slot
+//
+// The unit takes a right operand from shared memory alone; what is computed is stored there. A left operand of 16-bit
+// elements may come in registers, and is stored where these do not suffice and the loop does not change it:
+//
+//   for { z = f(..); s' = dot(x, z, s) }                  becomes     slot_store X, x
+//                                                                     for { slot_store Z, z; barrier products
+//                                                                           s' = mma s, true, X, 0, Z, 0 }
+//
+// A sum that the loop only carries is taken by the next iteration's product, in the order of the unit. Such products are
+// late: what follows, also of the next iteration, runs meanwhile, and the loop's end waits for them.
+#include "compiler/passes/gpu/ring_products.h"
+
+enum {
+  MOST_REGISTERS = 255, ///< of a thread
+  SPARE_REGISTERS = 40  ///< of them, for addresses and what else is not multiplied
+};
+
+// -------------------------------------------------------------------------------------------- choice
+
+typedef struct finding {
+  const kiln_pipeline *a;
+  const uint8_t *axis;
+  kiln_ring_products *out;
+  bool stores_left; ///< what the loop does not change, instead of registers for it
+} finding;
+
+static bool is_turned(const ir_value *value) {
+  return value->def && value->def->code == IR_TRANS && value->type.rank == 2;
+}
+
+static bool changes(const kiln_pipeline *a, const ir_value *value) { return ir_home(value) == a->body; }
+
+/// Finds or adds the tile among what threads store.
+static bool add_stored(finding *f, ir_value *value, unsigned *out_number) {
+  kiln_ring_products *p = f->out;
+  for (*out_number = 0; *out_number < p->stored_count; ++*out_number)
+    if (p->stored[*out_number].value == value) return true;
+  if (p->stored_count == KILN_RING_STORED) return false;
+  p->stored[p->stored_count++] = (kiln_stored_tile){.value = value, .is_kept = !changes(f->a, value)};
+  return true;
+}
+
+/// `reduced`: the axis of the operand along which products are summed. False: the unit does not take it.
+static bool find_operand(finding *f, ir_value *value, unsigned reduced, kiln_ring_operand *out) {
+  const unsigned bytes = kiln_scalars[value->type.scalar].bytes;
+  ir_value *from = is_turned(value) ? value->def->operands[0] : value;
+  const unsigned axis = is_turned(value) ? 1 - reduced : reduced;
+  for (unsigned i = 0; i < f->a->count; i++)
+    if (f->a->loads[i].load == from->def) {
+      *out = (kiln_ring_operand){KILN_FROM_RING, i, f->axis[i] != axis};
+      return bytes == 2 || !out->is_mn;
+    }
+  const bool is_left = reduced == 1;
+  if (is_left && bytes == 2 && !(f->stores_left && !changes(f->a, from))) {
+    *out = (kiln_ring_operand){.from = KILN_FROM_REGISTERS};
+    return true;
+  }
+  *out = (kiln_ring_operand){.from = KILN_FROM_STORED, .is_mn = axis != 1};
+  return (bytes == 2 || !out->is_mn) && add_stored(f, from, &out->number);
+}
+
+typedef struct counting {
+  const ir_value *value;
+  unsigned uses;
+} counting;
+
+static void count_uses(ir_op *op, void *context) {
+  counting *c = context;
+  for (uint32_t i = 0; i < op->operand_count; i++) c->uses += op->operands[i] == c->value;
+}
+
+static bool is_used_once(const kiln_pipeline *a, const ir_value *value) {
+  counting c = {.value = value};
+  ir_walk(a->kernel->body, count_uses, &c);
+  return c.uses == 1;
+}
+
+/// Its sum is one that the loop carries for it alone.
+static bool is_only_carried(const kiln_pipeline *a, const ir_op *dot) {
+  const ir_value *sum = dot->operands[2];
+  if (sum->def || sum->block != a->body || sum->index < ir_loop_counters(a->loop)) return false;
+  const uint32_t carried = sum->index - ir_loop_counters(a->loop);
+  return ir_loop_next(a->loop)->operands[carried] == &dot->results[0] && is_used_once(a, sum) &&
+         is_used_once(a, &dot->results[0]);
+}
+
+static bool judge(finding *f, ir_op *dot, kiln_ring_product *out) {
+  const kiln_matrix_machine *m = f->a->machine->unit;
+  kiln_product how = {0};
+  if (kiln_judge_shape(m, f->a->kernel, dot, &how)) return false;
+  if (kiln_scalars[dot->operands[0]->type.scalar].bytes > 2)
+    return false; // the unit truncates wider elements
+  *out = (kiln_ring_product){.dot = dot, .is_partial = how.is_partial};
+  for (unsigned i = 0; i < 2; i++)
+    if (!find_operand(f, dot->operands[i], 1 - i, &out->operands[i])) return false;
+  out->is_late = !out->is_partial && is_only_carried(f->a, dot);
+  for (unsigned i = 0; i < 2; i++)
+    if (out->operands[i].from == KILN_FROM_STORED && !f->out->stored[out->operands[i].number].is_kept)
+      out->is_late = false;
+  return true;
+}
+
+/// Registers of a thread that sums and left operands take at a time: one left operand is there after another.
+static unsigned registers_of(const finding *f) {
+  const ir_kernel *kernel = f->a->kernel;
+  const kiln_matrix_machine *m = f->a->machine->unit;
+  const unsigned groups = (unsigned)__builtin_ctz(kernel->warps / m->group_warps);
+  unsigned registers = 0, most_left = 0;
+  for (unsigned i = 0; i < f->out->count; i++) {
+    const kiln_ring_product *p = &f->out->list[i];
+    const ir_type left = p->dot->operands[0]->type;
+    kiln_product how = {0};
+    kiln_judge_shape(m, kernel, p->dot, &how);
+    registers += kiln_product_registers(kernel, p->dot, &how);
+    if (p->operands[0].from != KILN_FROM_REGISTERS) continue;
+    const unsigned down = left.log2[0] - m->log2_rows,
+                   words = 1u << (left.log2[1] - 2 + down - (down < groups ? down : groups));
+    if (changes(f->a, p->dot->operands[0])) most_left = words > most_left ? words : most_left;
+    else registers += words;
+  }
+  return registers + most_left;
+}
+
+/// All products of the loop, if a thread has registers for them.
+static bool find(finding *f) {
+  const kiln_pipeline *a = f->a;
+  const kiln_matrix_machine *m = a->machine->unit;
+  f->out->count = f->out->late = f->out->stored_count = 0;
+  for (ir_op *op = a->body->first; op; op = op->next) {
+    if (op->code != IR_DOT) continue;
+    if (f->out->count == KILN_RING_PRODUCTS || !judge(f, op, &f->out->list[f->out->count])) return false;
+    f->out->late += f->out->list[f->out->count++].is_late;
+  }
+  const unsigned room = m->registers / (32u * a->kernel->warps),
+                 most = room < MOST_REGISTERS ? room : MOST_REGISTERS;
+  return f->out->count && registers_of(f) + SPARE_REGISTERS <= most;
+}
+
+bool kiln_ring_products_find(const kiln_pipeline *a, const uint8_t *axis, kiln_ring_products *out) {
+  const kiln_matrix_machine *m = a->machine->unit;
+  ir_kernel *kernel = a->kernel;
+  const uint16_t warps = kernel->warps;
+  if (!m || warps < m->group_warps || kernel->max_registers) return false;
+  for (unsigned i = 0; i < a->count; i++)
+    if (a->loads[i].load->results[0].type.rank != 2) return false;
+  for (unsigned more = 0; more < (warps == m->group_warps ? 2u : 1u); more++)
+    for (unsigned stores = 0; stores < 2; stores++) {
+      finding f = {.a = a, .axis = axis, .out = out, .stores_left = stores != 0};
+      kernel->warps = (uint16_t)(warps << more);
+      if (find(&f)) return true;
+    }
+  kernel->warps = warps;
+  return false;
+}
+
+// ------------------------------------------------------------------------------------------ emission
+
+static uint32_t bytes_of(const ir_value *tile) {
+  const uint32_t bytes = (uint32_t)kiln_scalars[tile->type.scalar].bytes << ir_log2_elements(tile->type);
+  return (bytes + KILN_PRODUCTS_ALIGN - 1) / KILN_PRODUCTS_ALIGN * KILN_PRODUCTS_ALIGN;
+}
+
+uint32_t kiln_ring_products_bytes(const kiln_ring_products *products) {
+  uint32_t bytes = 0;
+  for (unsigned i = 0; i < products->stored_count; i++) bytes += bytes_of(products->stored[i].value);
+  return bytes;
+}
+
+static void store(kiln_pipeline *a, kiln_stored_tile *tile) {
+  ir_value *operands[3] = {tile->memory, ir_const_int(&a->b, KILN_I32, 0), tile->value};
+  ir_emit(&a->b, IR_SLOT_STORE, NULL, operands, 3, NULL, NULL, 0);
+  tile->is_there = true;
+}
+
+void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *products) {
+  for (unsigned i = 0; i < products->stored_count; i++) {
+    kiln_stored_tile *tile = &products->stored[i];
+    const ir_type type = ir_memory_type(tile->value->type, 1);
+    ir_op *made = ir_emit(&a->b, IR_ALLOC, &(ir_attrs){.alloc = {.at = at}}, NULL, 0, &type, NULL, 0);
+    if (!made) return;
+    tile->memory = &made->results[0];
+    at += bytes_of(tile->value);
+    if (tile->is_kept) store(a, tile);
+  }
+}
+
+static void emit_operand(const kiln_ring_operand *from, const kiln_ring *ring, ir_value *slot, ir_builder *b,
+                         const kiln_ring_products *products, ir_value *tile, ir_value **operands,
+                         uint32_t *count) {
+  if (from->from == KILN_FROM_REGISTERS) {
+    operands[(*count)++] = tile;
+    return;
+  }
+  const bool is_stored = from->from == KILN_FROM_STORED;
+  operands[(*count)++] = is_stored ? products->stored[from->number].memory : ring->memory[from->number];
+  operands[(*count)++] = is_stored ? ir_const_int(b, KILN_I32, 0) : slot;
+}
+
+/// What the product alone reads of what threads store: all of it is there, and seen, once they have met.
+static void store_operands(kiln_pipeline *a, kiln_ring_products *products, const kiln_ring_product *p) {
+  bool is_any = false;
+  for (unsigned i = 0; i < 2; i++) {
+    if (p->operands[i].from != KILN_FROM_STORED) continue;
+    kiln_stored_tile *tile = &products->stored[p->operands[i].number];
+    if (tile->is_there) continue;
+    if (!is_any && !a->count) ir_emit(&a->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
+    is_any = true;
+    store(a, tile);
+  }
+  const ir_barrier how = {.is_for_products = true};
+  if (is_any) ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
+}
+
+void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *slot,
+                             kiln_ring_products *products) {
+  ir_builder *b = &a->b;
+  for (unsigned i = 0; i < products->count; i++) {
+    const kiln_ring_product *p = &products->list[i];
+    ir_value *operands[6] = {p->dot->operands[2]};
+    uint32_t count = 1;
+    b->block = p->dot->block, b->before = p->dot, b->place = p->dot->place;
+    store_operands(a, products, p);
+    operands[count++] = ir_const_bits(b, ir_scalar_type(KILN_I1), 1);
+    for (unsigned k = 0; k < 2; k++)
+      emit_operand(&p->operands[k], ring, slot, b, products, p->dot->operands[k], operands, &count);
+    const ir_mma how = {.precision = p->dot->attrs.precision,
+                        .a_mn = p->operands[0].is_mn,
+                        .b_mn = p->operands[1].is_mn,
+                        .is_partial = p->is_partial,
+                        .is_async = p->is_late,
+                        .is_queued = p->is_late,
+                        .is_carried = p->is_late};
+    ir_op *made = ir_emit(b, IR_MMA, &(ir_attrs){.mma = how}, operands, count, NULL, NULL, 0);
+    if (!made) return;
+    if (!i) products->first = made;
+    ir_forward(&p->dot->results[0], &made->results[0]);
+    ir_remove(p->dot);
+  }
+}
+
+typedef struct replacing {
+  const ir_value *old;
+  ir_value *instead;
+} replacing;
+
+static void replace(ir_op *op, void *context) {
+  const replacing *r = context;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (op->operands[i] == r->old) op->operands[i] = r->instead;
+}
+
+static void wait_for_late(kiln_pipeline *a) {
+  ir_value *sums[KILN_RING_PRODUCTS];
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < a->loop->result_count; i++) {
+    const ir_op *from = ir_loop_next(a->loop)->operands[i]->def;
+    if (from && from->code == IR_MMA && from->attrs.mma.is_carried) sums[count++] = &a->loop->results[i];
+  }
+  if (!count) return;
+  ir_op *wait = ir_emit(&a->b, IR_MMA_WAIT, NULL, sums, count, NULL, NULL, 0);
+  for (uint32_t i = 0; wait && i < count; i++) {
+    replacing r = {.old = sums[i], .instead = &wait->results[i]};
+    for (ir_op *op = wait->next; op; op = op->next) {
+      replace(op, &r);
+      for (uint32_t k = 0; k < op->region_count; k++) ir_walk(op->regions[k], replace, &r);
+    }
+  }
+}
+
+void kiln_ring_products_close(kiln_pipeline *a, const kiln_ring_products *products) {
+  ir_value *memory[KILN_RING_STORED];
+  a->b.block = a->loop->block, a->b.before = a->loop->next, a->b.place = a->loop->place;
+  if (products->late) wait_for_late(a);
+  for (unsigned i = 0; i < products->stored_count; i++) memory[i] = products->stored[i].memory;
+  if (products->stored_count)
+    ir_emit(&a->b, IR_FETCH_END, NULL, memory, products->stored_count, NULL, NULL, 0);
+}
