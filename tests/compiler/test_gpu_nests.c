@@ -15,12 +15,17 @@ typedef struct nest {
   unsigned m, n, k, times, split;
   const char *target; ///< one that fetches; NULL: the GPU form with roles
   bool is_whole;      ///< extents are multiples of 8, and are known to be
+  // Of products of warpgroups from slots:
+  bool is_odd;     ///< rows begin at any element
+  bool is_doubled; ///< the right operand is computed
+  bool stores;     ///< in each iteration
 } nest;
 
 static unsigned any(nest *x, unsigned below) {
   return (unsigned)((kiln_test_random(&x->random) >> 20) % below);
 }
 static unsigned rounded(unsigned value) { return (value + 7) / 8 * 8; }
+static unsigned pitch(const nest *x, unsigned columns) { return x->is_odd ? columns | 1 : rounded(columns); }
 
 static const struct {
   const char *text;
@@ -65,9 +70,12 @@ static void put_load(nest *x, char view, bool turned, const char *row, const cha
 static void put_product(nest *x, const char *k, const char *sum) {
   kiln_buffer_format(&x->text, x->in_registers ? "%s = dot(twice(" : "%s = dot(", sum);
   put_load(x, 'A', x->a_turned, "m0", k);
-  kiln_buffer_format(&x->text, x->in_registers ? "), " : ", ");
+  kiln_buffer_format(&x->text, "%s, %s", x->in_registers ? ")" : "", x->is_doubled ? "twice(" : "");
   put_load(x, 'B', x->b_turned, k, "n0");
-  kiln_buffer_format(&x->text, ", %s)", sum);
+  kiln_buffer_format(&x->text, "%s, %s)", x->is_doubled ? ")" : "", sum);
+  if (x->stores)
+    kiln_buffer_format(&x->text, "\n  store(C, [%sm0, n0], %s as %s)", x->is_batched ? "pid(2), " : "", sum,
+                       x->to_memory ? x->type : "f32");
 }
 
 /// Keys of the first product are V's rows in the second.
@@ -119,18 +127,18 @@ static void put_view(nest *x, char name, bool turned, const char *rows, const ch
 }
 
 static void write_nest(nest *x) {
-  const char *whole = x->is_whole ? " @div(8)" : "";
+  const char *whole = x->is_whole ? " @div(8)" : "", *rows = x->is_odd ? "" : " @div(8)";
   bool is_chained = shapes[x->shape].is_chained;
   kiln_buffer_format(
       &x->text,
       "kiln 1\nconst BM = %u\nconst BN = %u\nconst BK = %u\nconst D = %u\nfn twice(x) { return x + x }\n"
       "kernel nest(a: in *%s @align(16), b: in *%s @align(16), v: in *%s @align(16),\n"
       "    c: %s *%s @align(16), M: i32%s, N: i32%s, K: i32 @range(0, 65536)%s, times: i32,\n"
-      "    lda: i64 @div(8), ldb: i64 @div(8), ldv: i64 @div(8), ldc: i64 @div(8))\n"
+      "    lda: i64%s, ldb: i64%s, ldv: i64%s, ldc: i64%s)\n"
       "  @grid(cdiv(M, BM), cdiv(N, %u), %u) @config(warps = %u, stages = %u)\n{\n",
       x->bm, x->bn, x->bk, x->depth, x->type, x->type, x->type, x->is_atomic ? "accum" : "out",
-      x->to_memory ? x->type : "f32", whole, whole, whole, x->part, x->is_batched ? 2 : 1, x->warps,
-      x->stages);
+      x->to_memory ? x->type : "f32", whole, whole, whole, rows, rows, rows, rows, x->part,
+      x->is_batched ? 2 : 1, x->warps, x->stages);
   if (is_chained) {
     put_view(x, 'A', false, "M", "D", "BM", "D");
     put_view(x, 'B', true, "D", "K", "D", "BK");
@@ -186,6 +194,11 @@ static void draw_nest(nest *x, uint64_t seed, const char *target) {
   x->part = has_part ? x->bn - 16 * (1 + any(x, x->bn / 32)) : x->bn;
   x->b_turned |= has_part;
   if (x->is_whole) x->m = rounded(x->m), x->n = rounded(x->n), x->k = rounded(x->k);
+  if (target && !strcmp(target, "sm_90a")) {
+    x->is_odd = !any(x, 3);
+    x->is_doubled = !is_chained && !any(x, 3);
+    x->stores = !is_chained && !x->is_atomic && !has_part && !any(x, 4);
+  }
   write_nest(x);
 }
 
@@ -205,18 +218,18 @@ static bool check_nest(uint64_t seed, const char *target) {
                 .schedules = 3,
                 .sparse = 2,
                 .target = target};
-  double arguments[] = {(double)batches * rows[0] * rounded(row[0]),
-                        (double)batches * rows[1] * rounded(row[1]),
-                        (double)batches * rows[2] * rounded(row[2]),
-                        (double)batches * x.m * rounded(x.n),
+  double arguments[] = {(double)batches * rows[0] * pitch(&x, row[0]),
+                        (double)batches * rows[1] * pitch(&x, row[1]),
+                        (double)batches * rows[2] * pitch(&x, row[2]),
+                        (double)batches * x.m * pitch(&x, x.n),
                         x.m,
                         x.n,
                         x.k,
                         x.times,
-                        rounded(row[0]),
-                        rounded(row[1]),
-                        rounded(row[2]),
-                        rounded(x.n)};
+                        pitch(&x, row[0]),
+                        pitch(&x, row[1]),
+                        pitch(&x, row[2]),
+                        pitch(&x, x.n)};
   memcpy(c.arguments, arguments, sizeof arguments);
   snprintf(name, sizeof name, "nest %llu, %u x %u x %u, %u times", (unsigned long long)seed, x.m, x.n, x.k,
            x.times);

@@ -136,14 +136,28 @@ static void by_threads(run *r) {
   }
 }
 
+/// Of operands that threads bring to slots.
+static void from_slots(run *r) {
+  static const form forms[] = {
+      HALVES("slots", 128, 128, false),
+      HALVES("slots_of_four_warps", 128, 256, false),
+      HALVES("slots_computed", 64, 64, false),
+      HALVES("slots_kept", 128, 64, false),
+      HALVES("slots_persistent", 128, 128, false),
+      {"slots_loose", "T=bf16", KILN_BF16, KILN_BF16, 64, 64, 0},
+      {"slots_loose", "T=f16", KILN_F16, KILN_F16, 64, 64, 0},
+      {"slots_fp8", "S=e4m3,T=f32", KILN_E4M3, KILN_F32, 64, 128, 16},
+      {"slots_fp8", "S=e5m2,T=f32", KILN_E5M2, KILN_F32, 64, 128, 16},
+      {"slots_fp8", "S=i8,T=i32", KILN_I8, KILN_I32, 64, 128, 16},
+  };
+  CHECK_FORMS(r, forms);
+}
+
 static const char beside_library[] = "part[T=bf16]";
 
 const kernel_case partial_cases[] = {
-    {"partial_stored", stored, beside_library},
-    {"partial_turned", turned, beside_library},
-    {"partial_added", added, beside_library},
-    {"partial_shared", shared, beside_library},
-    {"partial_types", other_types, beside_library},
-    {"partial_by_threads", by_threads, beside_library},
-    {NULL, NULL, NULL},
+    {"partial_stored", stored, beside_library},         {"partial_turned", turned, beside_library},
+    {"partial_added", added, beside_library},           {"partial_shared", shared, beside_library},
+    {"partial_types", other_types, beside_library},     {"partial_by_threads", by_threads, beside_library},
+    {"partial_from_slots", from_slots, beside_library}, {NULL, NULL, NULL},
 };

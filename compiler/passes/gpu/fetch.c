@@ -230,25 +230,53 @@ static ir_op *fill_ahead(fetching *f) {
   return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, &start, &next, 1) : NULL;
 }
 
+/// Leaves the loads that can be fetched. Whether those are all.
+static bool keep_fetched(const fetching *f) {
+  kiln_pipeline *a = f->a;
+  const unsigned all = a->count;
+  a->count = 0;
+  for (unsigned i = 0; i < all; i++)
+    if (can_fetch(f, &a->loads[i])) a->loads[a->count++] = a->loads[i];
+  return a->count == all;
+}
+
+/// Nothing is fetched, but warpgroups multiply what threads store to slots.
+static void multiply_loop(fetching *f) {
+  kiln_pipeline *a = f->a;
+  a->count = 0;
+  const uint32_t at = kiln_ring_floor(a->loop);
+  if (!kiln_ring_products_find(a, f->last, &f->products)) return;
+  if (at + kiln_ring_products_bytes(&f->products) + SPARE_SHARED > a->machine->shared_bytes) return;
+  kiln_pipeline_open_before(a, 0);
+  kiln_ring_products_open(a, at, &f->products);
+  kiln_pipeline_open_inside(a, 0);
+  kiln_ring_products_emit(a, &f->ring, NULL, &f->products);
+  if (kiln_pipeline_remake(a, NULL, NULL, 0)) kiln_ring_products_close(a, &f->products);
+}
+
 static void fetch_loop(kiln_pipeline *a) {
-  fetching f = {.a = a};
-  if (!kiln_pipeline_find(a, false, MOST_SLOTS - 1)) return;
-  f.facts = kiln_facts_compute(a->kernel->arena, a->kernel);
-  for (unsigned i = 0; i < a->count; i++)
-    if (!can_fetch(&f, &a->loads[i])) return;
+  fetching f = {.a = a, .facts = kiln_facts_compute(a->kernel->arena, a->kernel)};
+  if (!kiln_pipeline_find(a, false, MOST_SLOTS - 1)) a->count = 0;
+  const bool is_whole = keep_fetched(&f);
+  if (!a->count) {
+    multiply_loop(&f);
+    return;
+  }
   for (unsigned i = 0; i < a->count; i++) {
     unsigned row;
     f.axis[i] = split_axis(&f, a->loads[i].load, &row, &f.last[i]);
   }
-  if (!kiln_ring_products_find(a, f.last, &f.products)) f.products = (kiln_ring_products){.count = 0};
-  f.ring.slots = slots_for(a, kiln_ring_products_bytes(&f.products));
+  const bool multiplies = kiln_ring_products_find(a, f.last, &f.products);
+  if (!multiplies && !is_whole) return; // what stays in registers would be loaded late
+  if (!multiplies) f.products = (kiln_ring_products){.count = 0};
+  uint32_t at = kiln_ring_floor(a->loop);
+  f.ring.slots = slots_for(a, at + kiln_ring_products_bytes(&f.products));
   if (!f.ring.slots || (f.ring.slots == 1 && !can_fill_at_once(&f))) return;
   kiln_pipeline_open_before(a, f.ring.slots - 1);
-  uint32_t at = 0;
   for (unsigned i = 0; i < a->count; i++) {
     kiln_ring_alloc(&f.ring, kiln_ring_add(&f.ring, tile_of(&f, i)), (ir_alloc){.at = at}, &a->b);
     at += bytes_of(a->loads[i].load) * f.ring.slots;
-    if (f.products.count) at = (at + KILN_PRODUCTS_ALIGN - 1) / KILN_PRODUCTS_ALIGN * KILN_PRODUCTS_ALIGN;
+    if (f.products.count) at = (at + KILN_RING_ALIGN - 1) / KILN_RING_ALIGN * KILN_RING_ALIGN;
   }
   kiln_ring_products_open(a, at, &f.products);
   ir_op *loop = f.ring.slots > 1 ? fill_ahead(&f) : fill_at_once(&f);

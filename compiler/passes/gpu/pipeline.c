@@ -48,7 +48,7 @@ typedef struct effects {
 static void note_effect(ir_op *op, void *context) {
   effects *e = context;
   bool fetches = op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT ||
-                 op->code == IR_SLOT_STORE;
+                 op->code == IR_SLOT_STORE || op->code == IR_MMA || op->code == IR_MMA_WAIT;
   e->fetches |= fetches;
   e->meets |= ir_ops[op->code].effect == IR_SYNC;
   e->writes |= ir_ops[op->code].effect == IR_WRITE && !fetches;
@@ -120,12 +120,15 @@ static void add_sources(kiln_pipeline *a, const ir_value *value, ir_op *dot, uns
 bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations) {
   a->count = 0;
   if (has_effect(a)) return false;
-  for (ir_op *op = a->body->first; op; op = op->next)
-    for (uint32_t i = 0; op->code == IR_DOT && i < 2; i++) {
+  for (ir_op *op = a->body->first; op; op = op->next) {
+    // What threads store for products of warpgroups comes after memory and slot.
+    const uint32_t first = op->code == IR_SLOT_STORE ? 2 : 0, count = op->code == IR_DOT ? 2 : 1;
+    for (uint32_t i = first; (op->code == IR_DOT || op->code == IR_SLOT_STORE) && i < first + count; i++) {
       unsigned budget = MAX_BEHIND;
       if (deep) add_sources(a, op->operands[i], op, i, iterations, &budget);
       else add_straight(a, op->operands[i], op, i, iterations);
     }
+  }
   return a->count != 0;
 }
 

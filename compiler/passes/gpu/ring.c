@@ -45,6 +45,26 @@ void kiln_ring_replace_load(const kiln_ring *ring, unsigned i, ir_op *load, ir_v
   ir_remove(load);
 }
 
+/// The memory is in use until after `loop`, which stands in its block.
+static bool ends_after(const ir_value *memory, const ir_op *loop) {
+  for (const ir_op *op = loop; op; op = op->next)
+    for (uint32_t i = 0; op->code == IR_FETCH_END && i < op->operand_count; i++)
+      if (op->operands[i] == memory) return true;
+  return false;
+}
+
+uint32_t kiln_ring_floor(const ir_op *loop) {
+  uint32_t floor = 0;
+  for (const ir_op *outer = loop->block->parent; outer; outer = outer->block->parent)
+    for (const ir_op *op = outer->block->first; op != outer; op = op->next) {
+      if (op->code != IR_ALLOC || !ends_after(&op->results[0], outer)) continue;
+      const ir_type type = op->results[0].type;
+      const uint32_t end = op->attrs.alloc.at + type.slots * kiln_memory_bytes(type, 0, 0);
+      if (end > floor) floor = end;
+    }
+  return (floor + KILN_RING_ALIGN - 1) / KILN_RING_ALIGN * KILN_RING_ALIGN;
+}
+
 void kiln_ring_end(const kiln_ring *ring, ir_op *loop, ir_builder *b) {
   b->block = loop->block, b->before = loop->next, b->place = loop->place;
   ir_emit(b, IR_FETCH_END, NULL, (ir_value **)ring->memory, ring->count, NULL, NULL, 0);

@@ -13,7 +13,10 @@
 
 #include "compiler/ir/ir.h"
 
-enum { KILN_RING_TILES = 4 };
+enum {
+  KILN_RING_TILES = 4,
+  KILN_RING_ALIGN = 1024 ///< bytes, of slots that products read (PTX ISA, "Matrix Descriptor Format")
+};
 
 typedef struct kiln_ring {
   unsigned slots;
@@ -37,6 +40,9 @@ ir_value *kiln_ring_before(const kiln_ring *ring, ir_value *slot, ir_builder *b)
 /// and columns exchanged.
 void kiln_ring_replace_load(const kiln_ring *ring, unsigned i, ir_op *load, ir_value *slot, bool is_turned,
                             ir_builder *b);
+
+/// The first byte of shared memory that is free while the loop runs: those before it have slots of loops around it.
+uint32_t kiln_ring_floor(const ir_op *loop);
 
 /// Emits what ends the use of the ring's memory, after `loop`.
 void kiln_ring_end(const kiln_ring *ring, ir_op *loop, ir_builder *b);

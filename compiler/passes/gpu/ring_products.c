@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Products of a loop by warpgroups, from the slots of a ring that all threads fill (fetch.c):
+// Products of a loop by warpgroups, from slots of shared memory: those of a ring that all threads fill (fetch.c)
 //
 //   x = load p(iv); y = load q(iv); s' = dot(x, y, s)     becomes     s' = mma s, true, ringX, slot, ringY, slot
 //
-// The unit takes a right operand from shared memory alone; what is computed is stored there. A left operand of 16-bit
-// elements may come in registers, and is stored where these do not suffice and the loop does not change it:
+// and others that they store to. The unit takes a right operand from shared memory alone, a left one of 16-bit elements
+// also from registers: what follows from another product lies there as the unit wants it.
 //
 //   for { z = f(..); s' = dot(x, z, s) }                  becomes     slot_store X, x
-//                                                                     for { slot_store Z, z; barrier products
+//                                                                     for { mma_wait out=0; barrier
+//                                                                           slot_store Z, z; barrier products
 //                                                                           s' = mma s, true, X, 0, Z, 0 }
 //
 // A sum that the loop only carries is taken by the next iteration's product, in the order of the unit. Such products are
@@ -16,7 +17,8 @@
 
 enum {
   MOST_REGISTERS = 255, ///< of a thread
-  SPARE_REGISTERS = 40  ///< of them, for addresses and what else is not multiplied
+  SPARE_REGISTERS = 40, ///< of them, for addresses and what else is not multiplied
+  MOST_LOOKED_AT = 256  ///< operations
 };
 
 // -------------------------------------------------------------------------------------------- choice
@@ -33,6 +35,23 @@ static bool is_turned(const ir_value *value) {
 }
 
 static bool changes(const kiln_pipeline *a, const ir_value *value) { return ir_home(value) == a->body; }
+
+/// Computed from the result of another product of the loop.
+static bool follows_product(const kiln_pipeline *a, const ir_value *value, unsigned *budget) {
+  const ir_op *op = value->def;
+  if (!op || op->block != a->body || !*budget) return false;
+  --*budget;
+  if (op->code == IR_DOT) return true;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (follows_product(a, op->operands[i], budget)) return true;
+  return false;
+}
+
+/// Registers have a left operand that does not change, or lies in them as the unit wants it.
+static bool suits_registers(const finding *f, const ir_value *value) {
+  if (!changes(f->a, value)) return !f->stores_left;
+  return follows_product(f->a, value, &(unsigned){MOST_LOOKED_AT});
+}
 
 /// Finds or adds the tile among what threads store.
 static bool add_stored(finding *f, ir_value *value, unsigned *out_number) {
@@ -55,7 +74,7 @@ static bool find_operand(finding *f, ir_value *value, unsigned reduced, kiln_rin
       return bytes == 2 || !out->is_mn;
     }
   const bool is_left = reduced == 1;
-  if (is_left && bytes == 2 && !(f->stores_left && !changes(f->a, from))) {
+  if (is_left && bytes == 2 && suits_registers(f, from)) {
     *out = (kiln_ring_operand){.from = KILN_FROM_REGISTERS};
     return true;
   }
@@ -98,9 +117,6 @@ static bool judge(finding *f, ir_op *dot, kiln_ring_product *out) {
   for (unsigned i = 0; i < 2; i++)
     if (!find_operand(f, dot->operands[i], 1 - i, &out->operands[i])) return false;
   out->is_late = !out->is_partial && is_only_carried(f->a, dot);
-  for (unsigned i = 0; i < 2; i++)
-    if (out->operands[i].from == KILN_FROM_STORED && !f->out->stored[out->operands[i].number].is_kept)
-      out->is_late = false;
   return true;
 }
 
@@ -161,7 +177,7 @@ bool kiln_ring_products_find(const kiln_pipeline *a, const uint8_t *axis, kiln_r
 
 static uint32_t bytes_of(const ir_value *tile) {
   const uint32_t bytes = (uint32_t)kiln_scalars[tile->type.scalar].bytes << ir_log2_elements(tile->type);
-  return (bytes + KILN_PRODUCTS_ALIGN - 1) / KILN_PRODUCTS_ALIGN * KILN_PRODUCTS_ALIGN;
+  return (bytes + KILN_RING_ALIGN - 1) / KILN_RING_ALIGN * KILN_RING_ALIGN;
 }
 
 uint32_t kiln_ring_products_bytes(const kiln_ring_products *products) {
@@ -177,6 +193,7 @@ static void store(kiln_pipeline *a, kiln_stored_tile *tile) {
 }
 
 void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *products) {
+  bool has_kept = false;
   for (unsigned i = 0; i < products->stored_count; i++) {
     kiln_stored_tile *tile = &products->stored[i];
     const ir_type type = ir_memory_type(tile->value->type, 1);
@@ -184,8 +201,12 @@ void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *
     if (!made) return;
     tile->memory = &made->results[0];
     at += bytes_of(tile->value);
-    if (tile->is_kept) store(a, tile);
+    if (!tile->is_kept) continue;
+    store(a, tile);
+    has_kept = true;
   }
+  const ir_barrier how = {.is_for_products = true};
+  if (has_kept && !a->count) ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
 }
 
 static void emit_operand(const kiln_ring_operand *from, const kiln_ring *ring, ir_value *slot, ir_builder *b,
@@ -200,18 +221,20 @@ static void emit_operand(const kiln_ring_operand *from, const kiln_ring *ring, i
   operands[(*count)++] = is_stored ? ir_const_int(b, KILN_I32, 0) : slot;
 }
 
-/// What the product alone reads of what threads store: all of it is there, and seen, once they have met.
+/// Stores what the product reads, and what is not there yet: all of it is, and is seen, once threads have met. The first to
+/// do so in an iteration waits until the products of the one before have read what they had.
 static void store_operands(kiln_pipeline *a, kiln_ring_products *products, const kiln_ring_product *p) {
+  const ir_barrier how = {.is_for_products = true};
   bool is_any = false;
   for (unsigned i = 0; i < 2; i++) {
     if (p->operands[i].from != KILN_FROM_STORED) continue;
     kiln_stored_tile *tile = &products->stored[p->operands[i].number];
     if (tile->is_there) continue;
-    if (!is_any && !a->count) ir_emit(&a->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
-    is_any = true;
+    if (!products->has_stored && products->late) ir_emit(&a->b, IR_MMA_WAIT, NULL, NULL, 0, NULL, NULL, 0);
+    if (!products->has_stored) ir_emit(&a->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
+    is_any = products->has_stored = true;
     store(a, tile);
   }
-  const ir_barrier how = {.is_for_products = true};
   if (is_any) ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
 }
 

@@ -6,9 +6,8 @@
 #include "compiler/passes/gpu/pipeline.h"
 
 enum {
-  KILN_RING_PRODUCTS = 8,    ///< in one loop
-  KILN_RING_STORED = 4,      ///< tiles that threads store for them
-  KILN_PRODUCTS_ALIGN = 1024 ///< bytes, of slots that the unit reads (PTX ISA, "Matrix Descriptor Format")
+  KILN_RING_PRODUCTS = 8, ///< in one loop
+  KILN_RING_STORED = 4    ///< tiles that threads store for them
 };
 
 typedef enum kiln_operand_from {
@@ -41,7 +40,8 @@ typedef struct kiln_ring_products {
   unsigned count, late;
   kiln_stored_tile stored[KILN_RING_STORED];
   unsigned stored_count;
-  ir_op *first; ///< of those emitted, in the loop's order
+  bool has_stored; ///< while products are emitted: in the iteration, which has waited for that
+  ir_op *first;    ///< of those emitted, in the loop's order
 } kiln_ring_products;
 
 /// Finds the products of the loop that warpgroups can multiply from shared memory. False: none. `axis`: for each load, the
@@ -52,7 +52,8 @@ bool kiln_ring_products_find(const kiln_pipeline *a, const uint8_t *axis, kiln_r
 /// Bytes of shared memory for what threads store.
 uint32_t kiln_ring_products_bytes(const kiln_ring_products *products);
 
-/// Before the loop: allocates what threads store from byte `at` on, and stores what does not change.
+/// Before the loop: allocates what threads store from byte `at` on, and stores what does not change. Without loads in a
+/// ring, threads meet then.
 void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *products);
 /// Emits the products where they stand; they read slot `slot` of the ring.
 void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *slot,
