@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products of bf16 and f16 drawn from everything that the interface of `gemm` and `gemm_general` allows, compared with cuBLAS on an NVIDIA GPU.
 
-bench/drawn_gemm.py BUNDLE --seed HEX [--cases N] [--libkiln FILE] [--old BUNDLE] [--reps N]
+bench/drawn_gemm.py BUNDLE --seed HEX [--cases N] [--libkiln FILE] [--old BUNDLE] [--reps N] [--no-scratch] [--only others]
 
 Extents are log-uniform from 16 to 16,384 (of a fifth of the cases M is from 1 to 64), each rounded to a multiple of 64, 8 or 1; the four layouts and both
 types are equally likely; leading dimensions lie up to 64 elements beyond the extent, of as many classes of alignment. HEX is the first eight digits of the
@@ -63,7 +63,7 @@ def groups_of(case):
         yield "others, min(M, N) >= 1000, > 2^33"
 
 
-def make_case(kiln, old, case, rng):
+def make_case(kiln, old, case, rng, scratch):
     dtype, M, N, K = TYPES[case["type"]], case["M"], case["N"], case["K"]
     a = drawn.given_rows((K, M) if case["TA"] else (M, K), dtype, case["lda"])
     b = drawn.given_rows((N, K) if case["TB"] else (K, N), dtype, case["ldb"])
@@ -85,19 +85,22 @@ def make_case(kiln, old, case, rng):
         return "" if difference <= 0.05 * theirs.float().abs().max().item() else "a row differs from cuBLAS's by %.3g" % difference
     title = "%s %s%s %dx%dx%d ld %d %d %d" % (case["type"], "NT"[case["TA"]], "NT"[case["TB"]], M, N, K, case["lda"], case["ldb"], case["ldc"])
     kernel = "gemm" if not case["TA"] and case["TB"] else "gemm_general"
-    return drawn.Case("%-60s" % title, kernel, call_of(kiln, case, a, b, ours, bias), old and call_of(old, case, a, b, others, bias), {"cublas": peer}, 0, [ours], [],
+    return drawn.Case("%-60s" % title, kernel, call_of(kiln, case, a, b, ours, bias, scratch), old and call_of(old, case, a, b, others, bias, scratch), {"cublas": peer}, 0, [ours], [],
                       groups=list(groups_of(case)), verify=verify)
 
 
 def main():
     parser = drawn.arguments(__doc__, 200)
+    parser.add_argument("--no-scratch", action="store_true", help="launch without scratch memory")
+    parser.add_argument("--only", default="", help="classes whose name has this part")
     options = parser.parse_args()
     rng = drawn.generator(options.seed)
     kiln, old = Kiln(options.libkiln, options.bundle), options.old and Kiln(options.libkiln, options.old)
     table, begun = drawn.Table(options.reps), time.time()
     for _ in range(options.cases):
-        if time.time() - begun < options.seconds:
-            table.judge(make_case(kiln, old, draw(rng), rng))
+        case = draw(rng)
+        if time.time() - begun < options.seconds and any(options.only in group for group in groups_of(case)):
+            table.judge(make_case(kiln, old, case, rng, not options.no_scratch))
     return 1 if table.end((ALIGNED, OTHERS)) else 0
 
 

@@ -63,9 +63,10 @@ TEST(ptx_kernels, partial_rows) {
                            kiln_test_build(), kiln_test_folder());
   if (code) FAIL("the kernels do not compile:\n%s", out);
   free(out);
-  for (int seed = 1; seed <= (kiln_test_full() ? 4 : 1); seed++) {
+  static const char *const cases[] = {"partial_stored", "partial_from_slots", "partial"};
+  for (int seed = 1; seed <= (kiln_test_full() ? 4 : 2); seed++) {
     snprintf(command, sizeof command, "kernel-check %s/partial.kbundle cuda:0 %s %d", kiln_test_folder(),
-             kiln_test_full() ? "partial" : "partial_stored", seed);
+             cases[kiln_test_full() ? 2 : seed - 1], seed);
     interpreted_as(90, command);
   }
 }
