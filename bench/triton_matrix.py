@@ -218,7 +218,7 @@ def run(folder, libkiln, only, reps):
             arguments, grid = [a, b, c] + [n] * 6, (min(BLOCKS, n // constants["BM"] * (n // constants["BN"])), 1, 1)
             result, wanted, work, unit = c, a @ (b.T if of[2] == "descriptors" else b), 2 * n**3, "TFLOP/s"
         elif of[0] == "list":
-            n, count = of[1], 4
+            n, count = of[1], 16
             lists = [[torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(count)] for _ in range(2)]
             result = torch.empty(count, n, n, device="cuda", dtype=torch.float16)
             addresses = torch.tensor([[x.data_ptr(), y.data_ptr(), z.data_ptr()] for x, y, z in zip(*lists, result)], device="cuda")

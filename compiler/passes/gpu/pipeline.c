@@ -149,10 +149,18 @@ static uint64_t words_carried(const kiln_pipeline *a) {
   return words;
 }
 
+/// Warpgroups multiply what its threads store: fragments of operands take no registers.
+static bool has_products_of_groups(const kiln_pipeline *a) {
+  for (const ir_op *op = a->body->first; op; op = op->next)
+    if (op->code == IR_MMA) return true;
+  return false;
+}
+
 bool kiln_pipeline_has_room(const kiln_pipeline *a) {
-  enum { MAX_WORDS = 32, MAX_ALL_WORDS = 176 }; // of loads, of all that is carried
+  enum { MAX_WORDS = 32, MAX_WORDS_OF_GROUPS = 64, MAX_ALL_WORDS = 176 }; // of loads, of all that is carried
   uint64_t words = words_of_loads(a);
-  return words <= MAX_WORDS && words_carried(a) + words <= MAX_ALL_WORDS;
+  return words <= (has_products_of_groups(a) ? MAX_WORDS_OF_GROUPS : MAX_WORDS) &&
+         words_carried(a) + words <= MAX_ALL_WORDS;
 }
 
 bool kiln_pipeline_overflows(const kiln_pipeline *a) {

@@ -120,7 +120,14 @@ static bool judge(finding *f, ir_op *dot, kiln_ring_product *out) {
   return true;
 }
 
-/// Registers of a thread that sums and left operands take at a time: one left operand is there after another.
+/// Of a tile in shared memory.
+static uint32_t bytes_of(const ir_value *tile) {
+  const uint32_t bytes = (uint32_t)kiln_scalars[tile->type.scalar].bytes << ir_log2_elements(tile->type);
+  return (bytes + KILN_RING_ALIGN - 1) / KILN_RING_ALIGN * KILN_RING_ALIGN;
+}
+
+/// Registers of a thread that sums, left operands and what is stored take at a time: one left operand is there after
+/// another.
 static unsigned registers_of(const finding *f) {
   const ir_kernel *kernel = f->a->kernel;
   const kiln_matrix_machine *m = f->a->machine->unit;
@@ -138,6 +145,9 @@ static unsigned registers_of(const finding *f) {
     if (changes(f->a, p->dot->operands[0])) most_left = words > most_left ? words : most_left;
     else registers += words;
   }
+  for (unsigned i = 0; i < f->out->stored_count; i++)
+    if (!f->out->stored[i].is_kept)
+      registers += bytes_of(f->out->stored[i].value) / (4 * 32u * kernel->warps);
   return registers + most_left;
 }
 
@@ -174,11 +184,6 @@ bool kiln_ring_products_find(const kiln_pipeline *a, const uint8_t *axis, kiln_r
 }
 
 // ------------------------------------------------------------------------------------------ emission
-
-static uint32_t bytes_of(const ir_value *tile) {
-  const uint32_t bytes = (uint32_t)kiln_scalars[tile->type.scalar].bytes << ir_log2_elements(tile->type);
-  return (bytes + KILN_RING_ALIGN - 1) / KILN_RING_ALIGN * KILN_RING_ALIGN;
-}
 
 uint32_t kiln_ring_products_bytes(const kiln_ring_products *products) {
   uint32_t bytes = 0;
