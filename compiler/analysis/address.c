@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "compiler/analysis/provenance.h"
+
 enum { MOST_TERMS = 8, MOST_DEPTH = 500, MOST_STEPS = 400 };
 
 /// Integers beyond this are taken for unbounded, so that sums of a few of them do not overflow.
@@ -172,7 +174,6 @@ static form of_operation(kiln_addresses *a, const ir_op *op) {
 /// What `op` adds to its first operand, if that is one number for all elements; pointers: in bytes.
 static bool added_by(kiln_addresses *a, const ir_op *op, int64_t *out) {
   *out = 0;
-  if (op->code == IR_CONVERT || op->code == IR_HINT) return true;
   if (op->code != IR_PTRADD && op->code != IR_ADD) return false;
   const form *by = form_of(a, op->operands[1]);
   if (!by->is_known || by->root || by->count || by->lo != by->hi) return false;
@@ -186,7 +187,7 @@ bool kiln_address_increment(kiln_addresses *a, const ir_value *argument, int64_t
   if (argument == ir_for_counter(loop)) return ir_constant_int(ir_for_step(loop), out) && is_small(*out);
   const ir_value *v = ir_loop_next(loop)->operands[argument->index - ir_loop_counters(loop)];
   *out = 0;
-  for (unsigned steps = 0; v != argument; steps++, v = v->def->operands[0]) {
+  for (unsigned steps = 0; (v = kiln_behind(v)) != argument; steps++, v = v->def->operands[0]) {
     int64_t step;
     if (!v->def || steps == MOST_STEPS || !added_by(a, v->def, &step)) return false;
     *out += step;

@@ -21,6 +21,20 @@ int kiln_param_of(const ir_value *v) {
   return v && !v->block->parent ? (int)v->index : -1;
 }
 
+/// To as many bits or more, as signed numbers.
+static bool keeps_number(const ir_op *cast) {
+  const ir_type from = cast->operands[0]->type, to = cast->results[0].type;
+  return !(cast->attrs.flags & IR_UNSIGNED) && ir_type_class(from) == KILN_CLASS_INT &&
+         ir_type_class(to) == KILN_CLASS_INT && ir_type_bits(from) <= ir_type_bits(to);
+}
+
+const ir_value *kiln_behind(const ir_value *v) {
+  while (v->def && (v->def->code == IR_HINT || v->def->code == IR_CONVERT ||
+                    (v->def->code == IR_CAST && keeps_number(v->def))))
+    v = v->def->operands[0];
+  return v;
+}
+
 // ------------------------------------------------------------------------------------- all sources
 
 bool kiln_is_first_source(const ir_value *source) {

@@ -12,6 +12,10 @@
 /// source.
 int kiln_param_of(const ir_value *v);
 
+/// What `v` is behind hints, conversions of layouts, and casts of integers that keep the number: the same
+/// number or address, of which less may be known.
+const ir_value *kiln_behind(const ir_value *v);
+
 /// Called for each value that a pointer may be, in no order that means anything.
 typedef void kiln_source_visit(const ir_value *source, void *context);
 

@@ -93,7 +93,8 @@ static void run_text(const char *file, const char *text, size_t size, const char
   kiln_error err = {0};
   if (kiln_stage_read(arena, text, size, &stage, &kernel, &place, &err) != KILN_OK)
     FAIL("%s:%u:%u: %s", file, place.line, place.column, err.text);
-  const kiln_stage_run run = {.stage = &stage, .mapping = KILN_MAP_ANYWAY, .until = pass, .verify = true};
+  const kiln_stage_run run = {
+      .stage = &stage, .mapping = KILN_MAP_ANYWAY | KILN_MAP_PROMOTE, .until = pass, .verify = true};
   if (kiln_stage_finish(&run, kernel, &err) != KILN_OK) FAIL("%s: %s", file, err.text);
   kiln_stage_print(&stage, kernel, out);
   kiln_arena_destroy(arena);

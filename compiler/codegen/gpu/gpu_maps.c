@@ -3,6 +3,7 @@
 // parameters that bring them. Operations with equal maps share one; `map` of copy and stage is its
 // number.
 #include "base/expr.h"
+#include "compiler/analysis/provenance.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/passes/gpu/gpu.h"
 
@@ -86,9 +87,10 @@ static void add_map(ir_op *op, void *context) {
   gpu *g = context;
   if (op->code != IR_COPY && op->code != IR_STAGE) return;
   const ir_op *view = op->operands[0]->def;
+  const ir_value *base = kiln_behind(view->operands[0]);
   ir_type type = view->results[0].type;
   kiln_buffer map = {0};
-  if (view->operands[0]->index > UINT8_MAX) {
+  if (base->index > UINT8_MAX) {
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view comes after too many parameters",
              ir_operation(op));
     return;
@@ -98,7 +100,7 @@ static void add_map(ir_op *op, void *context) {
   kiln_buffer_u8(&map, (uint8_t)swizzle_of(row_of(g, op)));
   kiln_buffer_u8(&map, 0); // not interleaved
   kiln_buffer_u8(&map, 0); // zeros outside
-  kiln_buffer_u8(&map, (uint8_t)view->operands[0]->index);
+  kiln_buffer_u8(&map, (uint8_t)base->index);
   put_box(g, &map, op, type);
   if (!put_expressions(g, &map, op))
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view is not an expression of the parameters",

@@ -5,6 +5,7 @@
 // So the map of a store whose rows may end within a piece (is_ragged) ends before that piece (gpu_maps.c),
 // and the elements of the rows in it, of each row fewer than 16 bytes, are stored from where they are staged
 // by the threads of the group.
+#include "compiler/analysis/provenance.h"
 #include "compiler/codegen/nvptx/nvptx_async.h"
 
 #include <string.h>
@@ -13,18 +14,18 @@ enum { PIECE = 16 }; ///< bytes that the engine writes
 
 static LLVMValueRef i64(gpu *g, uint64_t value) { return LLVMConstInt(g->i64, value, false); }
 
-static LLVMValueRef wide(gpu *g, ir_value *value) {
-  return LLVMBuildSExt(g->builder, gpu_scalar(g, value), g->i64, "");
+static LLVMValueRef wide(gpu *g, const ir_value *value) {
+  return LLVMBuildSExt(g->builder, gpu_scalar(g, (ir_value *)value), g->i64, "");
 }
 
 /// An extent or stride, without wrapping around, as the map has it (compiler/passes/gpu/launch_expression.c).
-static LLVMValueRef exact(gpu *g, ir_value *value) {
+static LLVMValueRef exact(gpu *g, const ir_value *value) {
   LLVMBuilderRef b = g->builder;
   int64_t constant;
+  value = kiln_behind(value);
   if (ir_constant_int(value, &constant)) return i64(g, (uint64_t)constant);
   const ir_op *op = value->def;
   if (!op) return wide(g, value);
-  if (op->code == IR_HINT || op->code == IR_CAST) return exact(g, op->operands[0]);
   KILN_ASSERT(op->operand_count == 2);
   LLVMValueRef x = exact(g, op->operands[0]), y = exact(g, op->operands[1]);
   switch (op->code) {

@@ -14,6 +14,7 @@
 //
 // Left alone are kernels without products in loops, those whose programs may wait for one another, and those
 // that order their programs for dies themselves.
+#include "compiler/analysis/provenance.h"
 #include "compiler/passes/gpu/gpu.h"
 
 enum { WINDOW_OF_DIE = 32 }; // programs: as many as a die has compute units, about
@@ -28,16 +29,11 @@ typedef struct ordering {
 
 static void note_dot(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
 
-static const ir_value *without_casts(const ir_value *v) {
-  while (v->def && v->def->code == IR_CAST) v = v->def->operands[0];
-  return v;
-}
-
 /// A program's number modulo the number of dies.
 static bool finds_die(const ordering *o, const ir_op *op) {
   int64_t by;
   if (op->code != IR_REM && op->code != IR_AND) return false;
-  const ir_value *number = without_casts(op->operands[0]);
+  const ir_value *number = kiln_behind(op->operands[0]);
   return number->def && number->def->code == IR_PID && ir_constant_int(op->operands[1], &by) &&
          by == (op->code == IR_REM ? o->dies : o->dies - 1);
 }

@@ -2,7 +2,7 @@
 // Which accesses of views go through the copy engine: the operands of products in loops, and the stores of
 // what such products gave.
 //
-// A tensor map describes a view to the engine: its base is a parameter aligned to 16 bytes, its extents and
+// A tensor map describes a view to the engine: its base is a parameter aligned to 16 bytes (maybe with hints on it), its extents and
 // strides are launch expressions, the innermost stride is 1, the others are multiples of 16 bytes. It fills
 // with zeros outside, so a load with another value there stays as it is. Indices are i32 in the instruction.
 //
@@ -112,7 +112,7 @@ static kiln_refusal because(kiln_report_reason reason) { return (kiln_refusal){.
 /// A reason that names a parameter, or one for what is none.
 static kiln_refusal because_of(const promoting *p, const ir_value *v, kiln_report_reason named,
                                kiln_report_reason other) {
-  while (v->def && (v->def->code == IR_HINT || v->def->code == IR_CAST)) v = v->def->operands[0];
+  v = kiln_behind(v);
   if (v->def || v->block != p->kernel->body) return because(other);
   return (kiln_refusal){.reason = named, .parameter = v->index + 1};
 }
@@ -134,15 +134,21 @@ static kiln_refusal judge_axis(const promoting *p, const ir_op *view, unsigned i
   return because(KILN_REASON_NONE);
 }
 
+/// The parameter promises it, which the launch tests, or a hint that every program passes.
+static bool is_aligned(const promoting *p, const ir_value *base) {
+  const bool is_hinted = base->def && base->def->block == p->kernel->body;
+  return p->kernel->params[kiln_behind(base)->index].align >= MAP_ALIGN ||
+         (is_hinted && is_multiple(p, base, 1));
+}
+
 /// What keeps a tensor map from describing the view and its tile.
 static kiln_refusal judge_view(const promoting *p, const ir_op *view) {
   ir_type type = view->results[0].type;
-  const ir_value *base = view->operands[0];
+  const ir_value *base = view->operands[0], *param = kiln_behind(base);
   unsigned rank = type.rank, bytes = kiln_scalars[type.scalar].bytes;
   if (type.pointer || rank < 2 || rank > MAP_RANK) return because(KILN_REASON_MAP_VIEW);
-  if (base->def || base->block != p->kernel->body) return because(KILN_REASON_MAP_BASE);
-  if (p->kernel->params[base->index].align < MAP_ALIGN)
-    return because_of(p, base, KILN_REASON_MAP_ALIGN, KILN_REASON_MAP_BASE);
+  if (param->def || param->block != p->kernel->body) return because(KILN_REASON_MAP_BASE);
+  if (!is_aligned(p, base)) return because_of(p, base, KILN_REASON_MAP_ALIGN, KILN_REASON_MAP_BASE);
   if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN)
     return because(KILN_REASON_MAP_TILE);
   for (unsigned i = 0; i < rank; i++) {

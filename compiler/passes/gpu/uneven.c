@@ -2,6 +2,7 @@
 // Along which axis of the grid programs have more to do. That of causal attention sees more keys with every
 // block of rows: its loop ends at a multiple of pid. Followed is only what grows with pid; two bounds of
 // which both move, those of windows and of shares of a sum, say nothing.
+#include "compiler/analysis/provenance.h"
 #include "compiler/passes/gpu/gpu.h"
 
 enum { DEEPEST = 24 }; // operations between a bound and pid
@@ -51,7 +52,7 @@ static const ir_value *without_constant(const ir_value *v) {
 }
 
 static slope slope_of(const ir_value *v, unsigned depth) {
-  const ir_op *op = v->def;
+  const ir_op *op = (v = kiln_behind(v))->def;
   if (!op) return (slope){0}; // a parameter: what loops carry does not reach their bounds here
   if (!depth || op->region_count) return UNKNOWN;
   switch (op->code) {

@@ -14,6 +14,7 @@
 // Needs views as operations (pass open-views). Afterwards only the views of mapped accesses are left. Uses
 // facts of the kernel as it was before.
 #include "compiler/analysis/facts.h"
+#include "compiler/analysis/provenance.h"
 #include "compiler/passes/lower/views.h"
 #include "compiler/passes/pass.h"
 
@@ -90,22 +91,13 @@ typedef struct axis {
 
 static const kiln_fact *fact(const viewing *v, const ir_value *x) { return kiln_fact_of(v->facts, x); }
 
-/// After casts that change no number: those to fewer bits may.
-static const ir_value *without_casts(const ir_value *x) {
-  while (x->def && x->def->code == IR_CAST && !(x->def->attrs.flags & IR_UNSIGNED) &&
-         ir_type_class(x->def->operands[0]->type) == KILN_CLASS_INT &&
-         ir_type_bits(x->def->operands[0]->type) <= ir_type_bits(x->type))
-    x = x->def->operands[0];
-  return x;
-}
-
 /// for i in lo .. extent step s, with lo, extent and s multiples of the tile: the tile never crosses the end.
 static bool counts_up_to_extent(const viewing *v, const axis *a) {
-  const ir_value *index = without_casts(a->index), *extent = without_casts(a->extent);
+  const ir_value *index = kiln_behind(a->index), *extent = kiln_behind(a->extent);
   if (index->def || !index->block || index->index != 0) return false;
   const ir_op *loop = index->block->parent;
-  if (!loop || loop->code != IR_FOR || without_casts(ir_for_upper(loop)) != extent) return false;
-  return fact(v, index)->divisibility[0] >= a->log2 && fact(v, extent)->divisibility[0] >= a->log2;
+  if (!loop || loop->code != IR_FOR || kiln_behind(ir_for_upper(loop)) != extent) return false;
+  return fact(v, a->index)->divisibility[0] >= a->log2 && fact(v, a->extent)->divisibility[0] >= a->log2;
 }
 
 static void judge(const viewing *v, axis *a) {
