@@ -378,6 +378,13 @@ static void transfer_bitcast(const ir_op *op, facts3 x, kiln_fact *f) {
   if (grows_alike || ir_type_equal(from, to)) *f = *x[0];
 }
 
+static bool has_runs(ir_type type, const kiln_fact *f) {
+  for (unsigned i = 0; i < axes(type); i++)
+    if (f->contiguity[i]) return true;
+  return false;
+}
+
+/// The divisor is that of the first element of each run; of every element where there are none.
 static void transfer_hint(const ir_op *op, facts3 x, kiln_fact *f) {
   ir_type type = op->results[0].type;
   *f = *x[0];
@@ -389,7 +396,7 @@ static void transfer_hint(const ir_op *op, facts3 x, kiln_fact *f) {
   }
   if (op->attrs.hint.divisible > 1)
     for (unsigned i = 0; i <= last; i++)
-      if (i == last || !f->contiguity[last])
+      if (f->contiguity[i] || !has_runs(type, f))
         f->divisibility[i] = most(f->divisibility[i], fact_log2(op->attrs.hint.divisible));
   const int64_t by = op->attrs.hint.divisible;
   if (!type.rank && by > 1 && f->lo < 0 && f->lo > INT64_MIN) f->lo = -(-f->lo / by * by); // up to a multiple

@@ -98,6 +98,7 @@ void ttir_form_for(ttir_reader *r, const ttir_row *row) {
   int64_t stages = ttir_entry_int(&r->dictionary, "tt.num_stages", 0);
   ir_attrs attrs = {.loop = {.stages = (uint8_t)(stages > 0 && stages < 256 ? stages : 0),
                              .is_flattened = ttir_entry_int(&r->dictionary, "tt.flatten", 0)}};
+  ttir_hint_arguments(r, region.block, operands[0], operands[2]);
   r->dictionary.count = 0;
   r->row = row;
   ttir_give_results(r,
@@ -150,6 +151,9 @@ void ttir_form_while(ttir_reader *r, const ttir_row *row) {
   read_braces(r, &after);
   ttir_close_region(r, &after);
   if (ttir_accept_word(r, "attributes") || ttir_peek(r, '{')) ttir_read_dictionary(r, &r->dictionary);
+  // Both regions may have said it, and what the first passes on has the same place in the second.
+  ttir_hint_arguments(r, after.block, NULL, NULL);
+  r->dictionary.count = 0;
   r->row = row;
   ttir_give_results(r, ttir_emit_regions(r, IR_WHILE, NULL, initial, count, blocks, 2));
 }

@@ -227,20 +227,6 @@ static void define_left(ttir_reader *r, const left_side *left) {
   }
 }
 
-// `tt.divisibility`, `tt.contiguity` on an operation: facts about its result, in the last axis' terms where
-// the tile has one axis.
-static void apply_hints(ttir_reader *r) {
-  if (r->failed || r->dictionary.count == 0 || r->result_count != 1) return;
-  ir_value *value = r->results[0];
-  unsigned class = ir_type_class(value->type);
-  if (value->type.rank > 1 || value->type.is_view || !(class & (KILN_CLASS_INT | KILN_CLASS_POINTER))) return;
-  ir_hint how = {.divisible = ttir_entry_int(&r->dictionary, "tt.divisibility", 0),
-                 .contiguous = value->type.rank ? ttir_entry_int(&r->dictionary, "tt.contiguity", 0) : 0};
-  if (how.divisible <= 0 && how.contiguous <= 0) return;
-  ir_op *op = ttir_emit(r, IR_HINT, &(ir_attrs){.hint = how}, &value, 1, NULL);
-  if (op) r->results[0] = &op->results[0];
-}
-
 // True when the statement at the look-ahead ends a block; nothing is read then.
 static bool ends_block(const ttir_reader *r) {
   static const char *const words[] = {"tt.return", "cf.br", "cf.cond_br", "tt.map_elementwise.return"};
@@ -279,7 +265,7 @@ static void statement(ttir_reader *r) {
   r->row = row; // regions inside have used both
   r->line = line;
   ttir_skip_loc(r);
-  apply_hints(r);
+  ttir_hint_result(r);
   define_left(r, &left);
   r->b.place = outer;
 }

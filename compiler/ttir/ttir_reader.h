@@ -212,6 +212,11 @@ void ttir_read_signature(ttir_reader *r, ir_value *const *operands, uint32_t cou
 
 // ----------------------------------------------------------------------------------------- control
 
+/// Hints on the only result of the operation being read, from its attributes.
+void ttir_hint_result(ttir_reader *r);
+/// Hints on the arguments of a loop's body, from the loop's attributes. `first` and `step` of the counter that is
+/// argument 0; NULL: the loop has none.
+void ttir_hint_arguments(ttir_reader *r, ir_block *body, const ir_value *first, const ir_value *step);
 /// Statements up to (not past) the end of the enclosing region: `}` or a block label.
 void ttir_statements(ttir_reader *r);
 /// Opens a region: emission goes to the new block, names are scoped. `ttir_close_region` gives both back.

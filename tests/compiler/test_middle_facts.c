@@ -269,6 +269,25 @@ TEST(facts, assumes_and_hints_count) {
   end(&s);
 }
 
+// Columns next to each other in memory: only the first of each run is a multiple.
+TEST(facts, a_hint_is_of_the_runs_of_any_axis) {
+  sample s = begin();
+  const ir_type tile = {.scalar = KILN_F32, .pointer = 1, .rank = 2, .log2 = {6, 3}};
+  ir_value *rows = ir_broadcast(&s.b, ir_expand(&s.b, ir_iota(&s.b, 6), 1),
+                                ir_with_element(tile, ir_scalar_type(KILN_I32)));
+  ir_value *next = ir_binary(&s.b, IR_PTRADD, 0, ir_splat(&s.b, s.p, tile), rows);
+  ir_value *both[2] = {next, ir_binary(&s.b, IR_PTRADD, 0, next, ir_splat(&s.b, s.n, rows->type))};
+  for (unsigned i = 0; i < 2; i++) {
+    ir_op *hint =
+        ir_emit(&s.b, IR_HINT, &(ir_attrs){.hint = {.divisible = 1024}}, &both[i], 1, NULL, NULL, 0);
+    const kiln_fact *f = fact(&s, &hint->results[0]);
+    CHECK_INT(f->divisibility[0], 10);
+    CHECK_INT(f->contiguity[0], 6);
+    CHECK(f->divisibility[1] < 10);
+  }
+  end(&s);
+}
+
 TEST(facts, unknown_values_have_the_empty_fact) {
   sample s = begin();
   kiln_facts *facts = kiln_facts_compute(s.arena, s.kernel);

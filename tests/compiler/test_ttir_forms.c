@@ -307,6 +307,52 @@ TEST(ttir_forms, loops) {
 }
 
 // The empty forms: nothing is carried, the test loads memory.
+static void count_hints(ir_op *op, void *context) {
+  int64_t *sums = context;
+  if (op->code == IR_HINT)
+    sums[0]++, sums[1] += op->attrs.hint.divisible, sums[2] += op->attrs.hint.contiguous;
+}
+
+// What loops carry has its facts on the loop, by the number of the argument; a counter whose bounds say as much needs
+// none, and axes that differ have what they share.
+TEST(ttir_forms, hints_on_loops_and_tiles) {
+  char *text = kernel_text(
+      "i32",
+      "    %0 = arith.constant 0 : i32\n"
+      "    %1 = arith.constant 1 : i32\n"
+      "    %16 = arith.constant 16 : i32\n"
+      "    %64 = arith.constant 64 : i32\n"
+      "    %t = arith.constant dense<16> : tensor<8x8xi32>\n"
+      "    %u = arith.addi %t, %t {tt.contiguity = dense<[1, 2]> : tensor<2xi32>, tt.divisibility = "
+      "dense<[64, "
+      "32]> : tensor<2xi32>} : tensor<8x8xi32>\n"
+      "    %v = arith.addi %u, %t {tt.divisibility = dense<[1, 16]> : tensor<2xi32>} : tensor<8x8xi32>\n"
+      "    %s:2 = scf.for %j = %0 to %64 step %16 iter_args(%x = %0, %y = %v) -> (i32, tensor<8x8xi32>)  : "
+      "i32 {\n"
+      "      %x1 = arith.addi %x, %16 : i32\n"
+      "      %y1 = arith.addi %y, %t : tensor<8x8xi32>\n"
+      "      scf.yield %x1, %y1 : i32, tensor<8x8xi32>\n"
+      "    } {tt.divisibility_arg0 = dense<16> : tensor<1xi32>, tt.divisibility_arg1 = dense<4> : "
+      "tensor<1xi32>, "
+      "tt.divisibility_arg2 = dense<8> : tensor<2xi32>}\n"
+      "    %w = scf.while (%x = %s#0) : (i32) -> i32 {\n"
+      "      %c = arith.cmpi slt, %x, %64 : i32\n"
+      "      scf.condition(%c) %x : i32\n"
+      "    } do {\n"
+      "    ^bb0(%x: i32):\n"
+      "      %x1 = arith.addi %x, %16 : i32\n"
+      "      scf.yield %x1 : i32\n"
+      "    } attributes {tt.divisibility_arg0 = dense<2> : tensor<1xi32>}\n");
+  int64_t sums[3] = {0};
+  ttir_read t = ttir_read_good(text);
+  ir_walk(t.kernel->body, count_hints, sums);
+  CHECK_INT(sums[0], 5);
+  CHECK_INT(sums[1], 32 + 1 + 4 + 8 + 2);
+  CHECK_INT(sums[2], 2);
+  ttir_read_end(&t);
+  free(text);
+}
+
 TEST(ttir_forms, while_without_values) {
   arrays x = fresh();
   run_body("i32",
