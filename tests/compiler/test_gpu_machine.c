@@ -97,6 +97,56 @@ TEST(gpu_machine, gemm) {
   check_matrix("gemm", "bf16", &full, 130, 260, 192, 2);
 }
 
+/// Products of which each takes what the one before has stored, if `c` begins within `a`; %s: a promise.
+static const char chain[] =
+    "kiln 1\n"
+    "kernel chain(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16)%s, n: i32)\n"
+    "  @grid(2) @config(warps = 4, stages = 3) {\n"
+    "  let A = view(a, [n * 64 + 64, 64], [128, 1], [64, 32])\n"
+    "  let B = view(b, [64, 64], [64, 1], [64, 32])\n"
+    "  let C = view(c, [n * 64, 64], [128, 1], [64, 64])\n"
+    "  for t in 0 .. n {\n"
+    "    var acc = zeros(f32[64, 64])\n"
+    "    for k in 0 .. 64 step 32 { acc = dot(load(A, [t * 64, k]), trans(load(B, [0, k])), acc) }\n"
+    "    store(C, [t * 64, 0], acc as bf16)\n"
+    "  }\n"
+    "}\n";
+
+static bool agrees_in_chain(const char *promise, double begins, unsigned schedules) {
+  kiln_buffer text = {0};
+  kiln_buffer_format(&text, chain, promise);
+  kiln_buffer_u8(&text, 0);
+  sim_case c = {
+      .name = "chain", .text = (const char *)text.bytes, .grid = {1, 1, 1}, .sparse = 24, .blocks = 1};
+  const double elements[] = {5 * 64 * 128, 64 * 64, 4 * 64 * 128, 4};
+  memcpy(c.arguments, elements, sizeof elements);
+  if (begins >= 0) c.alias = 2, c.begins = begins;
+  kiln_arena *arena = kiln_arena_create();
+  ir_kernel *kernel = form(arena, &c);
+  if (!kernel) FAIL("chain does not take the GPU form");
+  call want;
+  reference(&c, arena, &want);
+  bool agrees = true;
+  for (unsigned i = 0; i < schedules && agrees; i++) {
+    char wrong[400];
+    run_schedule(&c, kernel, &want, i, wrong, sizeof wrong);
+    agrees = !*wrong;
+  }
+  close_call(&want);
+  kiln_arena_destroy(arena);
+  kiln_buffer_deinit(&text);
+  return agrees;
+}
+
+/// The producer waits for what the consumers write where two parameters overlap, and only there.
+TEST(gpu_machine, copies_after_writes) {
+  CHECK(agrees_in_chain("", -1, 10));
+  CHECK(agrees_in_chain("", 64 * 128, 20));     // the rows after those that are read
+  CHECK(agrees_in_chain("", 64 * 128 + 64, 5)); // next to them
+  CHECK(agrees_in_chain("", 64, 5));
+  CHECK(!agrees_in_chain(" @noalias", 64 * 128, 20)); // a promise that is broken
+}
+
 static const matrix_config spread = {"BM = 256, BN = 64, BK = 64, warps = 16, stages = 2", 256, 64, true};
 
 static const matrix_config spread_four = {"BM = 256, BN = 64, BK = 64, warps = 32, stages = 2", 256, 64,

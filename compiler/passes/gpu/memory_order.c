@@ -18,7 +18,7 @@
 // block's programs is no loop here.
 //
 // What the copy engine writes is waited for in full, and a proxy fence orders it with accesses of threads
-// (is_engine). Its loads never follow a write of the same memory (promote.c), and what `fetch` copies has
+// (is_engine). Its loads never follow a write of the same memory without a wait (roles_order.c), and what `fetch` copies has
 // arrived for all threads before its loop ends. Blocks of a cluster do not meet here: a kernel in which they
 // would have to is compiled without them.
 #include "compiler/analysis/address.h"

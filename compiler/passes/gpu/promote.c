@@ -2,17 +2,19 @@
 // Which accesses of views go through the copy engine: the operands of products in loops, and the stores of
 // what such products gave.
 //
-// A tensor map describes a view to the engine: its base is a parameter aligned to 16 bytes (maybe with hints on it), its extents and
-// strides are launch expressions, the innermost stride is 1, the others are multiples of 16 bytes. It fills
+// A tensor map describes a view to the engine: its base is a parameter aligned to 16 bytes, hints on it or not, its
+// extents and strides are launch expressions, the innermost stride is 1, the others are multiples of 16 bytes. It fills
 // with zeros outside, so a load with another value there stays as it is. Indices are i32 in the instruction.
 //
-// The engine runs ahead of the program: it may fetch what later iterations want. So nothing that comes before
-// the load, or in a loop around it, may write memory.
+// The engine runs ahead of the program: it may fetch what later iterations want. So what comes before the load, or in
+// a loop around it, may write other memory only. Where two parameters may overlap the pass roles lets the producer wait
+// (written.h).
 //
 // Needs views as operations (pass open-views) and ir_count_uses. Changes flags only.
 #include "compiler/analysis/facts.h"
 #include "compiler/analysis/provenance.h"
 #include "compiler/passes/gpu/gpu.h"
+#include "compiler/passes/gpu/written.h"
 
 enum { MAP_RANK = 5, MAP_ALIGN = 16, LOG2_BOX = 8, MOST_LOADS = 32 };
 
@@ -46,6 +48,7 @@ typedef struct promoting {
   bool is_tall[2];            ///< a left, right operand's tile has more rows than a box
   bool has_rows;              ///< every product has them for two warpgroups
   bool leaves_product;        ///< one whose operands have no maps could be multiplied by warpgroups as well
+  bool has_split;             ///< blocks share a loop's iterations
 } promoting;
 
 // --------------------------------------------------------------------------------------- conditions
@@ -54,6 +57,7 @@ static void forbid(ir_op *op, void *context) {
   promoting *p = context;
   bool is_memory = op->code == IR_STORE || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
   bool is_atomic = op->code == IR_ATOMIC && op->attrs.order == IR_ORDER_RELAXED;
+  p->has_split |= op->code == IR_FOR && op->attrs.loop.split > 1;
   if (op->code == IR_WHILE) p->refused = KILN_REASON_WHILE;
   if (op->code == IR_BARRIER || op->code == IR_CAS || op->code == IR_ASSERT) p->refused = KILN_REASON_EFFECTS;
   if (ir_ops[op->code].effect == IR_WRITE && !is_memory && !is_atomic &&
@@ -61,38 +65,22 @@ static void forbid(ir_op *op, void *context) {
     p->refused = KILN_REASON_EFFECTS;
 }
 
-typedef struct order {
-  const ir_kernel *kernel;
-  const ir_op *load;
-  bool is_written, is_seen;
-} order;
+/// A write before the load that the producer can't wait for.
+typedef struct obstacle {
+  const promoting *p;
+  bool is_found;
+} obstacle;
 
-/// Whether `op` may write what the load reads: not through another parameter that promises to be alone.
-static bool may_write(const order *o, const ir_op *op) {
-  if (ir_ops[op->code].effect != IR_WRITE) return false;
-  int to = op->operand_count ? kiln_param_of(op->operands[0]) : -1,
-      from = kiln_param_of(o->load->operands[0]);
-  return to < 0 || from < 0 || to == from || !o->kernel->params[to].noalias;
+static void note_write(const kiln_earlier_write *write, void *context) {
+  obstacle *o = context;
+  const bool may_be_cluster = o->p->has_split || o->p->kernel->warps > 2 * o->p->machine->group_warps;
+  o->is_found |= may_be_cluster || !kiln_can_meet_after(write);
 }
 
-static void note_write(ir_op *op, void *context) {
-  order *o = context;
-  if (op == o->load) o->is_seen = true;
-  if (!o->is_seen && may_write(o, op)) o->is_written = true;
-}
-
-static void note_inner_write(ir_op *op, void *context) {
-  order *o = context;
-  if (may_write(o, op)) o->is_written = true;
-}
-
-/// Something may be written before this load runs, in the text or by an earlier iteration.
 static bool follows_write(const promoting *p, const ir_op *load) {
-  order o = {.kernel = p->kernel, .load = load};
-  ir_walk(p->kernel->body, note_write, &o);
-  for (const ir_op *loop = load->block->parent; loop && !o.is_written; loop = loop->block->parent)
-    if (loop->code == IR_FOR) ir_walk(loop->regions[0], note_inner_write, &o);
-  return o.is_written;
+  obstacle o = {.p = p};
+  kiln_visit_earlier_writes(p->kernel, p->kernel->body, load, note_write, &o);
+  return o.is_found;
 }
 
 static bool is_multiple(const promoting *p, const ir_value *v, unsigned bytes) {

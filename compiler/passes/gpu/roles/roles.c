@@ -33,6 +33,8 @@
 // the producers have seen it of the program before, since a block without iterations has nothing else to wait
 // for.
 //
+// Copies may have to wait for what the consumers write (roles_order.c).
+//
 // Needs mapped loads (pass promote). Afterwards the kernel's body is `alloc`s and one `roles`.
 #include "compiler/passes/gpu/roles/roles_inner.h"
 
@@ -103,6 +105,7 @@ static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
   else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) roles_produce(s, op, seen);
   else if (op->code == IR_VIEW_LOAD && is_mapped) roles_hold(s, op);
   else if (op->code == IR_DOT && !s->is_producer) roles_consume(s, op);
+  else if (op->code == IR_BARRIER && s->meets) roles_meet(s, op);
   else if (op->code == IR_CLUSTER_SCATTER && s->taken) exchange(s, op);
   else if ((op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER) && s->is_producer) pass_on(op);
   else if (roles_is_staged(op) && !s->is_producer) roles_stage(s, op);
@@ -156,7 +159,8 @@ static ir_block *copy_body(splitting *s) {
 /// released all slots.
 static void drain(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++)
-    for (unsigned slot = 0; !s->rings[i].is_put && slot < s->rings[i].ring.slots; slot++) {
+    for (unsigned slot = 0; !s->rings[i].is_put && !s->rings[i].is_order && slot < s->rings[i].ring.slots;
+         slot++) {
       roles_emit_barrier(s, IR_BAR_WAIT, s->rings[i].empty, s->at[i].slot, s->at[i].phase);
       roles_advance(s, i);
     }
@@ -247,6 +251,8 @@ static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *e
   ir_count_uses(kernel);
   kiln_spread spread = kiln_gpu_blocks_of_program(s->machine, kernel);
   s->spread = spread.blocks, s->columns = spread.columns;
+  s->b = (ir_builder){.arena = kernel->arena, .block = kernel->body, .machine = true};
+  roles_order(s);
   roles_find_sites(s);
   if (s->reason || !s->site_count) return KILN_STATUS_UNSUPPORTED;
   ir_number(kernel); // clears the slots that ir_clone maps by

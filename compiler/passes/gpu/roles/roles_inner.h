@@ -21,6 +21,7 @@ typedef struct roles_ring {
   bool is_in_loop;
   bool by_warps; ///< each warp releases a slot for itself: where no product may follow the wait for it
   bool is_put;   ///< for a computed operand: `tiles[0]`
+  bool is_order; ///< no memory: `full` says that the consumers have written what copies may read
 } roles_ring;
 
 typedef struct site {
@@ -57,6 +58,8 @@ typedef struct splitting {
   ir_value *passed; ///< barrier: the producers have seen that
   unsigned split;   ///< blocks of a cluster that share a loop; 0: none
   unsigned spread, columns; ///< blocks that share a program; of these, side by side
+  bool meets;               ///< the producer may have to wait for what consumers write
+  unsigned order;           ///< the ring for that
   position at[MAX_RINGS];
   ir_builder b;
   bool is_producer;
@@ -67,6 +70,12 @@ typedef struct splitting {
 /// The loads that the consumers' products read: sites, their rings, computed operands. Sets `reason` where
 /// there are too many.
 void roles_find_sites(splitting *s);
+
+// roles_order.c
+/// Where copies may read what was written before, a barrier behind the question whether they do. Sets `meets`.
+void roles_order(splitting *s);
+/// Such a barrier, in either role.
+void roles_meet(splitting *s, ir_op *barrier);
 
 // roles_memory.c
 /// Shared memory of what is staged, exchanged and copied, and the barriers, before the roles. False

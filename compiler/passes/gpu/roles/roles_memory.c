@@ -175,7 +175,9 @@ static void alloc_barriers(splitting *s) {
     roles_ring *r = &s->rings[i];
     uint32_t bytes = r->ring.slots * KILN_BARRIER_BYTES;
     if (r->is_put) continue;
-    r->full = alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, 1);
+    r->full =
+        alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, r->is_order ? s->groups : 1u);
+    if (r->is_order) continue;
     r->by_warps = may_have_no_product(s, i);
     unsigned arrivals = s->groups * (r->by_warps ? s->machine->group_warps : 1u);
     r->empty = alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, arrivals);

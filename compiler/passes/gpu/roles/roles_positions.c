@@ -6,7 +6,8 @@
 
 void roles_start_positions(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++)
-    s->at[i] = (position){.slot = roles_i32(s, 0), .phase = roles_i32(s, s->is_producer ? 1 : 0)};
+    s->at[i] = (position){.slot = roles_i32(s, 0),
+                          .phase = roles_i32(s, s->is_producer && !s->rings[i].is_order ? 1 : 0)};
 }
 
 void roles_advance(splitting *s, unsigned number) {
@@ -31,6 +32,7 @@ static void note_ring(ir_op *op, void *context) {
   noting *n = context;
   if (op->code == IR_VIEW_LOAD && op->attrs.access.is_mapped)
     n->rings |= 1u << n->s->sites[op->attrs.access.site - 1].ring;
+  if (op->code == IR_BARRIER && n->s->meets && n->s->is_producer) n->rings |= 1u << n->s->order;
   for (unsigned i = 0; op->code == IR_DOT && i < n->s->product_count; i++)
     if (n->s->products[i].dot == op && n->s->products[i].how.put) n->rings |= 1u << n->s->products[i].ring;
 }

@@ -18,7 +18,8 @@ static unsigned parts_of_operand(const splitting *s, bool is_left) {
 /// A ring is shared by sites of different blocks only, and not of those within each other: else the order of
 /// products could differ from that of loads.
 static bool can_share(const splitting *s, const roles_ring *r, unsigned number, const site *from) {
-  if (r->is_put || r->ring.count != from->count || !r->is_in_loop || !is_in_loop(from->loads[0]))
+  if (r->is_put || r->is_order || r->ring.count != from->count || !r->is_in_loop ||
+      !is_in_loop(from->loads[0]))
     return false;
   for (unsigned i = 0; i < r->ring.count; i++)
     if (!ir_type_equal(r->ring.tiles[i], from->loads[i]->results[0].type) ||
@@ -142,4 +143,8 @@ static void find_sites(ir_op *op, void *context) {
   add_site(s, op, left, right, &p);
 }
 
-void roles_find_sites(splitting *s) { ir_walk(s->kernel->body, find_sites, s); }
+void roles_find_sites(splitting *s) {
+  ir_walk(s->kernel->body, find_sites, s);
+  roles_ring *r = s->meets ? new_ring(s, &s->order) : NULL;
+  if (r) *r = (roles_ring){.is_order = true};
+}
