@@ -161,6 +161,15 @@ static void build(const char *folder, const kiln_key *keys, uint64_t seed) {
   kiln_cache_close(cache);
 }
 
+/// The kernel kills this process so many nanoseconds from now. Its clock starts in the process itself: a parent that
+/// waits for a processor while others have it would come too late.
+static void die_in(long nanoseconds) {
+  struct sigevent kill = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+  timer_t timer;
+  CHECK(!timer_create(CLOCK_MONOTONIC, &kill, &timer));
+  CHECK(!timer_settime(timer, 0, &(struct itimerspec){.it_value.tv_nsec = nanoseconds}, NULL));
+}
+
 /// Full runs go on until 320 builds were killed, or as many as KILN_TEST_KILLS says.
 TEST(kill, storm) {
   char folder[256];
@@ -176,17 +185,18 @@ TEST(kill, storm) {
     pid_t children[AT_ONCE];
     for (unsigned i = 0; i < AT_ONCE; i++, n++) {
       uint64_t mine = kiln_test_random(&seed);
+      const unsigned magnitude = 8 + (unsigned)(kiln_test_random(&seed) % 15); // a build takes 0.1 to 10 ms
+      const long moment = 1 + (long)(kiln_test_random(&seed) >> (64 - magnitude));
+      const bool dies = kiln_test_random(&seed) % 4 != 0;
       children[i] = fork();
       if (!children[i]) {
+        if (dies) die_in(moment);
         build(folder, keys, mine);
         _exit(0);
       }
     }
     for (unsigned i = 0; i < AT_ONCE; i++) {
       int status;
-      const unsigned magnitude = 8 + (unsigned)(kiln_test_random(&seed) % 12); // a build takes 1 to 10 ms
-      nanosleep(&(struct timespec){.tv_nsec = (long)(kiln_test_random(&seed) >> (64 - magnitude))}, NULL);
-      if (kiln_test_random(&seed) % 4) kill(children[i], SIGKILL);
       waitpid(children[i], &status, 0);
       if (WIFSIGNALED(status)) killed++;
       else if (WEXITSTATUS(status)) FAIL("a build failed");
