@@ -184,24 +184,6 @@ static kiln_status run_view_write(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
-execute *interpreter_memory_operation(ir_opcode code) {
-  static execute *const operations[IR_OPCODE_COUNT] = {
-      [IR_PTRADD] = run_ptradd,
-      [IR_LOAD] = run_load,
-      [IR_STORE] = run_store,
-      [IR_ATOMIC] = run_atomic,
-      [IR_CAS] = run_cas,
-      [IR_VIEW] = run_view,
-      [IR_DIM] = run_view_part,
-      [IR_VIEW_BASE] = run_view_part,
-      [IR_VIEW_STRIDE] = run_view_part,
-      [IR_VIEW_LOAD] = run_view_load,
-      [IR_VIEW_STORE] = run_view_write,
-      [IR_VIEW_ATOMIC] = run_view_write,
-  };
-  return operations[code];
-}
-
 // ------------------------------------------------------------------------------------------ shapes
 
 static kiln_status run_splat(machine *m, const ir_op *op) {
@@ -431,18 +413,6 @@ static kiln_status run_gather(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
-execute *interpreter_tile_operation(ir_opcode code) {
-  static execute *const operations[IR_OPCODE_COUNT] = {
-      [IR_SPLAT] = run_splat,        [IR_EXPAND] = run_same_order,
-      [IR_RESHAPE] = run_same_order, [IR_BROADCAST] = run_broadcast,
-      [IR_TRANS] = run_trans,        [IR_JOIN] = run_join,
-      [IR_SPLIT] = run_split,        [IR_REDUCE] = run_reduce,
-      [IR_SCAN] = run_scan,          [IR_DOT] = run_dot,
-      [IR_SORT] = run_sort,          [IR_GATHER] = run_gather,
-  };
-  return operations[code];
-}
-
 // ------------------------------------------------------------------------------------ control flow
 
 /// Pointers to the results, as machine_copy wants them.
@@ -568,18 +538,49 @@ static kiln_status run_elementwise(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
-static execute *const core[IR_OPCODE_COUNT] = {
-    [IR_PID] = run_pid,      [IR_NPID] = run_npid,       [IR_CONST] = run_const, [IR_IOTA] = run_iota,
-    [IR_FOR] = run_for,      [IR_WHILE] = run_while,     [IR_IF] = run_if,       [IR_ASSERT] = run_claim,
-    [IR_ASSUME] = run_claim, [IR_BARRIER] = run_nothing, [IR_ASM] = run_asm,     [IR_YIELD] = run_nothing,
+/// All but elementwise operations, whose elements go through compiler/ir/scalar.c.
+static execute *const executors[IR_OPCODE_COUNT] = {
+    [IR_PID] = run_pid,
+    [IR_NPID] = run_npid,
+    [IR_CONST] = run_const,
+    [IR_IOTA] = run_iota,
+    [IR_SPLAT] = run_splat,
+    [IR_EXPAND] = run_same_order,
+    [IR_RESHAPE] = run_same_order,
+    [IR_BROADCAST] = run_broadcast,
+    [IR_TRANS] = run_trans,
+    [IR_JOIN] = run_join,
+    [IR_SPLIT] = run_split,
+    [IR_REDUCE] = run_reduce,
+    [IR_SCAN] = run_scan,
+    [IR_DOT] = run_dot,
+    [IR_SORT] = run_sort,
+    [IR_GATHER] = run_gather,
+    [IR_PTRADD] = run_ptradd,
+    [IR_LOAD] = run_load,
+    [IR_STORE] = run_store,
+    [IR_ATOMIC] = run_atomic,
+    [IR_CAS] = run_cas,
+    [IR_VIEW] = run_view,
+    [IR_DIM] = run_view_part,
+    [IR_VIEW_BASE] = run_view_part,
+    [IR_VIEW_STRIDE] = run_view_part,
+    [IR_VIEW_LOAD] = run_view_load,
+    [IR_VIEW_STORE] = run_view_write,
+    [IR_VIEW_ATOMIC] = run_view_write,
+    [IR_FOR] = run_for,
+    [IR_WHILE] = run_while,
+    [IR_IF] = run_if,
+    [IR_YIELD] = run_nothing,
     [IR_COND] = run_nothing,
+    [IR_BARRIER] = run_nothing,
+    [IR_ASSUME] = run_claim,
+    [IR_ASSERT] = run_claim,
+    [IR_ASM] = run_asm,
 };
 
-static execute *executor(ir_opcode code) {
-  if (core[code]) return core[code];
-  if (kiln_scalar_knows(code)) return run_elementwise;
-  execute *e = interpreter_tile_operation(code);
-  return e ? e : interpreter_memory_operation(code);
+execute *machine_executor(ir_opcode code) {
+  return kiln_scalar_knows(code) ? run_elementwise : executors[code];
 }
 
 kiln_status machine_run(machine *m, const ir_block *block) {
@@ -587,7 +588,7 @@ kiln_status machine_run(machine *m, const ir_block *block) {
     if (m->options->max_steps && ++m->steps > m->options->max_steps)
       return kiln_fail(m->err, KILN_STATUS_TIMEOUT, "expected at most %llu operations, found more",
                        (unsigned long long)m->options->max_steps);
-    KILN_TRY(executor(op->code)(m, op));
+    KILN_TRY(machine_executor(op->code)(m, op));
     for (uint32_t i = 0; m->options->observe && i < op->result_count; i++)
       m->options->observe(m->options->context, &op->results[i], result_place(m, op, i));
   }

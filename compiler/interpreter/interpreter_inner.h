@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Between the parts of the interpreter: the machine that runs one program instance after another.
+// The machine that runs one program instance after another; the simulator of tests runs blocks in it too.
 #ifndef KILN_COMPILER_PASSES_LOWER_INTERPRETER_INNER_H
 #define KILN_COMPILER_PASSES_LOWER_INTERPRETER_INNER_H
 
@@ -32,14 +32,11 @@ static inline uint64_t *result_place(machine *m, const ir_op *op, uint32_t i) {
   return machine_place(m, &op->results[i]);
 }
 
+/// What executes an operation; NULL: it is one of a machine.
+execute *machine_executor(ir_opcode code);
 /// Runs the operations of a block; the terminator is left to the caller.
 kiln_status machine_run(machine *m, const ir_block *block);
 /// Copies values at once, so that they may trade places.
 void machine_copy(machine *m, ir_value *const *from, ir_value *const *to, uint32_t count);
-
-/// What executes an operation on shapes, a reduction, scan, product, sort or gather; NULL for the others.
-execute *interpreter_tile_operation(ir_opcode code);
-/// What executes a load, store, atomic or an operation on views; NULL for the others.
-execute *interpreter_memory_operation(ir_opcode code);
 
 #endif

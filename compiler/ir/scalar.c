@@ -28,6 +28,16 @@ typedef struct integers {
   bool is_unsigned;
 } integers;
 
+/// How an element of an operation is computed: by its class, or by a function of the whole operation.
+typedef struct arithmetic {
+  uint64_t (*of_integers)(const integers *x);
+  double (*of_float)(double a);
+  double (*of_floats)(double a, double b);
+  uint64_t (*whole)(const ir_op *op, const uint64_t *bits);
+} arithmetic;
+
+static const arithmetic arithmetics[IR_OPCODE_COUNT];
+
 static uint64_t int_add(const integers *x) { return x->a + x->b; }
 static uint64_t int_sub(const integers *x) { return x->a - x->b; }
 static uint64_t int_mul(const integers *x) { return x->a * x->b; }
@@ -70,12 +80,6 @@ static uint64_t int_mulhi(const integers *x) {
 
 static uint64_t int_abs(const integers *x) { return x->sa < 0 ? 0 - x->a : x->a; }
 
-static uint64_t (*const int_operations[IR_OPCODE_COUNT])(const integers *) = {
-    [IR_ADD] = int_add, [IR_SUB] = int_sub, [IR_MUL] = int_mul, [IR_DIV] = int_div,     [IR_REM] = int_rem,
-    [IR_MIN] = int_min, [IR_MAX] = int_max, [IR_AND] = int_and, [IR_OR] = int_or,       [IR_XOR] = int_xor,
-    [IR_SHL] = int_shl, [IR_SHR] = int_shr, [IR_ABS] = int_abs, [IR_MULHI] = int_mulhi,
-};
-
 static uint64_t integer_eval(ir_opcode code, unsigned width, uint32_t flags, uint64_t a, uint64_t b) {
   integers x = {.a = kiln_scalar_mask(a, width),
                 .b = kiln_scalar_mask(b, width),
@@ -83,8 +87,8 @@ static uint64_t integer_eval(ir_opcode code, unsigned width, uint32_t flags, uin
                 .sb = kiln_scalar_signed(b, width),
                 .width = width,
                 .is_unsigned = (flags & IR_UNSIGNED) != 0 || width == 1};
-  KILN_ASSERT(int_operations[code] != NULL);
-  return kiln_scalar_mask(int_operations[code](&x), width);
+  KILN_ASSERT(arithmetics[code].of_integers != NULL);
+  return kiln_scalar_mask(arithmetics[code].of_integers(&x), width);
 }
 
 // ------------------------------------------------------------------------------------------ floats
@@ -139,23 +143,13 @@ static double real_max(double a, double b) {
 static double real_sqrt(double a) { return a < 0 ? (double)NAN : sqrt(a); } // an instruction, no call of libm
 static double real_rsqrt(double a) { return 1.0 / sqrt(a); }
 
-static double (*const real_unary[IR_OPCODE_COUNT])(double) = {
-    [IR_FLOOR] = floor,      [IR_CEIL] = ceil, [IR_ROUND] = nearbyint, [IR_SQRT] = real_sqrt,
-    [IR_RSQRT] = real_rsqrt, [IR_EXP2] = exp2, [IR_LOG2] = log2,       [IR_SIN] = sin,
-    [IR_COS] = cos,          [IR_TANH] = tanh, [IR_ERF] = erf,
-};
-static double (*const real_binary[IR_OPCODE_COUNT])(double, double) = {
-    [IR_ADD] = real_add, [IR_SUB] = real_sub, [IR_MUL] = real_mul, [IR_DIV] = real_div,
-    [IR_REM] = fmod,     [IR_MIN] = real_min, [IR_MAX] = real_max,
-};
-
 static uint64_t binary_float(ir_opcode code, kiln_scalar scalar, uint32_t flags, uint64_t left,
                              uint64_t right) {
   double a = double_of(scalar, left), b = double_of(scalar, right);
   bool is_choice = code == IR_MIN || code == IR_MAX;
   if (is_choice && (flags & IR_NAN) && (isnan(a) || isnan(b))) return bits_of(scalar, NAN);
-  KILN_ASSERT(real_binary[code] != NULL);
-  return bits_of(scalar, real_binary[code](a, b));
+  KILN_ASSERT(arithmetics[code].of_floats != NULL);
+  return bits_of(scalar, arithmetics[code].of_floats(a, b));
 }
 
 static uint64_t eval_fma(const ir_op *op, const uint64_t *bits) {
@@ -275,26 +269,53 @@ static uint64_t eval_cast(const ir_op *op, const uint64_t *bits) {
                           op->attrs.round, bits[0]);
 }
 
-/// Operations that are neither integer nor float arithmetic on one or two operands.
-static uint64_t (*const special[IR_OPCODE_COUNT])(const ir_op *op, const uint64_t *bits) = {
-    [IR_FMA] = eval_fma, [IR_CMP] = compare,       [IR_SELECT] = eval_select, [IR_CAST] = eval_cast,
-    [IR_ABS] = eval_abs, [IR_BITCAST] = eval_copy, [IR_HINT] = eval_copy,
+static const arithmetic arithmetics[IR_OPCODE_COUNT] = {
+    [IR_ADD] = {.of_integers = int_add, .of_floats = real_add},
+    [IR_SUB] = {.of_integers = int_sub, .of_floats = real_sub},
+    [IR_MUL] = {.of_integers = int_mul, .of_floats = real_mul},
+    [IR_DIV] = {.of_integers = int_div, .of_floats = real_div},
+    [IR_REM] = {.of_integers = int_rem, .of_floats = fmod},
+    [IR_MIN] = {.of_integers = int_min, .of_floats = real_min},
+    [IR_MAX] = {.of_integers = int_max, .of_floats = real_max},
+    [IR_MULHI] = {.of_integers = int_mulhi},
+    [IR_AND] = {.of_integers = int_and},
+    [IR_OR] = {.of_integers = int_or},
+    [IR_XOR] = {.of_integers = int_xor},
+    [IR_SHL] = {.of_integers = int_shl},
+    [IR_SHR] = {.of_integers = int_shr},
+    [IR_ABS] = {.of_integers = int_abs, .whole = eval_abs},
+    [IR_FLOOR] = {.of_float = floor},
+    [IR_CEIL] = {.of_float = ceil},
+    [IR_ROUND] = {.of_float = nearbyint},
+    [IR_SQRT] = {.of_float = real_sqrt},
+    [IR_RSQRT] = {.of_float = real_rsqrt},
+    [IR_EXP2] = {.of_float = exp2},
+    [IR_LOG2] = {.of_float = log2},
+    [IR_SIN] = {.of_float = sin},
+    [IR_COS] = {.of_float = cos},
+    [IR_TANH] = {.of_float = tanh},
+    [IR_ERF] = {.of_float = erf},
+    [IR_FMA] = {.whole = eval_fma},
+    [IR_CMP] = {.whole = compare},
+    [IR_SELECT] = {.whole = eval_select},
+    [IR_CAST] = {.whole = eval_cast},
+    [IR_BITCAST] = {.whole = eval_copy},
+    [IR_HINT] = {.whole = eval_copy},
 };
 
 bool kiln_scalar_knows(ir_opcode code) {
-  return special[code] != NULL || int_operations[code] != NULL || real_unary[code] != NULL ||
-         real_binary[code] != NULL;
+  const arithmetic *a = &arithmetics[code];
+  return a->of_integers || a->of_float || a->of_floats || a->whole;
 }
 
 uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits) {
-  if (special[op->code]) return special[op->code](op, bits);
-  kiln_scalar scalar = op->operands[0]->type.scalar;
-  if (real_unary[op->code]) {
-    uint64_t result = bits_of(scalar, real_unary[op->code](double_of(scalar, bits[0])));
-    bool flushes = op->attrs.flags & IR_FTZ && scalar == KILN_F32;
-    return flushes ? kiln_scalar_flush(scalar, result) : result;
-  }
-  return binary(op->code, scalar, op->attrs.flags, bits[0], bits[1]);
+  const arithmetic *a = &arithmetics[op->code];
+  const kiln_scalar scalar = op->operands[0]->type.scalar;
+  if (a->whole) return a->whole(op, bits);
+  if (!a->of_float) return binary(op->code, scalar, op->attrs.flags, bits[0], bits[1]);
+  const uint64_t result = bits_of(scalar, a->of_float(double_of(scalar, bits[0])));
+  const bool flushes = op->attrs.flags & IR_FTZ && scalar == KILN_F32;
+  return flushes ? kiln_scalar_flush(scalar, result) : result;
 }
 
 uint64_t kiln_scalar_combine(ir_combine kind, kiln_scalar scalar, uint32_t flags, uint64_t left,
@@ -318,9 +339,9 @@ static bool flushes_cast(const ir_op *op) {
 bool kiln_scalar_flushes(const ir_op *op) {
   if (!op->operand_count || op->region_count) return false;
   if (op->code == IR_CAST) return flushes_cast(op);
-  bool arithmetic = real_unary[op->code] || real_binary[op->code] || op->code == IR_FMA || op->code == IR_CMP;
-  return (arithmetic || op->code == IR_REDUCE || op->code == IR_SCAN) &&
-         is_flushed_type(op->operands[0]->type);
+  const arithmetic *a = &arithmetics[op->code];
+  const bool computes = a->of_float || a->of_floats || op->code == IR_FMA || op->code == IR_CMP;
+  return (computes || op->code == IR_REDUCE || op->code == IR_SCAN) && is_flushed_type(op->operands[0]->type);
 }
 
 uint64_t kiln_scalar_flush(kiln_scalar scalar, uint64_t bits) {
