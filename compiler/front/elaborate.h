@@ -193,7 +193,7 @@ kiln_value kiln_elab_cast(kiln_elab *e, ir_place place, kiln_value v, ir_type el
 
 // elaborate_fold.c
 /// Compile-time arithmetic; false: not foldable, emit it.
-bool kiln_fold_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left, kiln_value right,
+bool kiln_fold_binary(kiln_elab *e, ir_place place, ir_opcode code, kiln_value left, kiln_value right,
                       kiln_value *out);
 bool kiln_fold_compare(kiln_elab *e, ir_place place, ir_predicate predicate, bool is_unsigned,
                        kiln_value left, kiln_value right, kiln_value *out);

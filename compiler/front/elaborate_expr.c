@@ -6,29 +6,19 @@
 
 // --------------------------------------------------------------------------------------- operators
 
-typedef struct operator_row {
-  uint8_t code; // ir_opcode
-  uint8_t is_compare, predicate;
-} operator_row;
-
-static const operator_row operators[KILN_TOKEN_COUNT] = {
-    [KILN_TOKEN_PLUS] = {IR_ADD},
-    [KILN_TOKEN_MINUS] = {IR_SUB},
-    [KILN_TOKEN_STAR] = {IR_MUL},
-    [KILN_TOKEN_SLASH] = {IR_DIV},
-    [KILN_TOKEN_PERCENT] = {IR_REM},
-    [KILN_TOKEN_PIPE] = {IR_OR},
-    [KILN_TOKEN_CARET] = {IR_XOR},
-    [KILN_TOKEN_AMPERSAND] = {IR_AND},
-    [KILN_TOKEN_SHIFTLEFT] = {IR_SHL},
-    [KILN_TOKEN_SHIFTRIGHT] = {IR_SHR},
-    [KILN_TOKEN_EQUAL] = {IR_CMP, 1, IR_EQ},
-    [KILN_TOKEN_UNEQUAL] = {IR_CMP, 1, IR_NE},
-    [KILN_TOKEN_LESS] = {IR_CMP, 1, IR_LT},
-    [KILN_TOKEN_LESSEQ] = {IR_CMP, 1, IR_LE},
-    [KILN_TOKEN_GREATER] = {IR_CMP, 1, IR_GT},
-    [KILN_TOKEN_GREATEREQ] = {IR_CMP, 1, IR_GE},
-};
+/// The operation of a sign between two operands, by the signs of ops.def; for IR_CMP, with the predicate. Where two
+/// operations have the sign, it is the first: offsets of pointers are no case here.
+static ir_opcode operation_of(kiln_token_kind op, ir_predicate *out_predicate) {
+  const char *sign = kiln_token_text(op) + 1; // in quotes
+  const size_t length = strlen(sign) - 1;
+  unsigned code = 0;
+  for (unsigned p = IR_EQ; p <= IR_GE; p++)
+    if (strlen(ir_predicate_signs[p]) == length && !memcmp(ir_predicate_signs[p], sign, length))
+      return *out_predicate = (ir_predicate)p, IR_CMP;
+  while (!ir_ops[code].sign || strlen(ir_ops[code].sign) != length || memcmp(ir_ops[code].sign, sign, length))
+    code++;
+  return (ir_opcode)code;
+}
 
 static bool is_pointer(kiln_value v) {
   return v.kind == KILN_VALUE_RUNTIME && v.type.pointer && !v.type.is_view;
@@ -105,17 +95,17 @@ kiln_value kiln_elab_compare(kiln_elab *e, ir_place place, ir_predicate predicat
 
 kiln_value kiln_elab_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value left,
                             kiln_value right) {
-  const operator_row *row = &operators[op];
   kiln_value v, *pair[] = {&left, &right};
+  ir_predicate predicate = IR_EQ;
   if (left.kind == KILN_VALUE_ERROR || right.kind == KILN_VALUE_ERROR) return (kiln_value){0};
-  if (row->is_compare) return kiln_elab_compare(e, place, (ir_predicate)row->predicate, 0, left, right);
+  const ir_opcode code = operation_of(op, &predicate);
+  if (code == IR_CMP) return kiln_elab_compare(e, place, predicate, 0, left, right);
   if (is_pointer(left) || is_pointer(right)) return pointer_add(e, place, op, left, right);
-  if (!kiln_elab_is_sensible(e, place, (ir_opcode)row->code, 0, kiln_token_text(op), left, right))
-    return (kiln_value){0};
-  if (kiln_fold_binary(e, place, op, left, right, &v)) return v;
+  if (!kiln_elab_is_sensible(e, place, code, 0, kiln_token_text(op), left, right)) return (kiln_value){0};
+  if (kiln_fold_binary(e, place, code, left, right, &v)) return v;
   if (!kiln_elab_unify(e, place, pair, 2, kiln_arena_format(e->arena, "operands of %s", kiln_token_text(op))))
     return (kiln_value){0};
-  return kiln_elab_result(e, place, ir_binary(&e->b, (ir_opcode)row->code, 0, left.ir, right.ir));
+  return kiln_elab_result(e, place, ir_binary(&e->b, code, 0, left.ir, right.ir));
 }
 
 static kiln_value negate(kiln_elab *e, ir_place place, kiln_value v) {

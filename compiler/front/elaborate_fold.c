@@ -6,29 +6,22 @@
 #include "compiler/front/operations.h"
 #include "compiler/ir/scalar.h"
 
-static const uint8_t opcodes[KILN_TOKEN_COUNT] = {
-    [KILN_TOKEN_PLUS] = IR_ADD,       [KILN_TOKEN_MINUS] = IR_SUB,     [KILN_TOKEN_STAR] = IR_MUL,
-    [KILN_TOKEN_SLASH] = IR_DIV,      [KILN_TOKEN_PERCENT] = IR_REM,   [KILN_TOKEN_PIPE] = IR_OR,
-    [KILN_TOKEN_CARET] = IR_XOR,      [KILN_TOKEN_AMPERSAND] = IR_AND, [KILN_TOKEN_SHIFTLEFT] = IR_SHL,
-    [KILN_TOKEN_SHIFTRIGHT] = IR_SHR,
-};
-
 static kiln_value overflow(kiln_elab *e, ir_place place) {
   return kiln_elab_error(e, place, "a compile-time integer overflows 64 bits");
 }
 
-static kiln_value fold_ints(kiln_elab *e, ir_place place, kiln_token_kind op, int64_t a, int64_t b) {
+static kiln_value fold_ints(kiln_elab *e, ir_place place, ir_opcode code, int64_t a, int64_t b) {
   int64_t r = 0;
   bool failed = false;
-  switch (opcodes[op]) {
+  switch (code) {
   case IR_ADD: failed = __builtin_add_overflow(a, b, &r); break;
   case IR_SUB: failed = __builtin_sub_overflow(a, b, &r); break;
   case IR_MUL: failed = __builtin_mul_overflow(a, b, &r); break;
   case IR_DIV:
   case IR_REM:
     if (!b) return kiln_elab_error(e, place, "a compile-time division by zero");
-    if (b == -1) failed = __builtin_sub_overflow(0, a, &r), r = opcodes[op] == IR_DIV ? r : 0;
-    else r = opcodes[op] == IR_DIV ? a / b : a % b;
+    if (b == -1) failed = __builtin_sub_overflow(0, a, &r), r = code == IR_DIV ? r : 0;
+    else r = code == IR_DIV ? a / b : a % b;
     break;
   case IR_OR: r = a | b; break;
   case IR_XOR: r = a ^ b; break;
@@ -49,19 +42,18 @@ static kiln_value fold_ints(kiln_elab *e, ir_place place, kiln_token_kind op, in
 
 static double real_of(kiln_value v) { return v.kind == KILN_VALUE_INT ? (double)v.integer : v.real; }
 
-static kiln_value fold_reals(kiln_elab *e, ir_place place, kiln_token_kind op, double a, double b) {
+static kiln_value fold_reals(kiln_elab *e, ir_place place, ir_opcode code, double a, double b) {
   double r;
-  switch (opcodes[op]) {
+  switch (code) {
   case IR_ADD: r = a + b; break;
   case IR_SUB: r = a - b; break;
   case IR_MUL: r = a * b; break;
   case IR_DIV: r = a / b; break;
   case IR_REM: r = fmod(a, b); break;
-  default: return kiln_elab_error(e, place, "%s needs integers, found a float literal", kiln_token_text(op));
+  default: return kiln_elab_error(e, place, "'%s' needs integers, found a float literal", ir_ops[code].sign);
   }
-  if (isinf(r) && isfinite(a) && isfinite(b) && (opcodes[op] != IR_DIV || b != 0))
-    return kiln_elab_error(e, place, "a compile-time float overflows f64: %g %.1s %g", a,
-                           kiln_token_text(op) + 1, b);
+  if (isinf(r) && isfinite(a) && isfinite(b) && (code != IR_DIV || b != 0))
+    return kiln_elab_error(e, place, "a compile-time float overflows f64: %g %s %g", a, ir_ops[code].sign, b);
   return kiln_value_real(r);
 }
 
@@ -87,19 +79,18 @@ static bool bring_together(kiln_elab *e, ir_place place, kiln_value *a, kiln_val
   return a->kind == KILN_VALUE_CONST && b->kind == KILN_VALUE_CONST;
 }
 
-bool kiln_fold_binary(kiln_elab *e, ir_place place, kiln_token_kind op, kiln_value a, kiln_value b,
+bool kiln_fold_binary(kiln_elab *e, ir_place place, ir_opcode code, kiln_value a, kiln_value b,
                       kiln_value *out) {
   if (!kiln_value_is_known(a) || !kiln_value_is_known(b)) return false;
   if (a.kind == KILN_VALUE_INT && b.kind == KILN_VALUE_INT) {
-    *out = fold_ints(e, place, op, a.integer, b.integer);
+    *out = fold_ints(e, place, code, a.integer, b.integer);
     out->is_pattern = a.is_pattern && b.is_pattern && out->kind == KILN_VALUE_INT && out->integer >= 0;
     return true;
   }
   if (a.kind != KILN_VALUE_CONST && b.kind != KILN_VALUE_CONST)
-    return *out = fold_reals(e, place, op, real_of(a), real_of(b)), true;
+    return *out = fold_reals(e, place, code, real_of(a), real_of(b)), true;
   if (!bring_together(e, place, &a, &b)) return *out = (kiln_value){0}, true;
   unsigned class = ir_type_class(a.type);
-  ir_opcode code = (ir_opcode)opcodes[op];
   if (!(ir_ops[code].classes & class)) return false;
   if ((code == IR_DIV || code == IR_REM) && class == KILN_CLASS_INT && !b.bits) return false;
   *out = kiln_value_const(a.type, run(code, 0, 0, a.type, a.bits, b.bits));

@@ -116,11 +116,6 @@ static const char *combine_name(const ir_attrs *a) {
 
 // -------------------------------------------------------------------------------------- operations
 
-static const char *const infix[IR_OPCODE_COUNT] = {
-    [IR_ADD] = "+", [IR_SUB] = "-", [IR_MUL] = "*",  [IR_DIV] = "/",  [IR_REM] = "%",    [IR_AND] = "&",
-    [IR_OR] = "|",  [IR_XOR] = "^", [IR_SHL] = "<<", [IR_SHR] = ">>", [IR_PTRADD] = "+",
-};
-
 static void put_infix(printer *p, const ir_op *op, const char *sign) {
   put_value(p, op->operands[0]);
   kiln_buffer_format(p->out, " %s ", sign);
@@ -139,12 +134,10 @@ static void put_call(printer *p, const ir_op *op, const char *name) {
 }
 
 static void put_compare(printer *p, const ir_op *op) {
-  static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">="}, *const names[] = {"eq",  "ne",
-                                                                                           "ult", "ule",
-                                                                                           "ugt", "uge"};
+  static const char *const names[] = {"eq", "ne", "ult", "ule", "ugt", "uge"};
   bool is_unsigned = (op->attrs.flags & IR_UNSIGNED) && op->attrs.kind >= IR_LT;
   if (!is_unsigned) {
-    put_infix(p, op, signs[op->attrs.kind]);
+    put_infix(p, op, ir_predicate_signs[op->attrs.kind]);
     return;
   }
   kiln_buffer_format(p->out, "%s(", names[op->attrs.kind]);
@@ -334,7 +327,8 @@ static void put_full(printer *p, const ir_op *op) {
 static void put_named(printer *p, const ir_op *op) { put_call(p, op, ir_ops[op->code].text); }
 
 static void put_binary(printer *p, const ir_op *op) {
-  if (!op->attrs.flags && infix[op->code]) put_infix(p, op, infix[op->code]);
+  const char *sign = ir_ops[op->code].sign;
+  if (!op->attrs.flags && sign) put_infix(p, op, sign);
   else put_named(p, op);
 }
 

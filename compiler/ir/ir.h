@@ -83,13 +83,13 @@ const char *ir_type_text(ir_type type, char out[IR_TYPE_TEXT]);
 typedef enum ir_stage { IR_STAGE_TILE, IR_STAGE_MACHINE } ir_stage;
 
 typedef enum ir_opcode {
-#define OP(code, text, least, most, results, effect, classes, rule, stage, properties) IR_##code,
+#define OP(code, text, sign, least, most, results, effect, classes, rule, stage, properties) IR_##code,
 #include "compiler/ir/ops.def"
 #undef OP
   IR_OPCODE_COUNT,
   /// Rows of the tile stage come first in ops.def and are as many as this.
   IR_TILE_COUNT = 0
-#define OP(code, text, least, most, results, effect, classes, rule, stage, properties) \
+#define OP(code, text, sign, least, most, results, effect, classes, rule, stage, properties) \
   +(IR_STAGE_##stage == IR_STAGE_TILE)
 #include "compiler/ir/ops.def"
 #undef OP
@@ -152,12 +152,21 @@ typedef enum ir_property {
   IR_INEXACT = 1 << 3,
   IR_RENAMES = 1 << 4,
   IR_PASSES = 1 << 5,
+  IR_ASSOCIATES = 1 << 6,
+  IR_REPEATS = 1 << 7,
+  IR_CANCELS = 1 << 8,
+  IR_UNIT_0 = 1 << 9,
+  IR_UNIT_1 = 1 << 10,
+  IR_UNIT_ONES = 1 << 11,
+  IR_ENDS_0 = 1 << 12,
+  IR_ENDS_ONES = 1 << 13,
 } ir_property;
 
 typedef struct ir_op_info {
-  const char *text;
+  const char *text, *sign;
   int8_t least, most, results;
-  uint8_t effect, classes, rule, stage, properties;
+  uint8_t effect, classes, rule, stage;
+  uint16_t properties; ///< ir_property
 } ir_op_info;
 
 /// One row per operation, indexed by ir_opcode.
@@ -191,6 +200,9 @@ typedef enum ir_predicate {
   IR_GT,
   IR_GE
 } ir_predicate; // floats: ordered, NE is unordered
+
+/// Their spellings between two operands, indexed by ir_predicate.
+extern const char *const ir_predicate_signs[];
 
 /// Kinds of reduce, scan and atomic, and what is known of them.
 typedef enum ir_combine {

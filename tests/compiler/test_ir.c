@@ -217,6 +217,71 @@ TEST(ops, elementwise_and_commuting_are_what_the_arithmetic_does) {
   }
 }
 
+static uint64_t binary_of(ir_opcode code, kiln_scalar scalar, uint32_t flags, uint64_t a, uint64_t b) {
+  ir_value values[2] = {{.type = ir_scalar_type(scalar)}, {.type = ir_scalar_type(scalar)}},
+           result = values[0];
+  ir_value *operands[2] = {&values[0], &values[1]};
+  ir_op op = {.code = code, .operand_count = 2, .operands = operands, .results = &result};
+  op.attrs.flags = flags;
+  return kiln_scalar_eval(&op, (uint64_t[]){a, b});
+}
+
+/// What the row claims of three elements; `of`: 0, 1 and all bits set, of which floats have the first two.
+static void claims_hold(ir_opcode code, kiln_scalar scalar, uint32_t flags, const uint64_t x[3],
+                        const uint64_t of[3]) {
+  static const struct {
+    ir_property property;
+    unsigned number;
+    bool is_end, of_integers;
+  } numbers[] = {{IR_UNIT_0, 0, false, false},
+                 {IR_UNIT_1, 1, false, false},
+                 {IR_UNIT_ONES, 2, false, true},
+                 {IR_ENDS_0, 0, true, true},
+                 {IR_ENDS_ONES, 2, true, true}};
+  const bool is_float = kiln_scalars[scalar].type_class == KILN_CLASS_FLOAT;
+  const char *name = ir_ops[code].text;
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    const uint64_t n = of[numbers[i].number];
+    if (!ir_has(code, numbers[i].property) || (is_float && numbers[i].of_integers)) continue;
+    if (binary_of(code, scalar, flags, x[0], n) != (numbers[i].is_end ? n : x[0]))
+      FAIL("%s of %llx and %llx", name, (unsigned long long)x[0], (unsigned long long)n);
+  }
+  if (ir_has(code, IR_REPEATS) && binary_of(code, scalar, flags, x[0], x[0]) != x[0])
+    FAIL("%s of %llx twice", name, (unsigned long long)x[0]);
+  if (is_float) return;
+  if (ir_has(code, IR_CANCELS) && binary_of(code, scalar, flags, x[0], x[0]))
+    FAIL("%s of %llx twice", name, (unsigned long long)x[0]);
+  if (!ir_has(code, IR_ASSOCIATES)) return;
+  if (binary_of(code, scalar, flags, binary_of(code, scalar, flags, x[0], x[1]), x[2]) !=
+      binary_of(code, scalar, flags, x[0], binary_of(code, scalar, flags, x[1], x[2])))
+    FAIL("%s does not associate", name);
+}
+
+TEST(ops, what_rows_claim_of_operands_holds) {
+  uint64_t state = 88172645463325252u;
+  for (unsigned code = 0; code < IR_TILE_COUNT; code++) {
+    const ir_property claims = IR_ASSOCIATES | IR_REPEATS | IR_CANCELS | IR_UNIT_0 | IR_UNIT_1 |
+                               IR_UNIT_ONES | IR_ENDS_0 | IR_ENDS_ONES;
+    if (!ir_has((ir_opcode)code, claims)) continue;
+    CHECK(ir_has((ir_opcode)code, IR_EACH) && ir_ops[code].least == 2 && ir_ops[code].rule == IR_RULE_SAME);
+    for (unsigned n = 0; n < 200; n++) {
+      const uint64_t x[3] = {random_bits(&state), random_bits(&state), random_bits(&state)};
+      const uint64_t words[3] = {(uint32_t)x[0], (uint32_t)x[1], (uint32_t)x[2]},
+                     bits[3] = {x[0] & 1, x[1] & 1, x[2] & 1};
+      const uint64_t floats[3] = {n == 0 ? 0 : n == 1 ? 0x80000000 : (uint32_t)x[0] & 0xbfffffff};
+      if (ir_ops[code].classes & KILN_CLASS_INT)
+        for (unsigned flags = 0; flags < 2; flags++)
+          claims_hold((ir_opcode)code, KILN_I32, flags ? IR_UNSIGNED : 0, words,
+                      (uint64_t[]){0, 1, UINT32_MAX});
+      if (ir_ops[code].classes & KILN_CLASS_BOOL)
+        claims_hold((ir_opcode)code, KILN_I1, 0, bits, (uint64_t[]){0, 1, 1});
+      const uint64_t zero = code == IR_ADD ? 0x80000000 : 0;
+      if (ir_ops[code].classes & KILN_CLASS_FLOAT)
+        claims_hold((ir_opcode)code, KILN_F32, 0, floats, (uint64_t[]){zero, 0x3f800000, 0});
+    }
+  }
+}
+
 // ---------------------------------------------------------------------------------------- verifier
 
 TEST(ir, verifier_sees_use_before_definition) {

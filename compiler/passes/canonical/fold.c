@@ -82,81 +82,33 @@ static ir_value *fold_splats(folding *f, ir_op *op) {
 
 // -------------------------------------------------------------------------------------- identities
 
-typedef enum result_kind { LEFT, RIGHT, ZERO } result_kind;
-
-/// x op constant, for integers.
-static const struct {
-  ir_opcode code;
-  result_kind gives;
-  int64_t right;
-} integer_rows[] = {
-    {IR_ADD, LEFT, 0}, {IR_SUB, LEFT, 0}, {IR_MUL, LEFT, 1},  {IR_MUL, ZERO, 0},   {IR_DIV, LEFT, 1},
-    {IR_REM, ZERO, 1}, {IR_AND, ZERO, 0}, {IR_AND, LEFT, -1}, {IR_OR, LEFT, 0},    {IR_OR, RIGHT, -1},
-    {IR_XOR, LEFT, 0}, {IR_SHL, LEFT, 0}, {IR_SHR, LEFT, 0},  {IR_MULHI, ZERO, 0},
-};
-
-/// x op constant, for floats; signs of zero count.
-static const struct {
-  ir_opcode code;
-  double right;
-} float_rows[] = {
-    {IR_MUL, 1.0},
-    {IR_DIV, 1.0},
-    {IR_SUB, 0.0},
-    {IR_ADD, -0.0},
-};
-
-/// x op x.
-static const struct {
-  ir_opcode code;
-  unsigned classes;
-  result_kind gives;
-} same_rows[] = {
-    {IR_SUB, KILN_CLASS_INT, ZERO},
-    {IR_XOR, KILN_CLASS_INT | KILN_CLASS_BOOL, ZERO},
-    {IR_AND, KILN_CLASS_INT | KILN_CLASS_BOOL, LEFT},
-    {IR_OR, KILN_CLASS_INT | KILN_CLASS_BOOL, LEFT},
-    {IR_MIN, KILN_CLASS_INT | KILN_CLASS_FLOAT, LEFT},
-    {IR_MAX, KILN_CLASS_INT | KILN_CLASS_FLOAT, LEFT},
-};
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-static ir_value *outcome_of(folding *f, const ir_op *op, result_kind gives) {
-  if (gives == ZERO) return integer(f, op->results[0].type, 0);
-  return op->operands[gives == RIGHT];
-}
-
+/// x op constant and x op x, by the properties of ops.def.
 static ir_value *identity(folding *f, ir_op *op) {
+  const ir_opcode code = op->code;
   ir_value *left = op->operands[0], *right = op->operands[1];
-  unsigned class = ir_type_class(left->type);
+  const ir_type type = op->results[0].type;
   int64_t n;
   double d;
   if (takes_denormals(f, op)) return NULL;
-  if (left == right)
-    for (size_t i = 0; i < COUNT(same_rows); i++)
-      if (same_rows[i].code == op->code && (same_rows[i].classes & class))
-        return outcome_of(f, op, same_rows[i].gives);
-  if (integral_constant(right, &n))
-    for (size_t i = 0; i < COUNT(integer_rows); i++)
-      if (integer_rows[i].code == op->code && integer_rows[i].right == n)
-        return outcome_of(f, op, integer_rows[i].gives);
-  if (class == KILN_CLASS_FLOAT && ir_constant_float(right, &d))
-    for (size_t i = 0; i < COUNT(float_rows); i++)
-      if (float_rows[i].code == op->code && float_rows[i].right == d &&
-          !signbit(float_rows[i].right) == !signbit(d))
-        return left;
-  return NULL;
-}
-
-static bool is_associative(ir_opcode code) {
-  return code == IR_ADD || code == IR_MUL || code == IR_AND || code == IR_OR || code == IR_XOR;
+  if (left == right && ir_has(code, IR_REPEATS)) return left;
+  if (left == right && ir_has(code, IR_CANCELS) && is_integral(type)) return integer(f, type, 0);
+  if (integral_constant(right, &n)) {
+    if (n == 0 && ir_has(code, IR_ENDS_0)) return integer(f, type, 0);
+    if (n == -1 && ir_has(code, IR_ENDS_ONES)) return right;
+    const bool unit = n == 0   ? ir_has(code, IR_UNIT_0)
+                      : n == 1 ? ir_has(code, IR_UNIT_1)
+                               : ir_has(code, IR_UNIT_ONES) && n == -1;
+    if (unit) return left;
+  }
+  if (ir_type_class(type) != KILN_CLASS_FLOAT || !ir_constant_float(right, &d)) return NULL;
+  const bool is_zero = d == 0 && !signbit(d) == (code != IR_ADD); // -0 + 0 is +0
+  return (is_zero && ir_has(code, IR_UNIT_0)) || (d == 1 && ir_has(code, IR_UNIT_1)) ? left : NULL;
 }
 
 /// (x op c) op d is x op (c op d) for integers.
 static ir_value *reassociate(folding *f, ir_op *op) {
   ir_op *inner = ir_producer(op->operands[0], op->code);
-  if (!is_associative(op->code) || !is_integral(op->operands[0]->type) || !inner) return NULL;
+  if (!ir_has(op->code, IR_ASSOCIATES) || !is_integral(op->operands[0]->type) || !inner) return NULL;
   if (!is_constant(op->operands[1]) || !is_constant(inner->operands[1])) return NULL;
   ir_value *both = ir_binary(&f->b, op->code, op->attrs.flags, inner->operands[1], op->operands[1]);
   return ir_binary(&f->b, op->code, op->attrs.flags, inner->operands[0], both);
@@ -177,6 +129,7 @@ static ir_value *strength(folding *f, ir_op *op) {
       return ir_binary(&f->b, IR_ADD, 0, x, integer(f, type, (int64_t)(0 - (uint64_t)n)));
     if (op->code == IR_DIV && is_unsigned && log2_exact(n) > 0)
       return ir_binary(&f->b, IR_SHR, IR_UNSIGNED, x, integer(f, type, log2_exact(n)));
+    if (op->code == IR_REM && n == 1) return integer(f, type, 0);
     if (op->code == IR_REM && is_unsigned && log2_exact(n) > 0)
       return ir_binary(&f->b, IR_AND, 0, x, integer(f, type, n - 1));
   }
@@ -422,33 +375,35 @@ static bool fold_claim(folding *f, ir_op *op) {
   return true;
 }
 
-static simplifier *const one_result[IR_OPCODE_COUNT] = {
-    [IR_ADD] = fold_arithmetic, [IR_SUB] = fold_arithmetic,
-    [IR_MUL] = fold_arithmetic, [IR_DIV] = fold_arithmetic,
-    [IR_REM] = fold_arithmetic, [IR_MIN] = fold_arithmetic,
-    [IR_MAX] = fold_arithmetic, [IR_MULHI] = fold_arithmetic,
-    [IR_AND] = fold_arithmetic, [IR_OR] = fold_arithmetic,
-    [IR_XOR] = fold_xor,        [IR_SHL] = fold_arithmetic,
-    [IR_SHR] = fold_arithmetic, [IR_CMP] = fold_compare,
-    [IR_SELECT] = fold_select,  [IR_FMA] = fold_fma,
-    [IR_CAST] = fold_cast,      [IR_BITCAST] = fold_bitcast,
-    [IR_EXPAND] = fold_shape,   [IR_BROADCAST] = fold_shape,
-    [IR_RESHAPE] = fold_shape,  [IR_TRANS] = fold_trans,
-    [IR_JOIN] = fold_join,      [IR_PTRADD] = fold_pointer,
-    [IR_HINT] = fold_hint,      [IR_VIEW_BASE] = fold_view_part,
-    [IR_DIM] = fold_view_part,  [IR_VIEW_STRIDE] = fold_view_part,
-};
-
-/// True: the operation goes; its results are forwarded.
-static bool (*const whole[IR_OPCODE_COUNT])(folding *f, ir_op *op) = {
-    [IR_REDUCE] = fold_lanes, [IR_SCAN] = fold_lanes,    [IR_SPLIT] = fold_split,  [IR_LOAD] = fold_masked,
-    [IR_STORE] = fold_masked, [IR_ATOMIC] = fold_masked, [IR_ASSUME] = fold_claim, [IR_ASSERT] = fold_claim,
+/// By operation: what replaces its only result, or what forwards its results itself; true: then it goes.
+static const struct {
+  simplifier *value;
+  bool (*whole)(folding *f, ir_op *op);
+} rules[IR_OPCODE_COUNT] = {
+    [IR_ADD] = {.value = fold_arithmetic}, [IR_SUB] = {.value = fold_arithmetic},
+    [IR_MUL] = {.value = fold_arithmetic}, [IR_DIV] = {.value = fold_arithmetic},
+    [IR_REM] = {.value = fold_arithmetic}, [IR_MIN] = {.value = fold_arithmetic},
+    [IR_MAX] = {.value = fold_arithmetic}, [IR_MULHI] = {.value = fold_arithmetic},
+    [IR_AND] = {.value = fold_arithmetic}, [IR_OR] = {.value = fold_arithmetic},
+    [IR_XOR] = {.value = fold_xor},        [IR_SHL] = {.value = fold_arithmetic},
+    [IR_SHR] = {.value = fold_arithmetic}, [IR_CMP] = {.value = fold_compare},
+    [IR_SELECT] = {.value = fold_select},  [IR_FMA] = {.value = fold_fma},
+    [IR_CAST] = {.value = fold_cast},      [IR_BITCAST] = {.value = fold_bitcast},
+    [IR_EXPAND] = {.value = fold_shape},   [IR_BROADCAST] = {.value = fold_shape},
+    [IR_RESHAPE] = {.value = fold_shape},  [IR_TRANS] = {.value = fold_trans},
+    [IR_JOIN] = {.value = fold_join},      [IR_PTRADD] = {.value = fold_pointer},
+    [IR_HINT] = {.value = fold_hint},      [IR_VIEW_BASE] = {.value = fold_view_part},
+    [IR_DIM] = {.value = fold_view_part},  [IR_VIEW_STRIDE] = {.value = fold_view_part},
+    [IR_REDUCE] = {.whole = fold_lanes},   [IR_SCAN] = {.whole = fold_lanes},
+    [IR_SPLIT] = {.whole = fold_split},    [IR_LOAD] = {.whole = fold_masked},
+    [IR_STORE] = {.whole = fold_masked},   [IR_ATOMIC] = {.whole = fold_masked},
+    [IR_ASSUME] = {.whole = fold_claim},   [IR_ASSERT] = {.whole = fold_claim},
 };
 
 static bool fold_one(folding *f, ir_op *op) {
   commute(f, op);
   ir_value *v = fold_constants(f, op);
-  if (!v && one_result[op->code]) v = one_result[op->code](f, op);
+  if (!v && rules[op->code].value) v = rules[op->code].value(f, op);
   if (!v) v = fold_splats(f, op);
   if (v) forward(f, op, 0, v);
   return v != NULL;
@@ -460,8 +415,8 @@ static void visit(ir_op *op, void *context) {
   f->b.block = op->block;
   f->b.before = op;
   f->b.place = op->place;
-  bool gone = whole[op->code]
-                  ? whole[op->code](f, op)
+  bool gone = rules[op->code].whole
+                  ? rules[op->code].whole(f, op)
                   : op->result_count == 1 && !op->region_count && op->operand_count && fold_one(f, op);
   if (gone) ir_remove(op);
 }
