@@ -37,12 +37,11 @@ static ir_value *clear_sign(expanding *x, const ir_op *op) {
   return x_bits(x, x_opi(x, IR_AND, bits, 0x7fff), op->operands[0]->type.scalar);
 }
 
+/// Without PRECISE the last bits of tanh are the machine's.
 static ir_value *through_library(expanding *x, const ir_op *op) {
-  return kiln_mathlib_call(&x->b, ir_ops[op->code].text, op->operands, op->operand_count);
-}
-
-static ir_value *exponential(expanding *x, const ir_op *op) {
-  ir_value *v = through_library(x, op);
+  const bool is_precise_tanh = op->code == IR_TANH && op->attrs.flags & IR_PRECISE;
+  ir_value *v = kiln_mathlib_call(&x->b, is_precise_tanh ? "precise_tanh" : ir_ops[op->code].text,
+                                  op->operands, op->operand_count);
   if (!v || !(op->attrs.flags & IR_FTZ) || v->type.scalar != KILN_F32) return v;
   return x_select(x, x_cmp(x, IR_LT, v, x_real(x, v, FLT_MIN)), x_real(x, v, 0), v);
 }
@@ -69,27 +68,18 @@ static ir_value *widened_dot(expanding *x, const ir_op *op) {
   return resulting(ir_emit(&x->b, IR_DOT, &op->attrs, operands, 3, NULL, NULL, 0));
 }
 
-/// Without the flag its last bits are the machine's.
-static ir_value *hyperbolic_tangent(expanding *x, const ir_op *op) {
-  if (!(op->attrs.flags & IR_PRECISE)) return through_library(x, op);
-  return kiln_mathlib_call(&x->b, "precise_tanh", op->operands, op->operand_count);
-}
-
-typedef ir_value *expansion(expanding *x, const ir_op *op);
-
-/// By operation, for elements of f32 and f64, and conversions.
-static expansion *const expansions[IR_OPCODE_COUNT] = {
-    [IR_EXP2] = exponential,    [IR_LOG2] = through_library,    [IR_SIN] = through_library,
-    [IR_COS] = through_library, [IR_TANH] = hyperbolic_tangent, [IR_ERF] = through_library,
-    [IR_RSQRT] = inverse_root,  [IR_REM] = expand_remainder,    [IR_FMA] = expand_fma,
-    [IR_CAST] = expand_cast,    [IR_DOT] = widened_dot,         [IR_ABS] = clear_sign,
-    [IR_ASM] = expand_asm,
+static ir_value *(*const expansions[])(expanding *x, const ir_op *op) = {
+    [KILN_EXPAND_NONE] = NULL,
+    [KILN_EXPAND_LIBRARY] = through_library,
+    [KILN_EXPAND_INVERSE_ROOT] = inverse_root,
+    [KILN_EXPAND_REMAINDER] = expand_remainder,
+    [KILN_EXPAND_FMA] = expand_fma,
+    [KILN_EXPAND_SIGN] = clear_sign,
+    [KILN_EXPAND_THROUGH_F32] = through_f32,
+    [KILN_EXPAND_DOT] = widened_dot,
+    [KILN_EXPAND_CAST] = expand_cast,
+    [KILN_EXPAND_ASM] = expand_asm,
 };
-
-static expansion *choose(const ir_op *op) {
-  bool own = op->code == IR_CAST || op->code == IR_DOT || op->code == IR_ABS || op->code == IR_ASM;
-  return !own && is_half(op->operands[0]->type) ? through_f32 : expansions[op->code];
-}
 
 typedef struct expand_context {
   expanding x;
@@ -116,16 +106,15 @@ static void visit(ir_op *op, void *context) {
   if (c->status != KILN_OK || c->x.b.error.status != KILN_OK) return;
   kiln_legality legality = kiln_legality_of(op, c->x.target);
   if (legality.legal == KILN_LEGAL_NATIVE) return;
-  bool has_parts = (op->operand_count || op->code == IR_ASM) && op->result_count == 1;
-  expansion *how = has_parts ? choose(op) : NULL;
-  if (legality.legal == KILN_LEGAL_REFUSED || !how) {
+  const bool has_parts = (op->operand_count || op->code == IR_ASM) && op->result_count == 1;
+  if (legality.legal == KILN_LEGAL_REFUSED || !has_parts) {
     c->status = refuse(c, op, legality.reason);
     return;
   }
   c->x.b.block = op->block;
   c->x.b.before = op;
   c->x.b.place = op->place;
-  ir_value *v = how(&c->x, op);
+  ir_value *v = expansions[legality.expansion](&c->x, op);
   if (!v) return;
   ir_forward(&op->results[0], v);
   ir_remove(op);

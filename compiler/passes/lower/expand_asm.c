@@ -123,12 +123,13 @@ static bool read_instance(instance *n, const ir_op *op) {
 kiln_legality kiln_asm_legality(const ir_op *op, const kiln_target *target) {
   instance n;
   bool takes_ptx = kiln_family_of(target->processor->family)->assembly == KILN_ASSEMBLY_PTX;
-  if (takes_ptx || is_own(op, target)) return (kiln_legality){KILN_LEGAL_NATIVE, ""};
+  if (takes_ptx || is_own(op, target)) return (kiln_legality){.legal = KILN_LEGAL_NATIVE, .reason = ""};
   if (read_instance(&n, op))
-    return (kiln_legality){KILN_LEGAL_EXPANDED, "the operations that PTX stands for"};
+    return (kiln_legality){KILN_LEGAL_EXPANDED, "the operations that PTX stands for", KILN_EXPAND_ASM};
   return (kiln_legality){KILN_LEGAL_REFUSED,
                          "of another machine's assembly only PTX that computes registers from registers is "
-                         "translated"};
+                         "translated",
+                         KILN_EXPAND_NONE};
 }
 
 const char *kiln_asm_fault(const ir_op *op, unsigned *out_length) {

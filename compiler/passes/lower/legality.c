@@ -44,8 +44,8 @@ typedef struct cast_row {
 #define ANY T_ANY
 static const op_row op_rows[] = {
 #define OPS(...) (const ir_opcode[]){__VA_ARGS__}, sizeof(const ir_opcode[]){__VA_ARGS__} / sizeof(ir_opcode)
-#define LEGAL(operations, types, place, flags, outcome, how) \
-  {operations, types, place, flags, {KILN_LEGAL_##outcome, how}},
+#define LEGAL(operations, types, place, flags, outcome, expansion, how) \
+  {operations, types, place, flags, {KILN_LEGAL_##outcome, how, KILN_EXPAND_##expansion}},
 #define CAST(from, to, place, outcome, how)
 #include "compiler/passes/lower/legality.def"
 #undef OPS
@@ -53,8 +53,8 @@ static const op_row op_rows[] = {
 #undef CAST
 };
 static const cast_row cast_rows[] = {
-#define LEGAL(operations, types, place, flags, outcome, how)
-#define CAST(from, to, place, outcome, how) {from, to, place, {KILN_LEGAL_##outcome, how}},
+#define LEGAL(operations, types, place, flags, outcome, expansion, how)
+#define CAST(from, to, place, outcome, how) {from, to, place, {KILN_LEGAL_##outcome, how, KILN_EXPAND_CAST}},
 #include "compiler/passes/lower/legality.def"
 #undef LEGAL
 #undef CAST
@@ -81,7 +81,7 @@ static bool holds(place where, const kiln_target *target) {
   return false;
 }
 
-static const kiln_legality native = {KILN_LEGAL_NATIVE, ""};
+static const kiln_legality native = {.legal = KILN_LEGAL_NATIVE, .reason = ""};
 
 kiln_legality kiln_cast_legality(kiln_scalar from, kiln_scalar to, const kiln_target *target) {
   if (from == to) return native;
@@ -103,7 +103,7 @@ kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer,
   unsigned class = pointer ? (unsigned)KILN_CLASS_POINTER : kiln_scalars[scalar].type_class;
   bool memory = (ir_ops[code].classes & KILN_CLASS_POINTER) && ir_ops[code].classes == KILN_CLASS_POINTER;
   if (ir_ops[code].classes && !memory && !(ir_ops[code].classes & class))
-    return (kiln_legality){KILN_LEGAL_REFUSED, "the operation is not defined for the type"};
+    return (kiln_legality){KILN_LEGAL_REFUSED, "the operation is not defined for the type", KILN_EXPAND_NONE};
   for (size_t i = 0; !pointer && i < sizeof op_rows / sizeof *op_rows; i++) {
     const op_row *row = &op_rows[i];
     if (is_of(row, code) && (row->types >> scalar & 1) && (flags & row->flags) == row->flags &&
@@ -131,11 +131,11 @@ kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
     kiln_scalar to = op->results[0].type.scalar;
     bool to_float = kiln_scalars[to].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
     if (op->attrs.round == IR_ROUND_ZERO && to_float)
-      return (kiln_legality){KILN_LEGAL_EXPANDED, "rounded to nearest, then one step back"};
+      return (kiln_legality){KILN_LEGAL_EXPANDED, "rounded to nearest, then one step back", KILN_EXPAND_CAST};
     return kiln_cast_legality(type->scalar, to, target);
   }
   if (op->code == IR_DOT && is_small_fp8_dot(op, target))
-    return (kiln_legality){KILN_LEGAL_EXPANDED, "widened without loss"};
+    return (kiln_legality){KILN_LEGAL_EXPANDED, "widened without loss", KILN_EXPAND_DOT};
   if (op->region_count) return native; // the operations inside count
   return kiln_op_legality(op->code, type->scalar, type->pointer, op->attrs.flags, target);
 }

@@ -14,9 +14,24 @@ typedef enum kiln_legal {
   KILN_LEGAL_REFUSED,  ///< an error that names `reason`
 } kiln_legal;
 
+/// What the pass `expand` makes of an operation.
+typedef enum kiln_expansion {
+  KILN_EXPAND_NONE,
+  KILN_EXPAND_LIBRARY,      ///< a call of the mathematical library
+  KILN_EXPAND_INVERSE_ROOT, ///< 1 / sqrt(x)
+  KILN_EXPAND_REMAINDER,    ///< a loop over the mantissas
+  KILN_EXPAND_FMA,          ///< an exact product and sum
+  KILN_EXPAND_SIGN,         ///< the sign bit cleared
+  KILN_EXPAND_THROUGH_F32,  ///< the same operation on f32
+  KILN_EXPAND_DOT,          ///< a product of wider elements
+  KILN_EXPAND_CAST,         ///< a sequence of integer operations
+  KILN_EXPAND_ASM,          ///< the operations that PTX stands for
+} kiln_expansion;
+
 typedef struct kiln_legality {
   kiln_legal legal;
-  const char *reason; ///< how it is expanded, or why it is refused; "" when native. Static.
+  const char *reason;       ///< how it is expanded, or why it is refused; "" when native. Static.
+  kiln_expansion expansion; ///< EXPANDED: by what; else KILN_EXPAND_NONE
 } kiln_legality;
 
 /// `scalar` is the element of operand 0 (CAST: see kiln_cast_legality; memory operations: what is pointed to;

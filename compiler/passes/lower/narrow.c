@@ -124,12 +124,15 @@ static void narrow_division(narrowing *n, ir_op *op) {
   divide_in_32_bits(n, op);
 }
 
-static void (*const narrowers[IR_OPCODE_COUNT])(narrowing *n, ir_op *op) = {
-    [IR_PTRADD] = narrow_pointer,
-    [IR_CMP] = narrow_compare,
-    [IR_DIV] = narrow_division,
-    [IR_REM] = narrow_division,
-};
+static void narrow_op(narrowing *n, ir_op *op) {
+  switch (op->code) {
+  case IR_PTRADD: narrow_pointer(n, op); break;
+  case IR_CMP: narrow_compare(n, op); break;
+  case IR_DIV:
+  case IR_REM: narrow_division(n, op); break;
+  default: break;
+  }
+}
 
 static bool claims(const narrowing *n, const ir_value *v) { return v->id < n->count && n->is_claimed[v->id]; }
 
@@ -156,7 +159,7 @@ static void visit(ir_op *op, void *context) {
     ir_value *v = op->operands[i] = ir_resolve(op->operands[i]);
     if (!is_claim && claims(n, v)) op->operands[i] = truth(n, v);
   }
-  if (!is_claim && narrowers[op->code]) narrowers[op->code](n, op);
+  if (!is_claim) narrow_op(n, op);
 }
 
 kiln_status kiln_pass_narrow(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
