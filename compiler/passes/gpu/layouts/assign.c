@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Chooses which values have a home and in what layout: anchors are memory accesses and dots; elementwise
 // users follow their operands; a loop-carried value has the layout that the loop's end offers, or its start,
-// or the access that it is the address of.
+// or the access that it is the address of. Then, in what layouts operations take their operands (ir_op.operand_layouts).
 #include "compiler/passes/gpu/layouts/shared_layouts.h"
+#include "compiler/passes/gpu/layouts/sort_network.h"
 
 static void assign_block(kiln_layouts *c, ir_block *block);
 
@@ -236,36 +237,172 @@ static void assign_if(kiln_layouts *c, ir_op *op) {
   }
 }
 
-static void assign_op(kiln_layouts *c, ir_op *op) {
-  static void (*const assigners[IR_OPCODE_COUNT])(kiln_layouts *, ir_op *) = {
-      [IR_LOAD] = assign_memory,
-      [IR_STORE] = assign_memory,
-      [IR_ATOMIC] = assign_memory,
-      [IR_CAS] = assign_memory,
-      [IR_REDUCE] = assign_reduce,
-      [IR_SCAN] = assign_scan,
-      [IR_DOT] = assign_dot,
-      [IR_ASM] = assign_asm,
-      [IR_FOR] = assign_for,
-      [IR_WHILE] = assign_while,
-      [IR_IF] = assign_if,
-      [IR_MMA] = assign_mma,
-      [IR_MMA_WAIT] = assign_mma,
-      [IR_CLUSTER_SUM] = assign_mma,
-      [IR_CLUSTER_SCATTER] = assign_mma,
-      [IR_ROLES] = assign_roles,
-      [IR_SORT] = assign_sort,
-      [IR_GATHER] = assign_gather,
-      [IR_FETCH] = assign_fetch,
-      [IR_SLOT_LOAD] = assign_slot_load,
-      [IR_SLOT_STORE] = assign_slot_store,
-  };
-  if (assigners[op->code]) assigners[op->code](c, op);
-  else if (ir_has(op->code, IR_EACH)) assign_elementwise(c, op);
+// ---------------------------------------------------------------------------------------- operands
+
+static bool is_tile(ir_type type) { return type.rank && !type.is_view && !type.slots; }
+
+static const kiln_layout *keep(kiln_layouts *c, kiln_layout layout) {
+  return kiln_arena_copy(c->arena, &layout, sizeof layout);
 }
 
+static void take(kiln_layouts *c, ir_op *op, uint32_t i, const kiln_layout *layout) {
+  if (!is_tile(op->operands[i]->type)) return;
+  if (!op->operand_layouts)
+    op->operand_layouts = KILN_NEW_ARRAY(c->arena, const kiln_layout *, op->operand_count);
+  op->operand_layouts[i] = layout;
+}
+
+static void take_all(kiln_layouts *c, ir_op *op, const kiln_layout *layout) {
+  for (uint32_t i = 0; i < op->operand_count; i++) take(c, op, i, layout);
+}
+
+/// Element by element in the layout of the result.
+static void take_result(kiln_layouts *c, ir_op *op) {
+  if (op->results[0].layout) take_all(c, op, op->results[0].layout);
+}
+
+static void take_store(kiln_layouts *c, ir_op *op) {
+  if (op->operands[0]->type.rank) take_all(c, op, keep(c, kiln_layout_of_access(c, op)));
+}
+
+static void take_fetch(kiln_layouts *c, ir_op *op) {
+  take_all(c, op, &kiln_slot_layouts_of(c, op->operands[2])->writer);
+}
+
+static void take_slot_store(kiln_layouts *c, ir_op *op) {
+  take_all(c, op, &kiln_slot_layouts_of(c, op->operands[0])->writer);
+}
+
+static void take_reduce(kiln_layouts *c, ir_op *op) {
+  const uint32_t axis = layout_axis_mask(op->operands[0]->type, op->attrs.axis);
+  take_all(c, op, keep(c, kiln_layout_of_reduction(c, op, axis)));
+}
+
+static void take_scan(kiln_layouts *c, ir_op *op) {
+  take_all(c, op, keep(c, layout_sequential(op->operands[0]->type, op->attrs.axis, c->lanes, c->warps)));
+}
+
+/// Without matrix instructions the operands go through shared memory from wherever they lie.
+static void take_dot(kiln_layouts *c, ir_op *op) {
+  const kiln_dot_shape s = kiln_dot_shape_of(op);
+  const kiln_matrix_form *f = kiln_dot_form(c, op);
+  kiln_dot_layouts *l = KILN_NEW(c->arena, kiln_dot_layouts);
+  if (f) *l = kiln_dot_form_layouts(c, op, &s, f);
+  else
+    *l = (kiln_dot_layouts){.left = kiln_layout_of_operand(c, op->operands[0]),
+                            .right = kiln_layout_of_operand(c, op->operands[1]),
+                            .accumulator = kiln_dot_plain_layout(c, &s)};
+  kiln_notes_of(c, &op->results[0])->product = l;
+  take(c, op, 0, &l->left);
+  take(c, op, 1, &l->right);
+  take(c, op, 2, &l->accumulator);
+}
+
+static void take_sort(kiln_layouts *c, ir_op *op) { take_all(c, op, keep(c, kiln_layout_of_sorted(c, op))); }
+
+static void take_gather(kiln_layouts *c, ir_op *op) {
+  take(c, op, 0, keep(c, kiln_layout_of_operand(c, op->operands[0])));
+  take(c, op, 1, op->results[0].layout);
+}
+
+static void take_sums(kiln_layouts *c, ir_op *op) {
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (is_tile(op->operands[i]->type))
+      take(c, op, i, keep(c, kiln_layout_of_accumulator(c, op->operands[i]->type)));
+}
+
+static void take_mma(kiln_layouts *c, ir_op *op) {
+  const kiln_mma_split split = kiln_mma_split_of(c, op->operands[0]->type);
+  take(c, op, 0, keep(c, kiln_layout_of_accumulator(c, op->operands[0]->type)));
+  if (is_tile(op->operands[2]->type))
+    take(c, op, 2, keep(c, kiln_layout_of_mma_left(c, op->operands[2]->type, &split)));
+}
+
+static void take_assert(kiln_layouts *c, ir_op *op) {
+  if (op->operands[0]->type.rank) take(c, op, 0, keep(c, kiln_layout_of_operand(c, op->operands[0])));
+}
+
+/// A tile of one element, or of two that are split, becomes scalars: all threads have them.
+static void take_elements(kiln_layouts *c, ir_op *op) {
+  const ir_type type = op->operands[0]->type;
+  if (!op->results[0].type.rank && type.rank)
+    take(c, op, 0, keep(c, layout_whole(ir_log2_elements(type), c->lanes, c->warps)));
+}
+
+// ----------------------------------------------------------------------------------------- control
+
+static void take_as(kiln_layouts *c, ir_op *op, uint32_t first, ir_value *const *likes) {
+  for (uint32_t i = first; i < op->operand_count; i++) take(c, op, i, likes[i - first]->layout);
+}
+
+static void take_initials(kiln_layouts *c, ir_op *op) {
+  take_as(c, op, ir_loop_bounds(op), ir_loop_args(op));
+}
+
+static void take_results_of(kiln_layouts *c, ir_op *end, uint32_t first, ir_op *outer) {
+  for (uint32_t i = first; i < end->operand_count; i++) take(c, end, i, outer->results[i - first].layout);
+}
+
+static void take_yield(kiln_layouts *c, ir_op *op) {
+  ir_op *outer = op->block->parent;
+  if (ir_is_loop(outer)) take_as(c, op, 0, ir_loop_args(outer));
+  else if (outer->code == IR_IF) take_results_of(c, op, 0, outer);
+}
+
+static void take_cond(kiln_layouts *c, ir_op *op) { take_results_of(c, op, 1, op->block->parent); }
+
+// ----------------------------------------------------------------------------------- by operation
+
+/// What gives the results of an operation their homes, and what the layouts in which it takes its operands. Elementwise
+/// operations follow their operands, and take them as their results lie.
+static const struct {
+  void (*assign)(kiln_layouts *c, ir_op *op), (*take)(kiln_layouts *c, ir_op *op);
+} rules[IR_OPCODE_COUNT] = {
+    [IR_LOAD] = {.assign = assign_memory, .take = take_result},
+    [IR_STORE] = {.assign = assign_memory, .take = take_store},
+    [IR_ATOMIC] = {.assign = assign_memory, .take = take_result},
+    [IR_CAS] = {.assign = assign_memory, .take = take_result},
+    [IR_REDUCE] = {.assign = assign_reduce, .take = take_reduce},
+    [IR_SCAN] = {.assign = assign_scan, .take = take_scan},
+    [IR_SORT] = {.assign = assign_sort, .take = take_sort},
+    [IR_GATHER] = {.assign = assign_gather, .take = take_gather},
+    [IR_DOT] = {.assign = assign_dot, .take = take_dot},
+    [IR_ASM] = {.assign = assign_asm, .take = take_result},
+    [IR_ASSERT] = {.take = take_assert},
+    [IR_EXPAND] = {.take = take_elements},
+    [IR_BROADCAST] = {.take = take_elements},
+    [IR_RESHAPE] = {.take = take_elements},
+    [IR_TRANS] = {.take = take_elements},
+    [IR_JOIN] = {.take = take_elements},
+    [IR_SPLIT] = {.take = take_elements},
+    [IR_FOR] = {.assign = assign_for, .take = take_initials},
+    [IR_WHILE] = {.assign = assign_while, .take = take_initials},
+    [IR_IF] = {.assign = assign_if},
+    [IR_YIELD] = {.take = take_yield},
+    [IR_COND] = {.take = take_cond},
+    [IR_ROLES] = {.assign = assign_roles},
+    [IR_MMA] = {.assign = assign_mma, .take = take_mma},
+    [IR_MMA_WAIT] = {.assign = assign_mma, .take = take_sums},
+    [IR_CLUSTER_SUM] = {.assign = assign_mma, .take = take_sums},
+    [IR_CLUSTER_SCATTER] = {.assign = assign_mma, .take = take_sums},
+    [IR_STAGE] = {.take = take_sums},
+    [IR_PUT] = {.take = take_sums},
+    [IR_FETCH] = {.assign = assign_fetch, .take = take_fetch},
+    [IR_SLOT_LOAD] = {.assign = assign_slot_load},
+    [IR_SLOT_STORE] = {.assign = assign_slot_store, .take = take_slot_store},
+};
+
 static void assign_block(kiln_layouts *c, ir_block *block) {
-  for (ir_op *op = block->first; op; op = op->next) assign_op(c, op);
+  for (ir_op *op = block->first; op; op = op->next) {
+    if (rules[op->code].assign) rules[op->code].assign(c, op);
+    else if (ir_has(op->code, IR_EACH)) assign_elementwise(c, op);
+  }
+}
+
+static void take_operands(ir_op *op, void *context) {
+  op->operand_layouts = NULL;
+  if (rules[op->code].take) rules[op->code].take(context, op);
+  else if (ir_has(op->code, IR_EACH)) take_result(context, op);
 }
 
 /// Registers of 32 bits that the largest tile takes in all lanes of a block.
@@ -327,7 +464,7 @@ kiln_status kiln_pass_layouts(ir_kernel *kernel, kiln_pass_context *context, kil
   ir_walk(kernel->body, note_sums, &s);
   if (s.count) ir_walk(kernel->body, note_spread, &s);
   assign_block(c, kernel->body);
-  kiln_layouts_choose_operand_layouts(c);
+  ir_walk(kernel->body, take_operands, c);
   kiln_slots_place(c);
   kernel->layouts = c;
   return KILN_OK;

@@ -103,7 +103,7 @@ kiln_kept_notes kiln_layouts_keep_notes(kiln_layouts *c);
 /// Numbers it again, gives each value what was kept, new ones notes that say nothing, and computes facts.
 void kiln_layouts_number_again(const kiln_kept_notes *k);
 
-// ----------------------------------------------------------------------------------------- assign.c
+// -------------------------------------------------------------------------------- offered_layouts.c
 
 /// The layout in which the value comes cheapest; false when it does not matter.
 bool kiln_layout_offered(const ir_value *value, kiln_layout *out);
@@ -111,12 +111,10 @@ kiln_layout kiln_layout_default(const kiln_layouts *c, ir_type type);
 /// What an operand is offered in, else the default of its type.
 kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value);
 
-// ------------------------------------------------------------------------- operand_layouts.c, full_loops.c
-
-/// Sets ir_op.operand_layouts.
-void kiln_layouts_choose_operand_layouts(kiln_layouts *c);
 /// What an elementwise or shape operation takes its tiles in, so that its results come in `layout`.
 kiln_layout kiln_layout_before(const ir_op *op, const kiln_layout *layout);
+
+// ------------------------------------------------------------------------------------ full_loops.c
 
 /// Registers of 32 bits that a thread may have when the kernel's block is to fit; 0: the assembler finds out.
 unsigned kiln_thread_registers(const kiln_layouts *c);

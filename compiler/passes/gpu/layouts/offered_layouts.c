@@ -37,3 +37,15 @@ kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value)
   kiln_layout layout;
   return kiln_layout_offered(value, &layout) ? layout : kiln_layout_default(c, value->type);
 }
+
+kiln_layout kiln_layout_before(const ir_op *op, const kiln_layout *layout) {
+  if (ir_has(op->code, IR_EACH)) return *layout;
+  if (op->code == IR_JOIN) return layout_without(layout, 1);
+  if (op->code != IR_SPLIT) return layout_backward(op, layout);
+  kiln_layout out = *layout;
+  out.bits++;
+  out.registers++;
+  for (unsigned i = LAYOUT_MAX_PLACES - 1; i; i--) out.basis[i] = layout->basis[i - 1] << 1;
+  out.basis[0] = 1;
+  return out;
+}
