@@ -5,9 +5,9 @@ import base64
 import hashlib
 import json
 import re
-import threading
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import loopback
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
@@ -16,28 +16,14 @@ def digest_of(data):
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *words):
-        pass
-
-    def reply(self, status, body=b"", headers=(), length=None):
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
+class Handler(loopback.Handler):
     def fail(self, status, code):
         headers = [("WWW-Authenticate", 'Basic realm="registry"')] if status == 401 else []
         self.reply(status, json.dumps({"errors": [{"code": code, "message": "no"}]}).encode(), headers)
 
     def serve(self):
         server = self.server.owner
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.body()
         path, _, query = self.path.partition("?")
         with server.lock:
             server.requests.append((self.command, path, self.headers.get("Authorization")))
@@ -104,32 +90,14 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(307, headers=[("Location", "/elsewhere")])
         self.reply(200, data, [("Content-Type", MANIFEST), ("Docker-Content-Digest", digest_of(data))])
 
-    def handle(self):
-        try:
-            super().handle()
-        except OSError:
-            pass
-
     do_GET = do_PUT = do_POST = do_HEAD = serve
 
 
-class Registry:
+class Registry(loopback.Server):
     """with Registry() as registry: registry.host is "127.0.0.1:PORT". `mode`: "" (right), how replies are wrong, or what makes another manifest of one."""
 
+    handler = Handler
+
     def __init__(self, login=None):
+        super().__init__()
         self.login, self.blobs, self.manifests, self.requests, self.mode = login, {}, {}, [], ""
-        self.lock, self.ended = threading.Lock(), threading.Event()
-
-    def __enter__(self):
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.http.owner = self
-        self.host = "127.0.0.1:%d" % self.http.server_address[1]
-        self.url = "http://" + self.host
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *what):
-        self.ended.set()
-        self.http.shutdown()
-        self.http.server_close()

@@ -5,10 +5,10 @@ import calendar
 import hashlib
 import hmac
 import sys
-import threading
 import time
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import loopback
 
 
 def signature(method, path, query, headers, signed, payload, date, region, secret):
@@ -57,24 +57,13 @@ def refusal(server, request, body):
     return None if hmac.compare_digest(right, fields["Signature"]) else "SignatureDoesNotMatch"
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *words):
-        pass
-
-    def reply(self, status, body=b"", length=None):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        self.end_headers()
-        self.wfile.write(body)
-
+class Handler(loopback.Handler):
     def fail(self, status, code):
         self.reply(status, ("<?xml version=\"1.0\"?>\n<Error><Code>%s</Code><Message>no</Message></Error>" % code).encode())
 
     def answer(self):
         server = self.server.owner
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.body()
         with server.lock:
             server.requests.append((self.command, self.path))
             server.seen += repr(self.headers.items())
@@ -105,12 +94,12 @@ class Handler(BaseHTTPRequestHandler):
         if server.mode == "rubbish":
             return self.reply(200, b"<html>" + found)
         if server.mode == "cut":
-            self.reply(200, found[:50], len(found))
+            self.reply(200, found[:50], length=len(found))
             self.close_connection = True
         elif server.mode == "long":
             self.reply(200, found + bytes(1 << 20))
         elif server.mode == "slow":
-            self.reply(200, b"", len(found))
+            self.reply(200, length=len(found))
             for byte in found:
                 self.wfile.write(bytes([byte]))
                 self.wfile.flush()
@@ -119,35 +108,18 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.reply(200, found)
 
-    def handle(self):
-        try:
-            super().handle()
-        except (ConnectionError, BrokenPipeError):
-            pass
-
     do_GET = do_PUT = answer
 
 
-class Server:
+class Server(loopback.Server):
     """with Server() as server: its address is server.url. `mode`: "" (right), a status and a code of S3, or how replies are broken."""
 
+    handler = Handler
+
     def __init__(self, key="AKIAEXAMPLE", secret="se/cr+et=EXAMPLE", region="us-east-1", session=None, bucket="kernels"):
+        super().__init__()
         self.key, self.secret, self.region, self.session, self.bucket = key, secret, region, session, bucket
         self.objects, self.requests, self.refused, self.mode, self.seen = {}, [], [], "", ""
-        self.port, self.lock, self.ended = 0, threading.Lock(), threading.Event()
-
-    def __enter__(self):
-        self.http = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self.http.daemon_threads = True
-        self.http.owner = self
-        self.url = "http://127.0.0.1:%d" % self.http.server_address[1]
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *what):
-        self.ended.set()
-        self.http.shutdown()
-        self.http.server_close()
 
 
 if __name__ == "__main__":  # s3_server.py PORT: for tests in C
