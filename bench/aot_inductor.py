@@ -7,11 +7,17 @@ and a block of a transformer (`block`), in bf16 with random weights. Each packag
 PyTorch and nothing of Kiln. Printed for each: what is in it, the distance of its results from the model in f32, seconds from the start of loading to the first result
 (imports, the driver's start and, for torch.compile, the making of the model apart), and the median time of a step. Wanted are g++ and CUDA's headers, which
 AOTInductor needs: CUDA_HOME, /usr/local/cuda, or the wheel of the CUDA runtime that PyTorch came with.
+
+The compiler is CXX, or g++. A package has to share libstdc++ with PyTorch: with a copy of its own it ends by a segmentation fault while it is loaded, whoever made its
+kernels. So a library with std::regex is linked and run first. If it has a copy or crashes, Kiln and Triton both get FOLDER/cxx/g++ (of the compiler's name) in place of
+the compiler: a script that leaves -static-libstdc++ and -static-libgcc out, and where a command links, puts the libstdc++.so.6 that PyTorch has loaded first.
 """
 import ctypes
 import glob
 import json
 import os
+import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -100,6 +106,81 @@ def child(what, name, path, to):
 
 # ------------------------------------------------------------------------------------ here
 
+TRIAL = """
+#include <regex>
+#include <stdexcept>
+#include <string>
+extern "C" int matches(const char *text) {
+  try {
+    return std::stoi(text);
+  } catch (const std::invalid_argument &) {
+    return std::regex_match(text, std::regex("cuda:[0-9]+"));
+  }
+}
+"""
+
+SCRIPT = """#!/bin/sh
+# Of bench/aot_inductor.py: a compiler that links libstdc++ shared.
+links=yes inputs=no
+for one do
+  shift
+  case $one in
+  -static-libstdc++ | -static-libgcc) continue ;;
+  -c | -S | -E | -M | -MM | -fsyntax-only | *c++-header*) links=no ;;
+  -*) ;;
+  *.o | *.a | *.cpp | *.cc | *.cxx | *.c) inputs=yes ;;
+  esac
+  set -- "$@" "$one"
+done
+if [ $links$inputs = yesyes ]; then set -- %s "$@"; fi
+exec %s "$@"
+"""
+
+
+def in_python(text, *arguments):
+    """What a process with PyTorch prints; None where it ends by a signal or an error."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", "import ctypes, sys, torch\n" + text, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return None if done.returncode else done.stdout.decode().strip()
+
+
+def trial(compiler, folder):
+    """Why a library that this compiler links does not share libstdc++ with PyTorch; None: it does."""
+    source, library = os.path.join(folder, "trial.cpp"), os.path.join(folder, "trial.so")
+    with open(source, "w") as file:
+        file.write(TRIAL)
+    done = subprocess.run([*shlex.split(compiler), "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", library], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        return "exit %d: %s" % (done.returncode, done.stdout.decode(errors="replace")[-1000:])
+    with open(library, "rb") as file:
+        if b"libstdc++.so" not in file.read():
+            return "it has its own copy of libstdc++"
+    return None if in_python("print(ctypes.CDLL(sys.argv[1]).matches(b'cuda:0'))", library) == "1" else "std::regex fails or crashes in a process with PyTorch"
+
+
+def sharing_compiler(compiler, folder):
+    """The compiler, or a script in the folder that has it link libstdc++ shared."""
+    if shutil.which(shlex.split(compiler)[0]) is None:
+        sys.exit("%s: this compiler is not there: CXX names one for C++" % compiler)
+    os.makedirs(folder, exist_ok=True)
+    why = trial(compiler, folder)
+    if why is None:
+        return compiler
+    shared = in_python("print(next(line.split(None, 5)[5].strip() for line in open('/proc/self/maps') if '/libstdc++.so.6' in line))")
+    if not shared:
+        sys.exit("%s: %s, and PyTorch has loaded no libstdc++.so.6" % (compiler, why))
+    script = os.path.join(folder, os.path.basename(shlex.split(compiler)[0]))  # PyTorch tells compilers apart by their names
+    reasons = ["%s: %s" % (compiler, why)]
+    for flags in (["-shared-libgcc"], []):
+        with open(script, "w") as file:
+            file.write(SCRIPT % (" ".join(map(shlex.quote, [*flags, "-Wl,--push-state,--no-as-needed", shared, "-Wl,--pop-state"])), compiler))
+        os.chmod(script, 0o755)
+        why = trial(script, folder)
+        if why is None:
+            return script
+        reasons.append("with %s: %s" % (" ".join([*flags, shared]), why))
+    sys.exit("no compiler that links libstdc++ shared:\n" + "\n".join(reasons))
+
+
 class Machine:
     def __init__(self, package, folder):
         self.package, self.folder = os.path.abspath(package), os.path.abspath(folder)
@@ -109,7 +190,9 @@ class Machine:
         if not os.path.lexists(driver):
             os.symlink(self.driver(), driver)
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("KILN_", "PYTHONPATH"))}
-        self.environment.update(CUDA_HOME=self.toolkit(), LIBRARY_PATH=os.pathsep.join([links, *filter(None, [os.environ.get("LIBRARY_PATH")])]),
+        compiler = sharing_compiler(os.environ.get("CXX", "g++"), os.path.join(self.folder, "cxx"))
+        say("compiler: %s" % compiler)
+        self.environment.update(CXX=compiler, CUDA_HOME=self.toolkit(), LIBRARY_PATH=os.pathsep.join([links, *filter(None, [os.environ.get("LIBRARY_PATH")])]),
                                 TRITON_CACHE_DIR=os.path.join(self.folder, "triton"))
 
     @staticmethod
@@ -152,8 +235,7 @@ def contents(path):
         for one in archive.infolist():
             kind = "libkiln" if "libkiln.so" in one.filename else os.path.splitext(one.filename)[1]
             if kind == ".so" and b"libstdc++.so" not in archive.read(one):
-                sys.exit("%s has its own copy of libstdc++, with which PyTorch's loader ends by a segmentation fault (in std::regex), whoever made the kernels: CXX has to "
-                         "name a compiler that links libstdc++ shared" % one.filename)
+                sys.exit("%s has its own copy of libstdc++, with which PyTorch's loader crashes (in std::regex): expected a package that was linked by CXX" % one.filename)
             if kind in (".kbundle", ".cubin", ".so", "libkiln"):
                 found[kind] = found.get(kind, (0, 0))[0] + 1, found.get(kind, (0, 0))[1] + one.file_size
     return found
@@ -207,8 +289,11 @@ def compare(machine, name):
 
 
 def main():
+    if "--help" in sys.argv or "-h" in sys.argv:
+        print(__doc__)
+        return 0
     if len(sys.argv) < 3:
-        sys.exit(__doc__)
+        sys.exit("expected PACKAGE FOLDER [MODEL...], found %d arguments" % (len(sys.argv) - 1))
     if not os.path.exists(os.path.join(sys.argv[1], "kiln", "__init__.py")):
         sys.exit("%s: has no package kiln" % sys.argv[1])
     machine = Machine(sys.argv[1], sys.argv[2])

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The compiler that bench/aot_inductor.py gives PyTorch: one that puts a copy of libstdc++ into what it links is found, and wrapped so that it shares PyTorch's. Skipped
+where PyTorch or g++ is absent."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import support
+
+sys.path.insert(0, os.path.join(support.ROOT, "bench"))
+import aot_inductor  # noqa: E402
+
+try:
+    import torch  # noqa: F401
+    absent = None if shutil.which("g++") else "g++ is not installed"
+except ImportError as missing:
+    absent = str(missing)
+
+
+class Compilers(unittest.TestCase):
+    def setUp(self):
+        if absent or support.is_instrumented():
+            self.skipTest(absent or "the sanitizer brings its own libstdc++")
+        self.folder = tempfile.mkdtemp(dir=FOLDER)
+
+    def compiler(self, text):
+        path = os.path.join(self.folder, "of machine", "g++")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write("#!/bin/sh\n" + text)
+        os.chmod(path, 0o755)
+        return "'%s'" % path
+
+    def sharing(self, compiler):
+        return aot_inductor.sharing_compiler(compiler, os.path.join(self.folder, "cxx"))
+
+    def run_it(self, *words):
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
+        return done.stdout.decode()
+
+    def test_one_that_shares_stays(self):
+        self.assertEqual(self.sharing("g++"), "g++")
+
+    def test_one_that_copies_is_wrapped(self):
+        ours = self.sharing(self.compiler('case "$*" in *c++-header*) exec g++ "$@" ;; esac\nexec g++ -static-libstdc++ "$@" -static-libgcc -static-libstdc++\n'))
+        self.assertEqual(os.path.relpath(ours, self.folder), os.path.join("cxx", "g++"))  # it has been tried
+        self.check_other_words(ours)
+
+    def check_other_words(self, ours):
+        """Those that do not link, and an object that is linked."""
+        for name, text in (("one two.h", "#include <string>\n"), ("a.cpp", '#include "one two.h"\nstd::string text(int i) { return std::to_string(i); }\n')):
+            with open(os.path.join(self.folder, name), "w") as file:
+                file.write(text)
+        self.assertIn("g++", self.run_it(ours, "--version"))
+        self.assertIn("basic_string", self.run_it(ours, "-E", "a.cpp"))
+        for words in (("-x", "c++-header", "one two.h", "-o", "one.gch"), ("-fPIC", "-c", "a.cpp", "-o", "a.o"), ("-static-libstdc++", "-shared", "a.o", "-o", "a.so")):
+            self.assertEqual(self.run_it(ours, "-Werror", *words), "")
+        with open(os.path.join(self.folder, "a.so"), "rb") as file:
+            self.assertIn(b"libstdc++.so.6", file.read())
+
+    def test_one_that_fails(self):
+        with self.assertRaisesRegex(SystemExit, "no compiler that links libstdc.. shared:\n[^\n]*exit 7: no licence"):
+            self.sharing(self.compiler("echo no licence; exit 7\n"))
+        with self.assertRaisesRegex(SystemExit, "nowhere-g..: this compiler is not there"):
+            self.sharing("nowhere-g++")
+
+    def test_help_says_so(self):
+        text = self.run_it(sys.executable, os.path.join(support.ROOT, "bench", "aot_inductor.py"), "--help")
+        self.assertIn("share libstdc++ with PyTorch", text)
+
+
+if __name__ == "__main__":
+    sys.exit(support.main(__name__))
