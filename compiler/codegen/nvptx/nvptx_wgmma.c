@@ -285,6 +285,27 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   gpu_set_home(g, &op->results[0], out);
 }
 
+/// Groups of instructions of an asynchronous product, of which there is one for each 64 rows of a warpgroup: the least of
+/// all in the kernel without roles.
+typedef struct least_groups {
+  gpu *g;
+  unsigned least;
+} least_groups;
+
+static void note_groups(ir_op *op, void *context) {
+  least_groups *l = context;
+  if (op->code != IR_MMA || !op->attrs.mma.is_async) return;
+  const unsigned groups = 1u << kiln_mma_split_of(l->g->layouts, op->results[0].type).blocks;
+  if (!l->least || groups < l->least) l->least = groups;
+}
+
+static unsigned groups_of_products(gpu *g, unsigned products) {
+  least_groups l = {.g = g};
+  if (g->has_roles || !products) return products;
+  ir_walk(g->kernel->body, note_groups, &l);
+  return products * (l.least ? l.least : 1);
+}
+
 /// The accumulators pass through the text of the wait, so that nothing that reads them comes before it.
 void nvptx_lower_mma_wait(gpu *g, ir_op *op) {
   product p = {.c = op->result_count ? op->results[0].type : (ir_type){0}};
@@ -299,7 +320,7 @@ void nvptx_lower_mma_wait(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++)
     for (uint32_t r = 0; r < 1u << tiles[i].layout.registers; r++) sums[at++] = tiles[i].regs[r];
   put_results(&p);
-  kiln_buffer_format(&p.text, "wgmma.wait_group.sync.aligned %u;", op->attrs.wait.out);
+  kiln_buffer_format(&p.text, "wgmma.wait_group.sync.aligned %u;", groups_of_products(g, op->attrs.wait.out));
   issue(g, &p, sums, sums);
   kiln_buffer_deinit(&p.text);
   kiln_buffer_deinit(&p.constraints);
