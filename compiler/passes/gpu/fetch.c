@@ -200,51 +200,33 @@ static ir_op *fill_at_once(fetching *f) {
   return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, NULL, NULL, 0) : NULL;
 }
 
-/// Products of the iteration before may be under way as this one begins. With two slots their slot is filled once the first
-/// product of this one is issued, and those before it have ended in all warps.
-static void fetch_to_other(fetching *f, ir_value *slot) {
+/// Where products of the iteration before may be under way as this one begins: once its first product is issued, and
+/// those before it have ended in all warps.
+static void fetch_late(fetching *f, kiln_iteration when, ir_value *slot) {
   ir_builder *b = &f->a->b;
   const ir_op *first = f->products.first;
   b->block = first->block, b->before = first->next, b->place = first->place;
   if (first->attrs.mma.is_async)
     ir_emit(b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = 1}}, NULL, 0, NULL, NULL, 0);
   ir_emit(b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
-  fetch(f, KILN_NEXT, slot);
-}
-
-/// With more slots, that of two iterations before, whose products have ended in all warps that have come here: the unit
-/// has the next product before it is done with one.
-static void fetch_behind(fetching *f, kiln_iteration when, ir_value *slot) {
-  ir_builder *b = &f->a->b;
-  const ir_op *first = f->products.first, *last = f->products.last;
-  if (first->attrs.mma.is_async) b->block = first->block, b->before = first->next, b->place = first->place;
   fetch(f, when, slot);
-  if (f->products.late < f->products.count) return; // one that is waited for where it stands
-  b->block = last->block, b->before = last->next, b->place = last->place;
-  ir_emit(b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = f->products.late}}, NULL, 0, NULL, NULL, 0);
 }
 
 static ir_op *fill_ahead(fetching *f) {
   kiln_pipeline *a = f->a;
-  const unsigned slots = f->ring.slots;
-  const bool is_late = f->products.late != 0, is_behind = is_late && slots > 2;
-  const unsigned ahead = is_behind ? slots - 2 : slots - 1;
+  const unsigned slots = f->ring.slots, ahead = slots - 1;
   for (unsigned n = 0; n < ahead; n++) fetch(f, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
   ir_value *start = ir_const_int(&a->b, KILN_I32, 0);
   kiln_pipeline_open_inside(a, ahead);
-  emit_wait(f, ahead - 1);
+  emit_wait(f, slots - 2);
   emit_barrier(f);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32)),
            *write = kiln_ring_before(&f->ring, slot, &a->b),
            *next = slots > 2 ? kiln_ring_after(&f->ring, slot, &a->b, NULL)
                              : write; // of two slots the other is both
-  if (is_behind) write = slots == 3 ? next : kiln_ring_before(&f->ring, write, &a->b);
-  if (!is_late) fetch(f, KILN_THIS + ahead, write);
-  ir_op *here = a->b.before;
+  if (!f->products.late) fetch(f, KILN_THIS + ahead, write);
   read_slot(f, slot);
-  a->b.block = a->body, a->b.before = here;
-  if (is_behind) fetch_behind(f, KILN_THIS + ahead, write);
-  else if (is_late) fetch_to_other(f, write);
+  if (f->products.late) fetch_late(f, KILN_THIS + ahead, write);
   return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, &start, &next, 1) : NULL;
 }
 

@@ -265,7 +265,6 @@ void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *
     ir_op *made = ir_emit(b, IR_MMA, &(ir_attrs){.mma = how}, operands, count, NULL, NULL, 0);
     if (!made) return;
     if (!i) products->first = made;
-    products->last = made;
     ir_forward(&p->dot->results[0], &made->results[0]);
     ir_remove(p->dot);
   }
