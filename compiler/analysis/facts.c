@@ -96,6 +96,51 @@ static void seed_param(analysis *a, uint32_t i) {
   }
 }
 
+// ------------------------------------------------------------------------------------ rows of tiles
+
+/// What a counter is divided by where a loop counts the tiles of `rows` rows, each `row` tiles long, and takes
+/// `group` rows at a time: for t in .. rows * row { t / (row * group) .. }.
+typedef struct row_groups {
+  const ir_value *rows;
+  int64_t group;
+} row_groups;
+
+/// `v` * a constant above 0.
+static const ir_value *times_constant(const ir_value *v, int64_t *out_by) {
+  const ir_op *op = v->def;
+  return op && op->code == IR_MUL && ir_constant_int(op->operands[1], out_by) && *out_by > 0 ? op->operands[0]
+                                                                                             : NULL;
+}
+
+/// None of the numbers is negative and row * group does not wrap. rows * row may: what remains of it is less.
+static bool divides_tiles(analysis *a, const ir_op *op, row_groups *out) {
+  if (op->code != IR_DIV || op->attrs.flags & IR_UNSIGNED || op->results[0].type.scalar != KILN_I32)
+    return false;
+  const ir_value *tile = op->operands[0], *row = times_constant(op->operands[1], &out->group);
+  const ir_op *loop = tile->def ? NULL : tile->block->parent;
+  if (!row || !loop || loop->code != IR_FOR || tile != ir_for_counter(loop)) return false;
+  const ir_op *all = ir_for_upper(loop)->def;
+  if (!all || all->code != IR_MUL || (all->operands[0] != row && all->operands[1] != row)) return false;
+  out->rows = all->operands[all->operands[0] == row];
+  return at(a, tile)->lo >= 0 && at(a, out->rows)->lo >= 0 && at(a, row)->lo >= 0 &&
+         at(a, row)->hi <= INT32_MAX / out->group;
+}
+
+/// The first row of a group is one of the rows: t < rows * row, so t / (row * group) * group < rows.
+static void clip_rows(analysis *a, const ir_op *op, kiln_fact *f) {
+  row_groups how;
+  int64_t by;
+  if (divides_tiles(a, op, &how)) {
+    const int64_t last = at(a, how.rows)->hi - 1;
+    f->lo = 0, f->hi = last > 0 ? last / how.group : 0;
+  }
+  if (op->code != IR_SUB || op->results[0].type.rank) return;
+  const ir_value *group = times_constant(op->operands[1], &by);
+  if (group && group->def && divides_tiles(a, group->def, &how) && how.rows == op->operands[0] &&
+      how.group == by && f->lo < 1)
+    f->lo = 1;
+}
+
 // ----------------------------------------------------------------------------------------- regions
 
 static void run_block(analysis *a, const ir_block *block);
@@ -195,6 +240,7 @@ static void run_op(analysis *a, const ir_op *op) {
       f.hi = op->code == IR_NPID ? most : most - 1;
     } else {
       fact_transfer(op, i, operands, &f);
+      clip_rows(a, op, &f);
     }
     fact_settle(op->results[i].type, &f);
     *at(a, &op->results[i]) = f;

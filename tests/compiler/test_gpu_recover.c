@@ -51,6 +51,20 @@ static const form forms[] = {
      .x = X("i % M", "((k + q) < K)[_, :]"),
      .y = Y("j % N", "(q < K - k)[:, _]"),
      .accesses = 3},
+    {.name = "another row from the extent on",
+     .x = X("select(i < M, i, 0)", "((k + q) < K)[_, :]"),
+     .y = Y("select(N > j, j, 3)", "(q < K - k)[:, _]"),
+     .accesses = 3},
+    {.name = "another row, of what is not compared",
+     .x = X("select(i < M, i + 1, 0)", "((k + q) < K)[_, :]"),
+     .accesses = 2},
+    {.name = "another row where it is not the extent",
+     .x = X("select(i <= M, i, 0)", "((k + q) < K)[_, :]"),
+     .accesses = 2},
+    {.name = "another row, and rows beyond are stored",
+     .x = X("select(i < M, i, 0)", "((k + q) < K)[_, :]"),
+     .store = "store(c + i[:, _] * ldc + j[_, :], acc, (j < N)[_, :])",
+     .accesses = 2},
     {.name = "the second operand lies transposed",
      .y = "load(b + (k + q)[:, _] + j[_, :] * ldb, (K > k + q)[:, _] & (j <= N - 1)[_, :], 0.0)",
      .accesses = 3},
@@ -228,5 +242,95 @@ TEST(recover, the_launch_tests_what_would_wrap) {
     taken += holds, refused += !holds;
   }
   CHECK(taken > DRAWS / 10 && refused > DRAWS / 10);
+  kiln_arena_destroy(arena);
+}
+
+// ---------------------------------------------------------------------------- a kernel that takes several tiles
+
+#define TILE(t, i, j)                                        \
+  " let g" t " = " t " / (row * 4) * 4\n"                    \
+  " let h" t " = min(rows - g" t ", 4)\n"                    \
+  " let " i " = (g" t " + " t " % h" t ") * 64 + iota(64)\n" \
+  " let " j " = " t " % (row * 4) / h" t " * 64 + iota(64)\n"
+
+static const char tiles[] =
+    "kiln 1\nkernel tiles(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f16 @align(16), M: i32, N: "
+    "i32, K: i32,\n"
+    "  lda: i32 @div(8), ldb: i32 @div(8), ldc: i32 @div(8)) @grid(3) @config(warps = 4) {\n"
+    " let rows = (M + 63) / 64\n let row = (N + 63) / 64\n let q = iota(32)\n var s = pid(0) - 3\n"
+    " for t in pid(0) .. rows * row step 3 {\n" TILE("t", "i", "j") //
+    " let x = select(i < M, i, 0)\n let y = select(j < N, j, 0)\n var acc = zeros(f32[64, 64])\n"
+    " for k in 0 .. K step 32 {\n"
+    "  acc = dot(load(a + x[:, _] * lda + (k + q)[_, :], (q < K - k)[_, :], 0.0),\n"
+    "            load(b + (k + q)[:, _] + y[_, :] * ldb, (q < K - k)[:, _], 0.0), acc)\n }\n"
+    " s = s + 3\n" TILE("s", "m", "n") //
+    " store(c + m[:, _] * ldc + n[_, :], acc as f16, (m < M)[:, _] & (n < N)[_, :])\n }\n}\n";
+
+static ir_kernel *kernel_of_tiles(kiln_arena *arena, const kiln_target *target) {
+  kiln_diagnostics d = {.arena = arena};
+  kiln_unit *unit = kiln_unit_open(arena, "t.kiln", tiles, sizeof tiles - 1, NULL, &d);
+  ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, target, &d) : NULL;
+  if (!kernel) FAIL("%u:%u: %s in\n%s", d.items[0].line, d.items[0].column, d.items[0].text, tiles);
+  return kernel;
+}
+
+static void count_views(ir_op *op, void *context) {
+  *(unsigned *)context += op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE;
+}
+
+static void run_tiles(ir_kernel *kernel, int32_t m, int32_t n, memory *at) {
+  struct {
+    void *a, *b, *c;
+    int32_t m, n, k, lda, ldb, ldc;
+  } args = {at->a, at->b, at->c, m, n, 20, 8, 8, (n + 7) / 8 * 8}; // rows overlap
+  kiln_memory_range ranges[] = {
+      {at->a, (size_t)m * 16 + 24}, {at->b, (size_t)n * 16 + 24}, {at->c, sizeof at->c}};
+  kiln_interpret_options options = {.ranges = ranges, .range_count = 3};
+  kiln_error err = {0};
+  for (int i = 0; i < PLACES; i++) {
+    at->a[i] = (uint16_t)(0x3c00 + i * 7 % 1024); // 1 to 2
+    at->b[i] = (uint16_t)(0xbc00 + i * 5 % 2048);
+  }
+  memset(at->c, GUARD, sizeof at->c);
+  CHECK_OK(kiln_interpret(kernel, &args, (uint32_t[3]){3, 1, 1}, &options, &err), err);
+}
+
+/// The position of a tile follows from its number by divisions that ranges do not bound, and the store counts tiles by
+/// a number of its own. The launch tests that extents are not negative, nor too large.
+TEST(recover, tiles_by_their_number) {
+  static memory plain, recovered;
+  kiln_arena *arena = kiln_arena_create();
+  kiln_target target;
+  kiln_error err = {0};
+  unsigned views = 0;
+  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
+  ir_kernel *kernel = kernel_of_tiles(arena, &target);
+  kiln_test_pass(kiln_pass_open_views, kernel);
+  kiln_pass_context context = kiln_pass_context_of(&target);
+  context.mapping = KILN_MAP_RECOVER | KILN_MAP_PROMOTE;
+  CHECK_OK(kiln_pass_recover(kernel, &context, &err), err);
+  CHECK_OK(ir_verify(kernel, "recover", &err), err);
+  ir_walk(kernel->body, count_views, &views);
+  CHECK_INT(views, 3);
+  static const int32_t sizes[][2] = {{300, 8}, {5, 300}, {70, 40}, {290, 3}, {1, 1}, {64, 7}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    run_tiles(kernel_of_tiles(arena, &target), sizes[i][0], sizes[i][1], &plain);
+    run_tiles(kernel, sizes[i][0], sizes[i][1], &recovered);
+    if (memcmp(plain.c, recovered.c, sizeof plain.c))
+      FAIL("%d x %d: the results differ", sizes[i][0], sizes[i][1]);
+  }
+  static const int64_t launches[][7] = {// M, N, K, lda, ldb, ldc, whether it is taken
+                                        {4096, 4096, 4096, 4096, 4096, 4096, 1},
+                                        {0, 5, 0, 8, 8, 8, 1},
+                                        {-1, 5, 8, 8, 8, 8, 0},
+                                        {5, -64, 8, 8, 8, 8, 0},
+                                        {INT32_MAX, 5, 8, 1, 8, 8, 0},
+                                        {65536, 64, 40000, 40000, 40000, 64, 0}};
+  for (size_t i = 0; i < sizeof launches / sizeof *launches; i++) {
+    int64_t v[9] = {0};
+    memcpy(v + 3, launches[i], 6 * sizeof *v);
+    if (launch_holds(kernel, v) != (bool)launches[i][6])
+      FAIL("launch %zu is %s", i, launches[i][6] ? "refused" : "taken");
+  }
   kiln_arena_destroy(arena);
 }

@@ -108,6 +108,12 @@ enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, besides accumulators
 /// would be if fewer programs were launched, or 32 bits were known to be enough.
 unsigned kiln_gpu_recover_views(ir_kernel *kernel, bool *out_failed);
 
+/// What loops carry and advance like their counter becomes the counter and a constant.
+void kiln_gpu_level_counters(ir_kernel *kernel);
+/// Parameters that masks compare with are from 0 to `most`, which the launch tests. False: there is none that
+/// may be anything else.
+bool kiln_gpu_limit_extents(ir_kernel *kernel, int64_t most);
+
 /// Whether an access of the kernel is marked; whether it is, or the kernel has machine operations already.
 bool kiln_gpu_has_mapped(ir_kernel *kernel);
 bool kiln_gpu_has_form(ir_kernel *kernel);

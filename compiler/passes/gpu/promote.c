@@ -449,42 +449,66 @@ static void limit_programs(ir_kernel *kernel, int64_t limit) {
   }
 }
 
-/// How many accesses become those of views where that is worth it, with so many programs at most; 0: as many
-/// as there may be.
-static unsigned count_recovered(const ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals,
-                                int64_t limit, bool *out_failed) {
+/// What the launch shall test so that accesses become those of views; 0: nothing.
+typedef struct assumed {
+  int64_t programs; ///< the most along each axis of the grid
+  int64_t extents;  ///< the largest that masks compare with, the least being 0
+} assumed;
+
+/// Recovers with what is assumed, in place. Returns how many accesses.
+static unsigned recover_assuming(ir_kernel *kernel, kiln_pass_context *context, assumed what,
+                                 bool *out_failed) {
+  kiln_error ignored = {0};
+  if (what.programs) limit_programs(kernel, what.programs);
+  if (!what.extents) return kiln_gpu_recover_views(kernel, out_failed);
+  kiln_gpu_level_counters(kernel);
+  if (kiln_pass_simplify(kernel, context, &ignored) != KILN_OK ||
+      !kiln_gpu_limit_extents(kernel, what.extents))
+    return 0;
+  return kiln_gpu_recover_views(kernel, out_failed);
+}
+
+/// How many accesses become those of views where that is worth it.
+static unsigned count_recovered(const ir_kernel *kernel, kiln_pass_context *context, kiln_refusals *refusals,
+                                assumed what, bool *out_failed) {
   kiln_arena *scratch = kiln_arena_create();
   *out_failed = false;
   if (!scratch) return 0;
   ir_kernel in_scratch = *kernel;
   in_scratch.arena = scratch;
-  if (limit) limit_programs(&in_scratch, limit);
   ir_kernel *trial = ir_kernel_copy(&in_scratch);
-  unsigned count = trial ? kiln_gpu_recover_views(trial, out_failed) : 0;
-  if (count && !promote_shared(trial, target, refusals)) count = 0;
+  unsigned count = trial ? recover_assuming(trial, context, what, out_failed) : 0;
+  if (count && !promote_shared(trial, context->target, refusals)) count = 0;
   kiln_arena_destroy(scratch);
   return count;
 }
 
-/// What a program's number is multiplied by decides how many programs 32 bits are enough for.
-static void recover(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals) {
-  enum { LEAST_LOG2 = 16, MOST_LOG2 = 22 };
+/// What a program's number is multiplied by decides how many programs 32 bits are enough for. Where nothing is
+/// recovered for any number, extents that are not negative may help, and not too large.
+static void recover(ir_kernel *kernel, kiln_pass_context *context, kiln_refusals *refusals) {
+  enum { LEAST_PROGRAMS = 16, MOST_PROGRAMS = 22, LEAST_EXTENT = 24, MOST_EXTENT = 30 }; // logarithms
   bool has_failed, ignored;
-  int64_t limit = 0;
-  unsigned best = count_recovered(kernel, target, refusals, 0, &has_failed);
-  for (unsigned log2 = MOST_LOG2; has_failed && log2 >= LEAST_LOG2; log2 -= 2) {
-    const unsigned count = count_recovered(kernel, target, NULL, (int64_t)1 << log2, &ignored);
-    if (count > best) best = count, limit = (int64_t)1 << log2;
+  assumed chosen = {0, 0};
+  unsigned best = count_recovered(kernel, context, refusals, chosen, &has_failed);
+  for (unsigned log2 = MOST_PROGRAMS; has_failed && log2 >= LEAST_PROGRAMS; log2 -= 2) {
+    const assumed what = {.programs = (int64_t)1 << log2};
+    const unsigned count = count_recovered(kernel, context, NULL, what, &ignored);
+    if (count > best) best = count, chosen = what;
   }
-  if (limit) limit_programs(kernel, limit);
-  if (best) kiln_gpu_recover_views(kernel, NULL);
+  for (unsigned log2 = MOST_EXTENT; !chosen.programs && (!best || chosen.extents) && log2 >= LEAST_EXTENT;
+       log2 -= 2) {
+    const assumed what = {.extents = (int64_t)1 << log2};
+    const unsigned count = count_recovered(kernel, context, NULL, what, &ignored);
+    if (count > best) best = count, chosen = what;
+  }
+  if (best) recover_assuming(kernel, context, chosen, NULL);
 }
 
 kiln_status kiln_pass_recover(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)err;
   if (context->mapping & KILN_MAP_ANYWAY) kiln_gpu_recover_views(kernel, NULL);
   else if (context->mapping & KILN_MAP_RECOVER && kiln_matrix_machine_of(context->target))
-    recover(kernel, context->target, context->refusals);
+    recover(kernel, context, context->refusals);
   return KILN_OK;
 }
 

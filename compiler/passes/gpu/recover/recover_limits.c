@@ -91,7 +91,9 @@ bool recover_limits(recovering *r, const ir_value *mask, limit limits[RANK]) {
 
 bool recover_limit_of_modulo(recovering *r, const ir_op *op, limit *out) {
   sum index, lane = {.count = 1, .terms = {{.factor = 1, .lane = LANE}}};
+  const ir_value *of, *extent;
   *out = (limit){.is_set = true, .is_modulo = true};
-  return recover_sum(r, op->operands[0], &index) && sum_difference(&index, &lane, &out->index) &&
-         recover_sum(r, op->operands[1], &out->extent) && recover_is_known_at_launch(r, &out->extent);
+  return recover_modulo_parts(op, &of, &extent) && recover_sum(r, of, &index) &&
+         sum_difference(&index, &lane, &out->index) && recover_sum(r, extent, &out->extent) &&
+         recover_is_known_at_launch(r, &out->extent);
 }

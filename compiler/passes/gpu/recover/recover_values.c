@@ -64,10 +64,25 @@ static bool sum_of_shift(recovering *r, const ir_op *op, sum *out) {
   return recover_sum(r, op->operands[0], out) && sum_multiply(out, &factor, out) && recover_claim(r, op, out);
 }
 
-/// (lane + row) % extent of one axis: the lanes are marked.
+bool recover_modulo_parts(const ir_op *op, const ir_value **out_of, const ir_value **out_extent) {
+  const ir_op *test = op;
+  bool is_turned = false;
+  if (op->code == IR_SELECT) {
+    test = op->operands[0]->def;
+    if (!test || test->code != IR_CMP) return false;
+    is_turned = test->attrs.kind == IR_GT;
+    if (!is_turned && test->attrs.kind != IR_LT) return false;
+  }
+  *out_of = test->operands[is_turned];
+  *out_extent = test->operands[!is_turned];
+  return !(test->attrs.flags & IR_UNSIGNED) && (test == op || op->operands[1] == *out_of);
+}
+
+/// (lane + row) % extent of one axis, or another number where it is not below the extent: the lanes are marked.
 static bool sum_of_modulo(recovering *r, const ir_op *op, sum *out) {
-  if (op->results[0].type.rank != 1 || op->attrs.flags & IR_UNSIGNED) return false;
-  if (!recover_sum(r, op->operands[0], out) || out->modulo[0]) return false;
+  const ir_value *of, *extent;
+  if (op->results[0].type.rank != 1 || !recover_modulo_parts(op, &of, &extent)) return false;
+  if (!recover_sum(r, of, out) || out->modulo[0]) return false;
   unsigned lanes = 0;
   for (unsigned i = 0; i < out->count; i++) {
     term *t = &out->terms[i];
@@ -144,7 +159,8 @@ static bool sum_of_result(recovering *r, const ir_value *v, sum *out) {
   case IR_MUL:
   case IR_PTRADD: return sum_of_binary(r, op, out);
   case IR_SHL: return sum_of_shift(r, op, out);
-  case IR_REM: return sum_of_modulo(r, op, out);
+  case IR_REM:
+  case IR_SELECT: return sum_of_modulo(r, op, out);
   default: return false;
   }
 }

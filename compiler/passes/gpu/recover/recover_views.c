@@ -16,7 +16,8 @@
 // Views whose base is such a sum (descriptors made for a head or a batch) get the other terms as axes, too.
 //
 // An offset modulo an extent loads other rows where the view has zeros. This is the same only when nothing
-// that depends on such rows is stored: their way is followed to stores whose masks hold the same bound.
+// that depends on such rows is stored: their way is followed to stores whose masks hold the same bound. So it
+// is of offsets that are another number from the extent on, `where(row < M, row, 0)`.
 //
 // Integers are exact in these sums. What the source computes in 32 bits wraps around, so the launch tests
 // that it does not, where ranges do not show it (recover_claims).

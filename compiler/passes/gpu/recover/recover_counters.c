@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What makes more indices sums, in kernels that need it: numbers that go with a loop's counter are written as
+// that, and parameters that masks compare with get a range, which the launch tests.
+//
+//   for t in lo .. hi step s (x = lo + c) { .. x ..; yield x + s }   =>   for t in lo .. hi step s { .. t + c .. }
+//
+// A persistent kernel of Triton takes the tile that it stores from a number of its own, so that its loop may be
+// flattened. Written so, the position of what is stored is that of what was loaded.
+#include "compiler/analysis/provenance.h"
+#include "compiler/passes/gpu/gpu.h"
+#include "compiler/passes/gpu/recover/recover_inner.h"
+
+/// `v` = `of` + a constant.
+static bool is_beyond(const ir_value *v, const ir_value *of, int64_t *out) {
+  int64_t x, y;
+  *out = 0;
+  if (v == of) return true;
+  if (ir_constant_int(v, &x) && ir_constant_int(of, &y)) return *out = x - y, true;
+  return v->def && v->def->code == IR_ADD && v->def->operands[0] == of &&
+         ir_constant_int(v->def->operands[1], out);
+}
+
+static ir_value *counter_and(ir_builder *b, const ir_op *loop, int64_t more) {
+  ir_value *counter = ir_for_counter(loop);
+  const int32_t by = (int32_t)(uint32_t)more; // what is computed wraps, too
+  return by ? ir_binary(b, IR_ADD, 0, counter, ir_const_int(b, KILN_I32, by)) : counter;
+}
+
+static void level(ir_op *op, void *context) {
+  ir_kernel *kernel = context;
+  int64_t step, before, by;
+  if (op->code != IR_FOR || ir_for_counter(op)->type.scalar != KILN_I32 ||
+      !ir_constant_int(ir_for_step(op), &step))
+    return;
+  ir_builder b = {
+      .arena = kernel->arena, .block = op->regions[0], .before = op->regions[0]->first, .place = op->place};
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    ir_value *carried = ir_loop_args(op)[i], *next = ir_loop_next(op)->operands[i];
+    if (!ir_type_equal(carried->type, ir_for_counter(op)->type) || !next->def ||
+        next->def->block != op->regions[0] ||
+        !is_beyond(ir_loop_initials(op)[i], ir_for_lower(op), &before) || !is_beyond(next, carried, &by) ||
+        by != step)
+      continue;
+    ir_value *now = counter_and(&b, op, before), *then = counter_and(&b, op, before + step);
+    if (!now || !then) return;
+    ir_forward(next, then);
+    ir_remove(next->def);
+    ir_forward(carried, now);
+  }
+}
+
+void kiln_gpu_level_counters(ir_kernel *kernel) {
+  ir_walk(kernel->body, level, kernel);
+  ir_apply_forwards(kernel);
+}
+
+// ------------------------------------------------------------------------------------------ extents
+
+typedef struct limiting {
+  ir_kernel *kernel;
+  ir_builder b;
+  int64_t most;
+  ir_value *least, *largest; ///< of the parameters
+} limiting;
+
+static void limit_extent(ir_op *op, void *context) {
+  limiting *l = context;
+  for (unsigned i = 0; op->code == IR_CMP && i < 2; i++) {
+    const ir_value *v = op->operands[i];
+    while (v->def && ir_is_renaming(v->def)) v = v->def->operands[0];
+    v = kiln_behind(v);
+    if (v->def || v->block != l->kernel->body || v->type.pointer || v->type.scalar != KILN_I32) continue;
+    ir_param *p = &l->kernel->params[v->index];
+    if (p->has_range) continue;
+    p->has_range = true, p->lo = 0, p->hi = l->most;
+    ir_value *wide = ir_cast(&l->b, (ir_value *)v, KILN_I64, 0, IR_ROUND_NEAREST);
+    l->least = l->least ? ir_binary(&l->b, IR_MIN, 0, l->least, wide) : wide;
+    l->largest = l->largest ? ir_binary(&l->b, IR_MAX, 0, l->largest, wide) : wide;
+  }
+}
+
+bool kiln_gpu_limit_extents(ir_kernel *kernel, int64_t most) {
+  limiting l = {.kernel = kernel, .most = most};
+  l.b = (ir_builder){.arena = kernel->arena, .block = kernel->body, .before = kernel->body->first};
+  ir_walk(kernel->body, limit_extent, &l);
+  return l.least && kiln_add_condition(kernel, l.least, KILN_EXPR_GE, 0) &&
+         kiln_add_condition(kernel, l.largest, KILN_EXPR_LE, most);
+}
