@@ -105,11 +105,13 @@ typedef struct row_groups {
   int64_t group;
 } row_groups;
 
-/// `v` * a constant above 0.
+/// What is multiplied by a constant above 0, or `v` itself, times 1.
 static const ir_value *times_constant(const ir_value *v, int64_t *out_by) {
   const ir_op *op = v->def;
-  return op && op->code == IR_MUL && ir_constant_int(op->operands[1], out_by) && *out_by > 0 ? op->operands[0]
-                                                                                             : NULL;
+  if (op && op->code == IR_MUL && ir_constant_int(op->operands[1], out_by) && *out_by > 0)
+    return op->operands[0];
+  *out_by = 1;
+  return v;
 }
 
 /// None of the numbers is negative and row * group does not wrap. rows * row may: what remains of it is less.
@@ -118,7 +120,7 @@ static bool divides_tiles(analysis *a, const ir_op *op, row_groups *out) {
     return false;
   const ir_value *tile = op->operands[0], *row = times_constant(op->operands[1], &out->group);
   const ir_op *loop = tile->def ? NULL : tile->block->parent;
-  if (!row || !loop || loop->code != IR_FOR || tile != ir_for_counter(loop)) return false;
+  if (!loop || loop->code != IR_FOR || tile != ir_for_counter(loop)) return false;
   const ir_op *all = ir_for_upper(loop)->def;
   if (!all || all->code != IR_MUL || (all->operands[0] != row && all->operands[1] != row)) return false;
   out->rows = all->operands[all->operands[0] == row];
@@ -136,8 +138,8 @@ static void clip_rows(analysis *a, const ir_op *op, kiln_fact *f) {
   }
   if (op->code != IR_SUB || op->results[0].type.rank) return;
   const ir_value *group = times_constant(op->operands[1], &by);
-  if (group && group->def && divides_tiles(a, group->def, &how) && how.rows == op->operands[0] &&
-      how.group == by && f->lo < 1)
+  if (group->def && divides_tiles(a, group->def, &how) && how.rows == op->operands[0] && how.group == by &&
+      f->lo < 1)
     f->lo = 1;
 }
 

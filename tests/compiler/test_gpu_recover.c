@@ -55,6 +55,14 @@ static const form forms[] = {
      .x = X("select(i < M, i, 0)", "((k + q) < K)[_, :]"),
      .y = Y("select(N > j, j, 3)", "(q < K - k)[:, _]"),
      .accesses = 3},
+    {.name = "the last row from the extent on",
+     .x = X("min(i, M - 1)", "((k + q) < K)[_, :]"),
+     .y = Y("select(j > N - 1, 0, j)", "(q < K - k)[:, _]"), // the other way round: not taken
+     .accesses = 2},
+    {.name = "another row above the last one",
+     .x = X("select(M - 1 >= i, i, 2)", "((k + q) < K)[_, :]"),
+     .y = Y("min(N - 1, j)", "(q < K - k)[:, _]"),
+     .accesses = 3},
     {.name = "another row, of what is not compared",
      .x = X("select(i < M, i + 1, 0)", "((k + q) < K)[_, :]"),
      .accesses = 2},
@@ -266,11 +274,11 @@ static const char tiles[] =
     " s = s + 3\n" TILE("s", "m", "n") //
     " store(c + m[:, _] * ldc + n[_, :], acc as f16, (m < M)[:, _] & (n < N)[_, :])\n }\n}\n";
 
-static ir_kernel *kernel_of_tiles(kiln_arena *arena, const kiln_target *target) {
+static ir_kernel *kernel_of_tiles(kiln_arena *arena, const char *text, const kiln_target *target) {
   kiln_diagnostics d = {.arena = arena};
-  kiln_unit *unit = kiln_unit_open(arena, "t.kiln", tiles, sizeof tiles - 1, NULL, &d);
+  kiln_unit *unit = kiln_unit_open(arena, "t.kiln", text, strlen(text), NULL, &d);
   ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, target, &d) : NULL;
-  if (!kernel) FAIL("%u:%u: %s in\n%s", d.items[0].line, d.items[0].column, d.items[0].text, tiles);
+  if (!kernel) FAIL("%u:%u: %s in\n%s", d.items[0].line, d.items[0].column, d.items[0].text, text);
   return kernel;
 }
 
@@ -295,29 +303,54 @@ static void run_tiles(ir_kernel *kernel, int32_t m, int32_t n, memory *at) {
   CHECK_OK(kiln_interpret(kernel, &args, (uint32_t[3]){3, 1, 1}, &options, &err), err);
 }
 
-/// The position of a tile follows from its number by divisions that ranges do not bound, and the store counts tiles by
-/// a number of its own. The launch tests that extents are not negative, nor too large.
-TEST(recover, tiles_by_their_number) {
-  static memory plain, recovered;
-  kiln_arena *arena = kiln_arena_create();
-  kiln_target target;
+/// One row of tiles after another; the launch says how many programs take part.
+static const char rows_of_tiles[] =
+    "kiln 1\nkernel tiles(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f16 @align(16), M: i32, N: "
+    "i32, K: i32,\n"
+    "  lda: i32 @div(8), ldb: i32 @div(8), ldc: i32 @div(8)) @grid(3) @config(warps = 4) {\n"
+    " let rows = (M + 63) / 64\n let row = (N + 63) / 64\n let q = iota(32)\n var s = pid(0) - npid(0)\n"
+    " for t in pid(0) .. rows * row step npid(0) {\n"
+    " let i = t / row * 64 + iota(64)\n let j = t % row * 64 + iota(64)\n"
+    " let x = min(i, M - 1)\n let y = select(j <= N - 1, j, 0)\n var acc = zeros(f32[64, 64])\n"
+    " for k in 0 .. K step 32 {\n"
+    "  acc = dot(load(a + x[:, _] * lda + (k + q)[_, :], (q < K - k)[_, :], 0.0),\n"
+    "            load(b + (k + q)[:, _] + y[_, :] * ldb, (q < K - k)[:, _], 0.0), acc)\n }\n"
+    " s = s + npid(0)\n let m = s / row * 64 + iota(64)\n let n = s % row * 64 + iota(64)\n"
+    " store(c + m[:, _] * ldc + n[_, :], acc as f16, (m < M)[:, _] & (n < N)[_, :])\n }\n}\n";
+
+static ir_kernel *recovered_tiles(kiln_arena *arena, const char *text, const kiln_target *target) {
   kiln_error err = {0};
   unsigned views = 0;
-  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
-  ir_kernel *kernel = kernel_of_tiles(arena, &target);
+  ir_kernel *kernel = kernel_of_tiles(arena, text, target);
   kiln_test_pass(kiln_pass_open_views, kernel);
-  kiln_pass_context context = kiln_pass_context_of(&target);
+  kiln_pass_context context = kiln_pass_context_of(target);
   context.mapping = KILN_MAP_RECOVER | KILN_MAP_PROMOTE;
   CHECK_OK(kiln_pass_recover(kernel, &context, &err), err);
   CHECK_OK(ir_verify(kernel, "recover", &err), err);
   ir_walk(kernel->body, count_views, &views);
   CHECK_INT(views, 3);
+  return kernel;
+}
+
+/// The position of a tile follows from its number by divisions that ranges do not bound, and the store counts tiles by
+/// a number of its own. The launch tests that extents are not negative, nor too large.
+TEST(recover, tiles_by_their_number) {
+  static memory plain, recovered;
   static const int32_t sizes[][2] = {{300, 8}, {5, 300}, {70, 40}, {290, 3}, {1, 1}, {64, 7}};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    run_tiles(kernel_of_tiles(arena, &target), sizes[i][0], sizes[i][1], &plain);
-    run_tiles(kernel, sizes[i][0], sizes[i][1], &recovered);
-    if (memcmp(plain.c, recovered.c, sizeof plain.c))
-      FAIL("%d x %d: the results differ", sizes[i][0], sizes[i][1]);
+  const char *const texts[2] = {tiles, rows_of_tiles};
+  kiln_arena *arena = kiln_arena_create();
+  kiln_target target;
+  kiln_error err = {0};
+  ir_kernel *kernel = NULL;
+  CHECK_OK(kiln_target_parse("sm_90a", &target, &err), err);
+  for (unsigned which = 2; which-- > 0;) {
+    kernel = recovered_tiles(arena, texts[which], &target);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      run_tiles(kernel_of_tiles(arena, texts[which], &target), sizes[i][0], sizes[i][1], &plain);
+      run_tiles(kernel, sizes[i][0], sizes[i][1], &recovered);
+      if (memcmp(plain.c, recovered.c, sizeof plain.c))
+        FAIL("%d x %d: the results differ", sizes[i][0], sizes[i][1]);
+    }
   }
   static const int64_t launches[][7] = {// M, N, K, lda, ldb, ldc, whether it is taken
                                         {4096, 4096, 4096, 4096, 4096, 4096, 1},

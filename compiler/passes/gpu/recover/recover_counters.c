@@ -3,6 +3,7 @@
 // that, and parameters that masks compare with get a range, which the launch tests.
 //
 //   for t in lo .. hi step s (x = lo + c) { .. x ..; yield x + s }   =>   for t in lo .. hi step s { .. t + c .. }
+//   for t in lo .. hi step s (x = lo - s) { .. x ..; yield x + s }   =>   for t in lo .. hi step s { .. t - s .. }
 //
 // A persistent kernel of Triton takes the tile that it stores from a number of its own, so that its loop may be
 // flattened. Written so, the position of what is stored is that of what was loaded.
@@ -26,26 +27,39 @@ static ir_value *counter_and(ir_builder *b, const ir_op *loop, int64_t more) {
   return by ? ir_binary(b, IR_ADD, 0, counter, ir_const_int(b, KILN_I32, by)) : counter;
 }
 
+/// What is carried, and what it becomes, in terms of the counter; false: it does not go with it.
+static bool terms_of(ir_builder *b, const ir_op *loop, uint32_t i, ir_value *out[2]) {
+  const ir_value *carried = ir_loop_args(loop)[i], *first = ir_loop_initials(loop)[i],
+                 *next = ir_loop_next(loop)->operands[i];
+  int64_t step, before, by;
+  if (ir_constant_int(ir_for_step(loop), &step)) {
+    if (!is_beyond(first, ir_for_lower(loop), &before) || !is_beyond(next, carried, &by) || by != step)
+      return false;
+    out[0] = counter_and(b, loop, before), out[1] = counter_and(b, loop, before + step);
+    return true;
+  }
+  if (next->def->code != IR_ADD || next->def->operands[0] != carried ||
+      next->def->operands[1] != ir_for_step(loop) || !first->def || first->def->code != IR_SUB ||
+      first->def->operands[0] != ir_for_lower(loop) || first->def->operands[1] != ir_for_step(loop))
+    return false;
+  out[0] = ir_binary(b, IR_SUB, 0, ir_for_counter(loop), ir_for_step(loop)), out[1] = ir_for_counter(loop);
+  return true;
+}
+
 static void level(ir_op *op, void *context) {
   ir_kernel *kernel = context;
-  int64_t step, before, by;
-  if (op->code != IR_FOR || ir_for_counter(op)->type.scalar != KILN_I32 ||
-      !ir_constant_int(ir_for_step(op), &step))
-    return;
+  ir_value *terms[2];
+  if (op->code != IR_FOR || ir_for_counter(op)->type.scalar != KILN_I32) return;
   ir_builder b = {
       .arena = kernel->arena, .block = op->regions[0], .before = op->regions[0]->first, .place = op->place};
   for (uint32_t i = 0; i < op->result_count; i++) {
     ir_value *carried = ir_loop_args(op)[i], *next = ir_loop_next(op)->operands[i];
-    if (!ir_type_equal(carried->type, ir_for_counter(op)->type) || !next->def ||
-        next->def->block != op->regions[0] ||
-        !is_beyond(ir_loop_initials(op)[i], ir_for_lower(op), &before) || !is_beyond(next, carried, &by) ||
-        by != step)
+    const bool is_number = ir_type_equal(carried->type, ir_for_counter(op)->type);
+    if (!is_number || !next->def || next->def->block != op->regions[0] || !terms_of(&b, op, i, terms))
       continue;
-    ir_value *now = counter_and(&b, op, before), *then = counter_and(&b, op, before + step);
-    if (!now || !then) return;
-    ir_forward(next, then);
+    ir_forward(next, terms[1]);
     ir_remove(next->def);
-    ir_forward(carried, now);
+    ir_forward(carried, terms[0]);
   }
 }
 

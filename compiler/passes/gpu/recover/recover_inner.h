@@ -25,7 +25,7 @@ typedef struct term {
 typedef struct sum {
   unsigned count;
   term terms[MOST_TERMS];
-  const ir_op *modulo[RANK]; ///< the `rem`, or the `select` below an extent, that an axis went through
+  const ir_op *modulo[RANK]; ///< what keeps an axis below an extent by other numbers (modulo_parts)
 } sum;
 
 /// lane + index < extent.
@@ -100,8 +100,13 @@ bool recover_test_claims(recovering *r, const ir_op *access, const limit limits[
 // recover_values.c
 /// An i32, an i64 or a pointer, scalar or tile, as a sum. A scalar that is none is an atom.
 bool recover_sum(recovering *r, const ir_value *v, sum *out);
-/// Of an offset that stays below an extent, modulo it or by `where(x < extent, x, ..)`: `x` and the extent.
-bool recover_modulo_parts(const ir_op *op, const ir_value **out_of, const ir_value **out_extent);
+/// An offset that stays below an extent: x % extent, where(x < extent, x, ..), min(x, extent - 1). The extent is
+/// `bound` + `more`.
+typedef struct modulo_parts {
+  const ir_value *of, *bound;
+  int64_t more;
+} modulo_parts;
+bool recover_modulo_parts(const ir_op *op, modulo_parts *out);
 
 // recover_limits.c
 /// What the mask says of each axis; false when it says more, or something else.

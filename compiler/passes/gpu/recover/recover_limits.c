@@ -91,9 +91,11 @@ bool recover_limits(recovering *r, const ir_value *mask, limit limits[RANK]) {
 
 bool recover_limit_of_modulo(recovering *r, const ir_op *op, limit *out) {
   sum index, lane = {.count = 1, .terms = {{.factor = 1, .lane = LANE}}};
-  const ir_value *of, *extent;
+  modulo_parts parts;
   *out = (limit){.is_set = true, .is_modulo = true};
-  return recover_modulo_parts(op, &of, &extent) && recover_sum(r, of, &index) &&
-         sum_difference(&index, &lane, &out->index) && recover_sum(r, extent, &out->extent) &&
+  if (!recover_modulo_parts(op, &parts)) return false;
+  const sum more = sum_constant(parts.more);
+  return recover_sum(r, parts.of, &index) && sum_difference(&index, &lane, &out->index) &&
+         recover_sum(r, parts.bound, &out->extent) && sum_add(&out->extent, &more, 1) &&
          recover_is_known_at_launch(r, &out->extent);
 }

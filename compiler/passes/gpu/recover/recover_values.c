@@ -64,25 +64,29 @@ static bool sum_of_shift(recovering *r, const ir_op *op, sum *out) {
   return recover_sum(r, op->operands[0], out) && sum_multiply(out, &factor, out) && recover_claim(r, op, out);
 }
 
-bool recover_modulo_parts(const ir_op *op, const ir_value **out_of, const ir_value **out_extent) {
-  const ir_op *test = op;
+bool recover_modulo_parts(const ir_op *op, modulo_parts *out) {
+  const ir_op *test = op->code == IR_SELECT ? op->operands[0]->def : op;
   bool is_turned = false;
+  *out = (modulo_parts){.more = 0};
+  if (!test || test->attrs.flags & IR_UNSIGNED) return false;
   if (op->code == IR_SELECT) {
-    test = op->operands[0]->def;
-    if (!test || test->code != IR_CMP) return false;
-    is_turned = test->attrs.kind == IR_GT;
-    if (!is_turned && test->attrs.kind != IR_LT) return false;
+    if (test->code != IR_CMP || test->attrs.kind == IR_EQ || test->attrs.kind == IR_NE) return false;
+    is_turned = test->attrs.kind == IR_GT || test->attrs.kind == IR_GE;
+    out->more = test->attrs.kind == IR_LE || test->attrs.kind == IR_GE;
+  } else if (op->code == IR_MIN) {
+    is_turned = ir_splat_source(op->operands[0]) != NULL;
+    out->more = 1;
   }
-  *out_of = test->operands[is_turned];
-  *out_extent = test->operands[!is_turned];
-  return !(test->attrs.flags & IR_UNSIGNED) && (test == op || op->operands[1] == *out_of);
+  out->of = test->operands[is_turned];
+  out->bound = test->operands[!is_turned];
+  return test == op || op->operands[1] == out->of;
 }
 
 /// (lane + row) % extent of one axis, or another number where it is not below the extent: the lanes are marked.
 static bool sum_of_modulo(recovering *r, const ir_op *op, sum *out) {
-  const ir_value *of, *extent;
-  if (op->results[0].type.rank != 1 || !recover_modulo_parts(op, &of, &extent)) return false;
-  if (!recover_sum(r, of, out) || out->modulo[0]) return false;
+  modulo_parts parts;
+  if (op->results[0].type.rank != 1 || !recover_modulo_parts(op, &parts)) return false;
+  if (!recover_sum(r, parts.of, out) || out->modulo[0]) return false;
   unsigned lanes = 0;
   for (unsigned i = 0; i < out->count; i++) {
     term *t = &out->terms[i];
@@ -160,6 +164,7 @@ static bool sum_of_result(recovering *r, const ir_value *v, sum *out) {
   case IR_PTRADD: return sum_of_binary(r, op, out);
   case IR_SHL: return sum_of_shift(r, op, out);
   case IR_REM:
+  case IR_MIN:
   case IR_SELECT: return sum_of_modulo(r, op, out);
   default: return false;
   }

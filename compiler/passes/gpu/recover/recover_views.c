@@ -17,7 +17,7 @@
 //
 // An offset modulo an extent loads other rows where the view has zeros. This is the same only when nothing
 // that depends on such rows is stored: their way is followed to stores whose masks hold the same bound. So it
-// is of offsets that are another number from the extent on, `where(row < M, row, 0)`.
+// is of offsets that are another number from the extent on, `where(row < M, row, 0)`, `min(row, M - 1)`.
 //
 // Integers are exact in these sums. What the source computes in 32 bits wraps around, so the launch tests
 // that it does not, where ranges do not show it (recover_claims).
