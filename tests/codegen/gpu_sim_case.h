@@ -156,13 +156,12 @@ static void run_case(const sim_case *c) {
   kiln_arena_destroy(arena);
 }
 
-#define CASE(name, ...)                      \
-  TEST(gpu_sim, name) {                      \
-    static const sim_case c = {__VA_ARGS__}; \
-    run_case(&c);                            \
+#define CASE(name, ...)               \
+  TEST(gpu_sim, name) {               \
+    const sim_case c = {__VA_ARGS__}; \
+    run_case(&c);                     \
   }
 
-#define WARPS \
-  "@config(warps = 1) @config(warps = 2) @config(warps = 4) @config(warps = 8) @config(warps = 16) "
+#define KERNEL(name) kiln_test_text("tests/codegen/gpu_sim_kernels/" name ".kiln")
 
 #endif

@@ -2,69 +2,21 @@
 // Compares the GPU lowering with the reference interpreter: products, and loops of them.
 #include "tests/codegen/gpu_sim_case.h"
 
-CASE(
-    dot_f16, .grid = {1, 1, 1}, .arguments = {4096, 4096, 4096}, .tolerance = 1e-3,
-    .text =
-        "kiln 1\n"
-        "kernel product(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS
-        "{\n"
-        "  let i = iota(64)\n"
-        "  let x = load(a + (i[:, _] * 64 + i[_, :]))\n"
-        "  let y = load(b + (i[:, _] * 64 + i[_, :]))\n"
-        "  store(c + (i[:, _] * 64 + i[_, :]), dot(x, trans(y), dot(x, y)))\n"
-        "}\n")
+CASE(dot_f16, .grid = {1, 1, 1}, .arguments = {4096, 4096, 4096}, .tolerance = 1e-3,
+     .text = KERNEL("dot_f16"))
 
-CASE(
-    dot_f32, .grid = {1, 1, 1}, .arguments = {512, 1024, 2048}, .tolerance = 1e-4,
-    .text =
-        "kiln 1\n"
-        "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS
-        "{\n"
-        "  let i = iota(32)\n"
-        "  let j = iota(64)\n"
-        "  let k = iota(16)\n"
-        "  let x = load(a + (i[:, _] * 16 + k[_, :]))\n"
-        "  let y = load(b + (k[:, _] * 64 + j[_, :]))\n"
-        "  store(c + (i[:, _] * 64 + j[_, :]), dot(x, y))\n"
-        "}\n")
+CASE(dot_f32, .grid = {1, 1, 1}, .arguments = {512, 1024, 2048}, .tolerance = 1e-4, .text = KERNEL("dot_f32"))
 
 CASE(dot_bf16_batched, .grid = {1, 1, 1}, .arguments = {4096, 4096, 2048}, .tolerance = 1e-2,
-     .text = "kiln 1\n"
-             "kernel product(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16)) "
-             "@grid(1) " WARPS "{\n"
-             "  let i = iota(32)\n"
-             "  let k = iota(64)\n"
-             "  let e = iota(2) * 2048\n"
-             "  let x = load(a + (e[:, _, _] + (i[:, _] * 64 + k[_, :])[_, :, :]))\n"
-             "  let y = load(b + (e[:, _, _] + (k[:, _] * 32 + i[_, :])[_, :, :]))\n"
-             "  let o = (iota(2) * 1024)[:, _, _] + (i[:, _] * 32 + i[_, :])[_, :, :]\n"
-             "  store(c + o, dot(x, y) as bf16)\n"
-             "}\n")
+     .text = KERNEL("dot_bf16_batched"))
 
-CASE(
-    dot_tf32, .grid = {1, 1, 1}, .arguments = {1024, 1024, 1024}, .tolerance = 1e-3,
-    .text =
-        "kiln 1\n"
-        "kernel product(a: in *f32 @align(16), b: in *f32 @align(16), c: out *f32 @align(16)) @grid(1) " WARPS
-        "{\n"
-        "  let i = iota(32)\n"
-        "  let x = load(a + (i[:, _] * 32 + i[_, :]))\n"
-        "  let y = load(b + (i[:, _] * 32 + i[_, :]))\n"
-        "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, y, zeros(f32[32, 32]), prec = tf32))\n"
-        "}\n")
+CASE(dot_tf32, .grid = {1, 1, 1}, .arguments = {1024, 1024, 1024}, .tolerance = 1e-3,
+     .text = KERNEL("dot_tf32"))
 
-CASE(dot_i8, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024},
-     .text =
-         "kiln 1\n"
-         "kernel product(a: in *i8 @align(16), b: in *i8 @align(16), c: out *i32 @align(16)) @grid(1) " WARPS
-         "{\n"
-         "  let i = iota(32)\n"
-         "  let k = iota(64)\n"
-         "  let x = load(a + (i[:, _] * 64 + k[_, :]))\n"
-         "  let y = load(b + (i[:, _] * 64 + k[_, :]))\n"
-         "  store(c + (i[:, _] * 32 + i[_, :]), dot(x, trans(y), zeros(i32[32, 32])))\n"
-         "}\n")
+CASE(dot_i8, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .text = KERNEL("dot_i8"))
 
+#define WARPS \
+  "@config(warps = 1) @config(warps = 2) @config(warps = 4) @config(warps = 8) @config(warps = 16) "
 #define FP8_DOT(left, right)                                                          \
   "kiln 1\n"                                                                          \
   "kernel product(a: in *" left " @align(16), b: in *" right                          \
@@ -86,89 +38,27 @@ CASE(dot_e5m2_e4m3, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .toleran
 CASE(dot_fp8_widened, .grid = {1, 1, 1}, .arguments = {2048, 2048, 1024}, .tolerance = 1e-5,
      .text = FP8_DOT("e4m3", "e5m2"))
 
-#define SMALL_DOT                                                             \
-  "kiln 1\n"                                                                  \
-  "kernel product(a: in *f16, b: in *f16, c: out *f32) @grid(1) " WARPS "{\n" \
-  "  let i = iota(16)\n"                                                      \
-  "  let k = iota(8)\n"                                                       \
-  "  let x = load(a + (i[:, _] * 8 + k[_, :]))\n"                             \
-  "  let y = load(b + (k[:, _] * 8 + k[_, :]))\n"                             \
-  "  store(c + (i[:, _] * 8 + k[_, :]), dot(x, y))\n"                         \
-  "}\n"
-CASE(dot_f16_k8, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .text = SMALL_DOT)
+CASE(dot_f16_k8, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3,
+     .text = KERNEL("small_dot"))
 CASE(dot_f16_sm_75, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_75",
-     .text = SMALL_DOT)
+     .text = KERNEL("small_dot"))
 CASE(dot_f16_sm_70, .grid = {1, 1, 1}, .arguments = {128, 64, 128}, .tolerance = 1e-3, .target = "sm_70",
-     .text = SMALL_DOT)
+     .text = KERNEL("small_dot"))
 
-CASE(dot_f64, .grid = {1, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-12,
-     .text = "kiln 1\n"
-             "kernel product(a: in *f64, b: in *f64, c: inout *f64) @grid(1) " WARPS "{\n"
-             "  let i = iota(8)\n"
-             "  let p = i[:, _] * 8 + i[_, :]\n"
-             "  store(c + p, dot(load(a + p), load(b + p), load(c + p)))\n"
-             "}\n")
+CASE(dot_f64, .grid = {1, 1, 1}, .arguments = {64, 64, 64}, .tolerance = 1e-12, .text = KERNEL("dot_f64"))
 
 CASE(gemm_loop, .grid = {2, 2, 1}, .arguments = {8192, 8192, 16384, 128, 128, 64}, .tolerance = 1e-2,
-     .text = "kiln 1\n"
-             "kernel gemm(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16), M: i32, "
-             "N: i32, K: i32 @div(16)) @grid(2, 2)\n" WARPS "{\n"
-             "  let A = view(a, [M, K], [K, 1], [64, 32])\n"
-             "  let B = view(b, [N, K], [K, 1], [64, 32])\n"
-             "  let C = view(c, [M, N], [N, 1], [64, 64])\n"
-             "  var acc = zeros(f32[64, 64])\n"
-             "  for k in 0 .. K step 32 {\n"
-             "    acc = dot(load(A, [pid(0) * 64, k]), trans(load(B, [pid(1) * 64, k])), acc)\n"
-             "  }\n"
-             "  store(C, [pid(0) * 64, pid(1) * 64], acc as bf16)\n"
-             "}\n")
+     .text = KERNEL("gemm_loop"))
 
 CASE(attention, .grid = {2, 2, 1}, .arguments = {16384, 16384, 16384, 16384, 256, 2, 128, 1},
-     .tolerance = 2e-2,
-     .text = "kiln 1\n"
-             "fn online(s, v, acc, top, total) {\n"
-             "  let t = max(top, reduce.max(s, 1))\n"
-             "  let p = exp2(s - t[:, _])\n"
-             "  let fade = exp2(top - t)\n"
-             "  return dot(p as f16, v, acc * fade[:, _]), t, total * fade + reduce.add(p, 1)\n"
-             "}\n"
-             "kernel attention(q: in *f16 @align(16), k: in *f16 @align(16), v: in *f16 @align(16), o: out "
-             "*f16 @align(16), lse: out *f32, heads: i32, S: i32, scale: f32)\n"
-             "  @grid(2, 2) @config(warps = 1) @config(warps = 4) {\n"
-             "  let Q = view(q, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
-             "  let K = view(k, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
-             "  let V = view(v, [heads, S, 64], [S * 64, 64, 1], [_, 32, 64])\n"
-             "  let O = view(o, [heads, S, 64], [S * 64, 64, 1], [_, 64, 64])\n"
-             "  let h = pid(1)\n"
-             "  let m0 = pid(0) * 64\n"
-             "  let rows = m0 + iota(64)\n"
-             "  let qt = load(Q, [h, m0, 0])\n"
-             "  var acc = zeros(f32[64, 64])\n"
-             "  var top = full(f32[64], -inf)\n"
-             "  var total = zeros(f32[64])\n"
-             "  for n in 0 .. min(S, m0 + 64) step 32 {\n"
-             "    let cols = n + iota(32)\n"
-             "    let see = (cols < S)[_, :] & (rows[:, _] >= cols[_, :])\n"
-             "    let s = select(see, dot(qt, trans(load(K, [h, n, 0]))) * (scale * 0.125), -inf)\n"
-             "    acc, top, total = online(s, load(V, [h, n, 0]), acc, top, total)\n"
-             "  }\n"
-             "  store(O, [h, m0, 0], (acc / total[:, _]) as f16)\n"
-             "  store(lse + h * S + rows, top + log2(total), rows < S)\n"
-             "}\n")
+     .tolerance = 2e-2, .text = KERNEL("attention"))
 
 /// Operands that fit one by one, and some that do not even do that.
 TEST(gpu_sim, operands_of_dots_go_one_after_another) {
-  static const sim_case c = {
-      .grid = {1, 1, 1},
-      .arguments = {4096, 4096, 4096},
-      .tolerance = 1e-3,
-      .text = "kiln 1\n"
-              "kernel product(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16)) @grid(1) "
-              "@config(warps = 4) {\n"
-              "  let i = iota(64)\n"
-              "  let at = i[:, _] * 64 + i[_, :]\n"
-              "  store(c + at, dot(load(a + at), load(b + at)))\n"
-              "}\n"};
+  const sim_case c = {.grid = {1, 1, 1},
+                      .arguments = {4096, 4096, 4096},
+                      .tolerance = 1e-3,
+                      .text = KERNEL("operands_of_dots_go_one_after_another")};
   run_config(&c, 0, &(sim_options){.max_shared = 8192});
   run_config(&c, 0, &(sim_options){.max_shared = 4096, .reverse = true});
 }
