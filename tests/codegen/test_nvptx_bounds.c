@@ -204,15 +204,18 @@ static void check_kernel(kiln_unit *unit, size_t instance, uint32_t variant, con
   free(ptx), free(llvm);
 }
 
+#define KERNELS "tests/codegen/nvptx_kernels/"
+
 /// Every instance of a source in its first config, the most special and the generic variant; how many.
-static unsigned check_source(const char *file, const char *source, size_t size, const char *target_name) {
+static unsigned check_source(const char *file, const char *target_name) {
   kiln_arena *arena = kiln_arena_create();
   kiln_diagnostics d = {.arena = arena};
   kiln_target target;
   kiln_error err = {0};
   unsigned checked = 0;
   CHECK_OK(kiln_target_parse(target_name, &target, &err), err);
-  kiln_unit *unit = kiln_unit_open(arena, file, source, size, NULL, &d);
+  const char *source = kiln_test_text(file);
+  kiln_unit *unit = kiln_unit_open(arena, file, source, strlen(source), NULL, &d);
   if (!unit) FAIL("%s is not taken", file);
   for (size_t i = 0; i < kiln_unit_instance_count(unit); i++) {
     uint32_t last = kiln_unit_interface(unit, i)->variant_count - 1;
@@ -232,98 +235,42 @@ TEST(nvptx_bounds, library_on_processors) {
     if (p->family != KILN_FAMILY_NVPTX || !llvm_has(p->name) || !kiln_test_wants_row(p->name) ||
         (!kiln_test_full() && strcmp(p->name, "sm_90a") != 0))
       continue;
-    for (size_t i = 0; i < files.gl_pathc; i++) {
-      size_t size;
-      char *source = kiln_test_read(files.gl_pathv[i], &size);
-      CHECK(source != NULL);
-      checked += check_source(files.gl_pathv[i], source, size, p->name);
-      free(source);
-    }
+    for (size_t i = 0; i < files.gl_pathc; i++) checked += check_source(files.gl_pathv[i], p->name);
   }
   globfree(&files);
   CHECK(checked > 90);
 }
 
-static const char limited[] =
-    "kiln 1\n"
-    "kernel limited(x: in *f32 @align(32), y: out *bf16, n: i32 @div(16)) @grid(1)\n"
-    "  @config(warps = 8) @regs(96) {\n"
-    "  let i = iota(1024)\n"
-    "  store(y + i, (load(x + i, i < n) * 2.0) as bf16, i < n)\n"
-    "}\n"
-    "kernel alone(x: inout *i64 @align(4096)) @grid(1) @config(warps = 1) {\n"
-    "  store(x, load(x) + 1)\n"
-    "}\n";
-
 TEST(nvptx_bounds, limits_of_registers_and_alignments) {
   for (size_t t = 0; t < kiln_processor_count(); t++)
     if (kiln_processor_at(t)->family == KILN_FAMILY_NVPTX && llvm_has(kiln_processor_at(t)->name))
-      CHECK_INT(check_source("limited.kiln", limited, sizeof limited - 1, kiln_processor_at(t)->name), 2);
+      CHECK_INT(check_source(KERNELS "limits_of_registers_and_alignments.kiln", kiln_processor_at(t)->name),
+                2);
 }
-
-static const char products[] =
-    "kiln 1\n"
-    "kernel product[BM = 64, BN = 64, BK = 64, W = 4, S = 4](a: in *bf16 @align(16), b: in *bf16 "
-    "@align(16),\n"
-    "    c: out *bf16 @align(16), n: i32 @div(64))\n"
-    "  @instance(BM = 64) @instance(BM = 64, S = 8) @instance(BM = 128, BN = 128, S = 3)\n"
-    "  @instance(BN = 256) @instance(BN = 32) @instance(BM = 128, W = 8) @instance(BM = 256, W = 16, S = 3)\n"
-    "  @grid(1) @warps(W) @stages(S) {\n"
-    "  let A = view(a, [n, n], [n, 1], [BM, BK])\n"
-    "  let B = view(b, [n, n], [n, 1], [BN, BK])\n"
-    "  let C = view(c, [n, n], [n, 1], [BM, BN])\n"
-    "  var acc = zeros(f32[BM, BN])\n"
-    "  for k in 0 .. n step BK { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n"
-    "  store(C, [0, 0], acc as bf16)\n"
-    "}\n";
 
 /// One, two, four groups of consumers, alone and with others in a processor.
 TEST(nvptx_bounds, registers_that_groups_exchange) {
-  CHECK_INT(check_source("products.kiln", products, sizeof products - 1, "sm_90a"), 7);
+  CHECK_INT(check_source(KERNELS "registers_that_groups_exchange.kiln", "sm_90a"), 7);
 }
 
 /// The GPU form of this kernel cannot be lowered, which is known when its bounds are written: the first loop
 /// wants the rows in registers, the second where copies put them. It is compiled as any other, and a launch
 /// passes no more than its parameters: the driver refuses a buffer that is longer than they are (701).
-static const char refused[] =
-    "kiln 1\n"
-    "kernel twice(q: in *bf16 @align(16), k: in *bf16 @align(16), o: out *f32 @align(16), n: i32 @div(64))\n"
-    "  @grid(1) @warps(4) @stages(2) {\n"
-    "  let Q = view(q, [n, 64], [64, 1], [64, 64])\n"
-    "  let K = view(k, [n, 64], [64, 1], [64, 64])\n"
-    "  let i = iota(64)\n"
-    "  let x = load(Q, [0, 0])\n"
-    "  var acc = zeros(f32[64, 64])\n"
-    "  for j in 0 .. n step 64 {\n"
-    "    let y = load(k + (j + i)[:, _] * 64 + i[_, :], (j + i)[:, _] < i[_, :], 0.0)\n"
-    "    acc = dot(x, trans(y), acc)\n"
-    "  }\n"
-    "  for j in 64 .. n step 64 { acc = dot(x, trans(load(K, [j, 0])), acc) }\n"
-    "  store(o + i[:, _] * 64 + i[_, :], acc)\n"
-    "}\n";
-
 TEST(nvptx_bounds, nothing_is_left_of_a_form_that_does_not_fit) {
-  CHECK_INT(check_source("refused.kiln", refused, sizeof refused - 1, "sm_90a"), 1);
+  CHECK_INT(check_source(KERNELS "nothing_is_left_of_a_form_that_does_not_fit.kiln", "sm_90a"), 1);
 }
 
 /// The assembler took the bounds: a kernel held to 32 registers has no more, and one for 1024 threads fits.
 TEST(nvptx_bounds, the_assembler_keeps_them) {
   static const char ptxas[] = "/usr/local/cuda/bin/ptxas";
-  char source[400], *out;
+  char *out;
   if (access(ptxas, X_OK)) SKIP("ptxas is not installed");
-  static const char text[] =
-      "kiln 1\n"
-      "kernel tight(x: inout *f32 @align(16)) @grid(1) @config(warps = 4) @regs(32) {\n"
-      "  let i = iota(8192)\n"
-      "  let v = load(x + i)\n"
-      "  store(x + i, v / reduce.add(v, 0))\n"
-      "}\n";
-  snprintf(source, sizeof source, "%s/tight.kiln", kiln_test_folder());
-  kiln_test_write(source, text, sizeof text - 1);
-  int code = kiln_test_run(&out,
-                           "%s/bin/kiln compile %s -t sm_80 --no-cache --ptx-assembler=none --emit=ptx -o "
-                           "%s/tight.ptx && %s -v -arch=sm_80 -o /dev/null %s/tight.ptx",
-                           kiln_test_build(), source, kiln_test_folder(), ptxas, kiln_test_folder());
+  int code =
+      kiln_test_run(&out,
+                    "%s/bin/kiln compile " KERNELS
+                    "the_assembler_keeps_them.kiln -t sm_80 --no-cache --ptx-assembler=none --emit=ptx -o "
+                    "%s/tight.ptx && %s -v -arch=sm_80 -o /dev/null %s/tight.ptx",
+                    kiln_test_build(), kiln_test_folder(), ptxas, kiln_test_folder());
   if (code) FAIL("%s", out);
   const char *used = strstr(out, "Used ");
   if (!used) FAIL("%s", out);
