@@ -69,7 +69,7 @@ static kiln_status read_notes(bundle_view *v, kiln_error *err) {
 const char *bundle_view_note(const bundle_view *view, const view_note *note) {
   static const struct {
     const char *prefix, *reader;
-  } rows[] = {{"triton ", "kiln.triton"}, {"torch ", "torch.compile"}};
+  } rows[] = {{"triton ", "kiln.triton"}, {"torch ", "torch.compile"}, {"ninetoothed ", "NineToothed"}};
   const size_t size = strlen(note->value);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (strncmp(note->key, rows[i].prefix, strlen(rows[i].prefix)) != 0) continue;

@@ -62,6 +62,8 @@ def _found():
     found, targets = {}, []
     rows = [(one.name, one.text, one.facts, one.keys, one.place.target) for one in compiled()]
     rows += [(one.name, one.kiln_text, one.kiln_facts, one.kiln_keys, one.kiln_target) for one in _inductor.kernels()]
+    if "kiln.triton._ninetoothed" in sys.modules:
+        rows += sys.modules["kiln.triton._ninetoothed"].kernels()
     for name, text, facts, keys, target in rows:
         targets += [target] if target not in targets else []
         if text is not None:

@@ -108,10 +108,9 @@ def _unpack(form, data, at):
         raise _Cut from None
 
 
-def read(path):
-    """{key: (name of a kernel, its facts)} and {key: (facts, why)} of a bundle, as its notes have them: what it has, and what Kiln does not compile; and the notes
-    of what torch.compile found out. The digest of the index is compared, so a bundle whose signature was verified (kiln.Library with trust=) has the notes that
-    were signed."""
+def notes(path):
+    """{key: text} of all notes of a bundle. The digest of the index is compared, so a bundle whose signature was verified (kiln.Library with trust=) has the notes
+    that were signed."""
     with open(path, "rb") as file:
         data = file.read(30)
         try:
@@ -125,17 +124,29 @@ def read(path):
             index = file.read(size)
             if hashlib.blake2b(index, digest_size=32).digest() != header[208:240]:
                 raise Error("%s: its index is damaged: expected the digest that its header has" % path)
-            notes_at, notes, records, _ = _unpack("<4Q", header, 80 + 6 * 16)
+            notes_at, count, records, _ = _unpack("<4Q", header, 80 + 6 * 16)
 
             def record(number):
                 length, = _unpack("<I", index, records + number)
                 return index[records + number + 4:records + number + 4 + length].decode()
 
-            pairs = [_unpack("<II", index, notes_at + 8 * i) for i in range(notes)]
-            found = {record(key): value for key, value in pairs}
-            entries = {key[len(NOTE):]: json.loads(record(value)) for key, value in found.items() if key.startswith(NOTE)}
-            return ({key: (one["kernel"], one["facts"]) for key, one in entries.items() if "kernel" in one},
-                    {key: (one["facts"], one["refused"]) for key, one in entries.items() if "kernel" not in one},
-                    {key: record(value) for key, value in found.items() if key.startswith(_torch_results.NOTE)})
-        except (_Cut, ValueError, KeyError, UnicodeDecodeError):
-            raise Error("%s: its notes cannot be read: is it cut off?" % os.fspath(path)) from None
+            return {record(key): record(value) for key, value in (_unpack("<II", index, notes_at + 8 * i) for i in range(count))}
+        except (_Cut, ValueError):
+            raise _unread(path) from None
+
+
+def _unread(path):
+    return Error("%s: its notes cannot be read: is it cut off?" % os.fspath(path))
+
+
+def read(path):
+    """{key: (name of a kernel, its facts)} and {key: (facts, why)} of a bundle, as its notes have them: what it has, and what Kiln does not compile; and the notes
+    of what torch.compile found out."""
+    found = notes(path)
+    try:
+        entries = {key[len(NOTE):]: json.loads(text) for key, text in found.items() if key.startswith(NOTE)}
+        return ({key: (one["kernel"], one["facts"]) for key, one in entries.items() if "kernel" in one},
+                {key: (one["facts"], one["refused"]) for key, one in entries.items() if "kernel" not in one},
+                {key: text for key, text in found.items() if key.startswith(_torch_results.NOTE)})
+    except (ValueError, KeyError):
+        raise _unread(path) from None

@@ -28,6 +28,17 @@ def _run(self, *arguments, grid, warmup=False, **named):
     return engine.call(*arguments, grid=grid, warmup=warmup, **named)
 
 
+def _take_ninetoothed(part):
+    """Of NineToothed, which may not be there, so what knows it is imported when a module of it was."""
+    def take(module, replace):
+        from . import _ninetoothed
+        getattr(_ninetoothed, "take_" + part)(module, replace)
+    return take
+
+
+MODULES = {**_inductor.MODULES, "ninetoothed.aot": _take_ninetoothed("aot"), "ninetoothed.build": _take_ninetoothed("build")}
+
+
 class _Later:
     """An object that is made when something is asked of it."""
 
@@ -62,7 +73,7 @@ def enable():
     _replace(CompiledKernel, "run", property(lambda self: _inductor.launcher_of(theirs.fget(self), self)))
     for owner in (triton, triton.compiler, triton.compiler.compiler):
         _replace(owner, "compile", _inductor.compile)
-    for name, take in _inductor.MODULES.items():
+    for name, take in MODULES.items():
         _import_hook.when_executed(name, lambda module, take=take: take(module, _replace))
     _make_utils_later()
     _host_driver.activate()
@@ -70,7 +81,7 @@ def enable():
 
 def disable():
     """Puts Triton back."""
-    for name in _inductor.MODULES:
+    for name in MODULES:
         _import_hook.forget(name)
     while _replaced:
         owner, name, value = _replaced.pop()
