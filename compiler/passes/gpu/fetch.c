@@ -206,8 +206,7 @@ static void fetch_late(fetching *f, kiln_iteration when, ir_value *slot) {
   ir_builder *b = &f->a->b;
   const ir_op *first = f->products.first;
   b->block = first->block, b->before = first->next, b->place = first->place;
-  if (first->attrs.mma.is_async)
-    ir_emit(b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = 1}}, NULL, 0, NULL, NULL, 0);
+  ir_emit(b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = 1}}, NULL, 0, NULL, NULL, 0);
   ir_emit(b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
   fetch(f, when, slot);
 }

@@ -6,9 +6,11 @@
 //   s = mma async ...; p = mma async ...; s' = mma_wait out=1 s; (values of s') ...
 //
 // Products end in order, so waiting for one is waiting for all before it. Slots are released after the wait
-// for the products that read them. Nothing is under way where a region begins or a block ends.
+// for the products that read them. Nothing is under way where a region begins or a block ends, except products
+// whose sums a loop carries to its next iteration (is_carried): they are not waited for here.
 //
-// Needs the consumer of `roles`. A block where no two products would be under way at a time stays as it is.
+// Needs the consumer of `roles`, or the products that `fetch` makes. A block where no two products would be under way at
+// a time stays as it is.
 #include "compiler/passes/gpu/gpu.h"
 
 enum { MOST_OUT = 8 };
@@ -45,12 +47,25 @@ static void visit_op(ir_op *op, search *s) {
   for (uint32_t r = 0; r < op->region_count; r++) ir_walk(op->regions[r], note_use, s);
 }
 
+/// What `fetch` makes, and the waits that its slots want.
+static bool is_of_slots(const ir_op *op) {
+  return op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT ||
+         op->code == IR_SLOT_STORE || op->code == IR_MMA_WAIT;
+}
+
+/// Those up to the last that no loop carries on.
+static unsigned all_but_carried(const waiting *w) {
+  unsigned count = w->count;
+  while (count && w->out[count - 1]->attrs.mma.is_carried) count--;
+  return count;
+}
+
 /// How many of the products under way have to end before `op`.
 static unsigned needed_by(const waiting *w, ir_op *op) {
   bool is_known = op->code == IR_MMA || op->code == IR_BAR_WAIT || op->code == IR_BAR_ARRIVE ||
-                  op->code == IR_PUT || op->code == IR_BARRIER || op->code == IR_STAGE || ir_is_pure(op) ||
-                  ir_ops[op->code].effect == IR_READ || ir_ops[op->code].effect == IR_FACT;
-  if (!is_known || op->region_count || ir_is_terminator(op)) return w->count;
+                  op->code == IR_PUT || op->code == IR_BARRIER || op->code == IR_STAGE || is_of_slots(op) ||
+                  ir_is_pure(op) || ir_ops[op->code].effect == IR_READ || ir_ops[op->code].effect == IR_FACT;
+  if (!is_known || op->region_count || ir_is_terminator(op)) return all_but_carried(w);
   for (unsigned i = w->count; i > 0; i--) {
     search s = {.value = &w->out[i - 1]->results[0]};
     visit_op(op, &s);
@@ -82,13 +97,15 @@ static void wait_for(waiting *w, ir_op *op, unsigned ends) {
   ir_value *sums[MOST_OUT];
   ir_op *wait = NULL;
   if (!ends) return;
-  for (unsigned i = 0; i < ends; i++) sums[i] = &w->out[i]->results[0];
+  unsigned count = 0;
+  for (unsigned i = 0; i < ends; i++)
+    if (!w->out[i]->attrs.mma.is_carried) sums[count++] = &w->out[i]->results[0];
   if (!w->is_trial) {
     w->b.block = w->block, w->b.before = op, w->b.place = op->place;
     ir_attrs attrs = {.wait = {.out = w->count - ends}};
-    wait = ir_emit(&w->b, IR_MMA_WAIT, &attrs, sums, ends, NULL, NULL, 0);
+    wait = ir_emit(&w->b, IR_MMA_WAIT, &attrs, sums, count, NULL, NULL, 0);
     if (!wait) return;
-    for (unsigned i = 0; i < ends; i++) replace_after(wait, i, sums[i]);
+    for (unsigned i = 0; i < count; i++) replace_after(wait, i, sums[i]);
   }
   w->count -= ends;
   w->ended += ends;
@@ -123,10 +140,11 @@ static void walk_block(waiting *w) {
 
 /// Products that were given their waits already, and those that are summed in parts, keep them.
 static bool is_open(const ir_block *block) {
-  for (const ir_op *op = block->first; op; op = op->next)
-    if (op->code == IR_MMA_WAIT ||
-        (op->code == IR_MMA && (op->attrs.mma.is_async || op->attrs.mma.is_partial)))
-      return false;
+  for (const ir_op *op = block->first; op; op = op->next) {
+    if (op->code == IR_MMA_WAIT && op->operand_count && op->operands[0]->def->code == IR_MMA) return false;
+    if (op->code != IR_MMA) continue;
+    if (op->attrs.mma.is_partial || (op->attrs.mma.is_async && !op->attrs.mma.is_carried)) return false;
+  }
   return true;
 }
 

@@ -143,7 +143,7 @@ static unsigned registers_of(const finding *f) {
     const unsigned down = left.log2[0] - m->log2_rows,
                    words = 1u << (left.log2[1] - 2 + down - (down < groups ? down : groups));
     if (changes(f->a, p->dot->operands[0])) most_left = words > most_left ? words : most_left;
-    else registers += words;
+    else registers += 2 * words; // it is kept, and copied for each product (nvptx_wgmma.c)
   }
   for (unsigned i = 0; i < f->out->stored_count; i++)
     if (!f->out->stored[i].is_kept)
@@ -214,6 +214,11 @@ void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *
   if (has_kept && !a->count) ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
 }
 
+static bool is_zero(const ir_value *sum) {
+  uint64_t bits;
+  return ir_constant_bits(ir_resolve((ir_value *)sum), &bits) && !bits;
+}
+
 static void emit_operand(const kiln_ring_operand *from, const kiln_ring *ring, ir_value *slot, ir_builder *b,
                          const kiln_ring_products *products, ir_value *tile, ir_value **operands,
                          uint32_t *count) {
@@ -243,16 +248,31 @@ static void store_operands(kiln_pipeline *a, kiln_ring_products *products, const
   if (is_any) ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
 }
 
+/// Nothing in the loop's body is computed for it: it can follow the first product, and what is computed from that one runs
+/// meanwhile.
+static bool is_ready(const kiln_pipeline *a, const kiln_ring_products *products, const kiln_ring_product *p) {
+  for (unsigned i = 0; i < 2; i++) {
+    const kiln_ring_operand *from = &p->operands[i];
+    if (from->from == KILN_FROM_STORED && !products->stored[from->number].is_kept) return false;
+    if (from->from == KILN_FROM_REGISTERS && changes(a, p->dot->operands[i])) return false;
+  }
+  const ir_value *sum = p->dot->operands[2];
+  return !sum->def || sum->def->block != a->body;
+}
+
 void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *slot,
                              kiln_ring_products *products) {
   ir_builder *b = &a->b;
+  ir_op *early = NULL;
   for (unsigned i = 0; i < products->count; i++) {
     const kiln_ring_product *p = &products->list[i];
     ir_value *operands[6] = {p->dot->operands[2]};
     uint32_t count = 1;
-    b->block = p->dot->block, b->before = p->dot, b->place = p->dot->place;
+    b->block = p->dot->block, b->place = p->dot->place;
+    const bool is_early = i && is_ready(a, products, p);
+    b->before = is_early ? early->next : p->dot;
     store_operands(a, products, p);
-    operands[count++] = ir_const_bits(b, ir_scalar_type(KILN_I1), 1);
+    operands[count++] = ir_const_bits(b, ir_scalar_type(KILN_I1), !is_zero(p->dot->operands[2]));
     for (unsigned k = 0; k < 2; k++)
       emit_operand(&p->operands[k], ring, slot, b, products, p->dot->operands[k], operands, &count);
     const ir_mma how = {.precision = p->dot->attrs.precision,
@@ -265,6 +285,7 @@ void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *
     ir_op *made = ir_emit(b, IR_MMA, &(ir_attrs){.mma = how}, operands, count, NULL, NULL, 0);
     if (!made) return;
     if (!i) products->first = made;
+    if (!i || is_early) early = made;
     ir_forward(&p->dot->results[0], &made->results[0]);
     ir_remove(p->dot);
   }

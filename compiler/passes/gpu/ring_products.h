@@ -41,7 +41,7 @@ typedef struct kiln_ring_products {
   kiln_stored_tile stored[KILN_RING_STORED];
   unsigned stored_count;
   bool has_stored; ///< while products are emitted: in the iteration, which has waited for that
-  ir_op *first;    ///< of those emitted, in the loop's order
+  ir_op *first;    ///< of those that have been emitted
 } kiln_ring_products;
 
 /// Finds the products of the loop that warpgroups can multiply from shared memory. False: none. `axis`: for each load, the
