@@ -103,10 +103,15 @@ enum {
 }; ///< log2 of the columns that a group sums at a time before they are added (is_partial of mma)
 enum { KILN_SPARE_REGISTERS = 48 }; ///< of a thread, besides accumulators
 
-/// Makes loads of products, and stores, through tiles of pointers accesses of views where that is the
-/// same. Wants views split into operations. Returns how many it made; `out_failed`, which may be NULL: more
-/// would be if fewer programs were launched, or 32 bits were known to be enough.
-unsigned kiln_gpu_recover_views(ir_kernel *kernel, bool *out_failed);
+/// Of loads of products and stores through tiles of pointers.
+typedef struct kiln_unrecovered {
+  unsigned count;      ///< that stay
+  bool fewer_programs; ///< fewer would if fewer programs were launched, or 32 bits were known to be enough
+} kiln_unrecovered;
+
+/// Makes them accesses of views where that is the same. Wants views split into operations. Returns how many it made;
+/// `out_left` may be NULL.
+unsigned kiln_gpu_recover_views(ir_kernel *kernel, kiln_unrecovered *out_left);
 
 /// What loops carry and advance like their counter becomes the counter and a constant.
 void kiln_gpu_level_counters(ir_kernel *kernel);

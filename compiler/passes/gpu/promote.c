@@ -457,46 +457,45 @@ typedef struct assumed {
 
 /// Recovers with what is assumed, in place. Returns how many accesses.
 static unsigned recover_assuming(ir_kernel *kernel, kiln_pass_context *context, assumed what,
-                                 bool *out_failed) {
+                                 kiln_unrecovered *out_left) {
   kiln_error ignored = {0};
   if (what.programs) limit_programs(kernel, what.programs);
-  if (!what.extents) return kiln_gpu_recover_views(kernel, out_failed);
+  if (!what.extents) return kiln_gpu_recover_views(kernel, out_left);
   kiln_gpu_level_counters(kernel);
   if (kiln_pass_simplify(kernel, context, &ignored) != KILN_OK ||
       !kiln_gpu_limit_extents(kernel, what.extents))
     return 0;
-  return kiln_gpu_recover_views(kernel, out_failed);
+  return kiln_gpu_recover_views(kernel, out_left);
 }
 
 /// How many accesses become those of views where that is worth it.
 static unsigned count_recovered(const ir_kernel *kernel, kiln_pass_context *context, kiln_refusals *refusals,
-                                assumed what, bool *out_failed) {
+                                assumed what, kiln_unrecovered *out_left) {
   kiln_arena *scratch = kiln_arena_create();
-  *out_failed = false;
+  *out_left = (kiln_unrecovered){0};
   if (!scratch) return 0;
   ir_kernel in_scratch = *kernel;
   in_scratch.arena = scratch;
   ir_kernel *trial = ir_kernel_copy(&in_scratch);
-  unsigned count = trial ? recover_assuming(trial, context, what, out_failed) : 0;
+  unsigned count = trial ? recover_assuming(trial, context, what, out_left) : 0;
   if (count && !promote_shared(trial, context->target, refusals)) count = 0;
   kiln_arena_destroy(scratch);
   return count;
 }
 
-/// What a program's number is multiplied by decides how many programs 32 bits are enough for. Where nothing is
-/// recovered for any number, extents that are not negative may help, and not too large.
+/// What a program's number is multiplied by decides how many programs 32 bits are enough for. Where some
+/// access stays for any number, extents that are not negative may help, and not too large.
 static void recover(ir_kernel *kernel, kiln_pass_context *context, kiln_refusals *refusals) {
   enum { LEAST_PROGRAMS = 16, MOST_PROGRAMS = 22, LEAST_EXTENT = 24, MOST_EXTENT = 30 }; // logarithms
-  bool has_failed, ignored;
+  kiln_unrecovered left, ignored;
   assumed chosen = {0, 0};
-  unsigned best = count_recovered(kernel, context, refusals, chosen, &has_failed);
-  for (unsigned log2 = MOST_PROGRAMS; has_failed && log2 >= LEAST_PROGRAMS; log2 -= 2) {
+  unsigned best = count_recovered(kernel, context, refusals, chosen, &left);
+  for (unsigned log2 = MOST_PROGRAMS; left.fewer_programs && log2 >= LEAST_PROGRAMS; log2 -= 2) {
     const assumed what = {.programs = (int64_t)1 << log2};
     const unsigned count = count_recovered(kernel, context, NULL, what, &ignored);
     if (count > best) best = count, chosen = what;
   }
-  for (unsigned log2 = MOST_EXTENT; !chosen.programs && (!best || chosen.extents) && log2 >= LEAST_EXTENT;
-       log2 -= 2) {
+  for (unsigned log2 = MOST_EXTENT; !chosen.programs && left.count && log2 >= LEAST_EXTENT; log2 -= 2) {
     const assumed what = {.extents = (int64_t)1 << log2};
     const unsigned count = count_recovered(kernel, context, NULL, what, &ignored);
     if (count > best) best = count, chosen = what;

@@ -108,7 +108,7 @@ static void note_stores(ir_op *op, void *context) {
   if (op->code == IR_STORE) add_access(context, op);
 }
 
-unsigned kiln_gpu_recover_views(ir_kernel *kernel, bool *out_failed) {
+unsigned kiln_gpu_recover_views(ir_kernel *kernel, kiln_unrecovered *out_left) {
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return 0;
   accesses all = {.arena = scratch}, views = {.arena = scratch};
@@ -121,9 +121,16 @@ unsigned kiln_gpu_recover_views(ir_kernel *kernel, bool *out_failed) {
   if (has_products) ir_walk(kernel->body, note_views, &views);
   if (loads || views.count) r.facts = kiln_facts_compute(scratch, kernel);
   for (uint32_t i = 0; i < views.count; i++) recover_base(&r, views.list[i]);
-  for (uint32_t i = 0; i < all.count; i++) (i < loads ? recover_load : recover_store)(&r, all.list[i]);
+  kiln_unrecovered left = {0};
+  for (uint32_t i = 0; i < all.count; i++) {
+    const unsigned before = r.count;
+    const bool may = is_candidate(all.list[i]);
+    (i < loads ? recover_load : recover_store)(&r, all.list[i]);
+    left.count += may && r.count == before;
+  }
+  left.fewer_programs = r.has_failed;
   kiln_arena_destroy(scratch);
   if (r.count) ir_apply_forwards(kernel);
-  if (out_failed) *out_failed = r.has_failed;
+  if (out_left) *out_left = left;
   return r.count;
 }
