@@ -29,8 +29,11 @@ typedef struct ordering {
   uint32_t count, capacity;
 } ordering;
 
+/// Where parameters are not known, or are the same, there is nothing mapped (promote.c): exchanges within a cluster
+/// write shared memory.
 static void add_overlap(const kiln_earlier_write *write, void *context) {
   ordering *o = context;
+  if (write->to < 0 || write->from < 0 || write->to == write->from) return;
   KILN_GROW(o->s->kernel->arena, o->found, o->count, o->capacity);
   o->found[o->count++] = (overlap){write->op, o->load, write->outermost};
 }
