@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs every test program of a build folder and ends with the line of sums: tests/run.sh BUILD [name-part...]
-# A program's own last line counts its tests; one that dies without that line counts as one failure. What failed is printed where it
-# happens and once more before the sums, so that the end of a log names it.
+# A program's own last line counts its tests; one that dies without that line counts as one failure, and so does one that does not end in
+# KILN_TEST_TIMEOUT seconds. What failed is printed where it happens and once more before the sums, so that the end of a log names it.
 set -u
 build=${1:-build/release}; shift
 export KILN_BUILD=$build
 export LC_ALL=C
 passed=0 failed=0 skipped=0
+limit=${KILN_TEST_TIMEOUT:-$([ "${KILN_TEST_FULL:-}" = 1 ] && echo 40000 || echo 3000)}
 failures=$(mktemp)
 trap 'rm -f "$failures"' EXIT
 
@@ -21,14 +22,16 @@ run_one() { # NAME COMMAND...
   local name=$1 start log status line p f s; shift
   start=$(date +%s.%N)
   log=$(mktemp)
-  timeout "${KILN_TEST_TIMEOUT:-3000}" "$@" >"$log" 2>&1
+  timeout "$limit" "$@" >"$log" 2>&1
   status=$?
   line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
+  # The line in the log of a program that was stopped is of one that it ran.
+  if [ $status = 124 ]; then line=; printf '\nstopped after %s s\n' "$limit" >>"$log"; fi
   if [ -z "$line" ]; then line="0 passed, 1 failed, 0 skipped"; fi
   read -r p _ f _ s _ <<<"${line//,/}"
   if [ $status -ne 0 ] && [ "$f" = 0 ]; then f=1; fi
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-  printf '%-40s %s  (%.1f s)\n' "$name" "$line" "$(echo "$(date +%s.%N) - $start" | bc 2>/dev/null || echo 0)"
+  printf '%-40s %s  (%.1f s)\n' "$name" "$p passed, $f failed, $s skipped" "$(echo "$(date +%s.%N) - $start" | bc 2>/dev/null || echo 0)"
   if [ "$f" != 0 ]; then sed 's/^/    /' "$log" | tail -n 60; { echo "$name"; sed 's/^/    /' "$log" | tail -n 20; } >>"$failures"; elif grep -qaiE 'skipped' "$log"; then grep -aiE '\[SKIP\]|skipped:' "$log" | sed 's/^/    /' | head -n 20; fi
   if [ -n "${KILN_TEST_VERBOSE:-}" ]; then sed 's/^/    /' "$log"; fi
   rm -f "$log"
