@@ -261,6 +261,19 @@ TEST(ttir_errors, modules) {
     check_refused(rows[i].text, rows[i].line, rows[i].want);
 }
 
+// A builder's refusal while an operand is widened ends there: its scales are not read against what is not there.
+TEST(ttir_errors, scaled_pointers) {
+  check_refused("module {\n  tt.func public @k(%p: !tt.ptr<bf16>) {\n"
+                "    %x = tt.splat %p : !tt.ptr<bf16> -> tensor<2x32x!tt.ptr<bf16>>\n"
+                "    %y = arith.constant dense<1.0> : tensor<32x2xf16>\n"
+                "    %z = arith.constant dense<1.0> : tensor<2x2xf32>\n"
+                "    %s = arith.constant dense<127> : tensor<2x1xi8>\n"
+                "    %d = tt.dot_scaled %x scale %s, %y, %z lhs = bf16 rhs = fp16 {fastMath = false} : "
+                "tensor<2x32x!tt.ptr<bf16>>, tensor<2x1xi8> * tensor<32x2xf16> -> tensor<2x2xf32>\n"
+                "    tt.return\n  }\n}\n",
+                7, "cast: expected i1, integers, floats or fp8, found *bf16[2, 32]");
+}
+
 // Regions inside regions end in a message, not in the stack's end.
 TEST(ttir_errors, nesting_is_bounded) {
   enum { LEVELS = 5000 };
