@@ -2,12 +2,14 @@
 // Chooses which values have a home and in what layout: anchors are memory accesses and dots; elementwise
 // users follow their operands; a loop-carried value has the layout that the loop's end offers, or its start,
 // or the access that it is the address of. Then, in what layouts operations take their operands (ir_op.operand_layouts).
+#include "base/check.h"
 #include "compiler/passes/gpu/layouts/shared_layouts.h"
 #include "compiler/passes/gpu/layouts/sort_network.h"
 
 static void assign_block(kiln_layouts *c, ir_block *block);
 
 static void set_home(kiln_layouts *c, ir_value *value, kiln_layout layout) {
+  KILN_ASSERT(value == (value->def ? &value->def->results[value->index] : value->block->args[value->index]));
   kiln_layout *home = &kiln_notes_of(c, value)->home;
   *home = layout;
   value->layout = home;
