@@ -141,6 +141,7 @@ def premake(BLOCK):
 
 def build(**named):
     configs = [((), {"BLOCK": block}, {"num_warps": warps, "num_stages": 1}) for block, warps in ((128, 2), (512, 4))]
+    configs.append(((), {"BLOCK": 1024}, {}))
     return ninetoothed.build(premake, configs, caller="cuda", kernel_name="sums", output_dir=".", **named)
 
 
@@ -187,14 +188,15 @@ BUILD = """
 from kernels import *
 if __name__ == "__main__":
     kernel = build()
-    for config in ((128, 2, 1), (512, 4, 1)):
+    for config in ((128, 2, 1), (512, 4, 1), (1024,)):
         x, y, z = torch.randn(1000), torch.randn(1000), torch.zeros(1000)
         kernel(x, y, z, *config)
         torch.testing.assert_close(z, x + y, rtol=0, atol=0)
     print(refused(kernel, x, y, z, 100, 2, 1))
+    print(refused(kernel, x, y))
     del started[:]
     build()(x, y, z, 128, 2, 1)
-    print(started, {row.name for row in kiln.triton.monitor().kernels if row.launches})
+    print(started, sorted({row.name for row in kiln.triton.monitor().kernels if row.launches}))
 """
 
 TUNED = """
@@ -208,7 +210,7 @@ if __name__ == "__main__":
         x, y, z = torch.randn(1000), torch.randn(1000), torch.zeros(1000)
         build(meta_parameters=("BLOCK",))(x, y, z)
         torch.testing.assert_close(z, x + y, rtol=0, atol=0)
-    print({row.name for row in kiln.triton.monitor().kernels if row.launches} == {"sums_128_2_1", "sums_512_4_1"})
+    print({row.name for row in kiln.triton.monitor().kernels if row.launches} == {"sums_128_2_1", "sums_512_4_1", "sums_1024"})
 """
 
 OTHER_VERSION = """
@@ -284,9 +286,10 @@ class Builds(Programs):
 
     def test_build(self):
         """Each config is made in a process of its own; the second time nothing is compiled."""
-        refused, again = self.run_text(BUILD).splitlines()
+        refused, too_few, again = self.run_text(BUILD).splitlines()
         self.assertEqual(refused, "Refused: sums: expected the values of a config, found BLOCK_ = 100, num_warps = 2, num_stages = 1")
-        self.assertIn(again, ("[] {'sums_128_2_1', 'sums_512_4_1'}", "[] {'sums_512_4_1', 'sums_128_2_1'}"))
+        self.assertEqual(too_few, "TypeError: sums: expected 3 to 6 arguments (x, y, z, BLOCK_, num_warps, num_stages), found 2")
+        self.assertEqual(again, "[] ['sums_1024', 'sums_128_2_1', 'sums_512_4_1']")
 
     def test_build_that_is_tuned(self):
         self.assertEqual(self.run_text(TUNED), "True")

@@ -285,8 +285,8 @@ class Kernel:
 
 
 class Choice:
-    """What `build` returns: called with tensors and the values of a config, it launches the kernel that was made for them. Values that were tuned may be left
-    out; they come from the table that NineToothed writes beside the bundle."""
+    """What `build` returns: called with tensors and the values of a config, it launches the kernel that was made for them. Values at the end that a config does
+    not have may be left out. Values that were tuned come from the table that NineToothed writes beside the bundle."""
 
     def __init__(self, name, note, kernels, table, refused):
         self.name, self.note, self._kernels, self._table, self._refused, self._read, self._known = name, note, kernels, table, refused, None, {}
@@ -306,8 +306,8 @@ class Choice:
     def __call__(self, *arguments):
         note, count = self.note, self.note["tensors"]
         names, tuned = note["parameters"], note["tuned"]
-        if len(arguments) not in (len(names), len(names) + len(tuned)):
-            raise TypeError("%s: expected %d arguments (%s), found %d" % (self.name, len(names), ", ".join(names), len(arguments)))
+        if not count <= len(arguments) <= len(names) + len(tuned):
+            raise TypeError("%s: expected %d to %d arguments (%s), found %d" % (self.name, count, len(names) + len(tuned), ", ".join(names + tuned), len(arguments)))
         given = tuple(map(_number, arguments[count:]))
         if len(arguments) == len(names) and tuned:
             given += self._tuned(given)
