@@ -142,7 +142,9 @@ class Mixer(nn.Module):
         y = functional.silu(self.around(y.transpose(1, 2))[..., :rows].transpose(1, 2))
         y, b, c = y.split((self.inner, self.states, self.states), -1)
         y, dt = y.unflatten(-1, (self.heads, -1)), functional.softplus(dt.float() + self.start)
-        decays = (-dt * self.decay.float().exp()).cumsum(1).transpose(1, 2)  # batch, heads, rows
+        # (batch, heads, rows), in two steps: TorchInductor of PyTorch 2.11 fails to write a cumsum of more than 32 elements and few rows
+        steps = (-dt * self.decay.float().exp()).transpose(1, 2).unflatten(-1, (-1, 32)).cumsum(-1)
+        decays = (steps + (steps[..., -1].cumsum(-1) - steps[..., -1])[..., None]).flatten(-2)
         below = torch.ones(rows, rows, dtype=torch.bool, device=x.device).tril()
         passed = (decays[..., :, None] - decays[..., None, :]).masked_fill(~below, float("-inf")).exp()
         mixed = (c.float() @ b.float().transpose(1, 2))[:, None] * passed
