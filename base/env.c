@@ -16,7 +16,7 @@ bool kiln_env_is_yes(const char *text) {
 // None of these changes the bytes that a program makes.
 static const char *const for_all[] = {"TMPDIR", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS",
                                       "UBSAN_OPTIONS"};
-static const char *const for_helpers[] = {
+static const char for_helpers[][28] = {
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "RES_OPTIONS",
@@ -25,6 +25,10 @@ static const char *const for_helpers[] = {
 #include "base/env.def"
 #undef ENV
 };
+#define ENV(name, role, reader, help) \
+  _Static_assert(sizeof #name <= sizeof *for_helpers, "it has room: " #name);
+#include "base/env.def"
+#undef ENV
 enum { ALL = sizeof for_all / sizeof *for_all, HELPERS = sizeof for_helpers / sizeof *for_helpers };
 _Static_assert(ALL + HELPERS <= KILN_ENV_MOST, "every variable has a place");
 

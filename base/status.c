@@ -7,24 +7,25 @@
 #include <string.h>
 
 #include "base/control_characters.h"
+#include "base/texts.h"
 
-struct row {
-  kiln_status status;
-  const char *name, *text, *advice;
-};
-
-static const struct row rows[] = {
-#define STATUS(name, number, text, advice) {KILN_STATUS_##name, #name, text, advice},
+static const uint8_t numbers[] = {
+#define STATUS(name, number, text, advice) number,
 #include "base/status.def"
 #undef STATUS
 };
+// Of each row name, text and advice.
+enum { NAME, TEXT, ADVICE, COLUMNS };
+static const char texts[] =
+#define STATUS(name, number, text, advice) #name "\0" text "\0" advice "\0"
+#include "base/status.def"
+#undef STATUS
+    "UNKNOWN\0a status this release does not know\0";
 
-static const struct row *find_row(kiln_status status) {
-  static const struct row unknown = {KILN_STATUS_INTERNAL, "UNKNOWN", "a status this release does not know",
-                                     ""};
-  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
-    if (rows[i].status == status) return &rows[i];
-  return &unknown;
+static const char *text_of(kiln_status status, unsigned column) {
+  unsigned row = 0;
+  while (row < sizeof numbers && numbers[row] != (unsigned)status) row++;
+  return kiln_text_at(texts, row * COLUMNS + column);
 }
 
 // What a message quotes may come from a file or a server: it must not drive the terminal that shows it.
@@ -94,6 +95,6 @@ kiln_status kiln_status_of_errno(int error_number) {
   }
 }
 
-const char *kiln_status_name(kiln_status status) { return find_row(status)->name; }
-const char *kiln_status_text(kiln_status status) { return find_row(status)->text; }
-const char *kiln_status_advice(kiln_status status) { return find_row(status)->advice; }
+const char *kiln_status_name(kiln_status status) { return text_of(status, NAME); }
+const char *kiln_status_text(kiln_status status) { return text_of(status, TEXT); }
+const char *kiln_status_advice(kiln_status status) { return text_of(status, ADVICE); }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/texts.h"
+
 enum { NO, MAY, MUST };
 enum { ONE, NAMED };
 enum { TEXT, BYTES, DIGEST };
@@ -14,16 +16,27 @@ enum { TEXT, BYTES, DIGEST };
 struct row {
   uint32_t number;
   uint8_t value, form, use[4]; // use: indexed by kiln_key_kind
-  const char *name, *text;
 };
 
 #define FIELD(name, number, value, form, compile, tuned, bundle, axes, text) \
-  {number, value, form, {NO, compile, tuned, bundle}, #name, text},
+  {number, value, form, {NO, compile, tuned, bundle}},
 static const struct row rows[] = {
 #include "cache/fields.def"
 };
 #undef FIELD
 enum { ROWS = sizeof rows / sizeof *rows };
+
+static const char names[] =
+#define FIELD(name, number, value, form, compile, tuned, bundle, axes, text) #name "\0"
+#include "cache/fields.def"
+#undef FIELD
+    ;
+static const char texts[] =
+#define FIELD(name, number, value, form, compile, tuned, bundle, axes, text) text "\0"
+#include "cache/fields.def"
+#undef FIELD
+    ;
+static const char *name_of(const struct row *row) { return kiln_text_at(names, (size_t)(row - rows)); }
 
 static const char magic[7] = {'k', 'i', 'l', 'n', 'k', 'e', 'y'};
 
@@ -35,7 +48,7 @@ static const struct row *row_of(uint32_t number) {
 
 const char *kiln_field_name(uint32_t field) {
   const struct row *row = row_of(field);
-  return row ? row->name : "UNKNOWN";
+  return row ? name_of(row) : "UNKNOWN";
 }
 
 // ---------------------------------------------------------------------------------------- building
@@ -72,17 +85,17 @@ static void add(kiln_key_builder *b, kiln_field field, const char *name, const v
   }
   if (row->use[b->kind] == NO) {
     kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "key field %s does not belong in a key of kind %d",
-              row->name, (int)b->kind);
+              name_of(row), (int)b->kind);
     return;
   }
   if ((row->form == NAMED) != (name && *name)) {
-    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "key field %s expects %s", row->name,
+    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "key field %s expects %s", name_of(row),
               row->form == NAMED ? "a name" : "no name");
     return;
   }
   if (row->value == DIGEST && size != KILN_DIGEST_SIZE) {
-    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "key field %s expects %d bytes, found %zu", row->name,
-              KILN_DIGEST_SIZE, size);
+    kiln_fail(&b->error, KILN_STATUS_INVALID_ARGUMENT, "key field %s expects %d bytes, found %zu",
+              name_of(row), KILN_DIGEST_SIZE, size);
     return;
   }
   if (b->count == KILN_KEY_FIELDS || size > KILN_KEY_BYTES || b->bytes.size + size > KILN_KEY_BYTES) {
@@ -159,7 +172,8 @@ static kiln_status check(kiln_key_builder *b, struct place *places, kiln_error *
                        (const char *)b->bytes.bytes + places[i].name);
   const struct row *row = missing(b, places);
   if (row)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "key field %s (%s) is missing", row->name, row->text);
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "key field %s (%s) is missing", name_of(row),
+                     kiln_text_at(texts, (size_t)(row - rows)));
   return KILN_OK;
 }
 

@@ -27,7 +27,7 @@ const kiln_matrix_unit *kiln_matrix_unit_of(const kiln_target *target) {
 
 bool kiln_has_special_register(const kiln_target *target, const kiln_special_register *row) {
   const kiln_processor *p = target->processor;
-  if (row->arch) return p->arch && !strcmp(row->arch, p->arch);
+  if (row->arch) return !strcmp(row->arch, kiln_host_processor_of(p)->arch);
   return p->major >= row->first && p->major <= row->last && (!row->matrix || row->matrix == p->matrix);
 }
 

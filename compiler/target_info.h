@@ -55,7 +55,7 @@ typedef enum kiln_matrix_emission {
 /// One matrix instruction that multiplies fragments in registers. The first that fits is taken, so wide
 /// instructions stand first. The family's back end emits it (gpu_machine.emit_product).
 typedef struct kiln_matrix_form {
-  const char *name;
+  char name[48];
   uint32_t units; ///< set of 1 << kiln_matrix that have it
   uint8_t lanes;  ///< wave size it is for
   uint8_t left, right,

@@ -79,17 +79,17 @@ static unsigned native_level(void) {
   return level;
 }
 
-#define NATIVE(level_, cpu_, features_, vector_bytes_)                                      \
-  {                                                                                         \
-    .name = "native", .family = KILN_FAMILY_HOST, .wave = 1, .arch = "x86_64", .cpu = cpu_, \
-    .features = features_, .vector_bytes = vector_bytes_, .level = level_                   \
+#define NATIVE(level_, host_, vector_bytes_)                                                               \
+  {                                                                                                        \
+    .name = "native", .family = KILN_FAMILY_HOST, .wave = 1, .host = host_, .vector_bytes = vector_bytes_, \
+    .level = level_                                                                                        \
   }
 
 static const kiln_processor rows[] = {
-    NATIVE(1, "x86-64", "", 16),
-    NATIVE(2, "x86-64-v2", "", 16),
-    NATIVE(3, "x86-64-v3", "", 32),
-    NATIVE(4, "x86-64-v4", "-prefer-256-bit", 64),
+    NATIVE(1, KILN_HOST_X86_64, 16),
+    NATIVE(2, KILN_HOST_X86_64_V2, 16),
+    NATIVE(3, KILN_HOST_X86_64_V3, 32),
+    NATIVE(4, KILN_HOST_X86_64_V4, 64),
 };
 
 const kiln_processor *kiln_native_processor(void) { return &rows[native_level() - 1]; }
@@ -112,13 +112,8 @@ const char *kiln_native_features(char out[KILN_TARGET_FEATURES]) {
 #elif defined(__aarch64__)
 
 // The baseline of the architecture holds all that is used.
-static const kiln_processor row = {.name = "native",
-                                   .family = KILN_FAMILY_HOST,
-                                   .wave = 1,
-                                   .arch = "aarch64",
-                                   .cpu = "generic",
-                                   .features = "+neon",
-                                   .vector_bytes = 16};
+static const kiln_processor row = {
+    .name = "native", .family = KILN_FAMILY_HOST, .wave = 1, .host = KILN_HOST_AARCH64, .vector_bytes = 16};
 
 const kiln_processor *kiln_native_processor(void) { return &row; }
 

@@ -35,15 +35,13 @@ static const kiln_processor processors[] = {
    .has_xnack = ((modes)&X) != 0,                                                    \
    .has_sramecc = ((modes)&S) != 0,                                                  \
    .generic = gen},
-#define HOST(n, a, c, f, vector, l) \
-  {.name = n,                       \
-   .family = KILN_FAMILY_HOST,      \
-   .wave = 1,                       \
-   .arch = a,                       \
-   .cpu = c,                        \
-   .features = f,                   \
-   .vector_bytes = vector,          \
-   .level = l},
+#define HOST(n, row, vector, l) \
+  {.name = n,                   \
+   .family = KILN_FAMILY_HOST,  \
+   .wave = 1,                   \
+   .vector_bytes = vector,      \
+   .level = l,                  \
+   .host = KILN_HOST_##row},
 #include "targets/processors.def"
 #undef NVPTX
 #undef AMDGPU
@@ -58,10 +56,23 @@ static const kiln_processor processors[] = {
 #undef AMDGPU
 #undef HOST
 
+static const kiln_host_processor hosts[] = {
+    [KILN_HOST_NONE] = {"", "", ""},
+    [KILN_HOST_X86_64] = {"x86_64", "x86-64", ""},
+    [KILN_HOST_X86_64_V2] = {"x86_64", "x86-64-v2", ""},
+    [KILN_HOST_X86_64_V3] = {"x86_64", "x86-64-v3", ""},
+    [KILN_HOST_X86_64_V4] = {"x86_64", "x86-64-v4", "-prefer-256-bit"},
+    [KILN_HOST_AARCH64] = {"aarch64", "generic", "+neon"},
+};
+
 size_t kiln_processor_count(void) { return sizeof processors / sizeof *processors; }
 
 const kiln_processor *kiln_processor_at(size_t index) {
   return index < kiln_processor_count() ? &processors[index] : NULL;
+}
+
+const kiln_host_processor *kiln_host_processor_of(const kiln_processor *processor) {
+  return &hosts[processor->host];
 }
 
 static const kiln_family_info families[KILN_FAMILY_COUNT] = {

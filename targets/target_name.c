@@ -120,7 +120,7 @@ static void native_digits(const char *features, char out[17]) {
 static kiln_status read_native(kiln_target *t, const char *rest, kiln_error *err) {
   char digits[17];
   t->processor = kiln_native_processor();
-  snprintf(t->native_cpu, sizeof t->native_cpu, "%s", t->processor->cpu);
+  snprintf(t->native_cpu, sizeof t->native_cpu, "%s", kiln_host_processor_of(t->processor)->cpu);
   kiln_native_features(t->native_features);
   if (!rest[0]) return KILN_OK;
   size_t cpu = strcspn(rest + 1, ":");
@@ -207,12 +207,14 @@ static const char *const triples[KILN_FAMILY_COUNT] = {
 const char *kiln_target_triple(const kiln_target *target) {
   const kiln_processor *p = target->processor;
   if (triples[p->family]) return triples[p->family];
-  return !strcmp(p->arch, "aarch64") ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";
+  return !strcmp(kiln_host_processor_of(p)->arch, "aarch64") ? "aarch64-unknown-linux-gnu"
+                                                             : "x86_64-unknown-linux-gnu";
 }
 
 const char *kiln_target_cpu(const kiln_target *target) {
   const kiln_processor *p = target->processor;
-  return target->native_cpu[0] ? target->native_cpu : p->cpu && *p->cpu ? p->cpu : p->name;
+  const char *cpu = target->native_cpu[0] ? target->native_cpu : kiln_host_processor_of(p)->cpu;
+  return cpu[0] ? cpu : p->name;
 }
 
 static void add_feature(char *out, const char *sign, const char *name) {
@@ -228,7 +230,8 @@ const char *kiln_target_features(const kiln_target *target, char out[KILN_TARGET
   out[0] = 0;
   if (p->ptx) snprintf(out, KILN_TARGET_FEATURES + 64, "+ptx%u", p->ptx);
   if (target->native_features[0]) add_feature(out, "", target->native_features);
-  if (p->features && *p->features) add_feature(out, "", p->features);
+  const char *features = kiln_host_processor_of(p)->features;
+  if (features[0]) add_feature(out, "", features);
   if (target->sramecc != KILN_MODE_ANY) add_feature(out, mode_sign(target->sramecc), "sramecc");
   if (target->wave != p->wave)
     add_feature(out, "+", target->wave == 64 ? "wavefrontsize64" : "wavefrontsize32");

@@ -70,7 +70,7 @@ void kiln_device_target_host(kiln_device_target *out) {
 
 static kiln_status read_host(const char *text, kiln_device_target *out, kiln_error *err) {
   const kiln_processor *p = kiln_processor_find(text, strlen(text));
-  if (!p || !p->cpu || !*p->cpu) return refuse_device(text, err);
+  if (!p || !kiln_host_processor_of(p)->cpu[0]) return refuse_device(text, err);
   out->family = KILN_FAMILY_HOST;
   out->level = p->level;
   return KILN_OK;

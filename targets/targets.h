@@ -61,6 +61,15 @@ typedef enum kiln_mode { KILN_MODE_ANY, KILN_MODE_ON, KILN_MODE_OFF } kiln_mode;
 /// A row of processors.def. Fields that a family lacks are zero or "".
 /// Texts that every row has are inside: the loader relocates each pointer, which costs libkiln 24 bytes more.
 enum { KILN_PROCESSOR_NAME = 16 };
+typedef enum kiln_host {
+  KILN_HOST_NONE,
+  KILN_HOST_X86_64,
+  KILN_HOST_X86_64_V2,
+  KILN_HOST_X86_64_V3,
+  KILN_HOST_X86_64_V4,
+  KILN_HOST_AARCH64,
+} kiln_host;
+
 typedef struct kiln_processor {
   char name[KILN_PROCESSOR_NAME];
   char generic[KILN_PROCESSOR_NAME]; ///< AMDGPU: the generic target whose code runs here, or ""
@@ -76,10 +85,15 @@ typedef struct kiln_processor {
   uint8_t generic_version;    ///< AMDGPU: non-zero for a generic target
   uint8_t code_object; ///< AMDGPU: version unless the target says another; 0: the family has no settings
   bool has_xnack, has_sramecc;
-  uint16_t vector_bytes;             ///< host
-  uint8_t level;                     ///< host
-  const char *arch, *cpu, *features; ///< host; NULL elsewhere
+  uint16_t vector_bytes; ///< host
+  uint8_t level;         ///< host
+  uint8_t host;          ///< kiln_host
 } kiln_processor;
+
+/// LLVM's names of a processor of the host family.
+typedef struct kiln_host_processor {
+  char arch[8], cpu[12], features[20];
+} kiln_host_processor;
 
 /// A processor with its modes: everything that decides which machine code is made. A value; text is inside.
 enum { KILN_TARGET_FEATURES = 1024 };
@@ -96,6 +110,8 @@ typedef struct kiln_target {
 size_t kiln_processor_count(void);
 const kiln_processor *kiln_processor_at(size_t index);
 const kiln_processor *kiln_processor_find(const char *name, size_t length);
+/// All are "" for another family, and for `native` before it is resolved.
+const kiln_host_processor *kiln_host_processor_of(const kiln_processor *processor);
 
 const kiln_family_info *kiln_family_of(kiln_family family);
 /// Of the family with that name; 0: there is none.

@@ -504,39 +504,50 @@ static void transfer_chosen(const ir_op *op, facts3 x, kiln_fact *f) {
   all_divisible(f, of_all(x[0], type_of(op, 0)));
 }
 
-/// What each operation says, and the classes of operand 0 that it says it of.
-static const struct {
-  transfer *function;
-  unsigned classes;
-} transfers[IR_OPCODE_COUNT] = {
-#define ANY ~0u
-#define INTEGERS (KILN_CLASS_INT | KILN_CLASS_BOOL)
-    [IR_CONST] = {transfer_const, ANY},     [IR_IOTA] = {transfer_iota, ANY},
-    [IR_SPLAT] = {transfer_splat, ANY},     [IR_ADD] = {transfer_add, INTEGERS},
-    [IR_SUB] = {transfer_sub, INTEGERS},    [IR_MUL] = {transfer_mul, INTEGERS},
-    [IR_DIV] = {transfer_div, INTEGERS},    [IR_REM] = {transfer_rem, INTEGERS},
-    [IR_MIN] = {transfer_min, INTEGERS},    [IR_MAX] = {transfer_max, INTEGERS},
-    [IR_AND] = {transfer_and, ANY},         [IR_OR] = {transfer_or, ANY},
-    [IR_XOR] = {transfer_or, ANY},          [IR_SHL] = {transfer_shl, ANY},
-    [IR_SHR] = {transfer_shr, ANY},         [IR_CMP] = {transfer_cmp, ANY},
-    [IR_SELECT] = {transfer_select, ANY},   [IR_ABS] = {transfer_abs, ANY},
-    [IR_CAST] = {transfer_cast, ANY},       [IR_BITCAST] = {transfer_bitcast, ANY},
-    [IR_EXPAND] = {transfer_expand, ANY},   [IR_BROADCAST] = {transfer_broadcast, ANY},
-    [IR_RESHAPE] = {transfer_reshape, ANY}, [IR_TRANS] = {transfer_trans, ANY},
-    [IR_JOIN] = {transfer_join, ANY},       [IR_SPLIT] = {transfer_split, ANY},
-    [IR_REDUCE] = {transfer_lanes, ANY},    [IR_SCAN] = {transfer_lanes, ANY},
-    [IR_PTRADD] = {transfer_ptradd, ANY},   [IR_HINT] = {transfer_hint, ANY},
-    [IR_CONVERT] = {transfer_hint, ANY},    [IR_SORT] = {transfer_chosen, ANY},
-    [IR_GATHER] = {transfer_chosen, ANY},
-#undef ANY
-#undef INTEGERS
-};
+/// What each operation says; of some only where operand 0 has integers or truth values.
+static transfer *transfer_of(ir_opcode code, bool is_integral) {
+  switch (code) {
+  case IR_CONST: return transfer_const;
+  case IR_IOTA: return transfer_iota;
+  case IR_SPLAT: return transfer_splat;
+  case IR_ADD: return is_integral ? transfer_add : NULL;
+  case IR_SUB: return is_integral ? transfer_sub : NULL;
+  case IR_MUL: return is_integral ? transfer_mul : NULL;
+  case IR_DIV: return is_integral ? transfer_div : NULL;
+  case IR_REM: return is_integral ? transfer_rem : NULL;
+  case IR_MIN: return is_integral ? transfer_min : NULL;
+  case IR_MAX: return is_integral ? transfer_max : NULL;
+  case IR_AND: return transfer_and;
+  case IR_OR:
+  case IR_XOR: return transfer_or;
+  case IR_SHL: return transfer_shl;
+  case IR_SHR: return transfer_shr;
+  case IR_CMP: return transfer_cmp;
+  case IR_SELECT: return transfer_select;
+  case IR_ABS: return transfer_abs;
+  case IR_CAST: return transfer_cast;
+  case IR_BITCAST: return transfer_bitcast;
+  case IR_EXPAND: return transfer_expand;
+  case IR_BROADCAST: return transfer_broadcast;
+  case IR_RESHAPE: return transfer_reshape;
+  case IR_TRANS: return transfer_trans;
+  case IR_JOIN: return transfer_join;
+  case IR_SPLIT: return transfer_split;
+  case IR_REDUCE:
+  case IR_SCAN: return transfer_lanes;
+  case IR_PTRADD: return transfer_ptradd;
+  case IR_HINT:
+  case IR_CONVERT: return transfer_hint;
+  case IR_SORT:
+  case IR_GATHER: return transfer_chosen;
+  default: return NULL;
+  }
+}
 
 void fact_transfer(const ir_op *op, uint32_t result, const kiln_fact *const operands[3], kiln_fact *f) {
-  transfer *t = transfers[op->code].function;
   bool region = (op->code == IR_REDUCE || op->code == IR_SCAN) && op->region_count;
   unsigned class = op->operand_count ? ir_type_class(type_of(op, 0)) : 0;
-  if (op->operand_count && !(transfers[op->code].classes & class)) t = NULL;
+  transfer *t = transfer_of(op->code, class & (KILN_CLASS_INT | KILN_CLASS_BOOL));
   if (t && !region && (result == 0 || op->code == IR_SPLIT)) t(op, operands, f);
   else if (ir_has(op->code, IR_EACH)) constancy_of_operands(op, operands, f);
 }

@@ -7,7 +7,7 @@
 enum { FIRST_BUCKETS = 256 };
 
 static const struct word {
-  const char *text;
+  char text[12];
   uint8_t length, kind;
 } words[] = {
 #define TOKEN(name, text)
@@ -16,6 +16,11 @@ static const struct word {
 #undef TOKEN
 #undef KEYWORD
 };
+#define TOKEN(name, text)
+#define KEYWORD(name, word) _Static_assert(sizeof word <= sizeof words->text, "it has room: " word);
+#include "compiler/front/token.def"
+#undef TOKEN
+#undef KEYWORD
 
 static uint32_t hash_of(const char *text, size_t length) {
   uint32_t h = 2166136261u;

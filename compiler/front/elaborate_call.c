@@ -8,10 +8,16 @@
 
 static const kiln_operation operations[] = {
 #define OPERATION(name, handler, least, most, code, flags, named, form) \
-  {name, kiln_operation_##handler, least, most, code, flags, named, form},
+  {name, KILN_HANDLER_##handler, least, most, code, flags, named, form},
 #include "compiler/front/operations.def"
 #undef OPERATION
 };
+#define OPERATION(n, handler, least, most, code, flags, words, text)                                \
+  _Static_assert(sizeof n <= sizeof operations->name && sizeof words <= sizeof operations->named && \
+                     sizeof text <= sizeof operations->form,                                        \
+                 "all have room: " n);
+#include "compiler/front/operations.def"
+#undef OPERATION
 
 static int compare_name(const void *key, const void *row) {
   return strcmp(key, ((const kiln_operation *)row)->name);
@@ -192,6 +198,24 @@ static bool sort_arguments(kiln_elab *e, kiln_call *c) {
   return false;
 }
 
+/// What is known at compile time where the arguments are.
+static bool is_arithmetic(kiln_handler handler) {
+  return handler == KILN_HANDLER_unary || handler == KILN_HANDLER_binary || handler == KILN_HANDLER_bits ||
+         handler == KILN_HANDLER_cast || handler == KILN_HANDLER_select || handler == KILN_HANDLER_fma ||
+         handler == KILN_HANDLER_compare;
+}
+
+static kiln_values handle(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  switch ((kiln_handler)c->operation->handler) {
+#define HANDLER(name)       \
+  case KILN_HANDLER_##name: \
+    return kiln_operation_##name(e, c, one);
+#include "compiler/front/handlers.def"
+#undef HANDLER
+  }
+  return kiln_call_one((kiln_value){0}, one);
+}
+
 static kiln_values call_operation(kiln_elab *e, const kiln_operation *op, const kiln_node *n,
                                   kiln_value *one) {
   kiln_call c = {.operation = op, .node = n, .place = n->place};
@@ -199,12 +223,9 @@ static kiln_values call_operation(kiln_elab *e, const kiln_operation *op, const 
   if (!n->member && op->code == IR_ATOMIC)
     return kiln_call_one(kiln_elab_error(e, n->place, "expected %s", op->form), one);
   if (!sort_arguments(e, &c)) return kiln_call_one((kiln_value){0}, one);
-  if (!e->has_builder && op->handle != kiln_operation_unary && op->handle != kiln_operation_binary &&
-      op->handle != kiln_operation_bits && op->handle != kiln_operation_cast &&
-      op->handle != kiln_operation_select && op->handle != kiln_operation_fma &&
-      op->handle != kiln_operation_compare)
+  if (!e->has_builder && !is_arithmetic(op->handler))
     return kiln_call_one(kiln_elab_error(e, n->place, "'%s' is not known at compile time", op->name), one);
-  return op->handle(e, &c, one);
+  return handle(e, &c, one);
 }
 
 static kiln_values call_function(kiln_elab *e, kiln_item *item, const kiln_node *n, kiln_value *one) {

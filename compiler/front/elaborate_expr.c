@@ -15,8 +15,7 @@ static ir_opcode operation_of(kiln_token_kind op, ir_predicate *out_predicate) {
   for (unsigned p = IR_EQ; p <= IR_GE; p++)
     if (strlen(ir_predicate_signs[p]) == length && !memcmp(ir_predicate_signs[p], sign, length))
       return *out_predicate = (ir_predicate)p, IR_CMP;
-  while (!ir_ops[code].sign || strlen(ir_ops[code].sign) != length || memcmp(ir_ops[code].sign, sign, length))
-    code++;
+  while (strlen(ir_ops[code].sign) != length || memcmp(ir_ops[code].sign, sign, length)) code++;
   return (ir_opcode)code;
 }
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/texts.h"
+
 typedef struct lexer {
   kiln_arena *arena;
   kiln_atoms *atoms;
@@ -18,14 +20,14 @@ typedef struct lexer {
 } lexer;
 
 const char *kiln_token_text(kiln_token_kind kind) {
-  static const char *const texts[KILN_TOKEN_COUNT] = {
-#define TOKEN(name, text) text,
-#define KEYWORD(name, text) "'" text "'",
+  static const char texts[] =
+#define TOKEN(name, text) text "\0"
+#define KEYWORD(name, text) "'" text "'\0"
 #include "compiler/front/token.def"
 #undef TOKEN
 #undef KEYWORD
-  };
-  return texts[kind];
+      ;
+  return kiln_text_at(texts, kind);
 }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -7,6 +7,13 @@
 
 enum { KILN_CALL_ARGS = 32 };
 
+/// What handles an operation: kiln_operation_NAME, one of handlers.def each.
+typedef enum kiln_handler {
+#define HANDLER(name) KILN_HANDLER_##name,
+#include "compiler/front/handlers.def"
+#undef HANDLER
+} kiln_handler;
+
 typedef struct kiln_operation kiln_operation;
 
 /// A call of an operation, arguments sorted into positional and named.
@@ -19,53 +26,19 @@ typedef struct kiln_call {
 } kiln_call;
 
 struct kiln_operation {
-  const char *name;
-  kiln_values (*handle)(kiln_elab *e, const kiln_call *c, kiln_value *one);
+  char name[16];
+  uint8_t handler;     ///< kiln_handler
   uint8_t least, most; ///< positional arguments
   uint8_t code;        ///< ir_opcode, for handlers that serve several
   uint32_t flags;      ///< of the operation
-  const char *named;   ///< argument names, separated by blanks
-  const char *form;    ///< for messages
+  char named[48];      ///< argument names, separated by blanks
+  char form[64];       ///< for messages
 };
 
-// Handlers, by file. Each returns what the operation yields.
-#define HANDLER(name) kiln_values kiln_operation_##name(kiln_elab *e, const kiln_call *c, kiln_value *one)
-HANDLER(unary);
-HANDLER(binary);
-HANDLER(compare);
-HANDLER(fma);
-HANDLER(poly);
-HANDLER(select);
-HANDLER(cast);
-HANDLER(bitcast);
-HANDLER(bits);
-HANDLER(program);
-HANDLER(iota);
-HANDLER(zeros);
-HANDLER(full);
-HANDLER(assume);
-HANDLER(assert);
-HANDLER(hint);
-HANDLER(asm);
-HANDLER(barrier);
-HANDLER(broadcast);
-HANDLER(reshape);
-HANDLER(trans);
-HANDLER(join);
-HANDLER(split);
-HANDLER(reduce);
-HANDLER(scan);
-HANDLER(dot);
-HANDLER(sort);
-HANDLER(topk);
-HANDLER(gather);
-HANDLER(load);
-HANDLER(store);
-HANDLER(atomic);
-HANDLER(cas);
-HANDLER(view);
-HANDLER(dim);
-HANDLER(view_base);
+// Handlers. Each returns what the operation yields.
+#define HANDLER(name) kiln_values kiln_operation_##name(kiln_elab *e, const kiln_call *c, kiln_value *one);
+#include "compiler/front/handlers.def"
+#undef HANDLER
 
 // What handlers share (elaborate_call.c).
 kiln_values kiln_call_one(kiln_value v, kiln_value *one);

@@ -328,7 +328,7 @@ static void put_named(printer *p, const ir_op *op) { put_call(p, op, ir_ops[op->
 
 static void put_binary(printer *p, const ir_op *op) {
   const char *sign = ir_ops[op->code].sign;
-  if (!op->attrs.flags && sign) put_infix(p, op, sign);
+  if (!op->attrs.flags && sign[0]) put_infix(p, op, sign);
   else put_named(p, op);
 }
 
@@ -355,75 +355,81 @@ static void put_of_view(printer *p, const ir_op *op) {
   kiln_buffer_u8(p->out, ')');
 }
 
+typedef void expression(printer *p, const ir_op *op);
+
 /// How an operation is written; NULL: it is a statement, or not of the language.
-static void (*const expressions[IR_OPCODE_COUNT])(printer *p, const ir_op *op) = {
-    [IR_PID] = put_on_axis,
-    [IR_NPID] = put_on_axis,
-    [IR_CONST] = put_const,
-    [IR_IOTA] = put_iota,
-    [IR_SPLAT] = put_full,
-    [IR_CMP] = put_compare,
-    [IR_ADD] = put_binary,
-    [IR_SUB] = put_binary,
-    [IR_MUL] = put_binary,
-    [IR_DIV] = put_binary,
-    [IR_REM] = put_binary,
-    [IR_AND] = put_binary,
-    [IR_OR] = put_binary,
-    [IR_XOR] = put_binary,
-    [IR_SHL] = put_binary,
-    [IR_SHR] = put_binary,
-    [IR_PTRADD] = put_binary,
-    [IR_MIN] = put_binary,
-    [IR_MAX] = put_binary,
-    [IR_MULHI] = put_binary,
-    [IR_FMA] = put_named,
-    [IR_SELECT] = put_named,
-    [IR_ABS] = put_named,
-    [IR_FLOOR] = put_named,
-    [IR_CEIL] = put_named,
-    [IR_ROUND] = put_named,
-    [IR_SQRT] = put_named,
-    [IR_RSQRT] = put_named,
-    [IR_EXP2] = put_named,
-    [IR_LOG2] = put_named,
-    [IR_SIN] = put_named,
-    [IR_COS] = put_named,
-    [IR_TANH] = put_named,
-    [IR_ERF] = put_named,
-    [IR_JOIN] = put_named,
-    [IR_SPLIT] = put_named,
-    [IR_BARRIER] = put_named,
-    [IR_ASSUME] = put_named,
-    [IR_CAST] = put_cast,
-    [IR_BITCAST] = put_bitcast,
-    [IR_EXPAND] = put_expand,
-    [IR_BROADCAST] = put_shaped,
-    [IR_RESHAPE] = put_shaped,
-    [IR_TRANS] = put_trans,
-    [IR_REDUCE] = put_across,
-    [IR_SCAN] = put_across,
-    [IR_SORT] = put_sort,
-    [IR_GATHER] = put_gather,
-    [IR_LOAD] = put_memory,
-    [IR_STORE] = put_memory,
-    [IR_ATOMIC] = put_memory,
-    [IR_CAS] = put_memory,
-    [IR_VIEW] = put_view,
-    [IR_VIEW_LOAD] = put_view_access,
-    [IR_VIEW_STORE] = put_view_access,
-    [IR_VIEW_ATOMIC] = put_view_access,
-    [IR_DIM] = put_of_view,
-    [IR_VIEW_STRIDE] = put_of_view,
-    [IR_VIEW_BASE] = put_of_view,
-    [IR_DOT] = put_dot,
-    [IR_HINT] = put_hint,
-    [IR_ASM] = put_asm,
-    [IR_ASSERT] = put_assert,
-};
+static expression *expression_of(ir_opcode code) {
+  switch (code) {
+  case IR_PID:
+  case IR_NPID: return put_on_axis;
+  case IR_CONST: return put_const;
+  case IR_IOTA: return put_iota;
+  case IR_SPLAT: return put_full;
+  case IR_CMP: return put_compare;
+  case IR_ADD:
+  case IR_SUB:
+  case IR_MUL:
+  case IR_DIV:
+  case IR_REM:
+  case IR_AND:
+  case IR_OR:
+  case IR_XOR:
+  case IR_SHL:
+  case IR_SHR:
+  case IR_PTRADD:
+  case IR_MIN:
+  case IR_MAX:
+  case IR_MULHI: return put_binary;
+  case IR_FMA:
+  case IR_SELECT:
+  case IR_ABS:
+  case IR_FLOOR:
+  case IR_CEIL:
+  case IR_ROUND:
+  case IR_SQRT:
+  case IR_RSQRT:
+  case IR_EXP2:
+  case IR_LOG2:
+  case IR_SIN:
+  case IR_COS:
+  case IR_TANH:
+  case IR_ERF:
+  case IR_JOIN:
+  case IR_SPLIT:
+  case IR_BARRIER:
+  case IR_ASSUME: return put_named;
+  case IR_CAST: return put_cast;
+  case IR_BITCAST: return put_bitcast;
+  case IR_EXPAND: return put_expand;
+  case IR_BROADCAST:
+  case IR_RESHAPE: return put_shaped;
+  case IR_TRANS: return put_trans;
+  case IR_REDUCE:
+  case IR_SCAN: return put_across;
+  case IR_SORT: return put_sort;
+  case IR_GATHER: return put_gather;
+  case IR_LOAD:
+  case IR_STORE:
+  case IR_ATOMIC:
+  case IR_CAS: return put_memory;
+  case IR_VIEW: return put_view;
+  case IR_VIEW_LOAD:
+  case IR_VIEW_STORE:
+  case IR_VIEW_ATOMIC: return put_view_access;
+  case IR_DIM:
+  case IR_VIEW_STRIDE:
+  case IR_VIEW_BASE: return put_of_view;
+  case IR_DOT: return put_dot;
+  case IR_HINT: return put_hint;
+  case IR_ASM: return put_asm;
+  case IR_ASSERT: return put_assert;
+  default: return NULL;
+  }
+}
 
 static void put_expression(printer *p, const ir_op *op) {
-  if (expressions[op->code]) expressions[op->code](p, op);
+  expression *put = expression_of(op->code);
+  if (put) put(p, op);
 }
 
 // -------------------------------------------------------------------------------------- statements

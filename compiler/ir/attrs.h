@@ -40,15 +40,31 @@ typedef enum ir_canonical_place {
   IR_IN_FLAG_10,
 } ir_canonical_place;
 
+/// Lists of words that attributes are chosen from.
+typedef enum ir_word_list {
+  IR_WORDS_NONE,
+  IR_WORDS_PREDICATE,
+  IR_WORDS_COMBINE,
+  IR_WORDS_ROUND,
+  IR_WORDS_CACHE,
+  IR_WORDS_EVICT,
+  IR_WORDS_ORDER,
+  IR_WORDS_SCOPE,
+  IR_WORDS_PRECISION,
+} ir_word_list;
+
 typedef struct ir_attr_info {
   ir_opcode code;
-  uint8_t offset, size; ///< of the field in ir_attrs
   ir_attr_form form;
-  const char *spelling;
-  int64_t most;             ///< FLAG: the bit
-  const char *const *words; ///< ended by NULL; else NULL
-  ir_canonical_place canonical;
+  int64_t most;         ///< FLAG: the bit
+  uint8_t offset, size; ///< of the field in ir_attrs
+  uint8_t words;        ///< ir_word_list
+  uint8_t canonical;    ///< ir_canonical_place
+  char spelling[16];
 } ir_attr_info;
+
+/// The list, ended by NULL; of NONE: NULL.
+const char *const *ir_words_of(ir_word_list list);
 
 /// As ir_cache_words and the others of ir.h.
 extern const char *const ir_predicate_words[], *const ir_round_words[];

@@ -163,7 +163,7 @@ typedef enum ir_property {
 } ir_property;
 
 typedef struct ir_op_info {
-  const char *text, *sign;
+  char text[16], sign[4];
   int8_t least, most, results;
   uint8_t effect, classes, rule, stage;
   uint16_t properties; ///< ir_property
@@ -202,7 +202,7 @@ typedef enum ir_predicate {
 } ir_predicate; // floats: ordered, NE is unordered
 
 /// Their spellings between two operands, indexed by ir_predicate.
-extern const char *const ir_predicate_signs[];
+extern const char ir_predicate_signs[][3];
 
 /// Kinds of reduce, scan and atomic, and what is known of them.
 typedef enum ir_combine {

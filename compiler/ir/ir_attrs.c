@@ -17,13 +17,32 @@ static const char *const ir_combine_words[] = {
 #undef COMBINE
     NULL};
 
+const char *const *ir_words_of(ir_word_list list) {
+  switch (list) {
+  case IR_WORDS_NONE: break;
+  case IR_WORDS_PREDICATE: return ir_predicate_words;
+  case IR_WORDS_COMBINE: return ir_combine_words;
+  case IR_WORDS_ROUND: return ir_round_words;
+  case IR_WORDS_CACHE: return ir_cache_words;
+  case IR_WORDS_EVICT: return ir_evict_words;
+  case IR_WORDS_ORDER: return ir_order_words;
+  case IR_WORDS_SCOPE: return ir_scope_words;
+  case IR_WORDS_PRECISION: return ir_precision_words;
+  }
+  return NULL;
+}
+
 static const ir_attr_info rows[] = {
-#define ATTR(code, field, spelling, form, most, words, canonical)                                     \
-  {IR_##code, offsetof(ir_attrs, field), sizeof((ir_attrs){0}.field), IR_ATTR_##form, spelling, most, \
-   words,     IR_IN_##canonical},
+#define ATTR(code, field, spelling, form, most, words, canonical)                                        \
+  {IR_##code,        IR_ATTR_##form,    most,    offsetof(ir_attrs, field), sizeof((ir_attrs){0}.field), \
+   IR_WORDS_##words, IR_IN_##canonical, spelling},
 #include "compiler/ir/attrs.def"
 #undef ATTR
 };
+#define ATTR(code, field, text, ...) \
+  _Static_assert(sizeof text <= sizeof((ir_attr_info){0}.spelling), "it has room");
+#include "compiler/ir/attrs.def"
+#undef ATTR
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 
 const ir_attr_info *ir_next_attr(ir_opcode code, const ir_attr_info *row) {

@@ -33,7 +33,7 @@ const ir_op_info ir_ops[IR_OPCODE_COUNT] = {
 #undef OP
 };
 #define IR_NONE IR_OPCODE_COUNT
-const char *const ir_predicate_signs[] = {
+const char ir_predicate_signs[][3] = {
     [IR_EQ] = "==", [IR_NE] = "!=", [IR_LT] = "<", [IR_LE] = "<=", [IR_GT] = ">", [IR_GE] = ">="};
 const ir_combine_info ir_combines[IR_COMBINE_COUNT] = {
 #define COMBINE(code, text, operation, classes, least_int, least_float, idempotent) \
@@ -62,9 +62,11 @@ const ir_combine_info ir_combines[IR_COMBINE_COUNT] = {
 #undef Q
 #undef P
 
-#define OP(code, text, sign, least, most, results, effect, classes, rule, stage, properties) \
-  _Static_assert((IR_##code < IR_TILE_COUNT) == (IR_STAGE_##stage == IR_STAGE_TILE),         \
-                 "rows of the machine stage come last: " text);
+#define OP(code, name, infix, least, most, results, effect, classes, rule, stage, properties) \
+  _Static_assert((IR_##code < IR_TILE_COUNT) == (IR_STAGE_##stage == IR_STAGE_TILE),          \
+                 "rows of the machine stage come last: " name);                               \
+  _Static_assert(sizeof name <= sizeof ir_ops->text && sizeof infix <= sizeof ir_ops->sign,   \
+                 "both have room: " name);
 #include "compiler/ir/ops.def"
 #undef OP
 _Static_assert((int)IR_TILE_COUNT < (int)IR_MACHINE_NUMBER, "the stages share no number");

@@ -36,7 +36,7 @@ typedef struct arithmetic {
   uint64_t (*whole)(const ir_op *op, const uint64_t *bits);
 } arithmetic;
 
-static const arithmetic arithmetics[IR_OPCODE_COUNT];
+static arithmetic arithmetic_of(ir_opcode code);
 
 static uint64_t int_add(const integers *x) { return x->a + x->b; }
 static uint64_t int_sub(const integers *x) { return x->a - x->b; }
@@ -87,8 +87,9 @@ static uint64_t integer_eval(ir_opcode code, unsigned width, uint32_t flags, uin
                 .sb = kiln_scalar_signed(b, width),
                 .width = width,
                 .is_unsigned = (flags & IR_UNSIGNED) != 0 || width == 1};
-  KILN_ASSERT(arithmetics[code].of_integers != NULL);
-  return kiln_scalar_mask(arithmetics[code].of_integers(&x), width);
+  const arithmetic known = arithmetic_of(code);
+  KILN_ASSERT(known.of_integers != NULL);
+  return kiln_scalar_mask(known.of_integers(&x), width);
 }
 
 // ------------------------------------------------------------------------------------------ floats
@@ -148,8 +149,9 @@ static uint64_t binary_float(ir_opcode code, kiln_scalar scalar, uint32_t flags,
   double a = double_of(scalar, left), b = double_of(scalar, right);
   bool is_choice = code == IR_MIN || code == IR_MAX;
   if (is_choice && (flags & IR_NAN) && (isnan(a) || isnan(b))) return bits_of(scalar, NAN);
-  KILN_ASSERT(arithmetics[code].of_floats != NULL);
-  return bits_of(scalar, arithmetics[code].of_floats(a, b));
+  const arithmetic known = arithmetic_of(code);
+  KILN_ASSERT(known.of_floats != NULL);
+  return bits_of(scalar, known.of_floats(a, b));
 }
 
 static uint64_t eval_fma(const ir_op *op, const uint64_t *bits) {
@@ -269,51 +271,54 @@ static uint64_t eval_cast(const ir_op *op, const uint64_t *bits) {
                           op->attrs.round, bits[0]);
 }
 
-static const arithmetic arithmetics[IR_OPCODE_COUNT] = {
-    [IR_ADD] = {.of_integers = int_add, .of_floats = real_add},
-    [IR_SUB] = {.of_integers = int_sub, .of_floats = real_sub},
-    [IR_MUL] = {.of_integers = int_mul, .of_floats = real_mul},
-    [IR_DIV] = {.of_integers = int_div, .of_floats = real_div},
-    [IR_REM] = {.of_integers = int_rem, .of_floats = fmod},
-    [IR_MIN] = {.of_integers = int_min, .of_floats = real_min},
-    [IR_MAX] = {.of_integers = int_max, .of_floats = real_max},
-    [IR_MULHI] = {.of_integers = int_mulhi},
-    [IR_AND] = {.of_integers = int_and},
-    [IR_OR] = {.of_integers = int_or},
-    [IR_XOR] = {.of_integers = int_xor},
-    [IR_SHL] = {.of_integers = int_shl},
-    [IR_SHR] = {.of_integers = int_shr},
-    [IR_ABS] = {.of_integers = int_abs, .whole = eval_abs},
-    [IR_FLOOR] = {.of_float = floor},
-    [IR_CEIL] = {.of_float = ceil},
-    [IR_ROUND] = {.of_float = nearbyint},
-    [IR_SQRT] = {.of_float = real_sqrt},
-    [IR_RSQRT] = {.of_float = real_rsqrt},
-    [IR_EXP2] = {.of_float = exp2},
-    [IR_LOG2] = {.of_float = log2},
-    [IR_SIN] = {.of_float = sin},
-    [IR_COS] = {.of_float = cos},
-    [IR_TANH] = {.of_float = tanh},
-    [IR_ERF] = {.of_float = erf},
-    [IR_FMA] = {.whole = eval_fma},
-    [IR_CMP] = {.whole = compare},
-    [IR_SELECT] = {.whole = eval_select},
-    [IR_CAST] = {.whole = eval_cast},
-    [IR_BITCAST] = {.whole = eval_copy},
-    [IR_HINT] = {.whole = eval_copy},
-};
+static arithmetic arithmetic_of(ir_opcode code) {
+  switch (code) {
+  case IR_ADD: return (arithmetic){.of_integers = int_add, .of_floats = real_add};
+  case IR_SUB: return (arithmetic){.of_integers = int_sub, .of_floats = real_sub};
+  case IR_MUL: return (arithmetic){.of_integers = int_mul, .of_floats = real_mul};
+  case IR_DIV: return (arithmetic){.of_integers = int_div, .of_floats = real_div};
+  case IR_REM: return (arithmetic){.of_integers = int_rem, .of_floats = fmod};
+  case IR_MIN: return (arithmetic){.of_integers = int_min, .of_floats = real_min};
+  case IR_MAX: return (arithmetic){.of_integers = int_max, .of_floats = real_max};
+  case IR_MULHI: return (arithmetic){.of_integers = int_mulhi};
+  case IR_AND: return (arithmetic){.of_integers = int_and};
+  case IR_OR: return (arithmetic){.of_integers = int_or};
+  case IR_XOR: return (arithmetic){.of_integers = int_xor};
+  case IR_SHL: return (arithmetic){.of_integers = int_shl};
+  case IR_SHR: return (arithmetic){.of_integers = int_shr};
+  case IR_ABS: return (arithmetic){.of_integers = int_abs, .whole = eval_abs};
+  case IR_FLOOR: return (arithmetic){.of_float = floor};
+  case IR_CEIL: return (arithmetic){.of_float = ceil};
+  case IR_ROUND: return (arithmetic){.of_float = nearbyint};
+  case IR_SQRT: return (arithmetic){.of_float = real_sqrt};
+  case IR_RSQRT: return (arithmetic){.of_float = real_rsqrt};
+  case IR_EXP2: return (arithmetic){.of_float = exp2};
+  case IR_LOG2: return (arithmetic){.of_float = log2};
+  case IR_SIN: return (arithmetic){.of_float = sin};
+  case IR_COS: return (arithmetic){.of_float = cos};
+  case IR_TANH: return (arithmetic){.of_float = tanh};
+  case IR_ERF: return (arithmetic){.of_float = erf};
+  case IR_FMA: return (arithmetic){.whole = eval_fma};
+  case IR_CMP: return (arithmetic){.whole = compare};
+  case IR_SELECT: return (arithmetic){.whole = eval_select};
+  case IR_CAST: return (arithmetic){.whole = eval_cast};
+  case IR_BITCAST:
+  case IR_HINT: return (arithmetic){.whole = eval_copy};
+  default: return (arithmetic){0};
+  }
+}
 
 bool kiln_scalar_knows(ir_opcode code) {
-  const arithmetic *a = &arithmetics[code];
-  return a->of_integers || a->of_float || a->of_floats || a->whole;
+  const arithmetic a = arithmetic_of(code);
+  return a.of_integers || a.of_float || a.of_floats || a.whole;
 }
 
 uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits) {
-  const arithmetic *a = &arithmetics[op->code];
+  const arithmetic a = arithmetic_of(op->code);
   const kiln_scalar scalar = op->operands[0]->type.scalar;
-  if (a->whole) return a->whole(op, bits);
-  if (!a->of_float) return binary(op->code, scalar, op->attrs.flags, bits[0], bits[1]);
-  const uint64_t result = bits_of(scalar, a->of_float(double_of(scalar, bits[0])));
+  if (a.whole) return a.whole(op, bits);
+  if (!a.of_float) return binary(op->code, scalar, op->attrs.flags, bits[0], bits[1]);
+  const uint64_t result = bits_of(scalar, a.of_float(double_of(scalar, bits[0])));
   const bool flushes = op->attrs.flags & IR_FTZ && scalar == KILN_F32;
   return flushes ? kiln_scalar_flush(scalar, result) : result;
 }
@@ -339,8 +344,8 @@ static bool flushes_cast(const ir_op *op) {
 bool kiln_scalar_flushes(const ir_op *op) {
   if (!op->operand_count || op->region_count) return false;
   if (op->code == IR_CAST) return flushes_cast(op);
-  const arithmetic *a = &arithmetics[op->code];
-  const bool computes = a->of_float || a->of_floats || op->code == IR_FMA || op->code == IR_CMP;
+  const arithmetic a = arithmetic_of(op->code);
+  const bool computes = a.of_float || a.of_floats || op->code == IR_FMA || op->code == IR_CMP;
   return (computes || op->code == IR_REDUCE || op->code == IR_SCAN) && is_flushed_type(op->operands[0]->type);
 }
 

@@ -94,7 +94,7 @@ static void put_attribute(kiln_buffer *out, const ir_attr_info *row, const ir_op
     __attribute__((fallthrough));
   case IR_ATTR_SHOWN: kiln_buffer_format(out, " %s=%" PRId64, name, (int64_t)value); return;
   case IR_ATTR_WORD:
-    text = ir_word_at(row->words, value);
+    text = ir_word_at(ir_words_of(row->words), value);
     if (value) kiln_buffer_format(out, " %s=%s", name, text ? text : "?");
     return;
   case IR_ATTR_FLAG:
@@ -123,7 +123,7 @@ static void put_attributes(kiln_buffer *out, const ir_op *op) {
 static void put_name(kiln_buffer *out, const ir_op *op) {
   kiln_buffer_format(out, "%s", ir_ops[op->code].text);
   for (const ir_attr_info *row = ir_next_attr(op->code, NULL); row; row = ir_next_attr(op->code, row)) {
-    const char *word = row->form == IR_ATTR_KIND ? ir_word_at(row->words, op->attrs.kind) : NULL;
+    const char *word = row->form == IR_ATTR_KIND ? ir_word_at(ir_words_of(row->words), op->attrs.kind) : NULL;
     if (row->form == IR_ATTR_KIND) kiln_buffer_format(out, ".%s", word ? word : "?");
   }
 }

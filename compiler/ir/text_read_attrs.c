@@ -20,10 +20,11 @@ bool ir_read_kind(ir_reading *r, const char *kind, ir_read_op *op) {
   while (row && row->form != IR_ATTR_KIND) row = ir_next_attr(op->code, row);
   if (!row && kind) return ir_words_fail(&r->w, "an operation that comes in one kind");
   if (row) {
-    int n = kind ? ir_word_index(row->words, kind, (size_t)(r->w.start + r->w.length - kind)) : -1;
+    int n =
+        kind ? ir_word_index(ir_words_of(row->words), kind, (size_t)(r->w.start + r->w.length - kind)) : -1;
     if (n < 0)
       return ir_words_fail_at(&r->w, op->place, "%s: expected its kind after a '.', %s",
-                              ir_ops[op->code].text, list_words(row->words, list));
+                              ir_ops[op->code].text, list_words(ir_words_of(row->words), list));
     ir_attr_set(&op->attrs, row, (uint64_t)n);
   }
   ir_words_next(&r->w);
@@ -73,8 +74,8 @@ static bool read_axes(ir_reading *r, ir_read_op *op) {
 
 static bool read_word(ir_reading *r, const ir_attr_info *row, uint64_t *out) {
   char list[160];
-  int n = ir_word_index(row->words, r->w.start, r->w.length);
-  if (n < 0) return ir_words_fail(&r->w, list_words(row->words, list));
+  int n = ir_word_index(ir_words_of(row->words), r->w.start, r->w.length);
+  if (n < 0) return ir_words_fail(&r->w, list_words(ir_words_of(row->words), list));
   *out = (uint64_t)n;
   ir_words_next(&r->w);
   return true;

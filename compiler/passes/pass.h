@@ -64,10 +64,10 @@ typedef enum kiln_pass_when {
 
 /// A row of the table.
 typedef struct kiln_pass {
-  const char *name; ///< as --print-after spells it; unique
-  kiln_pass_run *run;
+  char name[16]; ///< as --print-after spells it; unique
   kiln_pass_when when;
   kiln_form needs, leaves;
+  kiln_pass_run *run; ///< NULL: the row's own function; another, of a pass that is no row
 } kiln_pass;
 
 /// The PASS rows, in order.

@@ -2,7 +2,7 @@
 // Names in scope, and the reading of one statement: results, operation, attributes, location.
 #include <string.h>
 
-#include "compiler/ttir/ttir_reader.h"
+#include "compiler/ttir/ttir_forms.h"
 
 // ------------------------------------------------------------------------------------------- names
 
@@ -236,6 +236,17 @@ static bool ends_block(const ttir_reader *r) {
   return false;
 }
 
+static void handle(ttir_reader *r, const ttir_row *row) {
+  switch ((ttir_form)row->form) {
+#define FORM(name)            \
+  case TTIR_FORM_##name:      \
+    ttir_form_##name(r, row); \
+    return;
+#include "compiler/ttir/ttir_forms.def"
+#undef FORM
+  }
+}
+
 static void statement(ttir_reader *r) {
   left_side left;
   ir_place outer = r->b.place; // an operation with regions is made after them
@@ -260,7 +271,7 @@ static void statement(ttir_reader *r) {
     return;
   }
   r->row = row;
-  row->handler(r, row);
+  handle(r, row);
   ttir_builder_error(r);
   r->row = row; // regions inside have used both
   r->line = line;

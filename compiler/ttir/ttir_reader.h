@@ -107,12 +107,10 @@ typedef struct ttir_reader {
   const char *print_prefix;
 } ttir_reader;
 
-typedef void ttir_handler(ttir_reader *r, const ttir_row *row);
-
 /// A row of ttir_ops.def.
 struct ttir_row {
-  const char *name;
-  ttir_handler *handler;
+  char name[48];
+  uint8_t form;      ///< ttir_form
   uint8_t code;      ///< ir_opcode, where the form asks for one
   uint8_t bool_code; ///< the same operation on i1
   uint32_t flags;    ///< flags of the operation, or what the form says

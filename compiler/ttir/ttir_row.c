@@ -7,10 +7,13 @@
 
 static const ttir_row rows[] = {
 #define TTIR(name, form, code, on_i1, flags) \
-  {name, ttir_form_##form, IR_##code, IR_##on_i1 == IR_CONST ? 0 : IR_##on_i1, flags},
+  {name, TTIR_FORM_##form, IR_##code, IR_##on_i1 == IR_CONST ? 0 : IR_##on_i1, flags},
 #include "compiler/ttir/ttir_ops.def"
 #undef TTIR
 };
+#define TTIR(n, ...) _Static_assert(sizeof n <= sizeof rows->name, "it has room: " n);
+#include "compiler/ttir/ttir_ops.def"
+#undef TTIR
 
 enum { ROW_COUNT = sizeof rows / sizeof *rows, SLOT_COUNT = 512 };
 

@@ -130,7 +130,7 @@ static kiln_status broken(ir_kernel *kernel, kiln_pass_context *context, kiln_er
   return KILN_OK;
 }
 
-static const kiln_pass faulty = {"broken", broken, KILN_WHEN_ALL, KILN_FORM_CANONICAL, KILN_FORM_CANONICAL};
+static const kiln_pass faulty = {"broken", KILN_WHEN_ALL, KILN_FORM_CANONICAL, KILN_FORM_CANONICAL, broken};
 
 static ir_kernel *two_operations(kiln_arena *arena) {
   ir_kernel *kernel = ir_kernel_create(arena, "k");

@@ -491,7 +491,7 @@ static kiln_status broken_pass(ir_kernel *kernel, kiln_pass_context *context, ki
   return KILN_OK;
 }
 static kiln_status run_a_broken_pass(plan *p) {
-  const kiln_pass pass = {"broken", broken_pass, KILN_WHEN_ALL, KILN_FORM_CANONICAL, KILN_FORM_CANONICAL};
+  const kiln_pass pass = {"broken", KILN_WHEN_ALL, KILN_FORM_CANONICAL, KILN_FORM_CANONICAL, broken_pass};
   kiln_pass_context context = kiln_pass_context_of(&p->target);
   return kiln_run_pass(&pass, p->kernel, &context, &(kiln_pass_options){.verify = true}, &p->err);
 }

@@ -118,7 +118,7 @@ TEST(target_names, native_is_resolved) {
   char name[KILN_TARGET_NAME], features[KILN_TARGET_FEATURES + 64];
   kiln_target_name(&t, name);
   CHECK(strncmp(name, "native:", 7) == 0);
-  CHECK(t.processor->arch[0] != 0 && t.processor->vector_bytes >= 16);
+  CHECK(kiln_host_processor_of(t.processor)->arch[0] != 0 && t.processor->vector_bytes >= 16);
   // Sorted, and signed each.
   char list[KILN_TARGET_FEATURES];
   memcpy(list, t.native_features, sizeof list);

@@ -38,12 +38,11 @@ kiln_status dictionary_family(const char *target, uint8_t format, char out[DICTI
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "code of format %u is marked as made for %s", format,
                      target);
   *out_flags = row->flags;
+  const char *arch = kiln_host_processor_of(p)->arch;
   switch (row->suffix) {
   case SUFFIX_NONE: snprintf(out, DICTIONARY_FAMILY, "%s", row->prefix); break;
   case SUFFIX_MAJOR: snprintf(out, DICTIONARY_FAMILY, "%s%u", row->prefix, (unsigned)p->major); break;
-  case SUFFIX_ARCH:
-    snprintf(out, DICTIONARY_FAMILY, "%s%s", row->prefix, p->arch && *p->arch ? p->arch : "native");
-    break;
+  case SUFFIX_ARCH: snprintf(out, DICTIONARY_FAMILY, "%s%s", row->prefix, arch[0] ? arch : "native"); break;
   }
   return KILN_OK;
 }

@@ -10,28 +10,46 @@
 
 #include "base/env.h"
 #include "base/nearest.h"
+#include "base/texts.h"
 #include "base/url.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/commands.h"
 #include "tools/kiln/config.h"
 
-static const struct {
-  const char *name, *role, *reader, *help;
-} rows[] = {
-#define ENV(name, role, reader, help) {#name, #role, reader, help},
+static const char names[][28] = {
+#define ENV(name, role, reader, help) #name,
 #include "base/env.def"
 #undef ENV
 };
+#define ENV(name, role, reader, help) _Static_assert(sizeof #name <= sizeof *names, "it has room: " #name);
+#include "base/env.def"
+#undef ENV
 
-const char *environment_variable(unsigned index) { return rows[index].name; }
+static const char roles[] =
+#define ENV(name, role, reader, help) #role "\0"
+#include "base/env.def"
+#undef ENV
+    ;
+static const char readers[] =
+#define ENV(name, role, reader, help) reader "\0"
+#include "base/env.def"
+#undef ENV
+    ;
+static const char helps[] =
+#define ENV(name, role, reader, help) help "\0"
+#include "base/env.def"
+#undef ENV
+    ;
+
+const char *environment_variable(unsigned index) { return names[index]; }
 
 bool environment_is_setting(unsigned index) {
-  return !strncmp(rows[index].name, "KILN_", 5) && strncmp(rows[index].reader, "Python", 6) &&
+  return !strncmp(names[index], "KILN_", 5) && strncmp(kiln_text_at(readers, index), "Python", 6) &&
          index != ENV_KILN_CONFIG;
 }
 
 const char *environment_get(environment_name name) {
-  const char *value = secure_getenv(rows[name].name);
+  const char *value = secure_getenv(names[name]);
   return value && *value ? value : NULL;
 }
 
@@ -59,16 +77,16 @@ kiln_status environment_size(environment_name name, uint64_t most, uint64_t *in_
   bool is_number = !environment_parse_size(value, in_out);
   if (is_number && *in_out > most)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected at most %" PRIu64 ", found \"%.60s\"",
-                     rows[name].name, most, value);
+                     names[name], most, value);
   if (is_number) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                   "%s: expected a number with an optional K, M, G or T, found \"%.60s\"", rows[name].name,
+                   "%s: expected a number with an optional K, M, G or T, found \"%.60s\"", names[name],
                    value);
 }
 
 static bool is_known(const char *name) {
   unsigned i = 0;
-  while (i < ENV_COUNT && strcmp(rows[i].name, name)) i++;
+  while (i < ENV_COUNT && strcmp(names[i], name)) i++;
   return i < ENV_COUNT;
 }
 
@@ -83,7 +101,7 @@ bool environment_next_misspelt(size_t *at, char *out, size_t capacity) {
     if (is_known(name)) continue;
     kiln_nearest near = kiln_nearest_to(name + OURS);
     for (unsigned i = 0; i < ENV_COUNT; i++)
-      if (!strncmp(rows[i].name, ours, OURS)) kiln_nearest_consider(&near, rows[i].name + OURS);
+      if (!strncmp(names[i], ours, OURS)) kiln_nearest_consider(&near, names[i] + OURS);
     if (!near.best) continue;
     ++*at;
     snprintf(out, capacity, "%s is no setting; did you mean KILN_%s?", name, near.best);
@@ -107,7 +125,7 @@ static void show_value(environment_name name, const char *value, char *out, size
 /// "the environment" or "/etc/kiln/kiln.conf:2"; false where nothing sets it.
 static bool find_origin(environment_name name, char *value, char *origin, size_t capacity) {
   unsigned line;
-  const char *file = config_origin(name, &line), *text = secure_getenv(rows[name].name);
+  const char *file = config_origin(name, &line), *text = secure_getenv(names[name]);
   if (!text) return false;
   show_value(name, text, value, capacity);
   if (file) snprintf(origin, capacity, "%s:%u", file, line);
@@ -134,15 +152,16 @@ int kiln_command_env(int argc, char **argv) {
   for (unsigned i = 0; i < ENV_COUNT; i++) {
     char value[4096], origin[4096];
     bool is_set = find_origin((environment_name)i, value, origin, sizeof value);
+    const char *role = kiln_text_at(roles, i), *reader = kiln_text_at(readers, i),
+               *help = kiln_text_at(helps, i);
     if (!json) {
-      kiln_buffer_format(&out, "%-24s %-8s %-12s %s\n", rows[i].name, rows[i].role, rows[i].reader,
-                         rows[i].help);
+      kiln_buffer_format(&out, "%-24s %-8s %-12s %s\n", names[i], role, reader, help);
       if (is_set) kiln_buffer_format(&out, "    = %s (%s)\n", cli_name(value), cli_name(origin));
       continue;
     }
     kiln_buffer_format(&out, "%s\n {\"name\": \"%s\", \"role\": \"%s\", \"reader\": \"%s\", \"text\": ",
-                       i ? "," : "[", rows[i].name, rows[i].role, rows[i].reader);
-    cli_json_text(&out, rows[i].help);
+                       i ? "," : "[", names[i], role, reader);
+    cli_json_text(&out, help);
     if (is_set) {
       kiln_buffer_format(&out, ", \"value\": ");
       cli_json_text(&out, value);

@@ -11,15 +11,20 @@ static const char *const groups[GROUPS] = {
     [CACHE] = "keys and the cache", [TRITON] = "Triton IR",          [TABLES] = "tables and help"};
 
 static const struct {
-  const char *name;
+  char name[16];
   int group;
-  const char *text;
+  char text[84];
 } all[] = {
 #define COMMAND(name, function, group, text) {name, group, text},
 #include "tools/kiln/commands.def"
 #include "tools/kiln-tool/commands.def"
 #undef COMMAND
 };
+#define COMMAND(n, function, group, says) \
+  _Static_assert(sizeof n <= sizeof all->name && sizeof says <= sizeof all->text, "both have room: " n);
+#include "tools/kiln/commands.def"
+#include "tools/kiln-tool/commands.def"
+#undef COMMAND
 
 const char *help_command_at(size_t index, const char **out_text) {
   if (index >= sizeof all / sizeof *all) return NULL;

@@ -10,7 +10,8 @@
 #include "tools/kiln/commands.h"
 
 static void describe_host(const kiln_processor *p, char *out, size_t capacity) {
-  snprintf(out, capacity, "%s, vectors of %u bytes", *p->arch ? p->arch : "this machine", p->vector_bytes);
+  const char *arch = kiln_host_processor_of(p)->arch;
+  snprintf(out, capacity, "%s, vectors of %u bytes", arch[0] ? arch : "this machine", p->vector_bytes);
 }
 
 static void describe_nvptx(const kiln_processor *p, char *out, size_t capacity) {

@@ -198,7 +198,8 @@ static bool has_feature(const kiln_target *t, const char *name) {
 
 static void init_machine(host *h) {
   const kiln_processor *p = h->target->processor;
-  bool arm = !strcmp(p->arch, "aarch64") || (!p->arch[0] && has_feature(h->target, "+neon"));
+  const char *arch = kiln_host_processor_of(p)->arch;
+  bool arm = !strcmp(arch, "aarch64") || (!arch[0] && has_feature(h->target, "+neon"));
   h->has_half = arm || p->level >= 3 || has_feature(h->target, "+f16c");
   h->has_fma = arm || p->level >= 3 || has_feature(h->target, "+fma");
   h->has_pairs = !arm;

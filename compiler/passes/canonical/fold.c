@@ -376,34 +376,58 @@ static bool fold_claim(folding *f, ir_op *op) {
 }
 
 /// By operation: what replaces its only result, or what forwards its results itself; true: then it goes.
-static const struct {
+typedef struct rule {
   simplifier *value;
   bool (*whole)(folding *f, ir_op *op);
-} rules[IR_OPCODE_COUNT] = {
-    [IR_ADD] = {.value = fold_arithmetic}, [IR_SUB] = {.value = fold_arithmetic},
-    [IR_MUL] = {.value = fold_arithmetic}, [IR_DIV] = {.value = fold_arithmetic},
-    [IR_REM] = {.value = fold_arithmetic}, [IR_MIN] = {.value = fold_arithmetic},
-    [IR_MAX] = {.value = fold_arithmetic}, [IR_MULHI] = {.value = fold_arithmetic},
-    [IR_AND] = {.value = fold_arithmetic}, [IR_OR] = {.value = fold_arithmetic},
-    [IR_XOR] = {.value = fold_xor},        [IR_SHL] = {.value = fold_arithmetic},
-    [IR_SHR] = {.value = fold_arithmetic}, [IR_CMP] = {.value = fold_compare},
-    [IR_SELECT] = {.value = fold_select},  [IR_FMA] = {.value = fold_fma},
-    [IR_CAST] = {.value = fold_cast},      [IR_BITCAST] = {.value = fold_bitcast},
-    [IR_EXPAND] = {.value = fold_shape},   [IR_BROADCAST] = {.value = fold_shape},
-    [IR_RESHAPE] = {.value = fold_shape},  [IR_TRANS] = {.value = fold_trans},
-    [IR_JOIN] = {.value = fold_join},      [IR_PTRADD] = {.value = fold_pointer},
-    [IR_HINT] = {.value = fold_hint},      [IR_VIEW_BASE] = {.value = fold_view_part},
-    [IR_DIM] = {.value = fold_view_part},  [IR_VIEW_STRIDE] = {.value = fold_view_part},
-    [IR_REDUCE] = {.whole = fold_lanes},   [IR_SCAN] = {.whole = fold_lanes},
-    [IR_SPLIT] = {.whole = fold_split},    [IR_LOAD] = {.whole = fold_masked},
-    [IR_STORE] = {.whole = fold_masked},   [IR_ATOMIC] = {.whole = fold_masked},
-    [IR_ASSUME] = {.whole = fold_claim},   [IR_ASSERT] = {.whole = fold_claim},
-};
+} rule;
+
+static rule rule_of(ir_opcode code) {
+  switch (code) {
+  case IR_ADD:
+  case IR_SUB:
+  case IR_MUL:
+  case IR_DIV:
+  case IR_REM:
+  case IR_MIN:
+  case IR_MAX:
+  case IR_MULHI:
+  case IR_AND:
+  case IR_OR:
+  case IR_SHL:
+  case IR_SHR: return (rule){.value = fold_arithmetic};
+  case IR_XOR: return (rule){.value = fold_xor};
+  case IR_CMP: return (rule){.value = fold_compare};
+  case IR_SELECT: return (rule){.value = fold_select};
+  case IR_FMA: return (rule){.value = fold_fma};
+  case IR_CAST: return (rule){.value = fold_cast};
+  case IR_BITCAST: return (rule){.value = fold_bitcast};
+  case IR_EXPAND:
+  case IR_BROADCAST:
+  case IR_RESHAPE: return (rule){.value = fold_shape};
+  case IR_TRANS: return (rule){.value = fold_trans};
+  case IR_JOIN: return (rule){.value = fold_join};
+  case IR_PTRADD: return (rule){.value = fold_pointer};
+  case IR_HINT: return (rule){.value = fold_hint};
+  case IR_VIEW_BASE:
+  case IR_DIM:
+  case IR_VIEW_STRIDE: return (rule){.value = fold_view_part};
+  case IR_REDUCE:
+  case IR_SCAN: return (rule){.whole = fold_lanes};
+  case IR_SPLIT: return (rule){.whole = fold_split};
+  case IR_LOAD:
+  case IR_STORE:
+  case IR_ATOMIC: return (rule){.whole = fold_masked};
+  case IR_ASSUME:
+  case IR_ASSERT: return (rule){.whole = fold_claim};
+  default: return (rule){0};
+  }
+}
 
 static bool fold_one(folding *f, ir_op *op) {
   commute(f, op);
+  const rule r = rule_of(op->code);
   ir_value *v = fold_constants(f, op);
-  if (!v && rules[op->code].value) v = rules[op->code].value(f, op);
+  if (!v && r.value) v = r.value(f, op);
   if (!v) v = fold_splats(f, op);
   if (v) forward(f, op, 0, v);
   return v != NULL;
@@ -415,9 +439,9 @@ static void visit(ir_op *op, void *context) {
   f->b.block = op->block;
   f->b.before = op;
   f->b.place = op->place;
-  bool gone = rules[op->code].whole
-                  ? rules[op->code].whole(f, op)
-                  : op->result_count == 1 && !op->region_count && op->operand_count && fold_one(f, op);
+  const rule r = rule_of(op->code);
+  bool gone = r.whole ? r.whole(f, op)
+                      : op->result_count == 1 && !op->region_count && op->operand_count && fold_one(f, op);
   if (gone) ir_remove(op);
 }
 

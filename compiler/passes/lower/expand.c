@@ -68,18 +68,23 @@ static ir_value *widened_dot(expanding *x, const ir_op *op) {
   return resulting(ir_emit(&x->b, IR_DOT, &op->attrs, operands, 3, NULL, NULL, 0));
 }
 
-static ir_value *(*const expansions[])(expanding *x, const ir_op *op) = {
-    [KILN_EXPAND_NONE] = NULL,
-    [KILN_EXPAND_LIBRARY] = through_library,
-    [KILN_EXPAND_INVERSE_ROOT] = inverse_root,
-    [KILN_EXPAND_REMAINDER] = expand_remainder,
-    [KILN_EXPAND_FMA] = expand_fma,
-    [KILN_EXPAND_SIGN] = clear_sign,
-    [KILN_EXPAND_THROUGH_F32] = through_f32,
-    [KILN_EXPAND_DOT] = widened_dot,
-    [KILN_EXPAND_CAST] = expand_cast,
-    [KILN_EXPAND_ASM] = expand_asm,
-};
+typedef ir_value *expansion(expanding *x, const ir_op *op);
+
+static expansion *expansion_of(kiln_expansion kind) {
+  switch (kind) {
+  case KILN_EXPAND_NONE: break;
+  case KILN_EXPAND_LIBRARY: return through_library;
+  case KILN_EXPAND_INVERSE_ROOT: return inverse_root;
+  case KILN_EXPAND_REMAINDER: return expand_remainder;
+  case KILN_EXPAND_FMA: return expand_fma;
+  case KILN_EXPAND_SIGN: return clear_sign;
+  case KILN_EXPAND_THROUGH_F32: return through_f32;
+  case KILN_EXPAND_DOT: return widened_dot;
+  case KILN_EXPAND_CAST: return expand_cast;
+  case KILN_EXPAND_ASM: return expand_asm;
+  }
+  return NULL;
+}
 
 typedef struct expand_context {
   expanding x;
@@ -114,7 +119,7 @@ static void visit(ir_op *op, void *context) {
   c->x.b.block = op->block;
   c->x.b.before = op;
   c->x.b.place = op->place;
-  ir_value *v = expansions[legality.expansion](&c->x, op);
+  ir_value *v = expansion_of(legality.expansion)(&c->x, op);
   if (!v) return;
   ir_forward(&op->results[0], v);
   ir_remove(op);

@@ -16,18 +16,17 @@ enum {
 typedef enum place { ALL, NO_UNITS, NO_FMA, NO_F16, NO_MATRIX, NO_BF16_MATRIX, NO_FP8_MATRIX } place;
 
 typedef struct op_row {
-  const ir_opcode *operations;
-  size_t count;
+  uint8_t operations[12], count; // ir_opcode
   uint16_t types;
-  uint8_t place;
+  uint8_t place, outcome, expansion;
   uint32_t flags;
-  kiln_legality legality;
+  char how[56];
 } op_row;
 
 typedef struct cast_row {
   uint16_t from, to;
-  uint8_t place;
-  kiln_legality legality;
+  uint8_t place, outcome;
+  char how[32];
 } cast_row;
 
 #define F16 T_F16
@@ -43,9 +42,9 @@ typedef struct cast_row {
 #define I64 T_I64
 #define ANY T_ANY
 static const op_row op_rows[] = {
-#define OPS(...) (const ir_opcode[]){__VA_ARGS__}, sizeof(const ir_opcode[]){__VA_ARGS__} / sizeof(ir_opcode)
+#define OPS(...) {__VA_ARGS__}, sizeof(const ir_opcode[]){__VA_ARGS__} / sizeof(ir_opcode)
 #define LEGAL(operations, types, place, flags, outcome, expansion, how) \
-  {operations, types, place, flags, {KILN_LEGAL_##outcome, how, KILN_EXPAND_##expansion}},
+  {operations, types, place, KILN_LEGAL_##outcome, KILN_EXPAND_##expansion, flags, how},
 #define CAST(from, to, place, outcome, how)
 #include "compiler/passes/lower/legality.def"
 #undef OPS
@@ -54,18 +53,27 @@ static const op_row op_rows[] = {
 };
 static const cast_row cast_rows[] = {
 #define LEGAL(operations, types, place, flags, outcome, expansion, how)
-#define CAST(from, to, place, outcome, how) {from, to, place, {KILN_LEGAL_##outcome, how, KILN_EXPAND_CAST}},
+#define CAST(from, to, place, outcome, how) {from, to, place, KILN_LEGAL_##outcome, how},
 #include "compiler/passes/lower/legality.def"
 #undef LEGAL
 #undef CAST
 };
+#define OPS(...) 0
+#define LEGAL(operations, types, place, flags, outcome, expansion, text) \
+  _Static_assert(sizeof text <= sizeof op_rows->how, "it has room: " text);
+#define CAST(from, to, place, outcome, text) \
+  _Static_assert(sizeof text <= sizeof cast_rows->how, "it has room: " text);
+#include "compiler/passes/lower/legality.def"
+#undef OPS
+#undef LEGAL
+#undef CAST
 
 /// x86-64 below v3, unless a native feature list names the feature.
 static bool lacks_feature(const kiln_target *target, const char *feature) {
   const kiln_processor *p = target->processor;
   if (target->native_features[0])
     return !strstr(target->native_features, feature) && strstr(target->native_features, "sse2");
-  return p->arch && !strcmp(p->arch, "x86_64") && p->level < 3;
+  return !strcmp(kiln_host_processor_of(p)->arch, "x86_64") && p->level < 3;
 }
 
 static bool holds(place where, const kiln_target *target) {
@@ -87,7 +95,8 @@ kiln_legality kiln_cast_legality(kiln_scalar from, kiln_scalar to, const kiln_ta
   if (from == to) return native;
   for (size_t i = 0; i < sizeof cast_rows / sizeof *cast_rows; i++) {
     const cast_row *row = &cast_rows[i];
-    if ((row->from >> from & 1) && (row->to >> to & 1) && holds(row->place, target)) return row->legality;
+    if ((row->from >> from & 1) && (row->to >> to & 1) && holds(row->place, target))
+      return (kiln_legality){row->outcome, row->how, KILN_EXPAND_CAST};
   }
   return native;
 }
@@ -108,7 +117,7 @@ kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer,
     const op_row *row = &op_rows[i];
     if (is_of(row, code) && (row->types >> scalar & 1) && (flags & row->flags) == row->flags &&
         holds(row->place, target))
-      return row->legality;
+      return (kiln_legality){row->outcome, row->how, row->expansion};
   }
   return native;
 }

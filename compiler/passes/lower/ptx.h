@@ -72,22 +72,22 @@ typedef enum ptx_meaning {
 } ptx_meaning;
 
 typedef struct ptx_type {
-  const char *name;
+  char name[8];
   uint8_t bits, lanes;
   ptx_kind kind;
   kiln_scalar lane;
 } ptx_type;
 
 typedef struct ptx_row {
-  const char *name;
+  char name[12];
   uint32_t kinds, bits, may, must;
-  const char *operands;
+  char operands[8];
   ptx_meaning meaning;
   ir_opcode code;
 } ptx_row;
 
 typedef struct ptx_compare {
-  const char *name;
+  char name[8];
   ir_predicate predicate;
   bool unordered, is_unsigned;
 } ptx_compare;

@@ -19,7 +19,7 @@ static const ptx_row rows[] = {
 };
 
 static const struct {
-  const char *name;
+  char name[12];
   uint32_t bit;
 } modifiers[] = {
 #define PTX_MODIFIER(name, bit) {name, bit},
@@ -30,6 +30,14 @@ static const ptx_compare compares[] = {
 #define PTX_COMPARE(name, predicate, unordered, is_unsigned) {name, IR_##predicate, unordered, is_unsigned},
 #include "compiler/passes/lower/ptx.def"
 };
+
+#define PTX_TYPE(n, ...) _Static_assert(sizeof n <= sizeof types->name, "it has room: " n);
+#define PTX_ROW(n, kinds, bits, may, must, places, ...)                                   \
+  _Static_assert(sizeof n <= sizeof rows->name && sizeof places <= sizeof rows->operands, \
+                 "both have room: " n);
+#define PTX_MODIFIER(n, bit) _Static_assert(sizeof n <= sizeof modifiers->name, "it has room: " n);
+#define PTX_COMPARE(n, ...) _Static_assert(sizeof n <= sizeof compares->name, "it has room: " n);
+#include "compiler/passes/lower/ptx.def"
 
 static const struct {
   const char *name;

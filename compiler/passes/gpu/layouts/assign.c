@@ -357,53 +357,60 @@ static void take_cond(kiln_layouts *c, ir_op *op) { take_results_of(c, op, 1, op
 
 /// What gives the results of an operation their homes, and what the layouts in which it takes its operands. Elementwise
 /// operations follow their operands, and take them as their results lie.
-static const struct {
+typedef struct rule {
   void (*assign)(kiln_layouts *c, ir_op *op), (*take)(kiln_layouts *c, ir_op *op);
-} rules[IR_OPCODE_COUNT] = {
-    [IR_LOAD] = {.assign = assign_memory, .take = take_result},
-    [IR_STORE] = {.assign = assign_memory, .take = take_store},
-    [IR_ATOMIC] = {.assign = assign_memory, .take = take_result},
-    [IR_CAS] = {.assign = assign_memory, .take = take_result},
-    [IR_REDUCE] = {.assign = assign_reduce, .take = take_reduce},
-    [IR_SCAN] = {.assign = assign_scan, .take = take_scan},
-    [IR_SORT] = {.assign = assign_sort, .take = take_sort},
-    [IR_GATHER] = {.assign = assign_gather, .take = take_gather},
-    [IR_DOT] = {.assign = assign_dot, .take = take_dot},
-    [IR_ASM] = {.assign = assign_asm, .take = take_result},
-    [IR_ASSERT] = {.take = take_assert},
-    [IR_EXPAND] = {.take = take_elements},
-    [IR_BROADCAST] = {.take = take_elements},
-    [IR_RESHAPE] = {.take = take_elements},
-    [IR_TRANS] = {.take = take_elements},
-    [IR_JOIN] = {.take = take_elements},
-    [IR_SPLIT] = {.take = take_elements},
-    [IR_FOR] = {.assign = assign_for, .take = take_initials},
-    [IR_WHILE] = {.assign = assign_while, .take = take_initials},
-    [IR_IF] = {.assign = assign_if},
-    [IR_YIELD] = {.take = take_yield},
-    [IR_COND] = {.take = take_cond},
-    [IR_ROLES] = {.assign = assign_roles},
-    [IR_MMA] = {.assign = assign_mma, .take = take_mma},
-    [IR_MMA_WAIT] = {.assign = assign_mma, .take = take_sums},
-    [IR_CLUSTER_SUM] = {.assign = assign_mma, .take = take_sums},
-    [IR_CLUSTER_SCATTER] = {.assign = assign_mma, .take = take_sums},
-    [IR_STAGE] = {.take = take_sums},
-    [IR_PUT] = {.take = take_sums},
-    [IR_FETCH] = {.assign = assign_fetch, .take = take_fetch},
-    [IR_SLOT_LOAD] = {.assign = assign_slot_load},
-    [IR_SLOT_STORE] = {.assign = assign_slot_store, .take = take_slot_store},
-};
+} rule;
+
+static rule rule_of(ir_opcode code) {
+  switch (code) {
+  case IR_STORE: return (rule){.assign = assign_memory, .take = take_store};
+  case IR_LOAD:
+  case IR_ATOMIC:
+  case IR_CAS: return (rule){.assign = assign_memory, .take = take_result};
+  case IR_REDUCE: return (rule){.assign = assign_reduce, .take = take_reduce};
+  case IR_SCAN: return (rule){.assign = assign_scan, .take = take_scan};
+  case IR_SORT: return (rule){.assign = assign_sort, .take = take_sort};
+  case IR_GATHER: return (rule){.assign = assign_gather, .take = take_gather};
+  case IR_DOT: return (rule){.assign = assign_dot, .take = take_dot};
+  case IR_ASM: return (rule){.assign = assign_asm, .take = take_result};
+  case IR_ASSERT: return (rule){.take = take_assert};
+  case IR_EXPAND:
+  case IR_BROADCAST:
+  case IR_RESHAPE:
+  case IR_TRANS:
+  case IR_JOIN:
+  case IR_SPLIT: return (rule){.take = take_elements};
+  case IR_FOR: return (rule){.assign = assign_for, .take = take_initials};
+  case IR_WHILE: return (rule){.assign = assign_while, .take = take_initials};
+  case IR_IF: return (rule){.assign = assign_if};
+  case IR_YIELD: return (rule){.take = take_yield};
+  case IR_COND: return (rule){.take = take_cond};
+  case IR_ROLES: return (rule){.assign = assign_roles};
+  case IR_MMA: return (rule){.assign = assign_mma, .take = take_mma};
+  case IR_MMA_WAIT:
+  case IR_CLUSTER_SUM:
+  case IR_CLUSTER_SCATTER: return (rule){.assign = assign_mma, .take = take_sums};
+  case IR_STAGE:
+  case IR_PUT: return (rule){.take = take_sums};
+  case IR_FETCH: return (rule){.assign = assign_fetch, .take = take_fetch};
+  case IR_SLOT_LOAD: return (rule){.assign = assign_slot_load};
+  case IR_SLOT_STORE: return (rule){.assign = assign_slot_store, .take = take_slot_store};
+  default: return (rule){0};
+  }
+}
 
 static void assign_block(kiln_layouts *c, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) {
-    if (rules[op->code].assign) rules[op->code].assign(c, op);
+    const rule r = rule_of(op->code);
+    if (r.assign) r.assign(c, op);
     else if (ir_has(op->code, IR_EACH)) assign_elementwise(c, op);
   }
 }
 
 static void take_operands(ir_op *op, void *context) {
+  const rule r = rule_of(op->code);
   op->operand_layouts = NULL;
-  if (rules[op->code].take) rules[op->code].take(context, op);
+  if (r.take) r.take(context, op);
   else if (ir_has(op->code, IR_EACH)) take_result(context, op);
 }
 
