@@ -212,10 +212,11 @@ VERIFY_KEYS ?= yes
 VERIFY_LIBRARIES := $(if $(filter yes,$(VERIFY_KEYS)),$(A_VERIFY) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln-verify.so.0))
 LIBRARIES := $(INCLUDE)/kiln/kiln.h $(A_KILN) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln.so.0) $(VERIFY_LIBRARIES)
 
+# What a hit runs stands together, in fewer pages: cache, base and digests come before the front end, which needs them too.
 $(B)/bin/kiln: $(call objects,$(OF_KILN)) $(A_COMPILER) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(STATIC) $(LDFLAGS) $^ $(BLAKE3) $(SODIUM) $(ZSTD) -lm -lpthread -o $@.linked
+	$(Q)$(CC) $(STATIC) $(LDFLAGS) $(filter %.o,$^) $(A_CACHE) $(A_BASE) $(BLAKE3) $(SODIUM) $(filter %.a,$^) $(SODIUM) $(ZSTD) -lm -lpthread -o $@.linked
 	$(Q)cp --remove-destination $@.linked $@ && rm $@.linked # in one piece: what a linker wrote here and there starts a tenth slower
 $(B)/bin/kiln-codegen: $(call objects,$(call sources,tools/codegen) tools/old_libc.c) $(A_CODEGEN) $(A_COMPILER) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)

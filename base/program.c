@@ -140,9 +140,10 @@ static ssize_t write_shown(void *cookie, const char *text, size_t size) {
 }
 
 static FILE *open_shown(int fd, shown *s, int mode) {
+  static char out_buffer[BUFSIZ]; // untouched by a program that prints nothing
   s->fd = fd;
   FILE *stream = fopencookie(s, "w", (cookie_io_functions_t){.write = write_shown});
-  if (stream) setvbuf(stream, NULL, mode, BUFSIZ);
+  if (stream) setvbuf(stream, fd == 1 ? out_buffer : NULL, mode, BUFSIZ);
   return stream;
 }
 

@@ -16,11 +16,13 @@
 
 enum { LIST_TEXT = 8192 };
 
-/// What the config borrows until the cache is open.
+/// What the config borrows until the cache is open. What few ask for is made when it is: a hit of
+/// `kiln compile` pays for each page that it touches.
 typedef struct texts {
-  char folder[4096], remote[4096], layers[LIST_TEXT], domains[LIST_TEXT], trust_file[4096], why[LIST_TEXT];
+  char folder[4096], remote[4096];
+  char *layers, *domains; ///< copies of the variables' values, cut into items; NULL: not set
+  cache_trust_list *trust;
   uint8_t sign_key[KEY_FILE_SECRET];
-  cache_trust_list trust;
 } texts;
 
 static const char *path_below(environment_name variable, const char *rest, char *out, size_t capacity) {
@@ -44,7 +46,7 @@ const char *cache_open_trust_file(char *out, size_t capacity) {
 }
 
 /// Splits a copy of the variable's value into at most KILN_CACHE_LAYERS items.
-static kiln_status split_variable(environment_name variable, const char *separator, char *storage,
+static kiln_status split_variable(environment_name variable, const char *separator, char **copy,
                                   const char **items, kiln_error *err) {
   const char *value = environment_get(variable);
   char *save;
@@ -53,8 +55,8 @@ static kiln_status split_variable(environment_name variable, const char *separat
   if (strlen(value) >= LIST_TEXT)
     return kiln_fail(err, KILN_STATUS_LIMIT, "a list of the cache has %zu bytes, at most %d are allowed",
                      strlen(value), LIST_TEXT);
-  strcpy(storage, value);
-  for (char *word = strtok_r(storage, separator, &save); word; word = strtok_r(NULL, separator, &save)) {
+  if (!(*copy = strdup(value))) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a list");
+  for (char *word = strtok_r(*copy, separator, &save); word; word = strtok_r(NULL, separator, &save)) {
     if (count == KILN_CACHE_LAYERS)
       return kiln_fail(err, KILN_STATUS_LIMIT, "a list of the cache has more than %d items",
                        KILN_CACHE_LAYERS);
@@ -102,8 +104,14 @@ static kiln_status read_trust(const cache_open_options *options, kiln_cache_conf
   config->vouched_only = options->sign != NULL;
   if (!key) key = options->sign;
   if (config->policy != KILN_TRUST_OFF || key) {
-    const char *file = cache_open_trust_file(t->trust_file, sizeof t->trust_file);
-    kiln_status status = file ? cache_trust_read(file, &t->trust, err) : KILN_OK;
+    struct {
+      cache_trust_list list;
+      char file[4096];
+    } *trust = calloc(1, sizeof *trust);
+    if (!trust) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the list of trusted keys");
+    t->trust = &trust->list;
+    const char *file = cache_open_trust_file(trust->file, sizeof trust->file);
+    kiln_status status = file ? cache_trust_read(file, t->trust, err) : KILN_OK;
     if (status) return status;
     if (config->policy == KILN_TRUST_REQUIRE && (!file || access(file, F_OK)))
       return kiln_fail(
@@ -111,8 +119,8 @@ static kiln_status read_trust(const cache_open_options *options, kiln_cache_conf
           "KILN_TRUST=require, and there is no list of trusted keys: %s; `kiln cache trust add` makes "
           "one",
           file ? file : "neither KILN_TRUST_FILE nor HOME names a place");
-    config->trusted = t->trust.keys;
-    config->trusted_count = t->trust.count;
+    config->trusted = t->trust->keys;
+    config->trusted_count = t->trust->count;
   }
   if (!key) return KILN_OK;
   kiln_status status = key_file_secret(key, t->sign_key, err);
@@ -157,8 +165,9 @@ static void add_remote(kiln_cache_config *config, texts *t) {
   const char *url = environment_get(ENV_KILN_CACHE_REMOTE);
   config->remote_write = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
   if (!url) return;
-  if (cache_open_remote_fault(t->why, sizeof t->why)) {
-    fprintf(stderr, "kiln: note: going on without remote caches: %s\n", t->why);
+  char why[KILN_ERROR_TEXT];
+  if (cache_open_remote_fault(why, sizeof why)) {
+    fprintf(stderr, "kiln: note: going on without remote caches: %s\n", why);
     return;
   }
   config->remote_url = url;
@@ -220,29 +229,29 @@ static kiln_status read_environment(const cache_open_options *options, kiln_cach
   config->no_stats = !environment_flag(ENV_KILN_CACHE_STATS, true);
   if (!status) status = read_trust(options, config, t, err);
   if (options->local) return status;
-  if (!status) status = split_variable(ENV_KILN_CACHE_LAYERS, ":", t->layers, config->layers, err);
+  if (!status) status = split_variable(ENV_KILN_CACHE_LAYERS, ":", &t->layers, config->layers, err);
   if (!status)
-    status = split_variable(ENV_KILN_CACHE_READ_DOMAINS, ",", t->domains, config->read_domains, err);
+    status = split_variable(ENV_KILN_CACHE_READ_DOMAINS, ",", &t->domains, config->read_domains, err);
   if (!status && options->fleet) status = join_fleet(config, t, options->fleet, err);
   else if (!status) add_remote(config, t);
   return status;
 }
 
 kiln_status cache_open(const cache_open_options *options, kiln_cache **out, kiln_error *err) {
+  texts t;
   kiln_cache_config config;
   *out = NULL;
-  texts *t = malloc(sizeof *t); // most of it stays as it is, and costs nothing
-  if (!t) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory to open the cache");
-  memset(t->sign_key, 0, sizeof t->sign_key);
+  t.layers = t.domains = NULL;
+  t.trust = NULL;
   kiln_cache_config_init(&config);
-  config.folder = cache_open_folder(options->folder, t->folder, sizeof t->folder);
+  config.folder = cache_open_folder(options->folder, t.folder, sizeof t.folder);
   config.no_read = options->force;
   kiln_status status =
-      config.folder ? read_environment(options, &config, t, err)
+      config.folder ? read_environment(options, &config, &t, err)
                     : kiln_fail(err, KILN_STATUS_NOT_FOUND,
                                 "no folder for the cache: KILN_CACHE_DIR, XDG_CACHE_HOME and HOME are unset");
   if (!status) status = kiln_cache_open(&config, out, err);
-  memset(t->sign_key, 0, sizeof t->sign_key);
-  free(t);
+  memset(t.sign_key, 0, sizeof t.sign_key);
+  free(t.layers), free(t.domains), free(t.trust);
   return status;
 }

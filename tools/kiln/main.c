@@ -50,7 +50,7 @@ static int unknown_command(const char *name) {
   return CLI_USAGE;
 }
 
-static int hand_over(char **argv) {
+__attribute__((noinline)) static int hand_over(char **argv) { // its path is not on the stack of commands
   char path[PATH_MAX];
   size_t i = 0;
   while (i < sizeof tool_commands / sizeof *tool_commands && strcmp(argv[1], tool_commands[i])) i++;
