@@ -116,18 +116,19 @@ $(B)/lib/lib%.a:
 WARM := runtime/launch.c runtime/decision.c runtime/launch_extras.c runtime/prepared.c
 $(call objects,$(WARM)): CFLAGS += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 
-# libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size.
+# libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size (-Oz: gcc 12 and later, clang).
+SMALL := $(or $(call probe,-Oz),-Os)
 COLD := $(filter-out $(WARM) runtime/bundle/reader.c runtime/device/null.c,$(RUNTIME)) $(TARGETS) base/record.c base/launches.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest.c base/control_characters.c base/output.c base/fs.c
 ifeq ($(CONFIG),release)
 # Without jump threading our part is 400 bytes smaller; clang knows no such flag.
 UNTHREADED := $(shell $(CC) -fno-tree-dominator-opts -E -x c /dev/null >/dev/null 2>&1 && echo -fno-tree-dominator-opts)
-$(call objects,$(COLD)): CFLAGS += -Os $(UNTHREADED)
+$(call objects,$(COLD)): CFLAGS += $(SMALL) $(UNTHREADED)
 endif
 
 # Other flags, another object: the file changes when they do, and only then.
 FLAGS := $(B)/flags
 .PHONY: ask
-$(FLAGS): export TEXT := $(CC) $(CFLAGS) $(UNTHREADED) $(COLD) $(WARM)
+$(FLAGS): export TEXT := $(CC) $(CFLAGS) $(SMALL) $(UNTHREADED) $(COLD) $(WARM)
 $(FLAGS): ask
 	@mkdir -p $(@D)
 	@test ! -s $@ || printf '%s\n' "$$TEXT" | cmp -s - $@ || { echo "$@: other flags than before, everything is compiled again:"; tr ' ' '\n' <$@ >$@.old; printf '%s\n' "$$TEXT" | tr ' ' '\n' | diff $@.old - | grep '^[<>]'; rm -f $@.old; } >&2; true

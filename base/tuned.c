@@ -24,7 +24,7 @@ static const struct {
 #include "base/tuned.def"
 #undef TUNED
 
-static const char *const axis_prefixes[KILN_TUNED_AXIS_KINDS] = {
+static const char axis_prefixes[KILN_TUNED_AXIS_KINDS][12] = {
     [KILN_TUNED_BIN] = "bin.", [KILN_TUNED_ALIGNED] = "aligned.", [KILN_TUNED_STRIDE] = "stride."};
 
 static const char head[] = "kiln tuned ";
@@ -176,16 +176,16 @@ static kiln_status read_bin(source *s, const word *value, uint8_t *out) {
                      (unsigned long long)number, (long long)least);
 }
 
-// One of `choices`, which end in NULL.
-static kiln_status read_choice(source *s, const word *value, const char *const *choices, uint8_t *out) {
-  for (*out = 0; choices[*out]; ++*out)
-    if (!strcmp(value->text, choices[*out])) return KILN_OK;
-  return fault(s, value->at, "expected %s, %s%s%s, found '%.60s'", choices[0], choices[1],
-               choices[2] ? " or " : "", choices[2] ? choices[2] : "", value->text);
-}
+// What an axis says; "": there is no third word.
+typedef char choices[3][8];
+static const choices aligned_words = {"no", "yes", ""}, stride_words = {"0", "1", "other"};
 
-static const char *const aligned_words[] = {"no", "yes", NULL};
-static const char *const stride_words[] = {"0", "1", "other", NULL};
+static kiln_status read_choice(source *s, const word *value, const choices words, uint8_t *out) {
+  for (*out = 0; *out < 3 && *words[*out]; ++*out)
+    if (!strcmp(value->text, words[*out])) return KILN_OK;
+  return fault(s, value->at, "expected %s, %s%s%s, found '%.60s'", words[0], words[1],
+               *words[2] ? " or " : "", words[2], value->text);
+}
 
 static kiln_status read_axis(source *s, kiln_tuned_entry *entry, unsigned kind, const word *name,
                              const word *value) {

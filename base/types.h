@@ -20,7 +20,7 @@ typedef enum kiln_scalar {
 } kiln_scalar;
 
 typedef struct kiln_scalar_info {
-  const char *spelling;
+  char spelling[8];
   unsigned char bits;       ///< of the value; i1 has 1
   unsigned char bytes;      ///< in memory; i1 has 1
   unsigned char type_class; ///< one KILN_CLASS_ bit

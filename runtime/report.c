@@ -14,7 +14,7 @@ struct kiln_report {
   const char *text;
 };
 
-static const char *const rank_texts[] = {"exact", "exact", "generic", "same major", "family", "PTX"};
+static const char rank_texts[][12] = {"exact", "exact", "generic", "same major", "family", "PTX"};
 
 static kiln_status add_candidate(kiln_device *d, size_t index, const kiln_interface *in,
                                  const kiln_code_entry *code, kiln_report *r, kiln_error *err) {

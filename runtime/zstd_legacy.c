@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Replaces the entry points of old zstd decoders by functions that refuse. Debian's libzstd.a can decode
 // the formats 0.5 to 0.7 from before 2016, which no bundle has; with their entry points defined here, the
-// linker does not take those decoders (about 100 KB) into libkiln.
+// linker does not take those decoders (about 100 KB) into libkiln. Nor does it take zstd's texts of errors (2 KB),
+// most of which are about compression: a bundle's frame is refused in few words.
 #include <stddef.h>
 
 enum { ERROR_PREFIX_UNKNOWN = 10 }; // zstd_errors.h; errors are the largest values of size_t
@@ -38,3 +39,15 @@ enum { ERROR_PREFIX_UNKNOWN = 10 }; // zstd_errors.h; errors are the largest val
 LEGACY(5)
 LEGACY(6)
 LEGACY(7)
+
+const char *ERR_getErrorString(int code);
+const char *ERR_getErrorString(int code) {
+  enum { CORRUPT = 20, WRONG_CHECKSUM = 22, WRONG_DICTIONARY = 32, NO_MEMORY = 64 }; // zstd_errors.h
+  switch (code) {
+  case CORRUPT: return "Data corruption detected";
+  case WRONG_CHECKSUM: return "the frame's checksum is wrong";
+  case WRONG_DICTIONARY: return "the frame is for another dictionary";
+  case NO_MEMORY: return "no memory to decode the frame";
+  default: return "no frame of zstd that has this size";
+  }
+}

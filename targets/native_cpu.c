@@ -9,13 +9,14 @@
 #include <cpuid.h>
 
 enum { EAX, EBX, ECX, EDX };
+enum { EXTENDED = 0x80u };
 // System state a feature needs, as bits of XCR0.
 enum { STATE_NONE = 0, STATE_AVX = 0x6, STATE_512 = 0xe6 };
 
 // Sorted by name: the list that comes out is canonical. `level`: the psABI level that requires it; 0: none.
 static const struct {
   char name[16];
-  uint32_t leaf;
+  uint8_t leaf; // EXTENDED | n: 0x80000000 + n
   uint8_t subleaf, reg, bit, state, level;
 } features[] = {
     {"adx", 7, 0, EBX, 19, STATE_NONE, 0},
@@ -42,11 +43,11 @@ static const struct {
     {"f16c", 1, 0, ECX, 29, STATE_AVX, 3},
     {"fma", 1, 0, ECX, 12, STATE_AVX, 3},
     {"gfni", 7, 0, ECX, 8, STATE_NONE, 0},
-    {"lzcnt", 0x80000001, 0, ECX, 5, STATE_NONE, 3},
+    {"lzcnt", EXTENDED | 1, 0, ECX, 5, STATE_NONE, 3},
     {"movbe", 1, 0, ECX, 22, STATE_NONE, 3},
     {"pclmul", 1, 0, ECX, 1, STATE_NONE, 0},
     {"popcnt", 1, 0, ECX, 23, STATE_NONE, 2},
-    {"sahf", 0x80000001, 0, ECX, 0, STATE_NONE, 2},
+    {"sahf", EXTENDED | 1, 0, ECX, 0, STATE_NONE, 2},
     {"sha", 7, 0, EBX, 29, STATE_NONE, 0},
     {"sse3", 1, 0, ECX, 0, STATE_NONE, 2},
     {"sse4.1", 1, 0, ECX, 19, STATE_NONE, 2},
@@ -66,7 +67,9 @@ static uint64_t saved_state(void) {
 
 static bool has_feature(size_t i, uint64_t state) {
   uint32_t r[4];
-  if (!__get_cpuid_count(features[i].leaf, features[i].subleaf, &r[0], &r[1], &r[2], &r[3])) return false;
+  const uint32_t leaf =
+      features[i].leaf & EXTENDED ? 0x80000000u + (features[i].leaf & ~EXTENDED) : features[i].leaf;
+  if (!__get_cpuid_count(leaf, features[i].subleaf, &r[0], &r[1], &r[2], &r[3])) return false;
   return (r[features[i].reg] >> features[i].bit & 1) && (state & features[i].state) == features[i].state;
 }
 

@@ -238,11 +238,6 @@ static unsigned rank_host(const kiln_target *code, bool is_ptx, const kiln_devic
                                     : KILN_RANK_FAMILY;
 }
 
-static unsigned (*const ranks[KILN_FAMILY_COUNT])(const kiln_target *code, bool is_ptx,
-                                                  const kiln_device_target *device,
-                                                  char out_rule[KILN_RULE_TEXT]) = {
-    [KILN_FAMILY_HOST] = rank_host, [KILN_FAMILY_NVPTX] = rank_nvptx, [KILN_FAMILY_AMDGPU] = rank_amdgpu};
-
 unsigned kiln_target_rank(const kiln_target *code, bool is_ptx, const kiln_device_target *device,
                           char out_rule[KILN_RULE_TEXT]) {
   const kiln_processor *p = code->processor;
@@ -250,5 +245,9 @@ unsigned kiln_target_rank(const kiln_target *code, bool is_ptx, const kiln_devic
   if (p->family != device->family)
     return refuse(out_rule, "code is for %s, the device is %s", kiln_family_of(p->family)->maker,
                   kiln_family_of(device->family)->maker);
-  return ranks[p->family](code, is_ptx, device, out_rule);
+  switch (p->family) {
+  case KILN_FAMILY_HOST: return rank_host(code, is_ptx, device, out_rule);
+  case KILN_FAMILY_NVPTX: return rank_nvptx(code, is_ptx, device, out_rule);
+  default: return rank_amdgpu(code, is_ptx, device, out_rule);
+  }
 }

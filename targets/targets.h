@@ -23,7 +23,7 @@ typedef enum kiln_assembly { KILN_ASSEMBLY_NONE, KILN_ASSEMBLY_PTX, KILN_ASSEMBL
 
 /// A row of families.def, which explains the columns.
 typedef struct kiln_family_info {
-  const char *name, *maker;
+  char name[8], maker[20];
   uint8_t plain, assembled; ///< kiln_format; 0: none
   bool flushes;
   uint8_t assembly; ///< kiln_assembly
@@ -58,9 +58,9 @@ typedef enum kiln_reach {
 /// A feature that code may need on, need off, or not care about (AMDGPU target ids).
 typedef enum kiln_mode { KILN_MODE_ANY, KILN_MODE_ON, KILN_MODE_OFF } kiln_mode;
 
-/// A row of processors.def. Fields that a family lacks are zero or "".
-/// Texts that every row has are inside: the loader relocates each pointer, which costs libkiln 24 bytes more.
 enum { KILN_PROCESSOR_NAME = 16 };
+
+/// Rows of the table of hosts (kiln_host_processor).
 typedef enum kiln_host {
   KILN_HOST_NONE,
   KILN_HOST_X86_64,
@@ -70,19 +70,21 @@ typedef enum kiln_host {
   KILN_HOST_AARCH64,
 } kiln_host;
 
+/// A row of processors.def. Fields that a family lacks are zero or "".
+/// Texts that every row has are inside: the loader relocates each pointer, which costs libkiln 24 bytes more.
 typedef struct kiln_processor {
   char name[KILN_PROCESSOR_NAME];
   char generic[KILN_PROCESSOR_NAME]; ///< AMDGPU: the generic target whose code runs here, or ""
-  kiln_family family;
-  kiln_matrix matrix;
-  uint32_t shared_bytes;      ///< shared memory (LDS) a block may use
-  uint16_t number;            ///< NVPTX: 90; AMDGPU: 0x90a as major << 8 | minor << 4 | step
-  uint8_t reach;              ///< NVPTX: kiln_reach
-  uint8_t ptx;                ///< NVPTX: PTX ISA version x 10
-  uint8_t major, minor, step; ///< AMDGPU
-  uint8_t wave, waves;        ///< AMDGPU
-  uint8_t llvm;               ///< first version of LLVM that makes code for it; 0: any
-  uint8_t generic_version;    ///< AMDGPU: non-zero for a generic target
+  uint8_t family;                    ///< kiln_family
+  uint8_t matrix;                    ///< kiln_matrix
+  uint32_t shared_bytes;             ///< shared memory (LDS) a block may use
+  uint16_t number;                   ///< NVPTX: 90; AMDGPU: 0x90a as major << 8 | minor << 4 | step
+  uint8_t reach;                     ///< NVPTX: kiln_reach
+  uint8_t ptx;                       ///< NVPTX: PTX ISA version x 10
+  uint8_t major, minor, step;        ///< AMDGPU
+  uint8_t wave, waves;               ///< AMDGPU
+  uint8_t llvm;                      ///< first version of LLVM that makes code for it; 0: any
+  uint8_t generic_version;           ///< AMDGPU: non-zero for a generic target
   uint8_t code_object; ///< AMDGPU: version unless the target says another; 0: the family has no settings
   bool has_xnack, has_sramecc;
   uint16_t vector_bytes; ///< host

@@ -7,8 +7,7 @@
 #include "runtime/device/device.h"
 
 static kiln_status refuse(const kiln_device *d, kiln_error *err) {
-  if (d->kind == &kiln_device_closed)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "device '%s' is closed", d->name);
+  if (d->is_closed) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "device '%s' is closed", d->name);
   return kiln_fail(err, KILN_STATUS_DRIVER,
                    "device '%s' was opened before this process was forked, and GPU drivers do not follow a "
                    "fork; start processes anew (spawn) and open the device there",
@@ -53,11 +52,20 @@ static void release(kiln_device *d, void *memory) {
 static void unload(kiln_device *d, kiln_module *module) { (void)d, (void)module; }
 static void close_gone(kiln_device *d) { free(d->state); }
 
-#define GONE(text)                                                                                        \
-  {                                                                                                       \
-    .name = text, .is_gone = true, .close = close_gone, .load = load, .unload = unload, .launch = launch, \
-    .encode_map = encode_map, .stream_create = stream_create, .stream_destroy = stream_destroy,           \
-    .sync = sync, .alloc = alloc, .release = release, .copy_in = copy, .copy_out = copy, .fill = fill,    \
-  }
-const kiln_device_kind kiln_device_closed = GONE("closed");
-const kiln_device_kind kiln_device_forked = GONE("forked");
+const kiln_device_kind kiln_device_gone = {
+    .name = "gone",
+    .is_gone = true,
+    .close = close_gone,
+    .load = load,
+    .unload = unload,
+    .launch = launch,
+    .encode_map = encode_map,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .sync = sync,
+    .alloc = alloc,
+    .release = release,
+    .copy_in = copy,
+    .copy_out = copy,
+    .fill = fill,
+};

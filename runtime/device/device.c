@@ -50,7 +50,7 @@ static void after_fork(kiln_fork_node *node) {
     d->kind->in_child(d);
   } else {
     d->was = d->kind;
-    d->kind = &kiln_device_forked;
+    d->kind = &kiln_device_gone;
   }
 }
 
@@ -118,10 +118,11 @@ kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_devic
 }
 
 void kiln_device_close(kiln_device *d) {
-  if (!d || d->kind == &kiln_device_closed) return;
+  if (!d || d->is_closed) return;
   end_device(d);
   if (!d->kind->is_gone) d->was = d->kind;
-  d->kind = &kiln_device_closed;
+  d->kind = &kiln_device_gone;
+  d->is_closed = true;
   kiln_closed_keep(d, sizeof *d + d->kernel_count * sizeof(kiln_kernel), drop_closed);
 }
 

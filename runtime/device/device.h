@@ -73,7 +73,7 @@ typedef struct kiln_launch_call {
 
 typedef struct kiln_device_kind {
   const char *name; // "cuda"
-  bool is_gone;     // closed, or forked away from: every call is a status
+  bool is_gone;     // of a device that is closed, or was forked away from: every call is a status
   bool outlives;    // the host's memory: `release` works after the device has gone
   /// In the child of a fork, where only the calling thread is left. NULL: the device stays with the parent.
   void (*in_child)(kiln_device *device);
@@ -100,11 +100,12 @@ typedef struct kiln_device_kind {
 } kiln_device_kind;
 
 extern const kiln_device_kind kiln_device_host, kiln_device_null, kiln_device_cuda, kiln_device_hip;
-extern const kiln_device_kind kiln_device_closed, kiln_device_forked;
+extern const kiln_device_kind kiln_device_gone;
 
 struct kiln_device {
   const kiln_device_kind *kind;
   const kiln_device_kind *was; // before it was gone
+  bool is_closed;              // by kiln_device_close, not by a fork
   kiln_fork_node fork;
   _Atomic(uint32_t) references; // to the memory of this struct and its kernels: the handle's, one a prepared
   kiln_library *library;        // counted until the device is closed

@@ -23,7 +23,7 @@ const char *kiln_driver_symbol_at(const char *symbols, size_t offset);
 
 /// A driver as devices open it.
 typedef struct kiln_driver {
-  const char *kind, *title; ///< "cuda", "CUDA"
+  char kind[8], title[8]; ///< "cuda", "CUDA"
   const char *const *names;
   const char *symbols;
 } kiln_driver;
