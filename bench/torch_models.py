@@ -48,7 +48,6 @@ class Machine:
         os.makedirs(self.folder, exist_ok=True)
         self.counter = self._counter() if options.device == "cuda" and not options.dry_run else None
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("KILN_", "TORCHINDUCTOR_", "TRITON_", "PYTHONPATH", "LD_PRELOAD"))}
-        self.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 
     def _counter(self):
         path = os.path.join(self.folder, "launches.so")
