@@ -241,13 +241,12 @@ static unsigned rank_host(const kiln_target *code, bool is_ptx, const kiln_devic
 unsigned kiln_target_rank(const kiln_target *code, bool is_ptx, const kiln_device_target *device,
                           char out_rule[KILN_RULE_TEXT]) {
   const kiln_processor *p = code->processor;
+  const kiln_family_info *family = kiln_family_of(p->family);
   out_rule[0] = 0;
   if (p->family != device->family)
-    return refuse(out_rule, "code is for %s, the device is %s", kiln_family_of(p->family)->maker,
+    return refuse(out_rule, "code is for %s, the device is %s", family->maker,
                   kiln_family_of(device->family)->maker);
-  switch (p->family) {
-  case KILN_FAMILY_HOST: return rank_host(code, is_ptx, device, out_rule);
-  case KILN_FAMILY_NVPTX: return rank_nvptx(code, is_ptx, device, out_rule);
-  default: return rank_amdgpu(code, is_ptx, device, out_rule);
-  }
+  if (!family->has_units) return rank_host(code, is_ptx, device, out_rule);
+  return family->has_buffers ? rank_amdgpu(code, is_ptx, device, out_rule)
+                             : rank_nvptx(code, is_ptx, device, out_rule);
 }
