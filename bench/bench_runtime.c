@@ -207,6 +207,77 @@ static double launch_ns(kiln_kernel *k, uint32_t args, launch_way way, unsigned 
   return median(all, threads);
 }
 
+// What an application does more than a loop over one launch: other pointers each time, several kernels in turn.
+enum { ORDER = 4096, TURNS = 6 };
+typedef struct turn {
+  kiln_kernel *kernel;
+  uint32_t args;
+} turn;
+
+/// What runs between launches, as a driver's call of microseconds does: touches as much memory as the first
+/// cache holds, and takes branches that nobody can foresee.
+static uint32_t do_other_work(uint32_t random) {
+  enum { BYTES = 48 << 10, LINE = 64 };
+  static uint8_t memory[BYTES];
+  for (uint32_t i = 0; i < BYTES; i += LINE) {
+    random = random * 1664525 + 1013904223;
+    if (random >> 31) memory[i]++;
+    else memory[i] ^= (uint8_t)(random >> 8);
+  }
+  return random;
+}
+
+/// Nanoseconds a launch; `bare`: of the device's own function, with the same preparation of arguments.
+static double turns_ns(const turn *turns, uint32_t count, bool bare, bool with_work) {
+  static uint8_t order[ORDER];
+  int64_t values[MOST_ARGS];
+  const void *pointers[MOST_ARGS];
+  double rounds[ROUNDS];
+  uint32_t random = 1;
+  kiln_error err;
+  for (uint32_t i = 0; i < ORDER; i++) {
+    random = random * 1664525 + 1013904223;
+    order[i] = (uint8_t)((random >> 16) % count);
+  }
+  for (uint32_t i = 0; i < MOST_ARGS; i++) {
+    values[i] = 4096;
+    pointers[i] = &values[i];
+  }
+  for (int round = 0; round < ROUNDS; round++) {
+    uint64_t begin = cpu_ns();
+    for (int i = 0; i < LAUNCHES; i++) {
+      const turn *t = &turns[order[i % ORDER]];
+      if (with_work) random = do_other_work(random);
+      for (uint32_t p = 0; p < t->args; p += 2) values[p] = 0x1000 + 0x100 * (int64_t)(i % 64 + (int)p);
+      if (bare) {
+        kiln_launch_call call = {.function = t->kernel->device->state,
+                                 .code = t->kernel->codes,
+                                 .grid = {1, 1, 1},
+                                 .block = values,
+                                 .size = sizeof values};
+        must(t->kernel->device->kind->launch(t->kernel->device, &call, &err), &err);
+      } else {
+        must(kiln_launch(t->kernel, NULL, pointers, t->args, &err), &err);
+      }
+    }
+    rounds[round] = (double)(cpu_ns() - begin) / LAUNCHES;
+  }
+  return median(rounds, ROUNDS);
+}
+
+static void bench_turns(const turn turns[TURNS]) {
+  for (uint32_t i = 0; i < TURNS; i++)
+    printf("launch %2u arguments, %s, other pointers each time: %5.1f ns added; after other work %5.1f\n",
+           turns[i].args,
+           turns[i].kernel->interface.variant_count > 1 ? "a fact an integer" : "one variant      ",
+           turns_ns(&turns[i], 1, false, false) - turns_ns(&turns[i], 1, true, false),
+           turns_ns(&turns[i], 1, false, true) - turns_ns(&turns[i], 1, true, true));
+  printf("launch of %d kernels in turn, in no order, other pointers each time: %.1f ns added; after other "
+         "work %.1f\n",
+         TURNS, turns_ns(turns, TURNS, false, false) - turns_ns(turns, TURNS, true, false),
+         turns_ns(turns, TURNS, false, true) - turns_ns(turns, TURNS, true, true));
+}
+
 static void bench_launches(void) {
   static const uint32_t counts[] = {2, 8, 16};
   kiln_bundle_writer *w = kiln_bundle_writer_create();
@@ -223,12 +294,14 @@ static void bench_launches(void) {
   build(w, &bundle, KILN_BUNDLE_DICTIONARY_AUTO);
   must(kiln_open_memory(bundle.bytes, bundle.size, &l, &err), &err);
   must(kiln_device_open(l, "null", &d, &err), &err);
+  turn turns[TURNS];
   for (size_t i = 0; i < 3; i++)
     for (int variants = 0; variants < 2; variants++) {
       kiln_kernel *k;
       snprintf(name, sizeof name, "k%u_%d", counts[i], variants);
       must(kiln_kernel_get(d, name, NULL, &k, &err), &err);
       must(kiln_preload(k, &err), &err);
+      turns[2 * i + (unsigned)variants] = (turn){k, counts[i]};
       for (unsigned threads = 1; threads <= 64; threads *= 64) {
         double bare = launch_ns(k, counts[i], WAY_BARE, threads),
                whole = launch_ns(k, counts[i], WAY_LAUNCH, threads);
@@ -241,6 +314,7 @@ static void bench_launches(void) {
                bare, prepared - bare, set - bare, choose);
       }
     }
+  bench_turns(turns);
   double rounds[ROUNDS];
   kiln_kernel *k;
   for (int round = 0; round < ROUNDS; round++) {

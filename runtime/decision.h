@@ -47,11 +47,18 @@ static inline bool kiln_pack(const kiln_kernel *k, const void *const *args, uint
                   *end = s + k->interface.param_count;
   if (KILN_UNLIKELY(k->has_gaps)) memset(block, 0, k->interface.block_bytes);
   else if (s != end) memset(block + k->interface.block_bytes - 8, 0, 8);
-  for (uint32_t i = 0; i < k->interface.param_count; i++)
-    if (KILN_UNLIKELY(!args[i])) return false;
-  for (; s < end_8; s++) memcpy(block + s->offset, args[s->param], 8);
-  for (; s < end_4; s++) memcpy(block + s->offset, args[s->param], 4);
-  for (; s < end; s++) memcpy(block + s->offset, args[s->param], s->size);
+  for (const void *from; s < end_8; s++) {
+    if (KILN_UNLIKELY(!(from = args[s->param]))) return false;
+    memcpy(block + s->offset, from, 8);
+  }
+  for (const void *from; s < end_4; s++) {
+    if (KILN_UNLIKELY(!(from = args[s->param]))) return false;
+    memcpy(block + s->offset, from, 4);
+  }
+  for (const void *from; s < end; s++) {
+    if (KILN_UNLIKELY(!(from = args[s->param]))) return false;
+    memcpy(block + s->offset, from, s->size);
+  }
   return true;
 }
 

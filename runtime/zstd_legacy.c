@@ -6,8 +6,6 @@
 #include <stddef.h>
 
 enum { ERROR_PREFIX_UNKNOWN = 10 }; // zstd_errors.h; errors are the largest values of size_t
-const char *zstd_error_text(int code) __asm__("ERR_getErrorString");
-
 #define REFUSED ((size_t)-ERROR_PREFIX_UNKNOWN)
 
 #define DEFINE(type, name, parameters, value) \
@@ -42,7 +40,8 @@ LEGACY(5)
 LEGACY(6)
 LEGACY(7)
 
-const char *zstd_error_text(int code) {
+// Of zstd's errors those that a frame of a bundle can have.
+static const char *error_text(int code) {
   enum { CORRUPT = 20, WRONG_CHECKSUM = 22, WRONG_DICTIONARY = 32, NO_MEMORY = 64 }; // zstd_errors.h
   switch (code) {
   case CORRUPT: return "Data corruption detected";
@@ -52,3 +51,4 @@ const char *zstd_error_text(int code) {
   default: return "no frame of zstd that has this size";
   }
 }
+DEFINE(const char *, ERR_getErrorString, (int code), error_text(code))

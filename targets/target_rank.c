@@ -238,15 +238,17 @@ static unsigned rank_host(const kiln_target *code, bool is_ptx, const kiln_devic
                                     : KILN_RANK_FAMILY;
 }
 
+static unsigned (*const ranks[KILN_FAMILY_COUNT])(const kiln_target *code, bool is_ptx,
+                                                  const kiln_device_target *device,
+                                                  char out_rule[KILN_RULE_TEXT]) = {
+    [KILN_FAMILY_HOST] = rank_host, [KILN_FAMILY_NVPTX] = rank_nvptx, [KILN_FAMILY_AMDGPU] = rank_amdgpu};
+
 unsigned kiln_target_rank(const kiln_target *code, bool is_ptx, const kiln_device_target *device,
                           char out_rule[KILN_RULE_TEXT]) {
   const kiln_processor *p = code->processor;
-  const kiln_family_info *family = kiln_family_of(p->family);
   out_rule[0] = 0;
   if (p->family != device->family)
-    return refuse(out_rule, "code is for %s, the device is %s", family->maker,
+    return refuse(out_rule, "code is for %s, the device is %s", kiln_family_of(p->family)->maker,
                   kiln_family_of(device->family)->maker);
-  if (!family->has_units) return rank_host(code, is_ptx, device, out_rule);
-  return family->has_buffers ? rank_amdgpu(code, is_ptx, device, out_rule)
-                             : rank_nvptx(code, is_ptx, device, out_rule);
+  return ranks[p->family](code, is_ptx, device, out_rule);
 }

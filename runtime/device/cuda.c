@@ -101,7 +101,7 @@ static kiln_status describe(kiln_device *d, cuda_state *s, kiln_error *err) {
 const char *kiln_cuda_libraries[] = {"libcuda.so.1", "libcuda.so", NULL};
 
 static kiln_status open_cuda(kiln_device *d, const char *rest, kiln_error *err) {
-  static const kiln_driver driver = {"cuda", "CUDA", kiln_cuda_libraries, symbols};
+  const kiln_driver driver = {"cuda", "CUDA", kiln_cuda_libraries, symbols};
   int ordinal, count = 0;
   cuda_state *s = d->state = calloc(1, sizeof *s);
   if (!s) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");

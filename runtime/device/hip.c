@@ -91,13 +91,13 @@ static kiln_status describe(kiln_device *d, hip_state *s, kiln_error *err) {
 }
 
 static kiln_status open_hip(kiln_device *d, const char *rest, kiln_error *err) {
-  static const char *const names[] = {"libamdhip64.so",
-                                      "libamdhip64.so.6",
-                                      "libamdhip64.so.7",
-                                      "libamdhip64.so.5",
-                                      "/opt/rocm/lib/libamdhip64.so",
-                                      NULL};
-  static const kiln_driver driver = {"hip", "HIP", names, symbols};
+  const char *const names[] = {"libamdhip64.so",
+                               "libamdhip64.so.6",
+                               "libamdhip64.so.7",
+                               "libamdhip64.so.5",
+                               "/opt/rocm/lib/libamdhip64.so",
+                               NULL};
+  const kiln_driver driver = {"hip", "HIP", names, symbols};
   int count = 0;
   hip_state *s = d->state = calloc(1, sizeof *s);
   if (!s) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
