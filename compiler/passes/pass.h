@@ -67,7 +67,7 @@ typedef struct kiln_pass {
   char name[16]; ///< as --print-after spells it; unique
   kiln_pass_when when;
   kiln_form needs, leaves;
-  kiln_pass_run *run; ///< NULL: the row's own function; another, of a pass that is no row
+  kiln_pass_run *run; ///< of a pass that is no row of the table; NULL: the row's
 } kiln_pass;
 
 /// The PASS rows, in order.

@@ -139,3 +139,24 @@ TEST(legality, the_table_is_written) {
                   (unsigned[]){from, to});
   CHECK_INT(fclose(out), 0);
 }
+
+// Tables keep their texts in rows: one as long as its place would have no end.
+TEST(legality, names_in_tables_end) {
+  static const kiln_family all[] = {KILN_FAMILY_HOST, KILN_FAMILY_NVPTX, KILN_FAMILY_AMDGPU};
+  size_t forms = 0;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const kiln_target_info *info = kiln_target_info_of(all[i]);
+    const kiln_family_info *family = kiln_family_of(all[i]);
+    CHECK(memchr(family->name, 0, sizeof family->name) && memchr(family->maker, 0, sizeof family->maker));
+    for (size_t f = 0; f < info->form_count; f++, forms++)
+      CHECK(memchr(info->forms[f].name, 0, sizeof info->forms[f].name) != NULL);
+  }
+  CHECK(forms > 50);
+  for (size_t i = 0; i < kiln_processor_count(); i++) {
+    const kiln_host_processor *host = kiln_host_processor_of(kiln_processor_at(i));
+    CHECK(memchr(host->arch, 0, sizeof host->arch) && memchr(host->cpu, 0, sizeof host->cpu) &&
+          memchr(host->features, 0, sizeof host->features));
+  }
+  for (unsigned i = 0; i < KILN_SCALAR_COUNT; i++)
+    CHECK(memchr(kiln_scalars[i].spelling, 0, sizeof kiln_scalars[i].spelling) != NULL);
+}
