@@ -473,9 +473,12 @@ TEST(nvptx_source, fp8_products_are_widened_elsewhere) {
   CHECK_INT(kiln_test_count(text, "m16n8k32"), 0);
   CHECK(kiln_test_count(text, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32") > 0);
   free(text);
-  text = ptx(FP8_GEMM("e4m3", "e5m2", 64, 64, 16), "sm_90a", NULL);
+  text = ptx(FP8_GEMM("e4m3", "e5m2", 64, 64, 16), "sm_90", NULL);
   CHECK_INT(kiln_test_count(text, "m16n8k32"), 0);
   CHECK(kiln_test_count(text, "mma.sync.aligned.m16n8k16.row.col.f32.") > 0);
+  free(text);
+  text = ptx(FP8_GEMM("e4m3", "e5m2", 64, 64, 16), "sm_90a", NULL);
+  CHECK(kiln_test_count(text, "wgmma.mma_async.sync.aligned.m64n64k16.f32.") > 0);
   free(text);
   text = ptx(FP8_GEMM("e4m3", "e4m3", 64, 64, 64), "sm_70", NULL);
   CHECK_INT(kiln_test_count(text, "mma.sync"), 0);

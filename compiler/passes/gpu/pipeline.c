@@ -117,13 +117,22 @@ static void add_sources(kiln_pipeline *a, const ir_value *value, ir_op *dot, uns
     add_sources(a, op->operands[i], dot, operand, when, budget);
 }
 
+/// Warpgroups multiply what its threads store: fragments of operands take no registers.
+static bool has_products_of_groups(const kiln_pipeline *a) {
+  for (const ir_op *op = a->body->first; op; op = op->next)
+    if (op->code == IR_MMA) return true;
+  return false;
+}
+
 bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations) {
   a->count = 0;
   if (has_effect(a)) return false;
   for (ir_op *op = a->body->first; op; op = op->next) {
-    // What threads store for products of warpgroups comes after memory and slot.
-    const uint32_t first = op->code == IR_SLOT_STORE ? 2 : 0, count = op->code == IR_DOT ? 2 : 1;
-    for (uint32_t i = first; (op->code == IR_DOT || op->code == IR_SLOT_STORE) && i < first + count; i++) {
+    // What threads store for products of warpgroups comes after memory and slot. (Other stores are of what has been
+    // loaded an iteration ahead.)
+    const bool is_stored = op->code == IR_SLOT_STORE && has_products_of_groups(a);
+    const uint32_t first = is_stored ? 2 : 0, count = is_stored ? 1 : 2;
+    for (uint32_t i = first; (op->code == IR_DOT || is_stored) && i < first + count; i++) {
       unsigned budget = MAX_BEHIND;
       if (deep) add_sources(a, op->operands[i], op, i, iterations, &budget);
       else add_straight(a, op->operands[i], op, i, iterations);
@@ -147,13 +156,6 @@ static uint64_t words_carried(const kiln_pipeline *a) {
   for (uint32_t i = 0; i < a->loop->result_count; i++)
     words += kiln_pipeline_words(a, a->loop->results[i].type);
   return words;
-}
-
-/// Warpgroups multiply what its threads store: fragments of operands take no registers.
-static bool has_products_of_groups(const kiln_pipeline *a) {
-  for (const ir_op *op = a->body->first; op; op = op->next)
-    if (op->code == IR_MMA) return true;
-  return false;
 }
 
 bool kiln_pipeline_has_room(const kiln_pipeline *a) {
