@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Counts a process's launches at the driver, by the library that calls it, for bench/torch_models.py: a shared
 // library for LD_PRELOAD, which answers look-ups of cuLaunchKernel and cuLaunchKernelEx with functions of its
-// own. The CUDA runtime, and with it cuBLAS and cuDNN, asks the driver another way and is not counted.
+// own. The CUDA runtime asks the driver another way and is not counted; of cuBLAS and cuDNN some launches are.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>

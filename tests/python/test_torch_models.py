@@ -179,7 +179,7 @@ class Judgement(unittest.TestCase):
 
     def test_each_fault_is_found(self):
         for who, fault, expected in (
-                ("kiln", lambda one: one["launched"].update({"libtorch_python.so": 1}), "kiln: nobody but Kiln launched (driver)"),
+                ("kiln", lambda one: one["launched"].update({"libtorch_python.so": 1}), "kiln: nobody but Kiln and NVIDIA's libraries launched (driver)"),
                 ("kiln", lambda one: one["launched"].update({"libkiln.so.0": 91}), "kiln: driver and monitor count the same"),
                 ("kiln", lambda one: one["monitor"].update(triton=1), "kiln: Kiln launched, Triton did not (monitor)"),
                 ("bundle", lambda one: one["profile"]["triton"].update(count=1), "bundle: no kernel of Triton's (profiler)"),
