@@ -292,6 +292,28 @@ TEST(gpu_machine, programs_that_differ) {
   free(text);
 }
 
+/// Shared memory has room for one slot of products of warpgroups: none is under way as it is filled again.
+TEST(gpu_machine, one_slot_of_products) {
+  static const char text[] =
+      "kiln 1\n"
+      "kernel one(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *f32, K: i32 @div(512))\n"
+      "  @grid(1) @config(warps = 4, stages = 3)\n{\n"
+      "  let A = view(a, [64, K], [K, 1], [64, 512])\n"
+      "  let B = view(b, [64, K], [K, 1], [64, 512])\n"
+      "  var acc = zeros(f32[64, 64])\n"
+      "  for k in 0 .. K step 512 { acc = dot(load(A, [0, k]), trans(load(B, [0, k])), acc) }\n"
+      "  store(view(c, [64, 64], [64, 1], [64, 64]), [0, 0], acc)\n}\n";
+  const double k = 1536;
+  sim_case c = {.name = "one slot",
+                .text = text,
+                .arguments = {64 * k, 64 * k, 64 * 64, k},
+                .grid = {1, 1, 1},
+                .schedules = 3,
+                .sparse = 4,
+                .target = "sm_90a"};
+  CHECK(check_case(&c, 1));
+}
+
 TEST(gpu_machine, attention) {
   static const char *const types[] = {"bf16", "f16"};
   for (unsigned i = 0; i < 8; i++) {

@@ -271,6 +271,7 @@ static void fetch_loop(kiln_pipeline *a) {
   uint32_t at = kiln_ring_floor(a->loop);
   f.ring.slots = slots_for(a, at + kiln_ring_products_bytes(&f.products));
   if (!f.ring.slots || (f.ring.slots == 1 && !can_fill_at_once(&f))) return;
+  if (f.ring.slots == 1) kiln_ring_products_end(&f.products); // the one slot is filled as an iteration begins
   kiln_pipeline_open_before(a, f.ring.slots - 1);
   for (unsigned i = 0; i < a->count; i++) {
     kiln_ring_alloc(&f.ring, kiln_ring_add(&f.ring, tile_of(&f, i)), (ir_alloc){.at = at}, &a->b);

@@ -183,6 +183,11 @@ bool kiln_ring_products_find(const kiln_pipeline *a, const uint8_t *axis, kiln_r
   return false;
 }
 
+void kiln_ring_products_end(kiln_ring_products *products) {
+  for (unsigned i = 0; i < products->count; i++) products->list[i].is_late = false;
+  products->late = 0;
+}
+
 // ------------------------------------------------------------------------------------------ emission
 
 uint32_t kiln_ring_products_bytes(const kiln_ring_products *products) {

@@ -49,6 +49,9 @@ typedef struct kiln_ring_products {
 /// thread of more of them has room for its sums.
 bool kiln_ring_products_find(const kiln_pipeline *a, const uint8_t *axis, kiln_ring_products *out);
 
+/// No product goes on while the next iteration begins.
+void kiln_ring_products_end(kiln_ring_products *products);
+
 /// Bytes of shared memory for what threads store.
 uint32_t kiln_ring_products_bytes(const kiln_ring_products *products);
 
