@@ -39,9 +39,17 @@ static void name_parameter(const facts *f, uint32_t number, char *out, size_t ca
   snprintf(out, capacity, "a parameter");
 }
 
+/// Of a product that has wgmma, from slots that threads fill, why no tensor maps fill them.
+static const char *text_of(const kiln_report_row *row) {
+  static const char lacks[] = "no wgmma: ";
+  const char *text = kiln_reason_text(row->reason);
+  const bool has_it = row->name && !strncmp(row->name, "wgmma", 5);
+  return has_it && !strncmp(text, lacks, sizeof lacks - 1) ? text + sizeof lacks - 1 : text;
+}
+
 /// A text of report.def with the parameter in the place of its %s.
 static void reason_of(const facts *f, const kiln_report_row *row, char out[REASON_TEXT]) {
-  const char *text = kiln_reason_text(row->reason), *gap = strchr(text, '%');
+  const char *text = text_of(row), *gap = strchr(text, '%');
   char name[200] = "";
   if (!gap) {
     snprintf(out, REASON_TEXT, "%s", text);

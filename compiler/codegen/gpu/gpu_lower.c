@@ -106,7 +106,9 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   if (g->status != KILN_OK) return;
   g->current = op;
   LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
-  if (op->code == IR_MMA) gpu_note_product(g, op, KILN_ENGINE_MATRIX, "wgmma", KILN_REASON_NONE);
+  if (op->code == IR_MMA)
+    gpu_note_product(g, op, KILN_ENGINE_MATRIX, g->has_roles ? "wgmma" : "wgmma from slots",
+                     KILN_REASON_NONE);
   if (lowerings[op->code]) lowerings[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) gpu_lower_elements(g, op);
   else if (op->code == IR_VIEW || op->code == IR_ALLOC) (void)0; // their users look at them

@@ -113,7 +113,7 @@ void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes) 
 void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name, kiln_report_reason why) {
   kiln_report_row row = {
       .kind = KILN_REPORT_PRODUCT, .engine = (uint8_t)engine, .name = name, .reason = (uint8_t)why};
-  if (!why && op->code == IR_DOT) {
+  if (!why && (op->code == IR_DOT || (op->code == IR_MMA && !g->has_roles))) {
     kiln_refusal refusal = kiln_refusal_of(g->refusals, ir_operation(op));
     row.reason = (uint8_t)refusal.reason;
     row.parameter = refusal.parameter;
