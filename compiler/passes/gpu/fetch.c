@@ -175,7 +175,7 @@ static void fetch(fetching *f, kiln_iteration when, ir_value *slot) {
   ir_emit(b, IR_FETCH_COMMIT, NULL, NULL, 0, NULL, NULL, 0);
 }
 
-/// Loads of the iteration read its slot, where they stand. What warpgroups multiply is read by them alone.
+/// Loads of the iteration read its slot, where they stand. Products of warpgroups read it directly.
 static void read_slot(fetching *f, ir_value *slot) {
   ir_builder *b = &f->a->b;
   if (f->products.count) kiln_ring_products_emit(f->a, &f->ring, slot, &f->products);
