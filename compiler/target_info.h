@@ -134,6 +134,7 @@ typedef struct kiln_matrix_unit {
   kiln_matrix matrix;
   bool has_bf16, has_fp8; ///< multiplies them
   bool has_whole_fp8;     ///< products of fp8 are one size only (m16n8k32): smaller tiles have wider types
+  bool has_fp8_casts;     ///< its processors convert fp8 to f32 and f16, and f32 to fp8 (nearest, saturating)
   bool has_fetch;         ///< its processors have kiln_fetch_machine.has_fetch
   bool turns;             ///< kiln_fetch_machine.turns
   bool has_matrix_loads;  ///< kiln_fetch_machine.has_matrix_loads

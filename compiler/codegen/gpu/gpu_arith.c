@@ -53,11 +53,6 @@ static LLVMValueRef f64_to_odd(gpu *g, LLVMValueRef value) {
   return LLVMBuildBitCast(b, odd, g->f32, "");
 }
 
-static LLVMValueRef float_to_fp8(gpu *g, kiln_scalar to, uint32_t flags, LLVMValueRef f32) {
-  if (!(flags & IR_SATURATE_OFF)) return gpu_from_f32(g, to, f32);
-  return call(g, to == KILN_E4M3 ? KL_kl_f32_to_e4m3_nosat : KL_kl_f32_to_e5m2_nosat, f32);
-}
-
 static LLVMValueRef float_cast(const kiln_elements *e, kiln_scalar from, kiln_scalar to, const ir_attrs *how,
                                LLVMValueRef value) {
   gpu *g = e->owner;
@@ -68,7 +63,6 @@ static LLVMValueRef float_cast(const kiln_elements *e, kiln_scalar from, kiln_sc
   LLVMValueRef f32 = from != KILN_F64 ? gpu_to_f32(g, from, value)
                      : towards_zero   ? call(g, KL_kl_f64_to_f32_rz, value)
                                       : f64_to_odd(g, value);
-  if (kiln_scalars[to].type_class == KILN_CLASS_FP8) return float_to_fp8(g, to, how->flags, f32);
   if (towards_zero && to == KILN_F16) return call(g, KL_kl_f32_to_f16_rz, f32);
   if (towards_zero && to == KILN_BF16) return call(g, KL_kl_f32_to_bf16_rz, f32);
   return gpu_from_f32(g, to, f32);

@@ -66,20 +66,47 @@ static void make_split(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) 
   for (uint32_t r = 0; r < count_of(tile); r++) tile->regs[r] = operand.regs[2 * r + index];
 }
 
-/// f32 to 16 bits two at a time, where the target can: one at a time f16 takes the slow unit of NVIDIA's
-/// GPUs.
+/// Conversions of two neighbours at a time, where the machine has them: one at a time f16 takes the slow unit of NVIDIA's
+/// GPUs, and fp8 needs twice the instructions.
+static const struct pair_cast {
+  kiln_scalar from, to;
+  kl_function function;
+} pair_casts[] = {{KILN_F32, KILN_BF16, KL_kl_f32_to_bf16x2},   {KILN_F32, KILN_F16, KL_kl_f32_to_f16x2},
+                  {KILN_F32, KILN_E4M3, KL_kl_f32_to_e4m3x2},   {KILN_F32, KILN_E5M2, KL_kl_f32_to_e5m2x2},
+                  {KILN_E4M3, KILN_F16, KL_kl_e4m3x2_to_f16x2}, {KILN_E5M2, KILN_F16, KL_kl_e5m2x2_to_f16x2},
+                  {KILN_E4M3, KILN_F32, KL_kl_e4m3x2_to_f16x2}, {KILN_E5M2, KILN_F32, KL_kl_e5m2x2_to_f16x2}};
+
+/// The row for the cast; NULL: its elements are converted one by one.
+static const struct pair_cast *pair_cast_of(const gpu *g, const ir_op *op) {
+  const ir_type from = op->operands[0]->type;
+  if (op->code != IR_CAST || from.pointer || op->attrs.round != IR_ROUND_NEAREST) return NULL;
+  for (size_t i = 0; i < sizeof pair_casts / sizeof *pair_casts; i++)
+    if (pair_casts[i].from == from.scalar && pair_casts[i].to == op->results[0].type.scalar)
+      return kl_has(&g->prelude, pair_casts[i].function) ? &pair_casts[i] : NULL;
+  return NULL;
+}
+
+/// Two bytes of fp8, the second above the first. Four come out of one word.
+static LLVMValueRef fp8_pair(gpu *g, const gpu_tile *from, uint32_t r) {
+  if (count_of(from) < 4) return gpu_pack(g, from->regs + r, 2);
+  LLVMValueRef word = gpu_pack(g, from->regs + r / 4 * 4, 4);
+  if (r % 4) word = LLVMBuildLShr(g->builder, word, gpu_i32(g, 16), "");
+  return LLVMBuildTrunc(g->builder, word, g->i16, "");
+}
+
 static bool make_pairs(gpu *g, const ir_op *op, gpu_tile *tile) {
-  static const kl_function functions[KILN_SCALAR_COUNT] = {
-      [KILN_BF16] = KL_kl_f32_to_bf16x2, [KILN_F16] = KL_kl_f32_to_f16x2};
-  ir_type from = op->operands[0]->type;
-  kiln_scalar to = op->results[0].type.scalar;
-  bool fits = op->code == IR_CAST && !from.pointer && from.scalar == KILN_F32 && functions[to] &&
-              op->attrs.round == IR_ROUND_NEAREST;
-  if (!fits || count_of(tile) < 2 || !kl_has(&g->prelude, functions[to])) return false;
+  const struct pair_cast *how = count_of(tile) < 2 ? NULL : pair_cast_of(g, op);
+  if (!how) return false;
+  const bool is_widening = how->from != KILN_F32;
+  LLVMTypeRef made = is_widening || how->to == KILN_F16 ? g->half : how->to == KILN_BF16 ? g->i16 : g->i8;
   gpu_tile operand = gpu_operand(g, op, 0);
   for (uint32_t r = 0; r < count_of(tile); r += 2) {
-    LLVMValueRef both = kl_call(&g->prelude, g->builder, functions[to], &operand.regs[r], 2);
-    gpu_unpack(g, both, to == KILN_F16 ? g->half : g->i16, tile->regs + r, 2);
+    LLVMValueRef pair = is_widening ? fp8_pair(g, &operand, r) : NULL,
+                 both = kl_call(&g->prelude, g->builder, how->function, pair ? &pair : &operand.regs[r],
+                                pair ? 1 : 2);
+    gpu_unpack(g, both, made, tile->regs + r, 2);
+    for (uint32_t i = r; how->to == KILN_F32 && i < r + 2; i++)
+      tile->regs[i] = LLVMBuildFPExt(g->builder, tile->regs[i], g->f32, "");
   }
   return true;
 }

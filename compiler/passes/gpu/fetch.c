@@ -244,7 +244,7 @@ static void multiply_loop(fetching *f) {
   kiln_pipeline *a = f->a;
   a->count = 0;
   const uint32_t at = kiln_ring_floor(a->loop);
-  if (!kiln_ring_products_find(a, f->last, &f->products)) return;
+  if (!kiln_ring_products_find(a, f->facts, f->last, &f->products)) return;
   if (at + kiln_ring_products_bytes(&f->products) + SPARE_SHARED > a->machine->shared_bytes) return;
   kiln_pipeline_open_before(a, 0);
   kiln_ring_products_open(a, at, &f->products);
@@ -265,7 +265,7 @@ static void fetch_loop(kiln_pipeline *a) {
     unsigned row;
     f.axis[i] = split_axis(&f, a->loads[i].load, &row, &f.last[i]);
   }
-  const bool multiplies = kiln_ring_products_find(a, f.last, &f.products);
+  const bool multiplies = kiln_ring_products_find(a, f.facts, f.last, &f.products);
   if (!multiplies && !is_whole) return; // what stays in registers would be loaded late
   if (!multiplies) f.products = (kiln_ring_products){.count = 0};
   uint32_t at = kiln_ring_floor(a->loop);

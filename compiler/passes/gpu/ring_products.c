@@ -18,13 +18,15 @@
 enum {
   MOST_REGISTERS = 255, ///< of a thread
   SPARE_REGISTERS = 40, ///< of them, for addresses and what else is not multiplied
-  MOST_LOOKED_AT = 256  ///< operations
+  MOST_LOOKED_AT = 256, ///< operations
+  LOG2_MOST_BYTES = 4   ///< of one access
 };
 
 // -------------------------------------------------------------------------------------------- choice
 
 typedef struct finding {
   const kiln_pipeline *a;
+  const kiln_facts *facts;
   const uint8_t *axis;
   kiln_ring_products *out;
   bool stores_left; ///< what the loop does not change, instead of registers for it
@@ -53,13 +55,29 @@ static bool suits_registers(const finding *f, const ir_value *value) {
   return follows_product(f->a, value, &(unsigned){MOST_LOOKED_AT});
 }
 
+/// Whether neighbours along rows (axis 0) are neighbours in the memory that the matrix is loaded from, in which case a
+/// thread has several of them. Of several loads the first counts.
+static bool has_rows_together(const finding *f, const ir_value *value, unsigned *budget) {
+  const ir_op *op = value->def;
+  if (!op || value->type.rank != 2 || !*budget) return false;
+  --*budget;
+  if (op->code == IR_LOAD)
+    return kiln_fact_vector(f->facts, op->operands[0], NULL, 0, LOG2_MOST_BYTES) >
+           kiln_fact_vector(f->facts, op->operands[0], NULL, 1, LOG2_MOST_BYTES);
+  if (is_turned(value)) return !has_rows_together(f, op->operands[0], budget);
+  return ir_has(op->code, IR_EACH) && has_rows_together(f, op->operands[0], budget);
+}
+
 /// Finds or adds the tile among what threads store.
 static bool add_stored(finding *f, ir_value *value, unsigned *out_number) {
   kiln_ring_products *p = f->out;
   for (*out_number = 0; *out_number < p->stored_count; ++*out_number)
     if (p->stored[*out_number].value == value) return true;
   if (p->stored_count == KILN_RING_STORED) return false;
-  p->stored[p->stored_count++] = (kiln_stored_tile){.value = value, .is_kept = !changes(f->a, value)};
+  p->stored[p->stored_count++] =
+      (kiln_stored_tile){.value = value,
+                         .is_kept = !changes(f->a, value),
+                         .is_turned = has_rows_together(f, value, &(unsigned){MOST_LOOKED_AT})};
   return true;
 }
 
@@ -78,8 +96,10 @@ static bool find_operand(finding *f, ir_value *value, unsigned reduced, kiln_rin
     *out = (kiln_ring_operand){.from = KILN_FROM_REGISTERS};
     return true;
   }
-  *out = (kiln_ring_operand){.from = KILN_FROM_STORED, .is_mn = axis != 1};
-  return (bytes == 2 || !out->is_mn) && add_stored(f, from, &out->number);
+  *out = (kiln_ring_operand){.from = KILN_FROM_STORED};
+  if (!add_stored(f, from, &out->number)) return false;
+  out->is_mn = f->out->stored[out->number].is_turned ? axis != 0 : axis != 1;
+  return bytes == 2 || !out->is_mn;
 }
 
 typedef struct counting {
@@ -166,7 +186,8 @@ static bool find(finding *f) {
   return f->out->count && registers_of(f) + SPARE_REGISTERS <= most;
 }
 
-bool kiln_ring_products_find(const kiln_pipeline *a, const uint8_t *axis, kiln_ring_products *out) {
+bool kiln_ring_products_find(const kiln_pipeline *a, const kiln_facts *facts, const uint8_t *axis,
+                             kiln_ring_products *out) {
   const kiln_matrix_machine *m = a->machine->unit;
   ir_kernel *kernel = a->kernel;
   const uint16_t warps = kernel->warps;
@@ -175,7 +196,7 @@ bool kiln_ring_products_find(const kiln_pipeline *a, const uint8_t *axis, kiln_r
     if (a->loads[i].load->results[0].type.rank != 2) return false;
   for (unsigned more = 0; more < (warps == m->group_warps ? 2u : 1u); more++)
     for (unsigned stores = 0; stores < 2; stores++) {
-      finding f = {.a = a, .axis = axis, .out = out, .stores_left = stores != 0};
+      finding f = {.a = a, .facts = facts, .axis = axis, .out = out, .stores_left = stores != 0};
       kernel->warps = (uint16_t)(warps << more);
       if (find(&f)) return true;
     }
@@ -197,7 +218,12 @@ uint32_t kiln_ring_products_bytes(const kiln_ring_products *products) {
 }
 
 static void store(kiln_pipeline *a, kiln_stored_tile *tile) {
-  ir_value *operands[3] = {tile->memory, ir_const_int(&a->b, KILN_I32, 0), tile->value};
+  ir_value *value = tile->value;
+  if (tile->is_turned) {
+    ir_op *turned = ir_emit(&a->b, IR_TRANS, &(ir_attrs){.perm = {1, 0}}, &value, 1, NULL, NULL, 0);
+    value = turned ? &turned->results[0] : value;
+  }
+  ir_value *operands[3] = {tile->memory, ir_const_int(&a->b, KILN_I32, 0), value};
   ir_emit(&a->b, IR_SLOT_STORE, NULL, operands, 3, NULL, NULL, 0);
   tile->is_there = true;
 }
@@ -206,7 +232,10 @@ void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *
   bool has_kept = false;
   for (unsigned i = 0; i < products->stored_count; i++) {
     kiln_stored_tile *tile = &products->stored[i];
-    const ir_type type = ir_memory_type(tile->value->type, 1);
+    ir_type matrix = tile->value->type;
+    if (tile->is_turned)
+      matrix.log2[0] = tile->value->type.log2[1], matrix.log2[1] = tile->value->type.log2[0];
+    const ir_type type = ir_memory_type(matrix, 1);
     ir_op *made = ir_emit(&a->b, IR_ALLOC, &(ir_attrs){.alloc = {.at = at}}, NULL, 0, &type, NULL, 0);
     if (!made) return;
     tile->memory = &made->results[0];

@@ -31,8 +31,9 @@ typedef struct kiln_ring_product {
 
 typedef struct kiln_stored_tile {
   ir_value *value, *memory;
-  bool is_kept;  ///< stored once, before the loop
-  bool is_there; ///< while products are emitted: has been stored
+  bool is_kept;   ///< stored once, before the loop
+  bool is_turned; ///< its memory has a matrix with rows and columns exchanged
+  bool is_there;  ///< while products are emitted: has been stored
 } kiln_stored_tile;
 
 typedef struct kiln_ring_products {
@@ -47,7 +48,8 @@ typedef struct kiln_ring_products {
 /// Finds the products of the loop that warpgroups can multiply from shared memory. False: none. `axis`: for each load, the
 /// one along which its elements are neighbours in memory, the last in its slot. May double the kernel's warps, where a
 /// thread of more of them has room for its sums.
-bool kiln_ring_products_find(const kiln_pipeline *a, const uint8_t *axis, kiln_ring_products *out);
+bool kiln_ring_products_find(const kiln_pipeline *a, const kiln_facts *facts, const uint8_t *axis,
+                             kiln_ring_products *out);
 
 /// No product goes on while the next iteration begins.
 void kiln_ring_products_end(kiln_ring_products *products);

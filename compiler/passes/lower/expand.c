@@ -19,15 +19,30 @@ static bool is_half(ir_type type) {
   return !type.pointer && (type.scalar == KILN_F16 || type.scalar == KILN_BF16);
 }
 
+static bool is_fp8(ir_type type) {
+  return !type.pointer && kiln_scalars[type.scalar].type_class == KILN_CLASS_FP8;
+}
+
 static ir_value *resulting(ir_op *op) { return op ? &op->results[0] : NULL; }
+
+/// A half in f32. What fp8 holds a half holds as well: such a value is not rounded to one on its way.
+static ir_value *widened(expanding *x, ir_value *v) {
+  v = ir_resolve(v);
+  if (!is_half(v->type)) return v;
+  const ir_op *op = v->def && v->def->code == IR_CAST ? v->def : NULL;
+  ir_value *from = op ? ir_resolve(op->operands[0]) : NULL;
+  if (from && is_fp8(from->type)) return x_cast(x, from, KILN_F32);
+  const ir_op *before =
+      from && from->type.scalar == KILN_F32 && from->def && from->def->code == IR_CAST ? from->def : NULL;
+  return before && is_fp8(before->operands[0]->type) ? from : x_cast(x, v, KILN_F32);
+}
 
 /// The same operation on f32, its result rounded to the type.
 static ir_value *through_f32(expanding *x, const ir_op *op) {
   ir_value *operands[3];
   ir_attrs attrs = op->attrs;
   attrs.flags &= ~(uint32_t)IR_FTZ;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    operands[i] = is_half(op->operands[i]->type) ? x_cast(x, op->operands[i], KILN_F32) : op->operands[i];
+  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = widened(x, op->operands[i]);
   ir_value *v = resulting(ir_emit(&x->b, op->code, &attrs, operands, op->operand_count, NULL, NULL, 0));
   return v && is_half(op->results[0].type) ? x_cast(x, v, op->results[0].type.scalar) : v;
 }

@@ -13,7 +13,16 @@ enum {
   T_ANY = 0xffff,
 };
 
-typedef enum place { ALL, NO_UNITS, NO_FMA, NO_F16, NO_MATRIX, NO_BF16_MATRIX, NO_FP8_MATRIX } place;
+typedef enum place {
+  ALL,
+  NO_UNITS,
+  NO_FMA,
+  NO_F16,
+  NO_MATRIX,
+  NO_BF16_MATRIX,
+  NO_FP8_MATRIX,
+  FP8_CASTS
+} place;
 
 typedef struct op_row {
   uint8_t operations[12], count; // ir_opcode
@@ -85,6 +94,7 @@ static bool holds(place where, const kiln_target *target) {
   case NO_MATRIX: return target->processor->matrix == KILN_MATRIX_NONE;
   case NO_BF16_MATRIX: return !kiln_matrix_unit_of(target)->has_bf16;
   case NO_FP8_MATRIX: return !kiln_matrix_unit_of(target)->has_fp8;
+  case FP8_CASTS: return kiln_matrix_unit_of(target)->has_fp8_casts;
   }
   return false;
 }
@@ -141,6 +151,8 @@ kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
     bool to_float = kiln_scalars[to].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
     if (op->attrs.round == IR_ROUND_ZERO && to_float)
       return (kiln_legality){KILN_LEGAL_EXPANDED, "rounded to nearest, then one step back", KILN_EXPAND_CAST};
+    if (op->attrs.flags & IR_SATURATE_OFF && kiln_scalars[to].type_class == KILN_CLASS_FP8)
+      return (kiln_legality){KILN_LEGAL_EXPANDED, "machines saturate", KILN_EXPAND_CAST};
     return kiln_cast_legality(type->scalar, to, target);
   }
   if (op->code == IR_DOT && is_small_fp8_dot(op, target))
