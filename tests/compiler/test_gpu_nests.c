@@ -19,6 +19,7 @@ typedef struct nest {
   bool is_odd;     ///< rows begin at any element
   bool is_doubled; ///< the right operand is computed
   bool stores;     ///< in each iteration
+  bool rereads;    ///< what it has stored; of a flat loop
 } nest;
 
 static unsigned any(nest *x, unsigned below) {
@@ -29,7 +30,7 @@ static unsigned pitch(const nest *x, unsigned columns) { return x->is_odd ? colu
 
 static const struct {
   const char *text;
-  bool is_chained;
+  bool is_chained, is_flat;
 } shapes[] = {
     // $: the loop may be split
     {"  for k in 0 .. K step BK$ { STEP(k) }\n", false},
@@ -55,6 +56,12 @@ static const struct {
      true},
     {"  for j in 0 .. times { for k in 0 .. K step BK { CHAIN(k) } }\n", true},
     {"  if pid(0) != 1 { for k in 0 .. K step BK { CHAIN(k) } }\n", true},
+    // one loop over the iterations of several products; a branch chooses rows, another one stores and clears the sum
+    {"  let steps = max(cdiv(K, BK), 1)\n  var i = -1\n  var row = m0\n"
+     "  for t in 0 .. steps * (times + 1) {\n    i = i + 1\n"
+     "    if i == steps {\n      i = 0\n      row = row + 8\n    }\n    STEP(i * BK)\n"
+     "    if i == steps - 1 {\n      WRITE()\n      acc = zeros(f32[BM, BN])\n    }\n  }\n",
+     false, true},
 };
 
 /// An operand of a product: rows x columns of `view`, which lies the other way round when `turned`.
@@ -69,7 +76,7 @@ static void put_load(nest *x, char view, bool turned, const char *row, const cha
 
 static void put_product(nest *x, const char *k, const char *sum) {
   kiln_buffer_format(&x->text, x->in_registers ? "%s = dot(twice(" : "%s = dot(", sum);
-  put_load(x, 'A', x->a_turned, "m0", k);
+  put_load(x, 'A', x->a_turned, shapes[x->shape].is_flat ? "row" : "m0", k);
   kiln_buffer_format(&x->text, "%s, %s", x->in_registers ? ")" : "", x->is_doubled ? "twice(" : "");
   put_load(x, 'B', x->b_turned, k, "n0");
   kiln_buffer_format(&x->text, "%s, %s)", x->is_doubled ? ")" : "", sum);
@@ -90,16 +97,27 @@ static void put_chain(nest *x, const char *k) {
   kiln_buffer_format(&x->text, ", acc * 2.0)\n  ");
 }
 
+/// The first columns of the program's rows of A are what it has computed.
+static void put_write(nest *x) {
+  kiln_buffer_format(&x->text, "store(C, [m0, n0], acc as %s)\n", x->to_memory ? x->type : "f32");
+  const char *value =
+      x->a_turned ? "trans(max(min(acc, 2.0), -2.0) as %s)" : "max(min(acc, 2.0), -2.0) as %s";
+  if (!x->rereads) return;
+  kiln_buffer_format(&x->text, x->a_turned ? "      store(W, [0, m0], " : "      store(W, [m0, 0], ");
+  kiln_buffer_format(&x->text, value, x->type);
+  kiln_buffer_format(&x->text, ")\n");
+}
+
 static void put_shape(nest *x) {
   for (const char *at = shapes[x->shape].text; *at;) {
     bool is_step = !strncmp(at, "STEP(", 5), is_part = !strncmp(at, "PART(", 5),
-         is_chain = !strncmp(at, "CHAIN(", 6);
+         is_chain = !strncmp(at, "CHAIN(", 6), is_write = !strncmp(at, "WRITE(", 6);
     if (*at == '$') {
       if (x->split) kiln_buffer_format(&x->text, " @split(%u)", x->split);
       at++;
       continue;
     }
-    if (!is_step && !is_part && !is_chain) {
+    if (!is_step && !is_part && !is_chain && !is_write) {
       kiln_buffer_format(&x->text, "%c", *at++);
       continue;
     }
@@ -107,7 +125,8 @@ static void put_shape(nest *x) {
     at = strchr(at, '(') + 1;
     snprintf(k, sizeof k, "%.*s", (int)(strchr(at, ')') - at), at);
     at = strchr(at, ')') + 1;
-    if (is_chain) put_chain(x, k);
+    if (is_write) put_write(x);
+    else if (is_chain) put_chain(x, k);
     else put_product(x, k, is_part ? "part" : "acc");
   }
 }
@@ -132,13 +151,13 @@ static void write_nest(nest *x) {
   kiln_buffer_format(
       &x->text,
       "kiln 1\nconst BM = %u\nconst BN = %u\nconst BK = %u\nconst D = %u\nfn twice(x) { return x + x }\n"
-      "kernel nest(a: in *%s @align(16), b: in *%s @align(16), v: in *%s @align(16),\n"
+      "kernel nest(a: %s *%s @align(16), b: in *%s @align(16), v: in *%s @align(16),\n"
       "    c: %s *%s @align(16), M: i32%s, N: i32%s, K: i32 @range(0, 65536)%s, times: i32,\n"
       "    lda: i64%s, ldb: i64%s, ldv: i64%s, ldc: i64%s)\n"
       "  @grid(cdiv(M, BM), cdiv(N, %u), %u) @config(warps = %u, stages = %u)\n{\n",
-      x->bm, x->bn, x->bk, x->depth, x->type, x->type, x->type, x->is_atomic ? "accum" : "out",
-      x->to_memory ? x->type : "f32", whole, whole, whole, rows, rows, rows, rows, x->part,
-      x->is_batched ? 2 : 1, x->warps, x->stages);
+      x->bm, x->bn, x->bk, x->depth, x->rereads ? "inout" : "in", x->type, x->type, x->type,
+      x->is_atomic ? "accum" : "out", x->to_memory ? x->type : "f32", whole, whole, whole, rows, rows, rows,
+      rows, x->part, x->is_batched ? 2 : 1, x->warps, x->stages);
   if (is_chained) {
     put_view(x, 'A', false, "M", "D", "BM", "D");
     put_view(x, 'B', true, "D", "K", "D", "BK");
@@ -148,6 +167,9 @@ static void write_nest(nest *x) {
     put_view(x, 'B', x->b_turned, "K", "N", "BK", "BN");
   }
   put_view(x, 'C', false, "M", "N", "BM", "BN");
+  if (x->rereads)
+    kiln_buffer_format(&x->text, "  let W = view(a, [%s], [lda, 1], [%s])\n", x->a_turned ? "K, M" : "M, K",
+                       x->a_turned ? "BN, BM" : "BM, BN");
   kiln_buffer_format(
       &x->text, "  let m0 = pid(0) * BM\n  let n0 = pid(1) * %u\n  var acc = zeros(f32[BM, BN])\n", x->part);
   if (is_chained) {
@@ -159,6 +181,11 @@ static void write_nest(nest *x) {
   const char *place = x->is_batched ? "pid(2), m0, n0" : "m0, n0";
   if (is_chained) kiln_buffer_format(&x->text, "  acc = acc + total[:, _]\n");
   char first[40] = "";
+  if (shapes[x->shape].is_flat) { // it has stored everything
+    kiln_buffer_format(&x->text, "}\n");
+    kiln_buffer_u8(&x->text, 0);
+    return;
+  }
   if (x->part < x->bn) snprintf(first, sizeof first, ", first = %u, axis = 1", x->part);
   if (x->is_atomic) kiln_buffer_format(&x->text, "  atomic.add(C, [%s], acc%s)\n}\n", place, first);
   else
@@ -198,6 +225,14 @@ static void draw_nest(nest *x, uint64_t seed, const char *target) {
     x->is_odd = !any(x, 3);
     x->is_doubled = !is_chained && !any(x, 3);
     x->stores = !is_chained && !x->is_atomic && !has_part && !any(x, 4);
+  }
+  if (shapes[x->shape].is_flat) {
+    x->is_batched = x->is_atomic = x->stores = false;
+    x->part = x->bn;
+    x->split = 0;
+    x->rereads = any(x, 2);
+    if (x->rereads) x->m = 1 + x->m % x->bm, x->n = 1 + x->n % x->bn; // one program
+    if (x->is_whole) x->m = rounded(x->m), x->n = rounded(x->n);
   }
   write_nest(x);
 }

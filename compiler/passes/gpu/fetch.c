@@ -16,6 +16,11 @@
 //   }
 //   fetch_end ring
 //
+// What an iteration writes, copies of later ones may have to read: where a branch of the body stores what a load may
+// see, the slots that have been filled ahead are filled again.
+//
+//   for iv in lo..hi { ..; if c { store }; if c { fetch_wait 0; barrier; fetch p(iv + step) to slot + 1; ... } }
+//
 // Every iteration commits one group, also an empty one, so that as iteration i begins all but the last
 // slots - 2 groups are those of iterations up to i. The barrier after the wait makes what all threads have
 // fetched seen by all, and says that slot i - 1 has been read by all, which is the one filled next. What
@@ -25,13 +30,15 @@
 // it, the slot is filled as an iteration begins: nothing runs ahead, but nothing spills either.
 #include "compiler/passes/gpu/fetch_mask.h"
 #include "compiler/passes/gpu/ring_products.h"
+#include "compiler/passes/gpu/written.h"
 
 enum {
   MOST_SLOTS = KILN_PIPELINE_STAGES,
   DEFAULT_SLOTS = 3,
   SPARE_SHARED = 32 * 1024,
   LEAST_PIECE = 32,
-  WHOLE_PIECE = 128
+  WHOLE_PIECE = 128,
+  MOST_BRANCHES = 4 ///< of a body, that store
 };
 
 typedef struct fetching {
@@ -40,6 +47,7 @@ typedef struct fetching {
   kiln_facts *facts;
   int axis[KILN_PIPELINE_LOADS];     ///< along which masks are taken apart; -1: they are not
   uint8_t last[KILN_PIPELINE_LOADS]; ///< the axis along which elements are neighbours in memory
+  ir_value *wrote;                   ///< i1: the iteration has written what a load may see; NULL: none does
   kiln_ring_products products; ///< that warpgroups multiply from the slots; none: all read them to registers
 } fetching;
 
@@ -121,6 +129,59 @@ static bool can_fill_at_once(const fetching *f) {
   return kiln_pipeline_overflows(a);
 }
 
+// -------------------------------------------------------------------------------------------- stores
+
+typedef struct writing {
+  const kiln_pipeline *a;
+  const ir_op *load;
+  const ir_op *branches[MOST_BRANCHES];
+  unsigned count;
+  bool is_refused;
+} writing;
+
+static bool comes_after(const ir_op *op, const ir_op *first) {
+  for (const ir_op *at = first->next; at; at = at->next)
+    if (at == op) return true;
+  return false;
+}
+
+/// Slots are filled again where a branch writes, after what the iteration itself reads.
+static void note_write(const kiln_earlier_write *write, void *context) {
+  writing *w = context;
+  if (!ir_encloses(w->a->body, write->op->block)) return;
+  const ir_op *branch = write->outermost;
+  const bool is_branch = branch->code == IR_IF && write->op->code == IR_STORE &&
+                         comes_after(branch, w->load) && ir_encloses(branch->regions[0], write->op->block);
+  for (unsigned i = 0; i < w->count; i++)
+    if (w->branches[i] == branch) return;
+  if (!is_branch || w->count == MOST_BRANCHES) w->is_refused = true;
+  else w->branches[w->count++] = branch;
+}
+
+/// Whether slots can be filled ahead although the loop stores.
+static bool find_writes(const fetching *f, writing *w) {
+  const kiln_pipeline *a = f->a;
+  *w = (writing){.a = a};
+  for (unsigned i = 0; i < a->count; i++) {
+    w->load = a->loads[i].load;
+    kiln_visit_earlier_writes(a->kernel, a->kernel->body, w->load, note_write, w);
+  }
+  return !w->is_refused;
+}
+
+/// Emits, at the end of the body, whether the iteration has written.
+static void emit_condition(fetching *f, const writing *w) {
+  ir_builder b = {.arena = f->a->kernel->arena,
+                  .block = f->a->body,
+                  .before = ir_loop_next(f->a->loop),
+                  .place = f->a->loop->place,
+                  .machine = true};
+  for (unsigned i = 0; i < w->count; i++) {
+    ir_value *condition = ir_if_condition(w->branches[i]);
+    f->wrote = f->wrote ? ir_binary(&b, IR_OR, 0, f->wrote, condition) : condition;
+  }
+}
+
 // ---------------------------------------------------------------------------------------------- ring
 
 static void emit_wait(fetching *f, unsigned groups) {
@@ -186,6 +247,18 @@ static void read_slot(fetching *f, ir_value *slot) {
   }
 }
 
+/// The loop carries one value more, and what its products want.
+static ir_op *remake(fetching *f, ir_value *start, ir_value *next) {
+  ir_value *first[1 + KILN_RING_PRODUCTS], *then[1 + KILN_RING_PRODUCTS];
+  uint32_t count = 0;
+  if (start) first[count] = start, then[count++] = next;
+  for (unsigned i = 0; i < f->products.keep_count; i++) {
+    first[count] = f->products.first_keep;
+    then[count++] = f->products.next_keeps[i];
+  }
+  return kiln_pipeline_remake(f->a, first, then, count);
+}
+
 /// Of one slot: filled once all threads have read what it had.
 static ir_op *fill_at_once(fetching *f) {
   kiln_pipeline *a = f->a;
@@ -197,7 +270,27 @@ static ir_op *fill_at_once(fetching *f) {
   emit_wait(f, 0);
   emit_barrier(f);
   read_slot(f, slot);
-  return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, NULL, NULL, 0) : NULL;
+  return a->b.error.status == KILN_OK ? remake(f, NULL, NULL) : NULL;
+}
+
+/// At the end of an iteration that has written: the slots of those to come are filled again.
+static void fetch_again(fetching *f, ir_value *slot) {
+  ir_builder *b = &f->a->b;
+  ir_block *sides[2] = {ir_block_create(b->arena), ir_block_create(b->arena)};
+  b->place = f->a->loop->place;
+  b->block = sides[0], b->before = NULL;
+  emit_wait(f, 0);
+  emit_barrier(f);
+  for (unsigned n = 1; n < f->ring.slots; n++) {
+    slot = kiln_ring_after(&f->ring, slot, b, NULL);
+    fetch(f, KILN_THIS + n, slot);
+  }
+  for (unsigned i = 0; i < 2; i++) {
+    b->block = sides[i], b->before = NULL;
+    ir_yield(b, NULL, 0);
+  }
+  b->block = f->a->body, b->before = ir_loop_next(f->a->loop);
+  ir_emit(b, IR_IF, NULL, &f->wrote, 1, NULL, sides, 2);
 }
 
 /// Where products of the iteration before may be under way as this one begins: once its first product is issued, and
@@ -209,6 +302,16 @@ static void fetch_late(fetching *f, kiln_iteration when, ir_value *slot) {
   ir_emit(b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = 1}}, NULL, 0, NULL, NULL, 0);
   ir_emit(b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
   fetch(f, when, slot);
+}
+
+/// While the one product of the iteration is under way.
+static void fetch_under(fetching *f, kiln_iteration when, ir_value *slot) {
+  ir_builder *b = &f->a->b;
+  const ir_op *first = f->products.first;
+  b->block = first->block, b->before = first->next;
+  fetch(f, when, slot);
+  b->place = first->place;
+  kiln_ring_products_wait(f->a, &f->products);
 }
 
 static ir_op *fill_ahead(fetching *f) {
@@ -223,10 +326,13 @@ static ir_op *fill_ahead(fetching *f) {
            *write = kiln_ring_before(&f->ring, slot, &a->b),
            *next = slots > 2 ? kiln_ring_after(&f->ring, slot, &a->b, NULL)
                              : write; // of two slots the other is both
-  if (!f->products.late) fetch(f, KILN_THIS + ahead, write);
+  const bool overlaps = kiln_ring_products_overlap(&f->products);
+  if (!f->products.late && !overlaps) fetch(f, KILN_THIS + ahead, write);
   read_slot(f, slot);
   if (f->products.late) fetch_late(f, KILN_THIS + ahead, write);
-  return a->b.error.status == KILN_OK ? kiln_pipeline_remake(a, &start, &next, 1) : NULL;
+  if (overlaps) fetch_under(f, KILN_THIS + ahead, write);
+  if (f->wrote) fetch_again(f, slot);
+  return a->b.error.status == KILN_OK ? remake(f, start, next) : NULL;
 }
 
 /// Leaves the loads that can be fetched. Whether those are all.
@@ -250,13 +356,16 @@ static void multiply_loop(fetching *f) {
   kiln_ring_products_open(a, at, &f->products);
   kiln_pipeline_open_inside(a, 0);
   kiln_ring_products_emit(a, &f->ring, NULL, &f->products);
-  if (kiln_pipeline_remake(a, NULL, NULL, 0)) kiln_ring_products_close(a, &f->products);
+  if (remake(f, NULL, NULL)) kiln_ring_products_close(a, &f->products);
 }
 
 static void fetch_loop(kiln_pipeline *a) {
   fetching f = {.a = a, .facts = kiln_facts_compute(a->kernel->arena, a->kernel)};
+  writing writes = {NULL};
+  a->allows_stores = true;
   if (!kiln_pipeline_find(a, false, MOST_SLOTS - 1)) a->count = 0;
   const bool is_whole = keep_fetched(&f);
+  if (!find_writes(&f, &writes)) a->count = 0;
   if (!a->count) {
     multiply_loop(&f);
     return;
@@ -278,7 +387,9 @@ static void fetch_loop(kiln_pipeline *a) {
     at += bytes_of(a->loads[i].load) * f.ring.slots;
     if (f.products.count) at = (at + KILN_RING_ALIGN - 1) / KILN_RING_ALIGN * KILN_RING_ALIGN;
   }
+  f.products.fills_ahead = f.ring.slots > 1;
   kiln_ring_products_open(a, at, &f.products);
+  emit_condition(&f, &writes);
   ir_op *loop = f.ring.slots > 1 ? fill_ahead(&f) : fill_at_once(&f);
   if (!loop) return;
   kiln_ring_end(&f.ring, loop, &a->b);

@@ -40,7 +40,7 @@ kiln_status kiln_pipeline_loops(ir_kernel *kernel, kiln_pass_context *context,
 // ----------------------------------------------------------------------------------------- what fits
 
 typedef struct effects {
-  bool writes, meets, fetches;
+  bool allows_stores, writes, meets, fetches;
 } effects;
 
 /// What fetches and stores to slots write is shared memory of their own, and the barrier before it is read is
@@ -51,11 +51,11 @@ static void note_effect(ir_op *op, void *context) {
                  op->code == IR_SLOT_STORE || op->code == IR_MMA || op->code == IR_MMA_WAIT;
   e->fetches |= fetches;
   e->meets |= ir_ops[op->code].effect == IR_SYNC;
-  e->writes |= ir_ops[op->code].effect == IR_WRITE && !fetches;
+  e->writes |= ir_ops[op->code].effect == IR_WRITE && !fetches && !(e->allows_stores && op->code == IR_STORE);
 }
 
 static bool has_effect(const kiln_pipeline *a) {
-  effects e = {false};
+  effects e = {.allows_stores = a->allows_stores};
   ir_walk(a->body, note_effect, &e);
   return e.writes || (e.meets && !e.fetches);
 }
@@ -64,28 +64,90 @@ static bool is_load(const ir_op *op) {
   return op->code == IR_LOAD && op->operands[0]->type.rank && !(op->attrs.flags & IR_VOLATILE);
 }
 
+/// Values of iterations that an address and a mask need, each once.
+typedef struct measuring {
+  const kiln_pipeline *a;
+  unsigned size, known_count;
+  struct {
+    const ir_value *value;
+    kiln_iteration when;
+  } known[KILN_PIPELINE_SLICE];
+} measuring;
+
+static bool is_measured(measuring *m, const ir_value *value, kiln_iteration when) {
+  for (unsigned i = 0; i < m->known_count; i++)
+    if (m->known[i].value == value && m->known[i].when == when) return true;
+  if (m->known_count == KILN_PIPELINE_SLICE) return false;
+  m->known[m->known_count].value = value;
+  m->known[m->known_count++].when = when;
+  return false;
+}
+
+static bool measure(measuring *m, const ir_value *value, kiln_iteration when);
+
+/// What a branch takes from the loop's body, in its regions too.
+typedef struct taking {
+  const ir_block *body;
+  void (*visit)(ir_value *value, void *context);
+  void *context;
+} taking;
+
+static void visit_operands(ir_op *op, void *context) {
+  const taking *t = context;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (ir_home(op->operands[i]) == t->body) t->visit(op->operands[i], t->context);
+}
+
+static void visit_taken(ir_op *branch, const ir_block *body, void (*visit)(ir_value *value, void *context),
+                        void *context) {
+  taking t = {body, visit, context};
+  visit_operands(branch, &t);
+  for (uint32_t i = 0; i < branch->region_count; i++) ir_walk(branch->regions[i], visit_operands, &t);
+}
+
+typedef struct measuring_branch {
+  measuring *m;
+  kiln_iteration when;
+  bool is_pure;
+} measuring_branch;
+
+static void measure_taken(ir_value *value, void *context) {
+  measuring_branch *b = context;
+  b->is_pure = b->is_pure && measure(b->m, value, b->when);
+}
+
+static void count_op(ir_op *op, void *context) {
+  measuring *m = context;
+  (void)op;
+  m->size++;
+}
+
 /// Counts the operations a value needs in that iteration; false when one of them is not pure.
-static bool measure(const kiln_pipeline *a, const ir_value *value, kiln_iteration when, unsigned *size) {
-  if (++*size > KILN_PIPELINE_SLICE) return false;
+static bool measure(measuring *m, const ir_value *value, kiln_iteration when) {
+  const kiln_pipeline *a = m->a;
+  if (value->def) value = &value->def->results[0]; // all that a branch gives is one
+  if (is_measured(m, value, when)) return true;
+  if (++m->size > KILN_PIPELINE_SLICE) return false;
   if (!value->def) {
     if (value->block != a->body || value->index == 0 || when == KILN_THIS) return true;
-    return measure(a, ir_loop_next(a->loop)->operands[value->index - 1], when - 1, size);
+    return measure(m, ir_loop_next(a->loop)->operands[value->index - 1], when - 1);
   }
-  if (value->def->block != a->body) return true;
-  if (ir_ops[value->def->code].effect != IR_PURE || value->def->region_count || value->def->code == IR_DOT)
-    return false;
-  for (uint32_t i = 0; i < value->def->operand_count; i++)
-    if (!measure(a, value->def->operands[i], when, size)) return false;
-  return true;
+  ir_op *op = value->def;
+  if (op->block != a->body) return true;
+  if (!ir_is_pure(op) || (op->region_count && op->code != IR_IF) || op->code == IR_DOT) return false;
+  for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], count_op, m);
+  measuring_branch b = {m, when, true};
+  visit_taken(op, a->body, measure_taken, &b);
+  return b.is_pure;
 }
 
 static void add_load(kiln_pipeline *a, ir_op *load, ir_op *dot, unsigned operand, kiln_iteration when) {
-  unsigned size = 0;
+  measuring m = {.a = a};
   for (unsigned i = 0; i < a->count; i++)
     if (a->loads[i].load == load) return;
   if (a->count == KILN_PIPELINE_LOADS) return;
   for (uint32_t i = 0; i < load->operand_count; i++)
-    if (!measure(a, load->operands[i], when, &size)) return;
+    if (!measure(&m, load->operands[i], when)) return;
   a->loads[a->count++] = (kiln_pipeline_load){load, dot, operand};
 }
 
@@ -210,6 +272,7 @@ static bool rests_on_scalars(const kiln_pipeline *a, const ir_value *value, unsi
   if (++*size > KILN_PIPELINE_SLICE) return false;
   if (!value->def) return value->block != a->body || !value->type.rank;
   if (value->def->block != a->body) return true;
+  if (value->def->region_count) return false;
   for (uint32_t i = 0; i < value->def->operand_count; i++)
     if (!rests_on_scalars(a, value->def->operands[i], size)) return false;
   return true;
@@ -314,12 +377,47 @@ static ir_value *argument_in(kiln_pipeline *a, ir_value *value, kiln_iteration w
   return remember(a, value, when, ir_ternary(&a->b, IR_SELECT, 0, a->exists[when], next, value));
 }
 
+typedef struct copying {
+  kiln_pipeline *a;
+  kiln_iteration when;
+  bool is_mapped; ///< values have the copies that stand for them, for ir_clone
+} copying;
+
+static void map_taken(ir_value *value, void *context) {
+  const copying *c = context;
+  ir_value *copy = kiln_pipeline_value(c->a, value, c->when);
+  value->slot = c->is_mapped ? copy : NULL;
+}
+
+static void forget_copies(ir_op *op, void *context) {
+  (void)context;
+  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].slot = NULL;
+}
+
+/// A branch in that iteration, whole: `value` is one of its results.
+static ir_value *branch_in(kiln_pipeline *a, const ir_value *value, kiln_iteration when) {
+  ir_op *branch = value->def;
+  copying c = {.a = a, .when = when};
+  visit_taken(branch, a->body, map_taken, &c); // all are computed before one of them is mapped
+  c.is_mapped = true;
+  visit_taken(branch, a->body, map_taken, &c);
+  ir_op *made = ir_clone(&a->b, branch);
+  c.is_mapped = false;
+  visit_taken(branch, a->body, map_taken, &c);
+  forget_copies(branch, NULL);
+  for (uint32_t i = 0; i < branch->region_count; i++) ir_walk(branch->regions[i], forget_copies, NULL);
+  for (uint32_t i = 0; i < branch->result_count; i++)
+    remember(a, &branch->results[i], when, &made->results[i]);
+  return &made->results[value->index];
+}
+
 ir_value *kiln_pipeline_value(kiln_pipeline *a, ir_value *value, kiln_iteration when) {
   bool is_argument = !value->def && value->block == a->body;
   if (!is_argument && (!value->def || value->def->block != a->body)) return value;
   ir_value *known = remembered(a, value, when);
   if (known) return known;
   if (is_argument) return argument_in(a, value, when);
+  if (value->def->region_count) return branch_in(a, value, when);
   ir_op *op = value->def;
   ir_value **operands = KILN_NEW_ARRAY(a->kernel->arena, ir_value *, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++)

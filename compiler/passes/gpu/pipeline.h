@@ -10,7 +10,7 @@
 
 enum {
   KILN_PIPELINE_LOADS = KILN_RING_TILES,
-  KILN_PIPELINE_SLICE = 128, ///< operations that an address and a mask may need
+  KILN_PIPELINE_SLICE = 256, ///< operations that an address and a mask may need
   KILN_PIPELINE_STAGES = 4   ///< iterations that are looked at together
 };
 
@@ -50,6 +50,7 @@ typedef struct kiln_pipeline {
   kiln_pipeline_copy copies[KILN_ITERATIONS * KILN_PIPELINE_SLICE];
   unsigned copy_count;
   bool stays;       ///< see kiln_pipeline_stay
+  bool allows_stores; ///< loops with stores are taken, too
   bool reads_masks; ///< a mask that no iteration after the last passes is not asked for again
 } kiln_pipeline;
 
@@ -59,7 +60,7 @@ kiln_status kiln_pipeline_loops(ir_kernel *kernel, kiln_pass_context *context,
 
 /// Finds the loads whose addresses and masks follow from the counter, carried values and invariants by pure
 /// operations `iterations` on. With `deep` also those whose values are computed with before the product.
-/// False: the loop writes memory or meets at barriers, or there are none.
+/// False: the loop writes memory (but see allows_stores) or meets at barriers, or there are none.
 bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations);
 
 /// Registers of 32 bits that a tile takes in a thread.

@@ -36,6 +36,11 @@ static bool is_turned(const ir_value *value) {
   return value->def && value->def->code == IR_TRANS && value->type.rank == 2;
 }
 
+static bool is_zero(const ir_value *sum) {
+  uint64_t bits;
+  return ir_constant_bits(ir_resolve((ir_value *)sum), &bits) && !bits;
+}
+
 static bool changes(const kiln_pipeline *a, const ir_value *value) { return ir_home(value) == a->body; }
 
 /// Computed from the result of another product of the loop.
@@ -127,6 +132,20 @@ static bool is_only_carried(const kiln_pipeline *a, const ir_op *dot) {
          is_used_once(a, &dot->results[0]);
 }
 
+/// What the loop carries on of a sum that only the product takes, where that is zero or the product, as a scalar says.
+static ir_op *find_cleared(const kiln_pipeline *a, const ir_op *dot) {
+  const ir_value *sum = dot->operands[2];
+  if (sum->def || sum->block != a->body || sum->index < ir_loop_counters(a->loop)) return NULL;
+  const ir_value *next = ir_loop_next(a->loop)->operands[sum->index - ir_loop_counters(a->loop)];
+  ir_op *choice = next->def;
+  if (!choice || choice->code != IR_SELECT || choice->block != a->body || choice->operands[0]->type.rank)
+    return NULL;
+  const bool is_other = choice->operands[1] == &dot->results[0];
+  const ir_value *rest = choice->operands[is_other ? 2 : 1];
+  if (choice->operands[is_other ? 1 : 2] != &dot->results[0] || !is_zero(rest)) return NULL;
+  return is_used_once(a, sum) && is_used_once(a, next) ? choice : NULL;
+}
+
 static bool judge(finding *f, ir_op *dot, kiln_ring_product *out) {
   const kiln_matrix_machine *m = f->a->machine->unit;
   kiln_product how = {0};
@@ -137,6 +156,7 @@ static bool judge(finding *f, ir_op *dot, kiln_ring_product *out) {
   for (unsigned i = 0; i < 2; i++)
     if (!find_operand(f, dot->operands[i], 1 - i, &out->operands[i])) return false;
   out->is_late = !out->is_partial && is_only_carried(f->a, dot);
+  out->cleared = out->is_partial ? NULL : find_cleared(f->a, dot);
   return true;
 }
 
@@ -230,6 +250,7 @@ static void store(kiln_pipeline *a, kiln_stored_tile *tile) {
 
 void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *products) {
   bool has_kept = false;
+  products->first_keep = ir_const_int(&a->b, KILN_I1, 1);
   for (unsigned i = 0; i < products->stored_count; i++) {
     kiln_stored_tile *tile = &products->stored[i];
     ir_type matrix = tile->value->type;
@@ -248,11 +269,6 @@ void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *
   if (has_kept && !a->count) ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
 }
 
-static bool is_zero(const ir_value *sum) {
-  uint64_t bits;
-  return ir_constant_bits(ir_resolve((ir_value *)sum), &bits) && !bits;
-}
-
 static void emit_operand(const kiln_ring_operand *from, const kiln_ring *ring, ir_value *slot, ir_builder *b,
                          const kiln_ring_products *products, ir_value *tile, ir_value **operands,
                          uint32_t *count) {
@@ -263,6 +279,22 @@ static void emit_operand(const kiln_ring_operand *from, const kiln_ring *ring, i
   const bool is_stored = from->from == KILN_FROM_STORED;
   operands[(*count)++] = is_stored ? products->stored[from->number].memory : ring->memory[from->number];
   operands[(*count)++] = is_stored ? ir_const_int(b, KILN_I32, 0) : slot;
+}
+
+/// The product takes no sum where the iteration before has cleared it: the loop carries whether it has.
+static ir_value *keep_of(kiln_pipeline *a, kiln_ring_products *products, const kiln_ring_product *p) {
+  ir_value *sum = p->dot->operands[2];
+  if (!p->cleared) return ir_const_bits(&a->b, ir_scalar_type(KILN_I1), !is_zero(sum));
+  ir_op *end = ir_loop_next(a->loop);
+  const bool is_cleared_else = p->cleared->operands[1] == &p->dot->results[0];
+  ir_value *keep = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I1)),
+           *condition = p->cleared->operands[0];
+  ir_builder last = {
+      .arena = a->kernel->arena, .block = a->body, .before = end, .place = p->dot->place, .machine = true};
+  if (!is_cleared_else) condition = ir_binary(&last, IR_XOR, 0, condition, ir_const_int(&last, KILN_I1, 1));
+  products->next_keeps[products->keep_count++] = condition;
+  end->operands[sum->index - ir_loop_counters(a->loop)] = &p->dot->results[0];
+  return keep;
 }
 
 /// Stores what the product reads, and what is not there yet: all of it is, and is seen, once threads have met. The first to
@@ -306,15 +338,15 @@ void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *
     const bool is_early = i && is_ready(a, products, p);
     b->before = is_early ? early->next : p->dot;
     store_operands(a, products, p);
-    operands[count++] = ir_const_bits(b, ir_scalar_type(KILN_I1), !is_zero(p->dot->operands[2]));
+    operands[count++] = keep_of(a, products, p);
     for (unsigned k = 0; k < 2; k++)
       emit_operand(&p->operands[k], ring, slot, b, products, p->dot->operands[k], operands, &count);
     const ir_mma how = {.precision = p->dot->attrs.precision,
                         .a_mn = p->operands[0].is_mn,
                         .b_mn = p->operands[1].is_mn,
                         .is_partial = p->is_partial,
-                        .is_async = p->is_late,
-                        .is_queued = p->is_late,
+                        .is_async = p->is_late || kiln_ring_products_overlap(products),
+                        .is_queued = p->is_late || kiln_ring_products_overlap(products),
                         .is_carried = p->is_late};
     ir_op *made = ir_emit(b, IR_MMA, &(ir_attrs){.mma = how}, operands, count, NULL, NULL, 0);
     if (!made) return;
@@ -323,6 +355,17 @@ void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *
     ir_forward(&p->dot->results[0], &made->results[0]);
     ir_remove(p->dot);
   }
+}
+
+bool kiln_ring_products_overlap(const kiln_ring_products *products) {
+  return products->fills_ahead && products->count == 1 && !products->list[0].is_late &&
+         !products->list[0].is_partial;
+}
+
+void kiln_ring_products_wait(kiln_pipeline *a, kiln_ring_products *products) {
+  ir_value *sum = &products->first->results[0];
+  ir_op *wait = ir_emit(&a->b, IR_MMA_WAIT, NULL, &sum, 1, NULL, NULL, 0);
+  if (wait) products->list[0].dot->results[0].forward = &wait->results[0];
 }
 
 typedef struct replacing {

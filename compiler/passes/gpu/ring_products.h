@@ -27,6 +27,7 @@ typedef struct kiln_ring_product {
   kiln_ring_operand operands[2];
   bool is_partial; ///< see kiln_product
   bool is_late;    ///< a sum that the loop carries for it alone: it goes on while the next iteration begins
+  ir_op *cleared;  ///< select: the sum that is carried on is zero where it says so; NULL: it is the product's
 } kiln_ring_product;
 
 typedef struct kiln_stored_tile {
@@ -41,8 +42,11 @@ typedef struct kiln_ring_products {
   unsigned count, late;
   kiln_stored_tile stored[KILN_RING_STORED];
   unsigned stored_count;
+  bool fills_ahead; ///< the loop fills slots of iterations to come
   bool has_stored; ///< while products are emitted: in the iteration, which has waited for that
   ir_op *first;    ///< of those that have been emitted
+  ir_value *first_keep, *next_keeps[KILN_RING_PRODUCTS]; ///< i1 that the loop carries more, for sums that are cleared:
+  unsigned keep_count;                                   ///< whether they were not
 } kiln_ring_products;
 
 /// Finds the products of the loop that warpgroups can multiply from shared memory. False: none. `axis`: for each load, the
@@ -63,6 +67,10 @@ void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *
 /// Emits the products where they stand; they read slot `slot` of the ring.
 void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *slot,
                              kiln_ring_products *products);
+/// Whether the only product of the loop can go on while the next slot is filled.
+bool kiln_ring_products_overlap(const kiln_ring_products *products);
+/// Emits the wait for it, at the builder's place.
+void kiln_ring_products_wait(kiln_pipeline *a, kiln_ring_products *products);
 /// After the loop, which has been made anew: waits for the late products, and frees what was stored.
 void kiln_ring_products_close(kiln_pipeline *a, const kiln_ring_products *products);
 
