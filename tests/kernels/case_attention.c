@@ -103,9 +103,9 @@ static const kiln_scalar two[] = {KILN_F32, KILN_BF16};
 static void embeddings(run *r) {
   enum { TOKENS = 4, VOCABULARY = 10, MOST = 1500 };
   static const double ids[TOKENS] = {3, 9, -1, 10};
-  static const int widths[] = {1, 7, MOST};
+  static const int widths[] = {1, 2, 3, 7, 13, 25, 50, 200, 400, MOST};
   static double want[TOKENS * MOST];
-  for (int t = 0; t < 6; t++) {
+  for (size_t t = 0; t < 2 * sizeof widths / sizeof *widths; t++) {
     const kiln_scalar s = two[t % 2];
     const int cols = widths[t / 2];
     array *i = given(r, KILN_I32, TOKENS, ids), *table = input(r, s, (size_t)(VOCABULARY * cols), -1, 1),
@@ -119,36 +119,40 @@ static void embeddings(run *r) {
   }
 }
 
-static void rotary(run *r, kiln_scalar s, int half) {
-  enum { TOKENS = 3, HEADS = 2, POSITIONS = 20 };
+static void rotary(run *r, kiln_scalar s, int heads, int half) {
+  enum { TOKENS = 3, POSITIONS = 20 };
   static const double places[TOKENS] = {0, 5, 19};
-  double want[TOKENS * HEADS * 256];
-  array *x = input(r, s, TOKENS * HEADS * 2 * half, -2, 2), *c = input(r, KILN_F32, POSITIONS * half, -1, 1),
-        *n = input(r, KILN_F32, POSITIONS * half, -1, 1);
+  const int rows = TOKENS * heads;
+  double *want = calloc((size_t)(rows * 2 * half), sizeof *want);
+  array *x = input(r, s, (size_t)(rows * 2 * half), -2, 2),
+        *c = input(r, KILN_F32, (size_t)(POSITIONS * half), -1, 1),
+        *n = input(r, KILN_F32, (size_t)(POSITIONS * half), -1, 1);
   array *p = given(r, KILN_I32, TOKENS, places);
-  for (int i = 0; i < TOKENS * HEADS * half; i++) {
-    int row = i / half, k = i % half, at = (int)places[row / HEADS] * half + k;
+  for (int i = 0; i < rows * half; i++) {
+    int row = i / half, k = i % half, at = (int)places[row / heads] * half + k;
     double a = x->v[row * 2 * half + k], b = x->v[row * 2 * half + half + k];
     want[row * 2 * half + k] = a * c->v[at] - b * n->v[at];
     want[row * 2 * half + half + k] = b * c->v[at] + a * n->v[at];
   }
-  CALL(r, instance("rotary", s), A(x), A(c), A(n), A(p), I(TOKENS), I(HEADS), I(half));
+  CALL(r, instance("rotary", s), A(x), A(c), A(n), A(p), I(TOKENS), I(heads), I(half));
   expect(r, x, want, 2e-6, tolerance(s));
+  free(want);
 }
 
+/// Heads and halves of each config: one head, few, many.
 static void rotaries(run *r) {
-  for (int t = 0; t < 2; t++) {
-    rotary(r, two[t], 32);
-    rotary(r, two[t], 64);
-    rotary(r, two[t], 128);
-  }
+  static const int shapes[][2] = {{1, 1},   {1, 3},  {1, 8},   {1, 13},  {1, 32},  {1, 64},
+                                  {2, 8},   {3, 16}, {5, 40},  {9, 16},  {70, 11}, {9, 32},
+                                  {17, 64}, {2, 80}, {9, 128}, {3, 200}, {1, 1100}};
+  for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++)
+    rotary(r, two[i % 2], shapes[i / 2][0], shapes[i / 2][1]);
 }
 
 static uint32_t high(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
 
-/// First word of Philox4x32-10 (Salmon et al., SC 2011) with counter (n, 0, 0, 0) and key (seed, 0).
+/// Word n of Philox4x32-10 (Salmon et al., SC 2011) with counters (n / 4, 0, 0, 0) and key (seed, 0).
 static uint32_t philox(uint32_t seed, uint32_t n) {
-  uint32_t c[4] = {n, 0, 0, 0}, k0 = seed, k1 = 0;
+  uint32_t c[4] = {n / 4, 0, 0, 0}, k0 = seed, k1 = 0;
   for (int round = 0; round < 10; round++) {
     uint32_t a = c[0], b = c[2];
     uint32_t next[4] = {high(0xCD9E8D57u, b) ^ c[1] ^ k0, 0xCD9E8D57u * b, high(0xD2511F53u, a) ^ c[3] ^ k1,
@@ -157,7 +161,7 @@ static uint32_t philox(uint32_t seed, uint32_t n) {
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return c[0];
+  return c[n % 4];
 }
 
 static void dropouts(run *r) {
@@ -168,7 +172,7 @@ static void dropouts(run *r) {
     int kept = 0;
     CALL(r, instance("dropout", two[t]), A(x), A(y), I(N), R(0.25), I(SEED));
     for (int i = 0; i < N; i++) {
-      // as the language's rand: the upper 24 bits, scaled to [0, 1)
+      // as the language's rand4: the upper 24 bits, scaled to [0, 1)
       double u = (double)(philox(SEED, (uint32_t)i) >> 8) / (1 << 24);
       want[i] = u >= 0.25 ? x->v[i] / 0.75 : 0;
       kept += u >= 0.25;

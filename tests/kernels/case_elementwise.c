@@ -75,9 +75,10 @@ static void gated(run *r) {
 }
 
 static void geglus(run *r) {
-  static const int shapes[][2] = {{1100, 1}, {3, 7}, {3, 1500}};
+  static const int shapes[][2] = {{1100, 1}, {600, 2}, {300, 3}, {150, 7}, {70, 13},
+                                  {40, 25},  {40, 50}, {5, 200}, {3, 400}, {3, 1500}};
   double want[3 * 1500];
-  for (int t = 0; t < 9; t++) {
+  for (size_t t = 0; t < 3 * sizeof shapes / sizeof *shapes; t++) {
     const kiln_scalar s = floats[t % 3];
     const int rows = shapes[t / 3][0], cols = shapes[t / 3][1];
     array *x = input(r, s, (size_t)(rows * 2 * cols), -4, 4), *y = output(r, s, (size_t)(rows * cols));

@@ -12,13 +12,14 @@ typedef void length_case(run *r, kiln_scalar s, int rows, int cols);
 
 static void each_length(run *r, length_case *f) {
   static const kiln_scalar types[] = {KILN_F32, KILN_BF16};
-  static const int limits[] = {0, 1, 2, 8, 16, 32, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 50000};
+  static const int limits[] = {0,   1,    2,    4,    8,    16,    32,    64,   256,
+                               512, 1024, 2048, 4096, 8192, 16384, 32768, 50000};
   for (int t = 0; t < 2; t++)
     for (size_t i = 0; i + 1 < sizeof limits / sizeof *limits; i++) {
       int cols = limits[i] + 1 + (int)drawn(r, (size_t)(limits[i + 1] - limits[i]));
       if (drawn(r, 2) && cols > 16) cols &= ~15; // what the variant for 16 bytes takes
       int most = cols <= 8 ? MOST_ROWS : FEW_ROWS;
-      if (ELEMENTS / cols < most) most = ELEMENTS / cols;
+      if (ELEMENTS / cols < most) most = ELEMENTS / cols < 2 ? 2 : ELEMENTS / cols;
       f(r, types[t], 1 + (int)drawn(r, (size_t)most), cols);
     }
 }

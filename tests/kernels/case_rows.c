@@ -338,9 +338,12 @@ static void histograms(run *r) {
     array *x = input(r, KILN_I32, (size_t)n, -3, count + 3), *bins = zeros(r, KILN_I32, (size_t)count);
     memset(want, 0, sizeof want);
     CALL(r, "histogram", A(x), A(bins), I(n), I(count));
+    array *counts = output(r, KILN_I32, (size_t)count);
+    CALL(r, "bincount", A(x), A(counts), I(n), I(count));
     for (int i = 0; i < n; i++)
       if (x->v[i] >= 0 && x->v[i] < count) want[(int)x->v[i]]++;
     expect(r, bins, want, 0, 0);
+    expect(r, counts, want, 0, 0);
   }
 }
 
