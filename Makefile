@@ -125,10 +125,10 @@ UNTHREADED := $(shell $(CC) -fno-tree-dominator-opts -E -x c /dev/null >/dev/nul
 $(call objects,$(COLD)): CFLAGS += $(SMALL) $(UNTHREADED)
 endif
 
-# Other flags, another object: the file changes when they do, and only then.
+# Other flags, another object: the file changes when they do, and only then. What ccache brings is the same object.
 FLAGS := $(B)/flags
 .PHONY: ask
-$(FLAGS): export TEXT := $(CC) $(CFLAGS) $(SMALL) $(UNTHREADED) $(COLD) $(WARM)
+$(FLAGS): export TEXT := $(filter-out ccache,$(CC)) $(CFLAGS) $(SMALL) $(UNTHREADED) $(COLD) $(WARM)
 $(FLAGS): ask
 	@mkdir -p $(@D)
 	@test ! -s $@ || printf '%s\n' "$$TEXT" | cmp -s - $@ || { echo "$@: other flags than before, everything is compiled again:"; tr ' ' '\n' <$@ >$@.old; printf '%s\n' "$$TEXT" | tr ' ' '\n' | diff $@.old - | grep '^[<>]'; rm -f $@.old; } >&2; true

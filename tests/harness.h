@@ -132,6 +132,14 @@ void kiln_test_write(const char *path, const void *bytes, size_t size);
 /// out is not NULL.
 int kiln_test_run(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/// A make of its own in the build under test, from the project's folder: not the jobs and variables of the one
+/// that runs the tests, and one at a time. B is spelled as there: another spelling is another flag, and
+/// everything would be compiled again.
+#define KILN_TEST_MAKE                                                                  \
+  "flock ${KILN_BUILD:-build/release} env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s " \
+  "CONFIG=${CONFIG:-release} "                                                          \
+  "B=${KILN_BUILD:-build/release} "
+
 /// The same for a command that must end with the exit status `want`; what it printed, malloc'ed.
 char *kiln_test_run_to(int want, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /// Skips the test unless one of the programs is in the path: names with blanks between.

@@ -40,10 +40,7 @@ static void prepare(const build_system *b) {
     SKIP("an instrumented library needs an instrumented program");
   if (kiln_test_run(NULL, "%s", b->tool)) SKIP("'%s' fails: not installed", b->tool);
   if (kiln_test_run(NULL, "pkg-config --version")) SKIP("pkg-config is not installed");
-  if (kiln_test_run(&out,
-                    "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=${CONFIG:-release} B=%s "
-                    "PREFIX=$(realpath %s)/prefix DESTDIR= install",
-                    build, folder))
+  if (kiln_test_run(&out, KILN_TEST_MAKE "PREFIX=$(realpath %s)/prefix DESTDIR= install", folder))
     FAIL("make install:\n%s", out);
   free(out);
   if (kiln_test_run(&out, "cp -r %s/prefix/share/doc/kiln/examples %s/", folder, folder)) FAIL("%s", out);

@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/// A make of its own: not the jobs and variables of the one that runs the tests; one at a time.
-#define MAKE                                                                                               \
-  "flock %s env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=${CONFIG:-release} B=%s DESTDIR=%s/%s " \
-  "PREFIX=/usr install"
-
 static char *shell(const char *format, const char *argument) {
   char *out, command[2000];
   snprintf(command, sizeof command, format, argument);
@@ -28,8 +23,8 @@ static bool has(const char *format, const char *argument) {
 
 static void install_with(const char *mask, const char *stage) {
   char *out;
-  if (kiln_test_run(&out, "umask %s && " MAKE, mask, kiln_test_build(), kiln_test_build(), kiln_test_folder(),
-                    stage))
+  if (kiln_test_run(&out, "umask %s && " KILN_TEST_MAKE "DESTDIR=%s/%s PREFIX=/usr install", mask,
+                    kiln_test_folder(), stage))
     FAIL("umask %s, make install:\n%s", mask, out);
   free(out);
 }

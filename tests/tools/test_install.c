@@ -32,10 +32,7 @@ static const char program[] =
     "  kiln_device_close(device); kiln_close(library);\n"
     "  return puts(\"all twice\"), 0;\n}\n";
 
-/// A make of its own: not the jobs and variables of the one that runs the tests.
-#define MAKE                                                                                         \
-  "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=${CONFIG:-release} B=%s DESTDIR=%s/stage " \
-  "PREFIX=/usr "
+#define MAKE KILN_TEST_MAKE "DESTDIR=%s/stage PREFIX=/usr "
 
 // As C11 and as C++17: the typed header that `kiln header` writes, and a verifier that trusts one key.
 static const char typed_program[] =
@@ -182,7 +179,7 @@ TEST(install, what_is_installed_works_and_goes_away) {
   // A folder that is empty before stays; one that install makes goes with it, also when it ran twice.
   must(folder, "mkdir -p stage/usr/share/man && find stage | sort > before");
   for (int i = 0; i < 2; i++)
-    if (kiln_test_run(&out, MAKE "install", build, folder)) FAIL("make install:\n%s", out);
+    if (kiln_test_run(&out, MAKE "install", folder)) FAIL("make install:\n%s", out);
   write_in(folder, "twice.kiln", source);
   write_in(folder, "program.c", program);
   if (kiln_test_run(&out,
@@ -213,7 +210,7 @@ TEST(install, what_is_installed_works_and_goes_away) {
   build_typed_otherwise(folder);
   look_at_files(folder);
   use_python(folder);
-  if (kiln_test_run(&out, MAKE "uninstall", build, folder)) FAIL("make uninstall:\n%s", out);
+  if (kiln_test_run(&out, MAKE "uninstall", folder)) FAIL("make uninstall:\n%s", out);
   must(folder, "find stage | sort | diff before -");
 }
 
@@ -243,6 +240,17 @@ TEST(install, packages_are_asked_for_with_the_rights_there_are) {
   CHECK(strstr(out, "\nsudo apt-get update") && !strstr(out, "libpolly-77-dev"));
   CHECK_INT(packages("0", "apt-get", "tests", &out), 2);
   CHECK(strstr(out, "expected 'build', 'test' or 'lint', found 'tests'"));
+}
+
+// A build by ccache is not compiled again by a make that does without, as those of tests do; one of other flags is.
+TEST(install, ccache_is_no_other_flag) {
+  char *out = kiln_test_run_to(
+      0,
+      "unset MAKEFLAGS MFLAGS MAKELEVEL; flags() { make -s B=%s/b \"$@\" %s/b/flags 2>&1; } && "
+      "flags CC='ccache gcc' && flags CC=gcc && flags CC=gcc EXTRA_CFLAGS=-DX | tail -n 1",
+      kiln_test_folder(), kiln_test_folder());
+  CHECK_TEXT(out, "> -DX\n");
+  free(out);
 }
 
 // `make compile_commands.json` and `make debug`: each file of programs, libraries and tests has its command.

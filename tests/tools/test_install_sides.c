@@ -54,8 +54,6 @@ static const char one_object[] =
     "puts(err.text), 1;\n"
     "  twice_unload(device);\n  return printf(\"%g %g\\n\", (double)out[3], (double)out[4]), 0;\n}\n";
 
-#define MAKE "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s CONFIG=release "
-
 /// Runs in the test's folder; BUILD is the build's from the root, KILN its compiler.
 static char *must(const char *command) {
   char *out;
@@ -88,7 +86,8 @@ TEST(install_sides, a_multiarch_runtime_alone) {
   need_release();
   need("pkg-config --version");
   write_sources();
-  free(must("cd $ROOT && " MAKE "B=$BUILD DESTDIR=$OLDPWD/stage PREFIX=/usr LIBDIR=/usr/lib/x86_64-linux-gnu "
+  free(must("cd $ROOT && " KILN_TEST_MAKE
+            "DESTDIR=$OLDPWD/stage PREFIX=/usr LIBDIR=/usr/lib/x86_64-linux-gnu "
             "install-runtime"));
   // Nothing of the compiler, nothing outside of the folder of libraries that was named.
   char *out = must("cd stage/usr && find . -type f -o -type l | sed 's|^./||' | LC_ALL=C sort");
@@ -120,14 +119,16 @@ TEST(install_sides, a_multiarch_runtime_alone) {
       "print(_paths.candidates('libkiln.so.0')[0])\" && rm -r stage/usr/lib/python3");
   if (!strstr(out, "/stage/usr/lib/x86_64-linux-gnu/libkiln.so.0\n")) FAIL("%s", out);
   free(out);
-  free(must("cd $ROOT && " MAKE
+  free(must("cd $ROOT && " KILN_TEST_MAKE
             "DESTDIR=$OLDPWD/stage PREFIX=/usr LIBDIR=/usr/lib/x86_64-linux-gnu uninstall && "
             "test -z \"$(find $OLDPWD/stage -mindepth 1)\""));
-  if (!kiln_test_run(&out, MAKE "-n DESTDIR=%s/stage PREFIX=/usr LIBDIR=/opt/lib install-runtime",
+  if (!kiln_test_run(&out, KILN_TEST_MAKE "-n DESTDIR=%s/stage PREFIX=/usr LIBDIR=/opt/lib install-runtime",
                      kiln_test_folder()))
     FAIL("LIBDIR outside of PREFIX: expected an error, found\n%s", out);
   CHECK(strstr(out, "LIBDIR: expected a folder below /usr, found '/opt/lib'") != NULL);
   free(out);
+  // Nothing was compiled again under another name of the same folder.
+  if (*kiln_test_build() != '/') free(must("! grep -e -I$BUILD $BUILD/flags"));
 }
 
 // The compiler from the build tree or the PATH, the runtime from its own prefix.
@@ -135,8 +136,8 @@ TEST(install_sides, cmake_finds_each_side_where_it_is) {
   need_release();
   need("cmake --version && ninja --version");
   write_sources();
-  free(must("cd $ROOT && " MAKE
-            "B=$BUILD DESTDIR= PREFIX=$OLDPWD/side LIBDIR=$OLDPWD/side/lib64 install-runtime"));
+  free(must("cd $ROOT && " KILN_TEST_MAKE
+            "DESTDIR= PREFIX=$OLDPWD/side LIBDIR=$OLDPWD/side/lib64 install-runtime"));
   char *out =
       must("cmake -S . -B out -G Ninja -Dkiln_DIR=$PWD/side/lib64/cmake/kiln -DKILN_EXECUTABLE=$KILN && "
            "cmake --build out && out/app");
@@ -176,7 +177,7 @@ TEST(install_sides, a_static_runtime_for_musl) {
   need("test -e /usr/include/zstd.h -a -e /usr/include/xxhash.h");
   write_sources();
   free(must("mkdir -p include musl/lib && cp /usr/include/zstd*.h /usr/include/xxhash.h include && "
-            "cp $(gcc -print-file-name=libzstd.a) musl/lib && cd $ROOT && " MAKE
+            "cp $(gcc -print-file-name=libzstd.a) musl/lib && cd $ROOT && " KILN_TEST_MAKE
             "B=$OLDPWD/build CC=musl-gcc EXTRA_CFLAGS=\"-isystem $OLDPWD/include\" SHARED=no VERIFY_KEYS=no "
             "DESTDIR= "
             "PREFIX=$OLDPWD/musl install-runtime"));
