@@ -290,14 +290,14 @@ $(CORE): $(call objects,$(EXTENSION))
 	$(Q)$(CC) -shared $(LDFLAGS) $^ -lm -ldl -o $@
 $(PACKAGE)/lib%: $(B)/lib/lib%
 	@mkdir -p $(@D)
-	ln -sfn $(abspath $<) $@
+	ln -sfnr $< $@
 $(PACKAGE)/%: python/kiln/%
 	@mkdir -p $(@D)
-	ln -sfn $(abspath $<) $@
+	ln -sfnr $< $@
 
 $(INCLUDE)/kiln/kiln.h: runtime/kiln.h
 	@mkdir -p $(@D)
-	ln -sfn $(abspath $<) $@
+	ln -sfnr $< $@
 
 # libkiln carries objects of base and targets, and zstd's decoder; all of them hidden.
 $(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_OF_BASE) runtime/kiln.map

@@ -253,6 +253,16 @@ TEST(install, ccache_is_no_other_flag) {
   free(out);
 }
 
+// A tree that is copied with its build has its own package and headers, not those of the tree it was copied from.
+TEST(install, a_copied_build_has_its_own_files) {
+  free(kiln_test_run_to(
+      0,
+      "unset MAKEFLAGS MFLAGS MAKELEVEL; b=%s/b && f='python/kiln/__init__.py "
+      "include/kiln/kiln.h' && make -s B=$b $(printf \"$b/%%s \" $f) && cd $b && cat $f >all && "
+      "! find . -lname '/*' | grep .",
+      kiln_test_folder()));
+}
+
 // `make compile_commands.json` and `make debug`: each file of programs, libraries and tests has its command.
 TEST(install, editors_are_told_how_every_file_is_compiled) {
   const kiln_json *commands;
