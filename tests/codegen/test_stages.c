@@ -305,8 +305,8 @@ TEST(stages, sources_of_tests) {
 }
 
 TEST(stages, recorded_kernels) {
-  const char *folder = getenv("KILN_TRITON_CASES");
-  if (!folder) SKIP("KILN_TRITON_CASES names no folder of recorded kernels");
+  const char *folder = getenv("KILN_TEST_CASES");
+  if (!folder) SKIP("KILN_TEST_CASES names no folder of recorded kernels");
   check_folder(folder, "/kernel.ttir", SEED + 5);
 }
 

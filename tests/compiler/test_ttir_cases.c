@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Sends every kernel of a folder of recorded cases through the whole front end: read, verified, made
 // canonical, encoded, decoded, printed in the kernel language and read back to the same bytes. The folder
-// comes from KILN_TRITON_CASES; without it the small texts of tests/ttir go the same way.
+// comes from KILN_TEST_CASES; without it the small texts of tests/ttir go the same way.
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +91,7 @@ static size_t each_file(const char *root, file_check *check) {
 }
 
 static bool have_cases(void) {
-  folder = getenv("KILN_TRITON_CASES");
+  folder = getenv("KILN_TEST_CASES");
   return folder && *folder;
 }
 
@@ -102,7 +102,7 @@ TEST(ttir_cases, small_texts_round_trip) {
 }
 
 TEST(ttir_cases, recorded_kernels_round_trip) {
-  if (!have_cases()) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
+  if (!have_cases()) SKIP("KILN_TEST_CASES names no folder of recorded cases");
   differences = 0;
   size_t count = each_file(folder, check_round_trips);
   printf("%zu kernels went round\n", count);
@@ -144,7 +144,7 @@ static int by_size(const void *a, const void *b) {
 }
 
 TEST(ttir_cases, reading_is_fast) {
-  if (!have_cases()) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
+  if (!have_cases()) SKIP("KILN_TEST_CASES names no folder of recorded cases");
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   SKIP("times under a sanitizer say nothing");
 #endif

@@ -83,8 +83,8 @@ TEST(ptx_kernels, kernels_that_read_again) {
 }
 
 TEST(ptx_kernels, recorded_cases) {
-  const char *folder = getenv("KILN_TRITON_CASES");
-  if (!folder || !*folder) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
+  const char *folder = getenv("KILN_TEST_CASES");
+  if (!folder || !*folder) SKIP("KILN_TEST_CASES names no folder of recorded cases");
   if (!kiln_test_full()) SKIP("runs in check-full only");
   char *out;
   int code = kiln_test_run(

@@ -158,8 +158,8 @@ static void copy_texts(const char *cases) {
 }
 
 TEST(matrix, recorded_texts_compile_for_all_processors) {
-  const char *cases = getenv("KILN_TRITON_CASES");
-  if (!cases || !*cases) SKIP("KILN_TRITON_CASES names no folder of recorded cases");
+  const char *cases = getenv("KILN_TEST_CASES");
+  if (!cases || !*cases) SKIP("KILN_TEST_CASES names no folder of recorded cases");
   if (!kiln_test_full()) SKIP("`make check-full` has it");
   copy_texts(cases);
   for_rows(import_texts);
