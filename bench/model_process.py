@@ -7,6 +7,7 @@ import contextlib
 import copy
 import ctypes
 import functools
+import gc
 import json
 import os
 import resource
@@ -163,19 +164,35 @@ def compare(case, found):
 
 
 def profiled(call):
-    """Time of kernels on the GPU for one step, in microseconds, and how many: those with Triton's names, those with Kiln's, and others."""
+    """Time of kernels on the GPU for one step, in microseconds, and how many: those with Triton's names, those with Kiln's, and others; the first two by name too."""
     import torch
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]) as seen:
         for _ in range(PROFILED):
             call()
         torch.cuda.synchronize()
-    found = {kind: {"count": 0, "us": 0.0} for kind in ("kiln", "triton", "other")}
+    found, by_name = {kind: {"count": 0, "us": 0.0} for kind in ("kiln", "triton", "other")}, {}
     for event in seen.events():
         if event.device_type != torch.autograd.DeviceType.CUDA or getattr(event, "is_user_annotation", False):
             continue
         kind = "kiln" if event.name.startswith("kiln_") else "triton" if event.name.startswith("triton_") else "other"
         found[kind]["count"] += 1 / PROFILED
         found[kind]["us"] += event.time_range.elapsed_us() / PROFILED
+        if kind != "other":
+            before = by_name.get(event.name, (0, 0.0))
+            by_name[event.name] = before[0] + 1 / PROFILED, before[1] + event.time_range.elapsed_us() / PROFILED
+    return dict(found, kernels=by_name)
+
+
+def chosen():
+    """{kernel: the configs that Inductor launches it with}"""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+    found = {}
+    for one in gc.get_objects():
+        if issubclass(type(one), CachingAutotuner) and len(one.launchers) == 1:  # isinstance asks proxies of what is gone
+            config = one.launchers[0].config
+            text = ", ".join(["%s %s" % item for item in config.kwargs.items()] + ["%d warps" % config.num_warps])
+            name = one.inductor_meta.get("kernel_name", one.fn.__name__)
+            found[name] = "; ".join(sorted({text, *filter(None, found.get(name, "").split("; "))}))
     return found
 
 
@@ -224,7 +241,7 @@ def run(wishes):
         start = time.perf_counter()
         again()
         times.append(time.perf_counter() - start)
-    found.update(step=statistics.median(times), launched_by_step=driver.launched_by(again), profile=profiled(again) if is_gpu else None)
+    found.update(step=statistics.median(times), launched_by_step=driver.launched_by(again), profile=profiled(again) if is_gpu else None, configs=chosen())
     sync()
     found["launched"] = driver.launches()
     if "kiln.triton" in sys.modules:

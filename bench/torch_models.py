@@ -4,10 +4,11 @@
 
 bench/torch_models.py PACKAGE FOLDER [--models NAMES] [--only PARTS] [--runs N] [--seconds N] [--steps N] [--device cpu]
 bench/torch_models.py --dry-run FOLDER [--models NAMES]      makes small models on the CPU and runs them without torch.compile
-bench/torch_models.py --sum FILE...                          the tables of several runs
+bench/torch_models.py --sum FILE... [--kernels]              the tables of several runs; --kernels: and the time of each kernel, with the configs that were chosen
 
 PACKAGE is the folder that has Kiln's Python package `kiln`, with the program kiln in ../bin of it or in PATH. FOLDER gets caches, bundles and models.jsonl, to which
-a line of JSON is added for each model as soon as it is done; a model whose line is there is not run again. Each part is a process of its own with caches of its own:
+a line of JSON is added for each model as soon as it is done; a model whose line is there is not run again, unless the time of --seconds was over in it. Models run in
+the order in which --models names them. Each part is a process of its own with caches of its own:
 
     kiln     Kiln compiles, with empty caches; KILN_TRITON_SAVE writes a bundle
     bundle   starts from this bundle with miss="error", no cache of Kiln's, empty caches of PyTorch's
@@ -189,6 +190,30 @@ def table(titles, rows):
     say()
 
 
+def by_kernel(part):
+    """{Triton's name of a kernel: (launches a step, microseconds a step)}"""
+    found = {}
+    for name, (count, us) in part["profile"]["kernels"].items():
+        name = name[len("kiln_"):] if name.startswith("kiln_") else name
+        before = found.get(name, (0, 0.0))
+        found[name] = before[0] + count, before[1] + us
+    return found
+
+
+def kernels(lines):
+    """Prints where the time of a step goes, kernel by kernel, with the configs that were chosen: the largest differences first."""
+    for line in lines:
+        parts = {who: part for who, part in line["parts"].items() if part.get("profile") and "kernels" in part["profile"]}
+        if "kiln" not in parts or "triton" not in parts:
+            continue
+        ours, theirs = by_kernel(parts["kiln"]), by_kernel(parts["triton"])
+        names = sorted({*ours, *theirs}, key=lambda name: theirs.get(name, (0, 0.0))[1] - ours.get(name, (0, 0.0))[1])
+        say(line["model"])
+        table(["kernel: us a step", "launches", "kiln", "triton", "difference", "config: kiln", "triton"], [
+            [name, "%.0f/%.0f" % (ours.get(name, (0, 0))[0], theirs.get(name, (0, 0))[0]), *("%.1f" % some.get(name, (0, 0.0))[1] for some in (ours, theirs)),
+             "%+.1f" % (ours.get(name, (0, 0.0))[1] - theirs.get(name, (0, 0.0))[1]), *(parts[who]["configs"].get(name, "-") for who in ("kiln", "triton"))] for name in names])
+
+
 def device_us(part):
     return None if not part.get("profile") else sum(part["profile"][kind]["us"] for kind in ("kiln", "triton"))
 
@@ -276,7 +301,7 @@ def chosen(text, every, what):
     for name in names:
         if name not in every:
             sys.exit("%s: expected some of %s, found '%s'" % (what, ",".join(every), name))
-    return [name for name in every if name in names]
+    return names
 
 
 def main():
@@ -290,9 +315,13 @@ def main():
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--sum", action="store_true", help="the paths are files of lines")
+    parser.add_argument("--kernels", action="store_true", help="with --sum: the time of each kernel too")
     options = parser.parse_args()
     if options.sum:
-        return 0 if summary(read(options.paths)) else 1
+        good = summary(read(options.paths))
+        if options.kernels:
+            kernels(read(options.paths))
+        return 0 if good else 1
     wanted = 1 if options.dry_run else 2
     if len(options.paths) != wanted:
         parser.error("expected %s, found %d paths" % ("FOLDER" if wanted == 1 else "PACKAGE and FOLDER", len(options.paths)))
@@ -308,7 +337,7 @@ def main():
         parts = [who for who in parts if who in ("kiln", "bundle")]
     machine = Machine(options)
     path = os.path.join(machine.folder, "models.jsonl")
-    done = {line["model"] for line in read([path])} if os.path.exists(path) else set()
+    done = {line["model"] for line in read([path]) if not any(part.get("is_late") for part in line["parts"].values())} if os.path.exists(path) else set()
     if not options.dry_run:
         read_once(options)
     for name in models:
