@@ -116,6 +116,26 @@ TEST(nvptx_source, halves_are_swapped) {
   end_assembled();
 }
 
+/// From sm_90 on one instruction adds up to 16 bytes, where a mask does not cut them and nobody asks what was there.
+/// On others, and for other types, it is one for each element.
+TEST(nvptx_source, neighbours_are_added_together) {
+  const char *source = KERNEL("neighbours_are_added_together");
+  char *out = ptx(source, "sm_90", NULL);
+  CHECK_INT(kiln_test_count(out, "red.relaxed.gpu.global.add.v4.f32"), 2);
+  CHECK_INT(kiln_test_count(out, "red.relaxed.gpu.global.add.noftz.v4.bf16"), 2);
+  CHECK_INT(kiln_test_count(out, "red.relaxed.gpu.global.add.noftz.v4.f16"), 2);
+  CHECK_INT(kiln_test_count(out, "red.relaxed.gpu.global.add.u32"), 8);
+  CHECK_INT(kiln_test_count(out, "red.relaxed.gpu.global.add.f32"), 8);
+  CHECK_INT(kiln_test_count(out, "atom.relaxed.gpu.global.add.f32"), 8);
+  free(out);
+  out = ptx(source, "sm_80", NULL);
+  CHECK_INT(kiln_test_count(out, "red.relaxed.gpu.global.add.f32"), 16);
+  CHECK_INT(kiln_test_count(out, "red.relaxed.gpu.global.add.noftz.f16"), 8);
+  free(out);
+  everywhere(source);
+  end_assembled();
+}
+
 /// Several ordered atomics a thread: one fence on each side, and no answer is waited for.
 TEST(nvptx_source, atomics_of_a_tile_share_fences) {
   const char *source = KERNEL("atomics_of_a_tile_share_fences");

@@ -40,31 +40,37 @@ static bool is_known(const ptx_instruction *i, ptx_word word) {
   return word >= WORD_add && word <= WORD_xor;
 }
 
-// One lane after another in a random order: atomics of different threads have none.
-static void run_atomic(ptx_exec *x, const ptx_operand *to, const ptx_operand *address, const ptx_operand *b,
-                       const ptx_operand *c) {
+// Element k of a vector, or the operand itself.
+static const ptx_operand *element_of(const ptx_operand *o, uint32_t k) {
+  return o && o->kind == OPERAND_VECTOR ? &o->items[k] : o;
+}
+
+// Element k, one lane after another in a random order: atomics of different threads have none, nor have those
+// of a vector.
+static bool run_element(ptx_exec *x, const uint64_t *addresses, uint32_t k, const ptx_operand *to,
+                        const ptx_operand *address, const ptx_operand *b, const ptx_operand *c) {
   const ptx_instruction *i = x->i;
   ptx_word word = i->words[0];
   uint32_t size = ptx_bits(i->types[0]) / 8, turn = (uint32_t)ptx_random(x->run) % PTX_LANES;
   ptx_class kind = ptx_types[i->types[0]].kind;
-  uint64_t addresses[PTX_LANES], bb[PTX_LANES], cb[PTX_LANES];
-  ptx_addresses(x, address, addresses);
+  uint64_t bb[PTX_LANES], cb[PTX_LANES];
   const uint64_t *vb = ptx_decider(x, b, bb, "what an atomic operation writes"),
                  *vc = c ? ptx_decider(x, c, cb, "what an atomic operation writes") : vb;
-  if (!is_known(i, word)) ptx_find(x->run, PTX_UNKNOWN, "the operation is not modelled");
   ptx_order order = i->order ? i->order : ORDER_RELAXED;
   for (uint32_t n = 0; n < PTX_LANES; n++) {
     uint32_t lane = (n + turn) % PTX_LANES, thread = ptx_thread_of(x, lane);
     if (!(x->mask >> lane & 1)) continue;
+    uint32_t whole = size * (i->vector ? i->vector : 1);
     ptx_place at =
-        ptx_locate(x, lane, address->space ? address->space : i->space, addresses[lane], size, size);
-    if (!at.region) return;
+        ptx_locate(x, lane, address->space ? address->space : i->space, addresses[lane], whole, whole);
+    if (!at.region) return false;
+    at.offset += (uint64_t)k * size;
     uint64_t old = 0;
     ptx_race_write(x->run, x->block, thread, at.region, at.offset, size, true, NULL);
     ptx_race_atomic(x->run, x->block, thread, ptx_location_of(at), order, i->scope, true, true);
     memcpy(&old, at.region->bytes + at.offset, size);
     uint8_t lacks = 0;
-    for (uint32_t k = 0; at.region->defined && k < size; k++) lacks |= !at.region->defined[at.offset + k];
+    for (uint32_t j = 0; at.region->defined && j < size; j++) lacks |= !at.region->defined[at.offset + j];
     if (lacks && word != WORD_exch)
       ptx_find(x->run, PTX_UNDEFINED, "%s combines with memory that is undefined", ptx_who(x->block, thread));
     uint64_t value = kind == PTX_CLASS_FLOAT || kind == PTX_CLASS_PAIR
@@ -74,6 +80,19 @@ static void run_atomic(ptx_exec *x, const ptx_operand *to, const ptx_operand *ad
     if (at.region->defined) memset(at.region->defined + at.offset, 1, size);
     if (to) ptx_write(x, to, lane, old, !lacks);
   }
+  return true;
+}
+
+static void run_atomic(ptx_exec *x, const ptx_operand *to, const ptx_operand *address, const ptx_operand *b,
+                       const ptx_operand *c) {
+  const ptx_instruction *i = x->i;
+  uint64_t addresses[PTX_LANES];
+  bool is_float = ptx_types[i->types[0]].kind == PTX_CLASS_FLOAT;
+  if (!is_known(i, i->words[0]) || (i->vector && !(is_float && i->words[0] == WORD_add)))
+    ptx_find(x->run, PTX_UNKNOWN, "the operation is not modelled");
+  ptx_addresses(x, address, addresses);
+  for (uint32_t k = 0; k < (i->vector ? i->vector : 1u); k++)
+    if (!run_element(x, addresses, k, element_of(to, k), address, element_of(b, k), c)) return;
 }
 
 void ptx_do_atom(ptx_exec *x) {

@@ -286,6 +286,8 @@ static uint32_t wanted_bits(const ptx_instruction *i, char letter) {
   switch (letter) {
   case 'd':
   case 's':
+  case 'T':
+  case 't':
   case 'q': return bits;
   case 'D':
   case 'S': return bits * wide;
@@ -301,8 +303,9 @@ static uint32_t wanted_bits(const ptx_instruction *i, char letter) {
 
 static void check_register(ptx_parser *p, const ptx_instruction *i, char letter, int32_t index) {
   uint32_t have = p->kernel->register_bits[index], want = wanted_bits(i, letter);
-  bool may_be_wider = letter == 'r' || letter == 'v' || (i->op->groups & M_INTEGRAL);
-  if (letter == 'r' || letter == 'v') want = ptx_bits(i->types[0]);
+  bool is_of_memory = letter == 'r' || letter == 'v',
+       may_be_wider = is_of_memory || (i->op->groups & M_INTEGRAL);
+  if (is_of_memory) want = ptx_bits(i->types[0]);
   if (want == 8 && have == 16) return; // there are no registers of 8 bits for arithmetic
   if (want && (may_be_wider ? have < want : have != want))
     ptx_fail(&p->lex, KILN_STATUS_SOURCE, "'%s' wants a register of %u bits here, found one of %u",
@@ -318,10 +321,12 @@ static void check_kind(ptx_parser *p, const ptx_instruction *i, char letter, con
   case 'l': is_fine = o->kind == OPERAND_LABEL; break;
   case 'V': is_fine = o->kind == OPERAND_VECTOR || o->kind == OPERAND_REGISTER; break;
   case 'r':
+  case 'T':
   case 'm':
     is_fine = o->kind == OPERAND_REGISTER || o->kind == OPERAND_VECTOR || o->kind == OPERAND_SINK;
     break;
   case 'v':
+  case 't':
   case 'n': is_fine = is_value || o->kind == OPERAND_VECTOR; break;
   case 'd':
   case 'D':
@@ -332,10 +337,10 @@ static void check_kind(ptx_parser *p, const ptx_instruction *i, char letter, con
   }
   if (!is_fine) ptx_fail(&p->lex, KILN_STATUS_SOURCE, "'%s' does not take such an operand here", i->spelling);
   if (o->kind == OPERAND_REGISTER) check_register(p, i, letter, o->index);
-  for (uint32_t k = 0; o->kind == OPERAND_VECTOR && (letter == 'r' || letter == 'v') && k < o->count; k++)
+  if (o->kind != OPERAND_VECTOR || !strchr("rvTt", letter)) return;
+  for (uint32_t k = 0; k < o->count; k++)
     if (o->items[k].kind == OPERAND_REGISTER) check_register(p, i, letter, o->items[k].index);
-  if ((letter == 'r' || letter == 'v') && o->kind == OPERAND_VECTOR &&
-      o->count != (i->vector ? i->vector : 1u))
+  if (o->count != (i->vector ? i->vector : 1u))
     ptx_fail(&p->lex, KILN_STATUS_SOURCE, "'%s' wants %u elements, found %u", i->spelling,
              i->vector ? i->vector : 1u, o->count);
 }

@@ -58,6 +58,22 @@ static void scalar_atomic(gpu *g, ir_op *op) {
   gpu_set_scalar(g, &op->results[0], old);
 }
 
+/// All elements of which `owner` says that they are this thread's, in pieces. False: the machine has no way.
+static bool tile_in_pieces(gpu *g, const ir_op *op, const kiln_layout *layout, const gpu_tile *pointer,
+                           const gpu_tile *value, const gpu_tile *mask, LLVMValueRef owner) {
+  if (op->code == IR_CAS || op->results[0].uses || !g->machine->atomic_piece) return false;
+  kiln_pieces p = kiln_pieces_of(g->layouts, op, layout, false);
+  for (uint32_t r = 0; r < 1u << layout->registers; r++) {
+    LLVMValueRef elements[16], live = gpu_both(g, owner, mask->regs ? mask->regs[r] : NULL);
+    if (r & p.mask) continue;
+    for (unsigned i = 0; i < 1u << p.vector; i++) elements[i] = value->regs[kiln_piece_register(&p, r, i)];
+    if (!g->machine->atomic_piece(g, op, op->operands[1]->type.scalar, pointer->regs[r], elements,
+                                  1u << p.vector, live))
+      return false;
+  }
+  return true;
+}
+
 static void tile_atomic(gpu *g, ir_op *op) {
   kiln_layout layout = *op->results[0].layout;
   gpu_tile out = gpu_tile_new(g, &layout), third = {0};
@@ -70,8 +86,13 @@ static void tile_atomic(gpu *g, ir_op *op) {
     each.attrs.order = IR_ORDER_RELAXED;
     fence_thread(g, op, IR_ORDER_RELEASE);
   }
+  bool is_done = tile_in_pieces(g, &each, &layout, &pointer, &value, &third, owner);
   for (uint32_t r = 0; r < 1u << layout.registers; r++) {
     LLVMValueRef mask = !is_cas && third.regs ? third.regs[r] : NULL;
+    if (is_done) {
+      out.regs[r] = LLVMConstNull(LLVMTypeOf(value.regs[r]));
+      continue;
+    }
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a cas has three operands
     out.regs[r] = masked_atomic(g, &each, pointer.regs[r], value.regs[r], is_cas ? third.regs[r] : NULL,
                                 gpu_both(g, owner, mask));

@@ -91,6 +91,10 @@ struct gpu_machine {
                          LLVMValueRef value);
   LLVMValueRef (*cas)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
                       LLVMValueRef expected, LLVMValueRef desired);
+  /// Atomics of `count` neighbours whose old values nobody wants, under `mask` (NULL: always), in as few
+  /// instructions as there are for it. False, or NULL: they have to be done one by one.
+  bool (*atomic_piece)(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                       const LLVMValueRef *values, unsigned count, LLVMValueRef mask);
   /// What a thread does whose assert fails, besides stopping; NULL: nothing.
   void (*report_assert)(gpu *g, const ir_op *op);
   /// The same integer or float, computed here and not later; where kiln_thread_registers

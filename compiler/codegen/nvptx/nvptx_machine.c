@@ -279,8 +279,13 @@ static LLVMValueRef as_bits(gpu *g, LLVMValueRef value) {
 
 static char letter_of(gpu *g, LLVMTypeRef type) { return type == g->i16 ? 'h' : type == g->i64 ? 'l' : 'r'; }
 
-/// One atom instruction on bits; `instruction` is its end: "add.f32". Without users of the result and without
-/// acquiring it is the reduction, which waits for no answer.
+/// Nobody uses the result or waits for what others wrote: an instruction without an answer will do.
+static bool is_reduction(const ir_op *op) {
+  return op->code == IR_ATOMIC && !op->results[0].uses && op->attrs.order == IR_ORDER_RELAXED &&
+         op->attrs.kind != IR_COMBINE_XCHG;
+}
+
+/// One atom instruction on bits; `instruction` is its end: "add.f32".
 static LLVMValueRef atom(gpu *g, const ir_op *op, const char *instruction, LLVMValueRef pointer,
                          LLVMValueRef first, LLVMValueRef second) {
   text code = {.size = 0}, constraints = {.size = 0};
@@ -288,9 +293,7 @@ static LLVMValueRef atom(gpu *g, const ir_op *op, const char *instruction, LLVMV
   LLVMValueRef arguments[3] = {pointer, first, second};
   char letter = letter_of(g, type);
   const char *order = order_text(op->attrs.order), *scope = scope_text(op->attrs.scope);
-  bool is_reduction = !second && !op->results[0].uses && op->attrs.order == IR_ORDER_RELAXED &&
-                      op->attrs.kind != IR_COMBINE_XCHG;
-  if (is_reduction) {
+  if (!second && is_reduction(op)) {
     append(&code, "red.%s.%s.global.%s [$0], $1;", order, scope, instruction);
     append(&constraints, "l,%c,~{memory}", letter);
     call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, 2, true);
@@ -389,6 +392,42 @@ static LLVMValueRef atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValu
   return from_bits(g, atom(g, op, instruction, pointer, as_bits(g, value), NULL), LLVMTypeOf(value));
 }
 
+/// Neighbours that are added by one instruction, from sm_90 on.
+static bool adds_vectors(const gpu *g, const ir_op *op, kiln_scalar s) {
+  const kiln_processor *processor = g->target->processor;
+  return processor->number >= 90 && processor->ptx >= 81 && op->attrs.kind == IR_COMBINE_ADD &&
+         (s == KILN_F32 || s == KILN_F16 || s == KILN_BF16);
+}
+
+static bool atomic_piece(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                         const LLVMValueRef *values, unsigned count, LLVMValueRef mask) {
+  const char *instruction = native_atomic(g, op, scalar), *type;
+  if (!instruction || !is_reduction(op)) return false;
+  type = strrchr(instruction, '.');
+  unsigned each = count > 1 && adds_vectors(g, op, scalar) ? count : 1, bytes = kiln_scalars[scalar].bytes;
+  text code = {.size = 0}, constraints = {.size = 0};
+  LLVMValueRef arguments[18] = {pointer};
+  append(&constraints, "l");
+  for (unsigned i = 0; i < count; i++) {
+    arguments[1 + i] = as_bits(g, values[i]);
+    append(&constraints, ",%c", letter_of(g, LLVMTypeOf(arguments[1 + i])));
+  }
+  if (mask) append(&constraints, ",b"), arguments[1 + count] = mask;
+  for (unsigned i = 0; i < count; i += each) {
+    if (i) append(&code, ";\n\t");
+    if (mask) append(&code, "@$%u ", 1 + count);
+    append(&code, "red.%s.%s.global.%.*s", order_text(op->attrs.order), scope_text(op->attrs.scope),
+           (int)(type - instruction), instruction);
+    if (each > 1) append(&code, ".v%u", each);
+    append(&code, "%s [$0+%u], ", type, i * bytes);
+    append_operands(&code, 1 + i, each);
+  }
+  append(&code, ";");
+  append(&constraints, ",~{memory}");
+  call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, 1 + count + !!mask, true);
+  return true;
+}
+
 static LLVMValueRef cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
                         LLVMValueRef expected, LLVMValueRef desired) {
   enum { PTX_HALF_CAS = 63 };
@@ -449,6 +488,7 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .store_parts = store_parts,
                            .atomic = atomic,
                            .cas = cas,
+                           .atomic_piece = atomic_piece,
                            .report_assert = report_assert,
                            .enter_loop = has_wgmma ? nvptx_enter_loop : NULL,
                            .lower_machine = has_wgmma ? nvptx_lower_machine : NULL,
