@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Packages of AOTInductor by Kiln and by Triton beside torch.compile with warm caches, on a GPU: aot_inductor.py PACKAGE FOLDER [MODEL...]
+"""Packages of AOTInductor by Kiln and by Triton beside torch.compile with warm caches, on a GPU: aot_inductor.py PACKAGE FOLDER [MODEL...] [--runs N]
 
 PACKAGE is the folder that has Kiln's Python package `kiln`, with the program kiln in ../bin of it or in PATH. FOLDER gets caches and packages. The models are a small MLP (`mlp`)
 and a block of a transformer (`block`), in bf16 with random weights. Each package is built, loaded and run in processes of its own. The process that runs Kiln's has
@@ -12,6 +12,7 @@ The compiler is CXX, or g++. A package has to share libstdc++ with PyTorch: with
 kernels. So a library with std::regex is linked and run first. If it has a copy or crashes, Kiln and Triton both get FOLDER/cxx/g++ (of the compiler's name) in place of
 the compiler: a script that leaves -static-libstdc++ and -static-libgcc out, and where a command links, puts the libstdc++.so.6 that PyTorch has loaded first.
 """
+import argparse
 import ctypes
 import glob
 import json
@@ -24,7 +25,7 @@ import sys
 import time
 import zipfile
 
-RUNS, STEPS = 5, 200
+STEPS = 200
 TARGETS = "sm_80,sm_90a"
 
 
@@ -250,7 +251,7 @@ def far_from(reference, path):
     return (torch.load(path) - reference).abs().max().item()
 
 
-def compare(machine, name):
+def compare(machine, name, runs):
     """Whether results and contents are as they should be; prints the rows of one model."""
     import torch
     of = {who: os.path.join(machine.folder, "%s-%s.pt2" % (name, who)) for who in ("kiln", "triton")}
@@ -268,13 +269,13 @@ def compare(machine, name):
         if not os.path.lexists(path + ".input"):
             os.symlink(os.path.join(machine.folder, name + ".input"), path + ".input")
     machine.run("compile", name, "", results["compile"])  # fills the caches
-    for _ in range(RUNS):  # in turn
+    for _ in range(runs):  # in turn
         for who in ("kiln", "triton", "compile"):
             rows.setdefault(who, []).append(machine.run("compile" if who == "compile" else "load", name, of.get(who, ""), results[who]))
     reference = torch.load(results["eager"])
     far = {who: far_from(reference, results[who]) for who in ("kiln", "triton", "compile")}
     most = 1.5 * max(far["triton"], far["compile"]) + 1e-6
-    say("%-8s %-34s %10s %10s %10s %10s %10s" % ("model", "seconds, medians of %d processes" % RUNS, "imports", "driver", "first", "of all", "step, ms"))
+    say("%-8s %-34s %10s %10s %10s %10s %10s" % ("model", "seconds, medians of %d processes" % runs, "imports", "driver", "first", "of all", "step, ms"))
     medians = {who: median_of(some) for who, some in rows.items()}
     for who, title in (("kiln", "package by Kiln"), ("triton", "package by Triton"), ("compile", "torch.compile, warm caches")):
         row = medians[who]
@@ -289,15 +290,16 @@ def compare(machine, name):
 
 
 def main():
-    if "--help" in sys.argv or "-h" in sys.argv:
-        print(__doc__)
-        return 0
-    if len(sys.argv) < 3:
-        sys.exit("expected PACKAGE FOLDER [MODEL...], found %d arguments" % (len(sys.argv) - 1))
-    if not os.path.exists(os.path.join(sys.argv[1], "kiln", "__init__.py")):
-        sys.exit("%s: has no package kiln" % sys.argv[1])
-    machine = Machine(sys.argv[1], sys.argv[2])
-    good = [compare(machine, name) for name in sys.argv[3:] or ("mlp", "block")]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("package", metavar="PACKAGE")
+    parser.add_argument("folder", metavar="FOLDER")
+    parser.add_argument("models", nargs="*", metavar="MODEL")
+    parser.add_argument("--runs", type=int, default=5, help="processes of each kind that are timed (5)")
+    options = parser.parse_args()
+    if not os.path.exists(os.path.join(options.package, "kiln", "__init__.py")):
+        sys.exit("%s: has no package kiln" % options.package)
+    machine = Machine(options.package, options.folder)
+    good = [compare(machine, name, options.runs) for name in options.models or ("mlp", "block")]
     say("results and contents: %s" % ("as expected" if all(good) else "NOT as expected"))
     return 0 if all(good) else 1
 
