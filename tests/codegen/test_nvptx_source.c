@@ -582,6 +582,14 @@ TEST(nvptx_source, tanh_has_the_steps_of_the_vendors) {
   free(text);
 }
 
+/// Both sides of erf share one polynomial: gelu is compared with NVIDIA's library, which does so.
+TEST(nvptx_source, erf_is_one_polynomial) {
+  char *text = ptx_of_function("erf");
+  CHECK_INT(kiln_test_count(text, "ex2.approx"), 2);
+  CHECK_INT(kiln_test_count(text, "fma.rn"), 2 * 7);
+  free(text);
+}
+
 /// The last instruction before `before` that writes the register.
 static const char *definition_of(const char *text, const char *before, const char *name) {
   const char *found = NULL;

@@ -52,11 +52,12 @@ static ir_value *clear_sign(expanding *x, const ir_op *op) {
   return x_bits(x, x_opi(x, IR_AND, bits, 0x7fff), op->operands[0]->type.scalar);
 }
 
-/// Without PRECISE the last bits of tanh are the machine's.
+/// Without PRECISE the last bits of tanh and erf are the machine's.
 static ir_value *through_library(expanding *x, const ir_op *op) {
-  const bool is_precise_tanh = op->code == IR_TANH && op->attrs.flags & IR_PRECISE;
-  ir_value *v = kiln_mathlib_call(&x->b, is_precise_tanh ? "precise_tanh" : ir_ops[op->code].text,
-                                  op->operands, op->operand_count);
+  const char *name = ir_ops[op->code].text;
+  if (op->attrs.flags & IR_PRECISE && op->code == IR_TANH) name = "precise_tanh";
+  if (op->attrs.flags & IR_PRECISE && op->code == IR_ERF) name = "precise_erf";
+  ir_value *v = kiln_mathlib_call(&x->b, name, op->operands, op->operand_count);
   if (!v || !(op->attrs.flags & IR_FTZ) || v->type.scalar != KILN_F32) return v;
   return x_select(x, x_cmp(x, IR_LT, v, x_real(x, v, FLT_MIN)), x_real(x, v, 0), v);
 }
