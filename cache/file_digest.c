@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Remembers the digests of large files that every start needs, tools of 40 to 100 MB. They are stored in
-// the store's folder, under everything that the file system reports about the file.
+// the store's folder, under everything that the file system reports about the file. Of processes that start
+// together one reads a file.
 //
 // The file `digests` (`digests.UID` in a shared folder, where each user believes only his own) holds at most
 // 64 records of 88 bytes:
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "cache/flight.h"
 #include "cache/internal.h"
 #include "cache/loaded.h"
 
@@ -188,6 +190,34 @@ static int digest_still(int fd, kiln_file_extent extent, kiln_file_mark *mark, k
   return e ? e : -EBUSY;
 }
 
+/// A digest that another process may be computing.
+typedef struct wanted {
+  kiln_cache *cache;
+  const kiln_store *store;
+  kiln_file_extent extent;
+  kiln_file_mark mark;
+  kiln_digest *out;
+} wanted;
+
+static bool is_remembered(void *context) {
+  const wanted *w = context;
+  forget_loaded(w->cache);
+  return recall(w->cache, w->store, w->extent, &w->mark, w->out);
+}
+
+/// One process reads the file while the others wait for what it remembers. Whether it is there; else the
+/// caller reads, and closes the lock (-1: none) when it has remembered.
+static bool wait_for_reader(kiln_store *store, wanted *w, int *out_lock) {
+  enum { MOST_MS = 1000 }; // of a file that is read in less; where the reader hangs we read, too
+  kiln_buffer name = {0};
+  bool waited;
+  kiln_buffer_u64(&name, w->extent);
+  kiln_file_mark_encode(&w->mark, &name);
+  kiln_digest key = kiln_digest_of(name.bytes, name.failed ? 0 : name.size);
+  kiln_buffer_deinit(&name);
+  return kiln_flight_enter(store, &key, MOST_MS, is_remembered, w, out_lock, &waited) == KILN_FLIGHT_THERE;
+}
+
 kiln_status kiln_cache_file_digest(kiln_cache *cache, int fd, kiln_file_extent extent,
                                    kiln_file_mark *out_mark, kiln_digest *out, kiln_error *err) {
   // Where digests are looked up: the writable store, else the last of the others.
@@ -197,11 +227,16 @@ kiln_status kiln_cache_file_digest(kiln_cache *cache, int fd, kiln_file_extent e
   memset(out, 0, sizeof *out);
   int e = take_mark(fd, out_mark);
   if (!e && store && recall(cache, store, extent, out_mark, out)) return KILN_OK;
+  int lock = -1;
+  wanted w = {cache, store, extent, *out_mark, out};
+  bool remembers = store && store->writable;
+  if (!e && remembers && kiln_file_mark_settled(out_mark) && wait_for_reader(store, &w, &lock))
+    return KILN_OK;
   if (!e) e = digest_still(fd, extent, out_mark, out);
-  if (e) return kiln_fail(err, kiln_status_of_errno(-e), "cannot read it: %s", strerror(-e));
-  if (store && store->writable && kiln_file_mark_settled(out_mark)) {
+  if (!e && remembers && kiln_file_mark_settled(out_mark)) {
     remember(store, extent, out_mark, out);
     forget_loaded(cache);
   }
-  return KILN_OK;
+  if (lock >= 0) kiln_fs_close(lock);
+  return e ? kiln_fail(err, kiln_status_of_errno(-e), "cannot read it: %s", strerror(-e)) : KILN_OK;
 }

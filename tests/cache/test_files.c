@@ -3,6 +3,7 @@
 // are never believed.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -54,6 +55,33 @@ static bool was_read(kiln_cache *cache) {
   if (memcmp(&digest, &truth, sizeof truth)) FAIL("the digest is not that of the content");
   long long was = atoll(strstr(before, "rchar:") + 6), is = atoll(strstr(after, "rchar:") + 6);
   return is - was >= SIZE;
+}
+
+/// The others wait for what it remembers.
+TEST(files, one_of_those_that_start_together_reads) {
+  enum { PROCESSES = 8 };
+  pid_t children[PROCESSES];
+  int readers = 0, start[2];
+  char byte;
+  set_up();
+  let_settle();
+  CHECK(!pipe(start));
+  for (unsigned i = 0; i < PROCESSES; i++) {
+    children[i] = fork();
+    if (children[i]) continue;
+    kiln_cache *cache = open_in(folder);
+    close(start[1]);
+    if (read(start[0], &byte, 1)) _exit(2); // until all are there
+    _exit(was_read(cache));
+  }
+  close(start[0]), close(start[1]);
+  for (unsigned i = 0; i < PROCESSES; i++) {
+    int status;
+    CHECK_INT(waitpid(children[i], &status, 0), children[i]);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+    readers += WEXITSTATUS(status);
+  }
+  CHECK_INT(readers, 1);
 }
 
 TEST(files, a_file_that_stays_is_read_once) {
