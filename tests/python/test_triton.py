@@ -150,6 +150,27 @@ def program(x, turns=2):
 """
 
 
+TUNED_DESCRIPTOR = """
+import torch, triton, triton.language as tl, kiln.triton
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+def tile(arguments):
+    arguments["source"].block_shape = [arguments["ROWS"], 32]
+
+@triton.autotune([triton.Config({"ROWS": rows}, pre_hook=tile) for rows in (16, 32)], key=["columns"])
+@triton.jit
+def copy(source, y, columns, ROWS: tl.constexpr):
+    row = tl.program_id(0) * ROWS
+    at = (row + tl.arange(0, ROWS))[:, None] * columns + tl.arange(0, 32)[None, :]
+    tl.store(y + at, source.load([row, 0]))
+
+def program(x):
+    y = torch.empty_like(x)
+    copy[lambda meta: (triton.cdiv(x.shape[0], meta["ROWS"]),)](TensorDescriptor.from_tensor(x, [1, 4]), y, x.shape[1])
+    return y
+"""
+
+
 class Ahead(Cases):
     """What is exported has the keys of launches: a process that may compile nothing runs from it."""
 
@@ -175,6 +196,15 @@ class Ahead(Cases):
         with self.assertRaisesRegex(RuntimeError, "in the middle"):
             kiln.triton.capture(self.stop)
         self.assertEqual(add_vectors[(1,)].__class__, types.FunctionType)  # launches are as before
+
+    def test_descriptors_get_the_tiles_of_a_config(self):
+        bundle, names = os.path.join(self.folder.name, "tiles.kbundle"), {"__name__": "captured"}
+        path = os.path.join(self.folder.name, "captured.py")
+        with open(path, "w") as file:
+            file.write(TUNED_DESCRIPTOR)
+        exec(compile(TUNED_DESCRIPTOR, path, "exec"), names)
+        self.assertEqual(len(kiln.triton.capture(names["program"], torch.randn(64, 32), targets=["host"], output=bundle).kernels), 2)
+        self.run_without_compiler(bundle, "x = torch.randn(64, 32)", "torch.testing.assert_close(program(x), x)")
 
     def stop(self):
         raise RuntimeError("in the middle")

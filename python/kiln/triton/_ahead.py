@@ -215,9 +215,11 @@ class _Recorder:
         if isinstance(fn, Autotuner):
             fn.nargs = dict(zip(fn.arg_names, arguments))
             configs = fn.prune_configs(named) if len(fn.configs) > 1 else fn.configs
-            fn.nargs = None
             for config in configs:
+                if config.pre_hook is not None:  # gives descriptors of the host the tiles of the config
+                    config.pre_hook({**fn.nargs, **named, **config.all_kwargs()})
                 self.record(fn.fn, arguments, {**named, **config.all_kwargs()}, len(configs) > 1)
+            fn.nargs = None
         elif isinstance(fn, Heuristics):
             for name, value_of in fn.values.items():
                 named = {**named, name: value_of({**dict(zip(fn.arg_names, arguments)), **named})}
