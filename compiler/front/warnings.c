@@ -105,9 +105,12 @@ static void note_content(ir_op *op, void *context) {
   loop_content *c = context;
   c->loads |= op->code == IR_LOAD || op->code == IR_VIEW_LOAD;
   c->multiplies |= op->code == IR_DOT;
-  bool adds = op->code == IR_VIEW_ATOMIC; // compiler/passes/gpu/promote.c: the copy engine does it
-  c->writes |=
-      op->code == IR_BARRIER || (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !adds);
+  const bool adds = op->code == IR_VIEW_ATOMIC; // compiler/passes/gpu/promote.c: the copy engine does it
+  const bool is_store = op->code == IR_STORE || op->code == IR_VIEW_STORE,
+             is_chosen =
+                 is_store && op->block->parent->code == IR_IF; // compiler/passes/gpu/fetch.c fetches again
+  c->writes |= op->code == IR_BARRIER ||
+               (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !adds && !is_chosen);
 }
 
 /// A pipeline, if it has stages.
@@ -151,7 +154,7 @@ static void warn_of(const loops *l, ir_place place, const char *attribute, unsig
 }
 
 static const char no_pipeline[] =
-    "only a 'for' that loads operands of a 'dot' and writes nothing becomes a pipeline";
+    "only a 'for' that loads operands of a 'dot' and writes nothing, but in branches, becomes a pipeline";
 
 static void look_at_loop(ir_op *op, void *context) {
   loops *l = context;

@@ -142,6 +142,7 @@ static void from_slots(run *r) {
       HALVES("slots", 128, 128, false),
       HALVES("slots_of_four_warps", 128, 256, false),
       HALVES("slots_computed", 64, 64, false),
+      HALVES("slots_flat", 64, 64, false),
       HALVES("slots_kept", 128, 64, false),
       HALVES("slots_persistent", 128, 128, false),
       {"slots_loose", "T=bf16", KILN_BF16, KILN_BF16, 64, 64, 0},

@@ -132,18 +132,31 @@ static bool is_only_carried(const kiln_pipeline *a, const ir_op *dot) {
          is_used_once(a, &dot->results[0]);
 }
 
+/// Whether the value is zero where the condition is `when`, and the product elsewhere.
+static bool is_cleared(const ir_value *zero, const ir_value *sum, const ir_op *dot, bool when,
+                       kiln_clearing *out) {
+  *out = (kiln_clearing){.condition = out->condition, .when = when};
+  return is_zero(zero) && sum == &dot->results[0];
+}
+
 /// What the loop carries on of a sum that only the product takes, where that is zero or the product, as a scalar says.
-static ir_op *find_cleared(const kiln_pipeline *a, const ir_op *dot) {
+/// False: it is something else.
+static bool find_clearing(const kiln_pipeline *a, const ir_op *dot, kiln_clearing *out) {
   const ir_value *sum = dot->operands[2];
-  if (sum->def || sum->block != a->body || sum->index < ir_loop_counters(a->loop)) return NULL;
+  *out = (kiln_clearing){NULL};
+  if (sum->def || sum->block != a->body || sum->index < ir_loop_counters(a->loop)) return false;
   const ir_value *next = ir_loop_next(a->loop)->operands[sum->index - ir_loop_counters(a->loop)];
-  ir_op *choice = next->def;
-  if (!choice || choice->code != IR_SELECT || choice->block != a->body || choice->operands[0]->type.rank)
-    return NULL;
-  const bool is_other = choice->operands[1] == &dot->results[0];
-  const ir_value *rest = choice->operands[is_other ? 2 : 1];
-  if (choice->operands[is_other ? 1 : 2] != &dot->results[0] || !is_zero(rest)) return NULL;
-  return is_used_once(a, sum) && is_used_once(a, next) ? choice : NULL;
+  const ir_op *choice = next->def;
+  if (!choice || choice->block != a->body || !is_used_once(a, sum) || !is_used_once(a, next)) return false;
+  const ir_value *values[2];
+  if (choice->code == IR_SELECT && !choice->operands[0]->type.rank)
+    values[0] = choice->operands[1], values[1] = choice->operands[2];
+  else if (choice->code == IR_IF)
+    for (unsigned i = 0; i < 2; i++) values[i] = ir_if_end(choice, i)->operands[next->index];
+  else return false;
+  out->condition = choice->operands[0];
+  return is_cleared(values[0], values[1], dot, true, out) ||
+         is_cleared(values[1], values[0], dot, false, out);
 }
 
 static bool judge(finding *f, ir_op *dot, kiln_ring_product *out) {
@@ -156,7 +169,7 @@ static bool judge(finding *f, ir_op *dot, kiln_ring_product *out) {
   for (unsigned i = 0; i < 2; i++)
     if (!find_operand(f, dot->operands[i], 1 - i, &out->operands[i])) return false;
   out->is_late = !out->is_partial && is_only_carried(f->a, dot);
-  out->cleared = out->is_partial ? NULL : find_cleared(f->a, dot);
+  out->is_cleared = !out->is_partial && find_clearing(f->a, dot, &out->clearing);
   return true;
 }
 
@@ -250,7 +263,8 @@ static void store(kiln_pipeline *a, kiln_stored_tile *tile) {
 
 void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *products) {
   bool has_kept = false;
-  products->first_keep = ir_const_int(&a->b, KILN_I1, 1);
+  for (unsigned i = 0; i < products->count && !products->first_keep; i++)
+    if (products->list[i].is_cleared) products->first_keep = ir_const_int(&a->b, KILN_I1, 1);
   for (unsigned i = 0; i < products->stored_count; i++) {
     kiln_stored_tile *tile = &products->stored[i];
     ir_type matrix = tile->value->type;
@@ -284,14 +298,13 @@ static void emit_operand(const kiln_ring_operand *from, const kiln_ring *ring, i
 /// The product takes no sum where the iteration before has cleared it: the loop carries whether it has.
 static ir_value *keep_of(kiln_pipeline *a, kiln_ring_products *products, const kiln_ring_product *p) {
   ir_value *sum = p->dot->operands[2];
-  if (!p->cleared) return ir_const_bits(&a->b, ir_scalar_type(KILN_I1), !is_zero(sum));
+  if (!p->is_cleared) return ir_const_bits(&a->b, ir_scalar_type(KILN_I1), !is_zero(sum));
   ir_op *end = ir_loop_next(a->loop);
-  const bool is_cleared_else = p->cleared->operands[1] == &p->dot->results[0];
   ir_value *keep = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I1)),
-           *condition = p->cleared->operands[0];
+           *condition = p->clearing.condition;
   ir_builder last = {
       .arena = a->kernel->arena, .block = a->body, .before = end, .place = p->dot->place, .machine = true};
-  if (!is_cleared_else) condition = ir_binary(&last, IR_XOR, 0, condition, ir_const_int(&last, KILN_I1, 1));
+  if (p->clearing.when) condition = ir_binary(&last, IR_XOR, 0, condition, ir_const_int(&last, KILN_I1, 1));
   products->next_keeps[products->keep_count++] = condition;
   end->operands[sum->index - ir_loop_counters(a->loop)] = &p->dot->results[0];
   return keep;

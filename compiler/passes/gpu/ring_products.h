@@ -22,12 +22,19 @@ typedef struct kiln_ring_operand {
   bool is_mn;      ///< lies in memory with rows (left), columns (right) contiguous, not the reduced index
 } kiln_ring_operand;
 
+/// Where a scalar of the body is `when`, the sum is zero afterwards.
+typedef struct kiln_clearing {
+  ir_value *condition;
+  bool when;
+} kiln_clearing;
+
 typedef struct kiln_ring_product {
   ir_op *dot;
   kiln_ring_operand operands[2];
   bool is_partial; ///< see kiln_product
   bool is_late;    ///< a sum that the loop carries for it alone: it goes on while the next iteration begins
-  ir_op *cleared;  ///< select: the sum that is carried on is zero where it says so; NULL: it is the product's
+  bool is_cleared; ///< the loop carries zero on instead of the sum, as `clearing` says
+  kiln_clearing clearing;
 } kiln_ring_product;
 
 typedef struct kiln_stored_tile {
@@ -43,10 +50,11 @@ typedef struct kiln_ring_products {
   kiln_stored_tile stored[KILN_RING_STORED];
   unsigned stored_count;
   bool fills_ahead; ///< the loop fills slots of iterations to come
-  bool has_stored; ///< while products are emitted: in the iteration, which has waited for that
-  ir_op *first;    ///< of those that have been emitted
-  ir_value *first_keep, *next_keeps[KILN_RING_PRODUCTS]; ///< i1 that the loop carries more, for sums that are cleared:
-  unsigned keep_count;                                   ///< whether they were not
+  bool has_stored;  ///< while products are emitted: in the iteration, which has waited for that
+  ir_op *first;     ///< of those that have been emitted
+  ir_value *first_keep,
+      *next_keeps[KILN_RING_PRODUCTS]; ///< i1 that the loop carries more, for sums that are cleared:
+  unsigned keep_count;                 ///< whether they were not
 } kiln_ring_products;
 
 /// Finds the products of the loop that warpgroups can multiply from shared memory. False: none. `axis`: for each load, the
