@@ -49,9 +49,9 @@ typedef struct kiln_pipeline {
   ir_value *exists[KILN_ITERATIONS]; ///< i1: the loop comes to it; NULL: it does
   kiln_pipeline_copy copies[KILN_ITERATIONS * KILN_PIPELINE_SLICE];
   unsigned copy_count;
-  bool stays;       ///< see kiln_pipeline_stay
+  bool stays;         ///< see kiln_pipeline_stay
   bool allows_stores; ///< loops with stores are taken, too
-  bool reads_masks; ///< a mask that no iteration after the last passes is not asked for again
+  bool reads_masks;   ///< a mask that no iteration after the last passes is not asked for again
 } kiln_pipeline;
 
 /// Opens every loop of the kernel in turn and calls `pipeline` for it, until an error of a builder.
