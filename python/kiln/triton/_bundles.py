@@ -2,6 +2,7 @@
 """Bundles that launches take their code from: found by key, so no Triton IR is built and nothing is compiled. What a launch does that finds none is said by
 `load`: it fails with the fact that differs, or Kiln compiles, or Triton does."""
 import os
+import sys
 import tempfile
 import typing
 
@@ -33,7 +34,12 @@ class _Bundle:
     def __init__(self, path, trust):
         self.path, self.trust = path, trust
         self.library = Library(path, trust=trust) if trust else Library(path)
-        self.entries, self.refused, self.results = _index.read(path)
+        self.entries, self.refused, notes = _index.read(path)
+        self.results = {key: text for key, text in notes.items() if key.startswith(_torch_results.NOTE)}
+        self.modules = {}
+        for key, text in sorted(notes.items()):
+            if key.startswith(_index.HELION):
+                self.modules.setdefault(key[len(_index.HELION):].partition(".")[0], []).append(text)
         self.names = set(self.library.kernels)
         self.by_name = {}
         for key, (_, facts) in sorted(self.entries.items()):
@@ -186,6 +192,15 @@ def fill_torch_caches():
             _torch_results.fill(_torch_results.unpack(found, one.path))
 
 
+def has_modules_of_helion():
+    return any(one.modules for one in _state.bundles)
+
+
+def modules_of_helion(key):
+    """The notes of modules that Helion wrote for a key."""
+    return [text for one in _state.bundles for text in one.modules.get(key, ())]
+
+
 def identity_of(code):
     """Of code from a bundle: what its name there has in brackets, or the name."""
     return code.kernel.rpartition("[")[2].rstrip("]")
@@ -199,12 +214,14 @@ def targets_wanted():
 
 
 def save(found, targets, output, is_joined=False):
-    """As `write`, with what the process knows besides its kernels: what Kiln does not compile, what torch.compile found out, and what loaded bundles have. With
-    `is_joined` what `output` has already stays."""
+    """As `write`, with what the process knows besides its kernels: what Kiln does not compile, what torch.compile found out, what Helion wrote, and what loaded
+    bundles have. With `is_joined` what `output` has already stays."""
     others = [output] if is_joined and os.path.exists(output) else []
     others += [path for path in paths() if path not in others]
     before = {key: text for path in others for key, text in _index.read(path)[2].items()}
-    write(found, targets, output, is_joined, _state.refused, _torch_results.notes(_torch_results.recorded(), before), others)
+    helion = sys.modules.get(__package__ + "._helion")  # which is imported where Helion is
+    written = helion.notes() if helion else {}
+    write(found, targets, output, is_joined, _state.refused, {**written, **_torch_results.notes(_torch_results.recorded(), {**before, **written})}, others)
     return Library(output)
 
 

@@ -16,6 +16,7 @@ from . import _compilation, _torch_results
 from .._errors import Error
 
 NOTE = "triton "  # and the key: the key of a note
+HELION = "helion "  # and a key: the key of a note with a module that Helion wrote
 ALWAYS = (*_compilation.FACTS, "debug", "sanitize_overflow", "default_dot_input_precision", "allowed_dot_input_precisions")  # options; others where set
 NEVER = ("launch_cooperative_grid", "launch_pdl", "instrumentation_mode")  # which change no code
 
@@ -141,12 +142,12 @@ def _unread(path):
 
 def read(path):
     """{key: (name of a kernel, its facts)} and {key: (facts, why)} of a bundle, as its notes have them: what it has, and what Kiln does not compile; and the notes
-    of what torch.compile found out."""
+    of what torch.compile found out and of what Helion wrote."""
     found = notes(path)
     try:
         entries = {key[len(NOTE):]: json.loads(text) for key, text in found.items() if key.startswith(NOTE)}
         return ({key: (one["kernel"], one["facts"]) for key, one in entries.items() if "kernel" in one},
                 {key: (one["facts"], one["refused"]) for key, one in entries.items() if "kernel" not in one},
-                {key: text for key, text in found.items() if key.startswith(_torch_results.NOTE)})
+                {key: text for key, text in found.items() if key.startswith((_torch_results.NOTE, HELION))})
     except (ValueError, KeyError):
         raise _unread(path) from None

@@ -36,7 +36,12 @@ def _take_ninetoothed(part):
     return take
 
 
-MODULES = {**_inductor.MODULES, "ninetoothed.aot": _take_ninetoothed("aot"), "ninetoothed.build": _take_ninetoothed("build")}
+def _take_helion(module, replace):
+    from . import _helion
+    _helion.take(module, replace)
+
+
+MODULES = {**_inductor.MODULES, "helion.runtime.kernel": _take_helion, "ninetoothed.aot": _take_ninetoothed("aot"), "ninetoothed.build": _take_ninetoothed("build")}
 
 
 class _Later:
