@@ -163,6 +163,7 @@ typedef struct kiln_target_info {
   const kiln_matrix_form *forms;
   const kiln_special_register *registers;
   size_t unit_count, form_count, register_count;
+  unsigned bf16_sums; ///< kiln_processor.number of the first that adds and multiplies bf16; 0: none does
   /// Sets what only this family has. NULL: nothing.
   void (*set_fetch)(kiln_fetch_machine *machine, const kiln_processor *processor);
 } kiln_target_info;

@@ -148,6 +148,26 @@ TEST(nvptx_source, atomics_of_a_tile_share_fences) {
   end_assembled();
 }
 
+/// sm_90 has sums and products of bf16, two in a word; before, and under `@fp(ftz)`, they are f32's.
+TEST(nvptx_source, sums_of_bf16_come_in_pairs) {
+  static const char *const sums[] = {"add.rn.bf16x2", "sub.rn.bf16x2", "mul.rn.bf16x2"};
+  const char *source = KERNEL("sums_of_bf16_come_in_pairs");
+  char *out = ptx(source, "sm_90", NULL), flushed[2048];
+  for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) CHECK_INT(kiln_test_count(out, sums[i]), 4);
+  CHECK_INT(kiln_test_count(out, "cvt.rn.bf16"), 0);
+  free(out);
+  out = ptx(source, "sm_80", NULL);
+  CHECK_INT(kiln_test_count(out, "cvt.rn.bf16x2.f32"), 12);
+  free(out);
+  const char *grid = strstr(source, "@grid");
+  snprintf(flushed, sizeof flushed, "%.*s@fp(ftz) %s", (int)(grid - source), source, grid);
+  out = ptx(flushed, "sm_90", NULL);
+  CHECK_INT(kiln_test_count(out, "cvt.rn.bf16x2.f32"), 12);
+  free(out);
+  everywhere(source);
+  end_assembled();
+}
+
 /// An exact dot of f32 reads four steps of a row or column at a time: of eight sums of a thread two rows and four columns.
 TEST(nvptx_source, plain_dots_read_vectors) {
   const char *source = KERNEL("plain_dots_read_vectors");

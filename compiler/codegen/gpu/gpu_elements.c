@@ -111,6 +111,25 @@ static bool make_pairs(gpu *g, const ir_op *op, gpu_tile *tile) {
   return true;
 }
 
+/// Sums and products of bf16 two at a time, where the target can.
+static bool make_sums(gpu *g, const ir_op *op, gpu_tile *tile) {
+  kl_function function = op->code == IR_ADD   ? KL_kl_add_bf16x2
+                         : op->code == IR_SUB ? KL_kl_sub_bf16x2
+                         : op->code == IR_MUL ? KL_kl_mul_bf16x2
+                                              : KL_COUNT;
+  bool are_tiles = op->operand_count == 2 && op->operands[0]->type.rank && op->operands[1]->type.rank;
+  if (function == KL_COUNT || !are_tiles || op->results[0].type.scalar != KILN_BF16 || count_of(tile) < 2 ||
+      !kl_has(&g->prelude, function))
+    return false;
+  gpu_tile operands[2] = {gpu_operand(g, op, 0), gpu_operand(g, op, 1)};
+  for (uint32_t r = 0; r < count_of(tile); r += 2) {
+    LLVMValueRef words[2];
+    for (unsigned i = 0; i < 2; i++) words[i] = gpu_pack(g, &operands[i].regs[r], 2);
+    gpu_unpack(g, kl_call(&g->prelude, g->builder, function, words, 2), g->i16, tile->regs + r, 2);
+  }
+  return true;
+}
+
 static void make_elements(gpu *g, const ir_op *op, gpu_tile *tile) {
   gpu_tile operands[3];
   LLVMValueRef values[3];
@@ -137,7 +156,7 @@ static void make(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) {
   case IR_JOIN: make_join(g, op, tile); break;
   case IR_SPLIT: make_split(g, op, index, tile); break;
   default:
-    if (!make_pairs(g, op, tile)) make_elements(g, op, tile);
+    if (!make_pairs(g, op, tile) && !make_sums(g, op, tile)) make_elements(g, op, tile);
     break;
   }
 }

@@ -120,4 +120,5 @@ static const kiln_matrix_unit units[] = {
 const kiln_target_info kiln_nvptx_info = {.units = units,
                                           .unit_count = sizeof units / sizeof *units,
                                           .forms = forms,
-                                          .form_count = sizeof forms / sizeof *forms};
+                                          .form_count = sizeof forms / sizeof *forms,
+                                          .bf16_sums = 90};

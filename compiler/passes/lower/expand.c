@@ -6,6 +6,7 @@
 #include <float.h>
 #include <stdio.h>
 
+#include "compiler/ir/scalar.h"
 #include "compiler/passes/lower/expand_inner.h"
 #include "compiler/passes/lower/legality.h"
 #include "compiler/passes/pass.h"
@@ -104,6 +105,7 @@ static expansion *expansion_of(kiln_expansion kind) {
 
 typedef struct expand_context {
   expanding x;
+  bool flushes; ///< kernel.fp_flush
   kiln_status status;
   kiln_error *err;
 } expand_context;
@@ -126,6 +128,9 @@ static void visit(ir_op *op, void *context) {
   expand_context *c = context;
   if (c->status != KILN_OK || c->x.b.error.status != KILN_OK) return;
   kiln_legality legality = kiln_legality_of(op, c->x.target);
+  if (legality.legal == KILN_LEGAL_NATIVE && c->flushes && op->result_count && is_half(op->results[0].type) &&
+      kiln_scalar_flushes(op)) // the mode of a kernel is about f32
+    legality = (kiln_legality){KILN_LEGAL_EXPANDED, "", KILN_EXPAND_THROUGH_F32};
   if (legality.legal == KILN_LEGAL_NATIVE) return;
   const bool has_parts = (op->operand_count || op->code == IR_ASM) && op->result_count == 1;
   if (legality.legal == KILN_LEGAL_REFUSED || !has_parts) {
@@ -144,7 +149,9 @@ static void visit(ir_op *op, void *context) {
 
 kiln_status kiln_pass_expand(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   for (unsigned round = 0; round < MAX_ROUNDS; round++) {
-    expand_context c = {.x = {.b = {.arena = kernel->arena}, .target = context->target}, .err = err};
+    expand_context c = {.x = {.b = {.arena = kernel->arena}, .target = context->target},
+                        .flushes = kernel->fp_flush,
+                        .err = err};
     ir_number(kernel);
     ir_walk(kernel->body, visit, &c);
     if (c.status != KILN_OK) return c.status;

@@ -18,6 +18,7 @@ typedef enum place {
   NO_UNITS,
   NO_FMA,
   NO_F16,
+  NO_BF16_SUMS,
   NO_MATRIX,
   NO_BF16_MATRIX,
   NO_FP8_MATRIX,
@@ -85,12 +86,18 @@ static bool lacks_feature(const kiln_target *target, const char *feature) {
   return !strcmp(kiln_host_processor_of(p)->arch, "x86_64") && p->level < 3;
 }
 
+static bool has_bf16_sums(const kiln_target *target) {
+  unsigned first = kiln_target_info_of(target->processor->family)->bf16_sums;
+  return first && target->processor->number >= first;
+}
+
 static bool holds(place where, const kiln_target *target) {
   switch (where) {
   case ALL: return true;
   case NO_UNITS: return !kiln_family_of(target->processor->family)->has_units;
   case NO_FMA: return lacks_feature(target, "+fma");
   case NO_F16: return lacks_feature(target, "+f16c");
+  case NO_BF16_SUMS: return !has_bf16_sums(target);
   case NO_MATRIX: return target->processor->matrix == KILN_MATRIX_NONE;
   case NO_BF16_MATRIX: return !kiln_matrix_unit_of(target)->has_bf16;
   case NO_FP8_MATRIX: return !kiln_matrix_unit_of(target)->has_fp8;
