@@ -111,7 +111,7 @@ def layer_norm(ops, tokens, hidden, dtype):
 
 
 def group_norm(draw, ops):
-    batch, channels, groups, pixels = draw.one((4, 8, 16)), draw.one((128, 320, 512)), 32, draw.one((32 * 32, 64 * 64))
+    batch, channels, groups, pixels = draw.one((4, 8, 16)), draw.one((128, 320, 512)), 32, draw.one((16 * 16, 32 * 32))  # ptxas takes minutes for more
 
     def make():
         x, w, b = normal(batch, channels, pixels, dtype=draw.dtype), ones(channels, dtype=draw.dtype), normal(channels, dtype=draw.dtype)
@@ -291,7 +291,7 @@ def linear_kl_div(ops, tokens, hidden, columns, dtype):
 
 
 def multi_token_attention(draw, ops):
-    batch, channels, length = draw.one((1, 2)), draw.one((8, 16)), draw.one((1024, 2048))
+    batch, channels, length = draw.one((4, 8)), draw.one((8, 16)), draw.one((128, 256))  # a program has the whole matrix in one tile
 
     def make():
         x, w = normal(batch, channels, length, length, dtype=draw.dtype), normal(channels, channels, 3, 3, dtype=draw.dtype, scale=0.1)
