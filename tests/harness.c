@@ -113,6 +113,7 @@ void kiln_test_skip(const char *format, ...) {
     fprintf(stderr, "not skipped, by a process that a test forked: %s\n", text);
     _exit(1);
   }
+  fprintf(stderr, "skipped: %s\n", text); // Criterion keeps it to itself
   cr_skip_test("%s", text);
   abort();
 }

@@ -322,6 +322,15 @@ ParameterizedTest(test_file *file, commands, files) {
 
 // ------------------------------------------------------------------------------------- the runner
 
+/// A program all of whose tests are skipped here. Criterion takes it for a worker of this one where BXFI_MAP is set.
+TEST(commands, what_is_skipped_says_why) {
+  char *out = kiln_test_run_to(0, "env -u BXFI_MAP -u KILN_AMD_EMULATOR %s/tests/codegen/test_emulation",
+                               kiln_test_build());
+  CHECK_PART(out, "skipped: KILN_AMD_EMULATOR and KILN_AMDRUN do not name");
+  CHECK_PART(out, "0 passed, 0 failed, ");
+  free(out);
+}
+
 static void expect(unsigned wrong, const char *text, const char *in_report, const char *blessed_text) {
   char *report, *blessed, *skipped;
   const unsigned got = run_text("t", text, &report, &blessed, &skipped);
