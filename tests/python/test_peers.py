@@ -43,8 +43,10 @@ class Peers(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = scratch.name
         os.makedirs(os.path.join(self.folder, "fake", "pytest"))
-        with open(os.path.join(self.folder, "fake", "pytest", "__main__.py"), "w") as file:
-            file.write(FAKE)
+        # With __init__.py it comes before an installed pytest.
+        for name, text in (("__init__.py", ""), ("__main__.py", FAKE)):
+            with open(os.path.join(self.folder, "fake", "pytest", name), "w") as file:
+                file.write(text)
 
     def run_it(self, status, script, *words, triton=(IN_BOTH, IN_TRITON), run=(IN_BOTH, IN_KILN), **environment):
         lists = "{%s}" % ", ".join('"%s": [%s]' % (mode, ", ".join('"%s"' % one for one in its)) for mode, its in (("triton", triton), ("run", run)))
