@@ -4,6 +4,7 @@
 // Needs no views. What an expansion emits may itself need expanding (f16 sine: f32 sine: polynomial), so the
 // pass runs until nothing is left.
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "compiler/ir/scalar.h"
@@ -38,8 +39,15 @@ static ir_value *widened(expanding *x, ir_value *v) {
   return before && is_fp8(before->operands[0]->type) ? from : x_cast(x, v, KILN_F32);
 }
 
+/// A product that contraction has made of a negated one: nothing is added, not even to the sign of a zero.
+static bool adds_nothing(const ir_op *op) {
+  double d;
+  return op->code == IR_FMA && ir_constant_float(op->operands[2], &d) && d == 0 && signbit(d);
+}
+
 /// The same operation on f32, its result rounded to the type.
 static ir_value *through_f32(expanding *x, const ir_op *op) {
+  if (adds_nothing(op)) return ir_binary(&x->b, IR_MUL, 0, op->operands[0], op->operands[1]);
   ir_value *operands[3];
   ir_attrs attrs = op->attrs;
   attrs.flags &= ~(uint32_t)IR_FTZ;
