@@ -291,7 +291,7 @@ def linear_kl_div(ops, tokens, hidden, columns, dtype):
 
 
 def multi_token_attention(draw, ops):
-    batch, channels, length = draw.one((4, 8)), draw.one((8, 16)), draw.one((128, 256))  # a program has the whole matrix in one tile
+    batch, channels, length = draw.one((8, 16)), draw.one((8, 16)), draw.one((64, 128))  # a program has the whole matrix in one tile
 
     def make():
         x, w = normal(batch, channels, length, length, dtype=draw.dtype), normal(channels, channels, 3, 3, dtype=draw.dtype, scale=0.1)
