@@ -4,7 +4,7 @@
 #include "compiler/passes/gpu/pipeline.h"
 #include "compiler/passes/gpu/loops.h"
 
-enum { MAX_BEHIND = 64 };
+enum { MAX_BEHIND = 64, MOST_TILES = 64 };
 
 typedef struct walk {
   ir_kernel *kernel;
@@ -67,7 +67,8 @@ static bool is_load(const ir_op *op) {
 /// Values of iterations that an address and a mask need, each once.
 typedef struct measuring {
   const kiln_pipeline *a;
-  unsigned size, known_count;
+  unsigned size, tiles,
+      known_count; ///< operations; those on tiles, which every thread repeats for each element
   struct {
     const ir_value *value;
     kiln_iteration when;
@@ -127,7 +128,7 @@ static bool measure(measuring *m, const ir_value *value, kiln_iteration when) {
   const kiln_pipeline *a = m->a;
   if (value->def) value = &value->def->results[0]; // all that a branch gives is one
   if (is_measured(m, value, when)) return true;
-  if (++m->size > KILN_PIPELINE_SLICE) return false;
+  if (++m->size > KILN_PIPELINE_SLICE || (m->tiles += value->type.rank != 0) > MOST_TILES) return false;
   if (!value->def) {
     if (value->block != a->body || value->index == 0 || when == KILN_THIS) return true;
     return measure(m, ir_loop_next(a->loop)->operands[value->index - 1], when - 1);
