@@ -4,10 +4,8 @@ builds at the same time. A server has the environment and the folder that it was
 process does, and after a while without work."""
 import atexit
 import os
-import shutil
 import struct
 import subprocess
-import tempfile
 
 
 class _Gone(Exception):
@@ -21,34 +19,31 @@ def _surroundings(program):
 class _Server:
     def __init__(self, surroundings):
         self.surroundings = surroundings
-        self.folder = tempfile.mkdtemp(prefix="kiln-server-")
-        self.files = [os.path.join(self.folder, name) for name in ("output", "errors")]
-        for path in self.files:
-            open(path, "xb").close()
+        self.has_answered = False
         self.process = subprocess.Popen([surroundings[0], "build-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         _all.append(self)
 
     def ask(self, words):
         """(exit status, output, errors) of a command."""
-        request = b"".join(os.fsencode(word) + b"\0" for word in (*self.files, *words))
+        request = b"".join(os.fsencode(word) + b"\0" for word in ("kiln", *words))
         try:
             for data in (struct.pack("<I", len(request)), request):
                 while data:
                     data = data[self.process.stdin.write(data):]
         except BrokenPipeError:
             raise _Gone from None
-        reply = b""
-        while len(reply) < 4:
-            part = self.process.stdout.read(4 - len(reply))
+        status, output, errors = struct.unpack("<III", self.read(12))
+        self.has_answered = True
+        return status if status < 256 else 256 - status, self.read(output), self.read(errors)
+
+    def read(self, size):
+        found = b""
+        while len(found) < size:
+            part = self.process.stdout.read(size - len(found))
             if not part:
                 raise _Gone
-            reply += part
-        status, = struct.unpack("<I", reply)
-        texts = []
-        for path in self.files:
-            with open(path, "rb") as file:
-                texts.append(file.read())
-        return (status if status < 256 else 256 - status, *texts)
+            found += part
+        return found
 
     def close(self, works=False):
         _all.remove(self)
@@ -57,7 +52,6 @@ class _Server:
         if works:
             self.process.kill()
         self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def forget(self):
         """In a forked process: it is the parent's."""
@@ -83,12 +77,11 @@ def run(program, *words):
     surroundings = _surroundings(program)
     while True:
         server = _taken(surroundings)
-        is_new = not os.path.exists(server.files[1])
         try:
             found = server.ask(words)
         except _Gone:
             server.close()
-            if is_new:
+            if not server.has_answered:
                 raise OSError("%s build-server ended without an answer" % program) from None
             continue
         except BaseException:

@@ -3,9 +3,9 @@
 // Each runs in a process that is forked for it, as if it had been started by itself; what they share is one
 // code generator that is running already, which saves most of the time of a small kernel.
 //
-// A request is a little-endian u32 length and that many bytes: words that end with NUL. The first two are the
-// files for the command's output and its errors, then come the command and its arguments. The reply is a
-// little-endian u32: the exit status, or 256 and the number of the signal.
+// A request is a little-endian u32 length and that many bytes: words that end with NUL, the command and its
+// arguments. The reply is three little-endian u32, the exit status (or 256 and the number of the signal) and the
+// lengths of what the command has written to standard output and to standard error, and then these.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -92,33 +93,55 @@ static void prepare(worker_client *worker) {
 }
 
 /// In the forked process.
-static int run(const worker_client *worker, int count, char **words) {
-  const int nothing = open("/dev/null", O_RDONLY), output = open(words[0], O_WRONLY | O_TRUNC | O_NOFOLLOW),
-            errors = open(words[1], O_WRONLY | O_TRUNC | O_NOFOLLOW);
-  if (nothing < 0 || output < 0 || errors < 0 || dup2(nothing, 0) < 0 || dup2(output, 1) < 0 ||
-      dup2(errors, 2) < 0)
+static int run(const worker_client *worker, const int texts[2], int count, char **words) {
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing < 0 || dup2(nothing, 0) < 0 || dup2(texts[0], 1) < 0 || dup2(texts[1], 2) < 0)
     return CLI_INTERNAL;
   close(nothing);
-  close(output);
-  close(errors);
   prctl(PR_SET_PDEATHSIG, SIGKILL); // who asked has ended the server
-  static char name[] = "kiln";
-  words[1] = name;
   if (worker->pid) worker_client_inherit(worker);
-  return kiln_run_command(count - 1, words + 1);
+  return kiln_run_command(count, words);
 }
 
-static uint32_t answer(worker_client *worker, int count, char **words) {
+static uint32_t answer(worker_client *worker, const int texts[2], int count, char **words) {
   int how = 0;
   prepare(worker);
   const pid_t pid = fork();
   if (pid < 0) return CLI_INTERNAL;
-  if (!pid) exit(run(worker, count, words));
+  if (!pid) exit(run(worker, texts, count, words));
   while (waitpid(pid, &how, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(how)) return (uint32_t)WEXITSTATUS(how);
   drop(worker); // it may be in the middle of a request
   return BY_SIGNAL + (uint32_t)WTERMSIG(how);
+}
+
+static bool reply(uint32_t status, const int texts[2]) {
+  kiln_buffer out = {0};
+  struct stat found[2];
+  if (fstat(texts[0], &found[0]) || fstat(texts[1], &found[1])) return false;
+  kiln_buffer_u32(&out, status);
+  for (unsigned i = 0; i < 2; i++) kiln_buffer_u32(&out, (uint32_t)found[i].st_size);
+  bool is_sent = true;
+  for (unsigned i = 0; i < 2 && is_sent; i++) {
+    const size_t size = (size_t)found[i].st_size;
+    is_sent = kiln_buffer_reserve(&out, size) && lseek(texts[i], 0, SEEK_SET) == 0 &&
+              kiln_stream_read(texts[i], out.bytes + out.size, size) == size;
+    out.size += size;
+  }
+  is_sent = is_sent && kiln_stream_write(1, out.bytes, out.size);
+  kiln_buffer_deinit(&out);
+  return is_sent;
+}
+
+/// Files without a name: none is left behind, however the process ends.
+static bool answer_request(worker_client *worker, int count, char **words) {
+  const int texts[2] = {memfd_create("output", MFD_CLOEXEC), memfd_create("errors", MFD_CLOEXEC)};
+  bool is_sent = texts[0] >= 0 && texts[1] >= 0;
+  if (is_sent) is_sent = reply(count < 2 ? CLI_USAGE : answer(worker, texts, count, words), texts);
+  for (unsigned i = 0; i < 2; i++)
+    if (texts[i] >= 0) close(texts[i]);
+  return is_sent;
 }
 
 int kiln_command_build_server(int argc, char **argv) {
@@ -143,9 +166,7 @@ int kiln_command_build_server(int argc, char **argv) {
   if (worker_client_init(&worker, &err) != KILN_OK) return cli_report(err.status, &err);
   while (receive(&request)) {
     const int count = split(&request, words);
-    const uint32_t status = count < 3 ? CLI_USAGE : answer(&worker, count, words);
-    const uint8_t reply[4] = {(uint8_t)status, (uint8_t)(status >> 8)};
-    if (!kiln_stream_write(1, reply, sizeof reply)) break;
+    if (!answer_request(&worker, count, words)) break;
   }
   drop(&worker);
   kiln_buffer_deinit(&request);
