@@ -32,7 +32,10 @@ bool ptx_tensor_encode(void *out, uint32_t element_bytes, ptx_element_kind kind,
 }
 
 void ptx_bulk_deinit(ptx_block *block) {
-  for (uint32_t k = 0; k < block->bulk_count; k++) free(block->bulks[k].bytes);
+  for (uint32_t k = 0; k < block->bulk_count; k++) {
+    ptx_view_drop(block->bulks[k].before);
+    free(block->bulks[k].bytes);
+  }
   free(block->bulks);
   free(block->bulk_groups);
 }
@@ -205,6 +208,7 @@ static void land(ptx_run *run, ptx_block *block, uint32_t index) {
   else land_store(run, block, &b);
   ptx_race_go_to(block, b.thread, now);
   run->at = at;
+  ptx_view_drop(b.before);
   free(b.bytes);
 }
 
@@ -265,6 +269,8 @@ static void issue(ptx_exec *x, uint32_t lane, ptx_bulk *b) {
     if (b->kind != BULK_LOAD && b->kind != BULK_SEND)
       ptx_race_async_read(x->run, block, b->thread, source_of(b, k), 1);
   }
+  b->before = NULL;
+  ptx_race_release_to(x->run, block, b->thread, &b->before);
   b->issued = ptx_race_issue(x->run, block, b->thread);
   block->bulks[block->bulk_count++] = *b;
 }

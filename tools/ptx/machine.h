@@ -104,6 +104,7 @@ typedef struct ptx_bulk {
   uint64_t barrier; ///< offset in the same block
   uint32_t thread, group, size;
   ptx_moment issued;
+  ptx_view *before; ///< counted; what was before the issue
   const ptx_instruction *by;
   uint8_t *bytes; ///< owned; what a STORE has read, what a SEND sends; NULL: not yet
 } ptx_bulk;

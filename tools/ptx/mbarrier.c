@@ -93,7 +93,7 @@ void ptx_phase_bytes(ptx_run *run, const ptx_block *block, const ptx_bulk *copy)
     return;
   }
   p->bytes -= copy->size;
-  ptx_race_complete(block, copy->thread, copy->issued, &p->arriving[ARRIVED_OWN]);
+  ptx_race_complete(block, copy->thread, copy->issued, copy->before, &p->arriving[ARRIVED_OWN]);
   check_end(run, copy->to, p);
 }
 

@@ -423,8 +423,9 @@ ptx_moment ptx_race_go_to(ptx_block *block, uint32_t thread, ptx_moment moment) 
   return now;
 }
 
-void ptx_race_complete(const ptx_block *block, uint32_t thread, ptx_moment moment, ptx_view **view) {
-  ptx_view *done = ptx_view_create();
+void ptx_race_complete(const ptx_block *block, uint32_t thread, ptx_moment moment, const ptx_view *before,
+                       ptx_view **view) {
+  ptx_view *done = ptx_view_of_waits(before);
   ptx_view_item *item = ptx_view_take(done, block->number, block->thread_count);
   item->epoch = moment.epoch;
   item->clocks = must(calloc(block->thread_count, sizeof *item->clocks));
@@ -485,10 +486,9 @@ ptx_view *ptx_race_moment_of(ptx_run *run, ptx_block *block, uint32_t thread, ui
 
 void ptx_race_acquire_waits(ptx_block *block, uint32_t thread, ptx_view *view) {
   ptx_thread *t = &block->threads[thread];
-  ptx_view *known = ptx_view_create();
-  ptx_view_join(known, t->known);
-  ptx_view_replace(&known->waits, ptx_view_joined(known->waits, view));
-  ptx_view_replace(&t->known, known);
+  ptx_view *waits = ptx_view_of_waits(view);
+  ptx_view_add(&t->known, waits);
+  ptx_view_drop(waits);
 }
 
 static ptx_location *location_of(ptx_run *run, uint64_t address) {

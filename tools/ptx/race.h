@@ -58,8 +58,9 @@ typedef struct ptx_moment {
 ptx_moment ptx_race_issue(ptx_run *run, ptx_block *block, uint32_t thread);
 /// Makes the thread's accesses count as of a moment; returns what to go back to.
 ptx_moment ptx_race_go_to(ptx_block *block, uint32_t thread, ptx_moment moment);
-/// Adds what was done in that moment to a view.
-void ptx_race_complete(const ptx_block *block, uint32_t thread, ptx_moment moment, ptx_view **view);
+/// Adds what was done in that moment to a view, and of what was `before` the issue the waits.
+void ptx_race_complete(const ptx_block *block, uint32_t thread, ptx_moment moment, const ptx_view *before,
+                       ptx_view **view);
 /// A fence between the generic and the asynchronous proxy.
 void ptx_race_proxy_fence(ptx_run *run, ptx_block *block, uint32_t thread);
 /// A read of shared memory through the asynchronous proxy that begins now, and its end, from which on it is a
@@ -80,6 +81,8 @@ uint32_t ptx_race_waiter(uint64_t wait);
 ptx_view *ptx_race_moment_of(ptx_run *run, ptx_block *block, uint32_t thread, uint32_t lanes);
 /// Of what a view has, the thread learns only of the waits.
 void ptx_race_acquire_waits(ptx_block *block, uint32_t thread, ptx_view *view);
+/// A view in which only the waits of another are ordered. The caller drops it.
+ptx_view *ptx_view_of_waits(const ptx_view *view);
 /// A view in which only the reads of another are ordered, and writes by copies; NULL of NULL. The caller
 /// drops it.
 ptx_view *ptx_view_of_reads(ptx_view *view);

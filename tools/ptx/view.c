@@ -90,6 +90,15 @@ void ptx_view_add(ptx_view **to, ptx_view *view) {
   if (view) ptx_view_replace(to, ptx_view_joined(*to, view));
 }
 
+ptx_view *ptx_view_of_waits(const ptx_view *view) {
+  ptx_view *of_waits = ptx_view_create();
+  of_waits->waits = ptx_view_create();
+  join_items(of_waits->waits, view);
+  join_items(of_waits->waits, view->reads);
+  join_items(of_waits->waits, view->waits);
+  return of_waits;
+}
+
 ptx_view *ptx_view_of_reads(ptx_view *view) {
   if (!view) return NULL;
   ptx_view *of_reads = ptx_view_create();
