@@ -87,12 +87,17 @@ unsigned kiln_blocks_within(const kiln_matrix_machine *m, const kiln_target *tar
 
 // ------------------------------------------------------------------- loads ahead of their products
 
+unsigned kiln_target_lanes(const kiln_target *target) {
+  enum { WIDE_WAVE = 64 };
+  return target->wave == WIDE_WAVE ? 6 : 5;
+}
+
 kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target) {
-  enum { WIDE_WAVE = 64, BLOCK_THREADS = 1024, SIMDS = 4 };
+  enum { BLOCK_THREADS = 1024, SIMDS = 4 };
   const kiln_processor *p = target->processor;
   const kiln_matrix_unit *unit = kiln_matrix_unit_of(target);
   const kiln_target_info *info = kiln_target_info_of(p->family);
-  kiln_fetch_machine m = {.lanes = target->wave == WIDE_WAVE ? 6 : 5,
+  kiln_fetch_machine m = {.lanes = (uint8_t)kiln_target_lanes(target),
                           .threads = BLOCK_THREADS,
                           .shared_bytes = p->shared_bytes,
                           .matrix = p->matrix,

@@ -133,7 +133,6 @@ kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);
 typedef struct kiln_matrix_unit {
   kiln_matrix matrix;
   bool has_bf16, has_fp8; ///< multiplies them
-  bool has_whole_fp8;     ///< products of fp8 are one size only (m16n8k32): smaller tiles have wider types
   bool has_fp8_casts;     ///< its processors convert fp8 to f32 and f16, and f32 to fp8 (nearest, saturating)
   bool has_fetch;         ///< its processors have kiln_fetch_machine.has_fetch
   bool turns;             ///< kiln_fetch_machine.turns
@@ -171,6 +170,8 @@ typedef struct kiln_target_info {
 extern const kiln_target_info kiln_host_info, kiln_nvptx_info, kiln_amdgpu_info;
 
 const kiln_target_info *kiln_target_info_of(kiln_family family);
+/// Logarithm of the lanes of a warp or wave.
+unsigned kiln_target_lanes(const kiln_target *target);
 /// The processor's matrix unit; a row of zeros where it has none.
 const kiln_matrix_unit *kiln_matrix_unit_of(const kiln_target *target);
 /// NULL: the target has none for `special`.

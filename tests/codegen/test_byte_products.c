@@ -161,3 +161,26 @@ TEST(byte_products, every_order_of_memory) {
             compile_form(&f, t);
       }
 }
+
+/// Tiles around the smallest instruction of each machine: what is smaller than that has wider types.
+TEST(byte_products, small_tiles_of_fp8) {
+  static const char *const types[] = {"e4m3", "e5m2"};
+  static const unsigned sizes[] = {4, 8, 16, 32, 64, 128};
+  enum { TARGETS = sizeof targets / sizeof *targets, SIZES = sizeof sizes / sizeof *sizes };
+  char text[1000];
+  kiln_error err = {0};
+  for (unsigned number = 0; number < SIZES * SIZES * SIZES * 4 * TARGETS; number++) {
+    const char *target = targets[number % TARGETS];
+    const unsigned kind = number / TARGETS, m = sizes[kind / 4 % SIZES], n = sizes[kind / 4 / SIZES % SIZES],
+                   k = sizes[kind / 4 / SIZES / SIZES];
+    if (!llvm_has(target) || (!kiln_test_full() && (m > 16 || n > 16 || number % 5 != 0))) continue;
+    if (!kiln_test_wants_piece(number)) continue;
+    snprintf(text, sizeof text,
+             "kiln 1\nkernel small(a: in *%s, b: in *%s, c: out *f32) @grid(1) @config(warps = 4) {\n"
+             "  let m = iota(%u)\n  let n = iota(%u)\n  let k = iota(%u)\n"
+             "  let x = load(a + (m[:, _] * %u + k[_, :]))\n  let y = load(b + (k[:, _] * %u + n[_, :]))\n"
+             "  store(c + (m[:, _] * %u + n[_, :]), dot(x, y, zeros(f32[%u, %u])))\n}\n",
+             types[kind & 1], types[kind >> 1 & 1], m, n, k, k, n, n, m, n);
+    if (compile_for(text, target, &err) != KILN_OK) FAIL("%s: %s\n%s", target, err.text, text);
+  }
+}

@@ -122,7 +122,7 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
   bool is_wide_rdna = p->major >= 10 && target->wave == 64;
   *storage = (gpu_machine){
       .name = "amdgpu",
-      .lanes = target->wave == 64 ? 6 : 5,
+      .lanes = (uint8_t)kiln_target_lanes(target),
       .processor = p->number | (is_wide_rdna ? AMDGPU_WAVE64 : 0u),
       .max_shared = p->shared_bytes,
       .static_shared = p->shared_bytes,

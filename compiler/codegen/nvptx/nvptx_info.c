@@ -111,9 +111,9 @@ static const kiln_matrix_machine wgmma = {.group_warps = 4,
 static const kiln_matrix_unit units[] = {
     {KILN_MATRIX_MMA_75, .has_matrix_loads = true},
     {KILN_MATRIX_MMA_80, .has_bf16 = true, .has_fetch = true, .has_matrix_loads = true},
-    {KILN_MATRIX_MMA_89, .has_bf16 = true, .has_fp8 = true, .has_whole_fp8 = true, .has_fp8_casts = true,
+    {KILN_MATRIX_MMA_89, .has_bf16 = true, .has_fp8 = true, .has_fp8_casts = true,
      .has_fetch = true, .has_matrix_loads = true},
-    {KILN_MATRIX_WGMMA, .has_bf16 = true, .has_fp8 = true, .has_whole_fp8 = true, .has_fp8_casts = true,
+    {KILN_MATRIX_WGMMA, .has_bf16 = true, .has_fp8 = true, .has_fp8_casts = true,
      .has_fetch = true, .has_matrix_loads = true, .shared = &wgmma},
 };
 

@@ -139,12 +139,11 @@ kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer,
   return native;
 }
 
-// fp8 products need a whole instruction of mma.sync, m16n8k32; smaller tiles have wider types.
+// Products of fp8 that are smaller than the smallest instruction have wider types.
 static bool is_small_fp8_dot(const ir_op *op, const kiln_target *target) {
-  ir_type a = op->operands[0]->type, b = op->operands[1]->type;
-  bool fits = a.log2[a.rank - 2] >= 4 && a.log2[a.rank - 1] >= 5 && b.log2[b.rank - 1] >= 3;
-  return kiln_scalars[a.scalar].type_class == KILN_CLASS_FP8 && kiln_matrix_unit_of(target)->has_whole_fp8 &&
-         !fits;
+  const kiln_matrix_unit *unit = kiln_matrix_unit_of(target);
+  return kiln_scalars[op->operands[0]->type.scalar].type_class == KILN_CLASS_FP8 && unit->has_fp8 &&
+         !kiln_matrix_form_of(target->processor->matrix, kiln_target_lanes(target), op, NULL);
 }
 
 kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
