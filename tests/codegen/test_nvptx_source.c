@@ -313,6 +313,10 @@ TEST(nvptx_source, asserts_say_which_operation) {
     if (strstr(text, "[param2+0]")) snprintf(piece, sizeof piece, "[param2+0], %u;", number); // LLVM 19
     CHECK_PART(text, piece);
   }
+  // LLVM numbers the calls of a process.
+  char *again = ptx(source, "sm_80", NULL);
+  CHECK_TEXT(again, text);
+  free(again);
   free(text);
   kiln_arena_destroy(arena);
   everywhere(source);

@@ -9,33 +9,61 @@
 #include "compiler/codegen/llvm/llvm_order.h"
 #include "compiler/passes/gpu/gpu.h"
 
-/// The assembler does not know the processor: who asked for no form gets the PTX, and why.
-static kiln_status keep_ptx(kiln_finishing *f, kiln_error *err) {
-  f->info->why_ptx = kiln_arena_text(f->texts, err->text, strlen(err->text));
-  err->status = KILN_OK;
-  f->object->size--; // the NUL
-  f->info->format = KILN_FORMAT_PTX;
-  kiln_buffer_deinit(f->code);
-  *f->code = *f->object;
-  *f->object = (kiln_buffer){0};
-  return KILN_OK;
+/// LLVM numbers calls through all that a process compiles, in comments: `{ // callseq 3, 0`. They go: the text
+/// does not depend on what was compiled before.
+static void drop_call_numbers(kiln_buffer *ptx) {
+  static const char mark[] = " // callseq ";
+  char *text = (char *)ptx->bytes, *end = text, *at = text;
+  for (char *next; (next = strstr(at, mark)); at = next + strcspn(next, "\n")) {
+    memmove(end, at, (size_t)(next - at));
+    end += next - at;
+  }
+  memmove(end, at, strlen(at) + 1);
+  ptx->size = (size_t)(end - text) + strlen(end);
 }
 
-static kiln_status finish_cubin(kiln_finishing *f, kiln_error *err) {
+/// Makes a text of the object, with a NUL that does not count.
+static kiln_status end_text(kiln_finishing *f, kiln_error *err) {
   kiln_buffer_u8(f->object, 0);
   if (f->object->failed)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the PTX of %s", f->symbol);
-  kiln_status status = kiln_finish_cubin(f->target, f->options, (const char *)f->object->bytes, f->code,
-                                         f->info, f->producer, err);
-  return status == KILN_STATUS_UNSUPPORTED && !f->options->output ? keep_ptx(f, err) : status;
+  drop_call_numbers(f->object);
+  return KILN_OK;
+}
+
+static void keep_ptx(kiln_finishing *f) {
+  kiln_buffer_deinit(f->code);
+  *f->code = *f->object;
+  *f->object = (kiln_buffer){0};
+}
+
+static kiln_status finish_ptx(kiln_finishing *f, kiln_error *err) {
+  kiln_status status = end_text(f, err);
+  if (status == KILN_OK) keep_ptx(f);
+  return status;
+}
+
+static kiln_status finish_cubin(kiln_finishing *f, kiln_error *err) {
+  kiln_status status = end_text(f, err);
+  if (status != KILN_OK) return status;
+  status = kiln_finish_cubin(f->target, f->options, (const char *)f->object->bytes, f->code, f->info,
+                             f->producer, err);
+  if (status != KILN_STATUS_UNSUPPORTED || f->options->output) return status;
+  // The assembler does not know the processor: who asked for no form gets the PTX, and why.
+  f->info->why_ptx = kiln_arena_text(f->texts, err->text, strlen(err->text));
+  err->status = KILN_OK;
+  f->info->format = KILN_FORMAT_PTX;
+  keep_ptx(f);
+  return KILN_OK;
 }
 
 enum { LONG_BLOCK = 4096 }; // instructions; what is shorter the assembler orders itself
 
 static void order_long_blocks(LLVMModuleRef module) { kiln_llvm_order(module, LONG_BLOCK); }
 
-static const kiln_backend_form forms[] = {
-    {KILN_FORMAT_PTX, LLVMAssemblyFile, NULL}, {KILN_FORMAT_CUBIN, LLVMAssemblyFile, finish_cubin}, {0}};
+static const kiln_backend_form forms[] = {{KILN_FORMAT_PTX, LLVMAssemblyFile, finish_ptx},
+                                          {KILN_FORMAT_CUBIN, LLVMAssemblyFile, finish_cubin},
+                                          {0}};
 
 const kiln_backend kiln_backend_nvptx = {
     .family = KILN_FAMILY_NVPTX,
