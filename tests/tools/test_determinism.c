@@ -62,7 +62,7 @@ static void build_everywhere(const surroundings *list, size_t count, const char 
     if (i && !kiln_test_wants_piece(i)) continue;
     if (kiln_test_run(&out,
                       "kiln=$(realpath %s/bin/kiln) && cd '%s/%s' && env %s \"$kiln\" build %s -t %s %s "
-                      "--no-cache --ptx-assembler=none -q -o '%s/%zu.kbundle'",
+                      "--no-cache --max-objects=1000000 --ptx-assembler=none -q -o '%s/%zu.kbundle'",
                       kiln_test_build(), folder, s->folder, s->environment, sources(s->reversed, few),
                       targets_text, s->options, folder, i))
       FAIL("%s: the build failed:\n%s", s->what, out);
