@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Packages of AOTInductor by Kiln and by Triton beside torch.compile with warm caches, on a GPU: aot_inductor.py PACKAGE FOLDER [MODEL...] [--runs N]
+"""Packages of AOTInductor by Kiln and by Triton beside torch.compile with warm caches, on a GPU: aot_inductor.py PACKAGE FOLDER [MODEL...] [--runs N] [--together] [--limit N]
 
 PACKAGE is the folder that has Kiln's Python package `kiln`, with the program kiln in ../bin of it or in PATH. FOLDER gets caches and packages. The models are a small MLP (`mlp`)
-and a block of a transformer (`block`), in bf16 with random weights. Each package is built, loaded and run in processes of its own. The process that runs Kiln's has
-PyTorch and nothing of Kiln. Printed for each: what is in it, the distance of its results from the model in f32, seconds from the start of loading to the first result
+and a block of a transformer (`block`), in bf16 with random weights. Each package is built, loaded and run in processes of its own; what starts is timed alone, and with
+--together what is built before is built at the same time. The process that runs Kiln's has PyTorch and nothing of Kiln. Printed for each: what is in it, the distance of its results from the model in f32, seconds from the start of loading to the first result
 (imports, the driver's start and, for torch.compile, the making of the model apart), and the median time of a step. Wanted are g++ and CUDA's headers, which
 AOTInductor needs: CUDA_HOME, /usr/local/cuda, or the wheel of the CUDA runtime that PyTorch came with.
 
@@ -13,6 +13,7 @@ kernels. So a library with std::regex is linked and run first. If it has a copy 
 the compiler: a script that leaves -static-libstdc++ and -static-libgcc out, and where a command links, puts the libstdc++.so.6 that PyTorch has loaded first.
 """
 import argparse
+import concurrent.futures
 import ctypes
 import glob
 import json
@@ -24,6 +25,8 @@ import subprocess
 import sys
 import time
 import zipfile
+
+import bytecode
 
 STEPS = 200
 TARGETS = "sm_80,sm_90a"
@@ -183,14 +186,14 @@ def sharing_compiler(compiler, folder):
 
 
 class Machine:
-    def __init__(self, package, folder):
-        self.package, self.folder = os.path.abspath(package), os.path.abspath(folder)
+    def __init__(self, package, folder, limit):
+        self.package, self.folder, self.limit = os.path.abspath(package), os.path.abspath(folder), limit
         links = os.path.join(self.folder, "link")  # a machine that runs programs may have no libcuda.so, which the linker wants
         os.makedirs(links, exist_ok=True)
         driver = os.path.join(links, "libcuda.so")
         if not os.path.lexists(driver):
             os.symlink(self.driver(), driver)
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("KILN_", "PYTHONPATH"))}
+        self.environment = bytecode.found_in({name: value for name, value in os.environ.items() if not name.startswith(("KILN_", "PYTHONPATH"))}, self.folder)
         compiler = sharing_compiler(os.environ.get("CXX", "g++"), os.path.join(self.folder, "cxx"))
         say("compiler: %s" % compiler)
         self.environment.update(CXX=compiler, CUDA_HOME=self.toolkit(), LIBRARY_PATH=os.pathsep.join([links, *filter(None, [os.environ.get("LIBRARY_PATH")])]),
@@ -218,11 +221,18 @@ class Machine:
     def run(self, what, name, path, to, **environment):
         cache = what if what.startswith("build") else what + " " + name  # compiled headers are in it too
         environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(self.folder, "cache " + cache).replace(" ", "-"))
-        done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", what, name, path, to], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              env={**self.environment, **environment})
+        try:
+            done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", what, name, path, to], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env={**self.environment, **environment}, timeout=self.limit)
+        except subprocess.TimeoutExpired:
+            raise Failed("%s %s: not done after %.0f s" % (what, name, self.limit))
         if done.returncode:
-            sys.exit("%s %s: exit %d\n%s" % (what, name, done.returncode, done.stderr.decode(errors="replace")[-6000:]))
+            raise Failed("%s %s: exit %d\n%s" % (what, name, done.returncode, done.stderr.decode(errors="replace")[-6000:]))
         return json.loads(done.stdout.decode().splitlines()[-1])
+
+
+class Failed(Exception):
+    """Of a process."""
 
 
 def say(text):
@@ -236,7 +246,7 @@ def contents(path):
         for one in archive.infolist():
             kind = "libkiln" if "libkiln.so" in one.filename else os.path.splitext(one.filename)[1]
             if kind == ".so" and b"libstdc++.so" not in archive.read(one):
-                sys.exit("%s has its own copy of libstdc++, with which PyTorch's loader crashes (in std::regex): expected a package that was linked by CXX" % one.filename)
+                raise Failed("%s has its own copy of libstdc++, with which PyTorch's loader crashes (in std::regex): expected a package that was linked by CXX" % one.filename)
             if kind in (".kbundle", ".cubin", ".so", "libkiln"):
                 found[kind] = found.get(kind, (0, 0))[0] + 1, found.get(kind, (0, 0))[1] + one.file_size
     return found
@@ -251,42 +261,82 @@ def far_from(reference, path):
     return (torch.load(path) - reference).abs().max().item()
 
 
-def compare(machine, name, runs):
-    """Whether results and contents are as they should be; prints the rows of one model."""
-    import torch
-    of = {who: os.path.join(machine.folder, "%s-%s.pt2" % (name, who)) for who in ("kiln", "triton")}
-    results = {who: os.path.join(machine.folder, "%s-%s.result" % (name, who)) for who in ("eager", "kiln", "triton", "compile")}
-    machine.run("eager", name, os.path.join(machine.folder, name + ".input"), results["eager"])
-    good, rows = True, {}
-    with_kiln = {"PYTHONPATH": machine.package, "KILN_TRITON_TARGETS": TARGETS, "KILN_CACHE_DIR": os.path.join(machine.folder, "kiln")}
-    for who, path in of.items():
-        built = machine.run("build " + who, name, path, "", **(with_kiln if who == "kiln" else {}))
+class Model:
+    def __init__(self, machine, name):
+        self.machine, self.name, self.good, self.ready = machine, name, True, set()
+        self.package = {who: self.path("-%s.pt2" % who) for who in ("kiln", "triton")}
+        self.with_kiln = {"PYTHONPATH": machine.package, "KILN_TRITON_TARGETS": TARGETS, "KILN_CACHE_DIR": self.path("-kiln")}
+        for path in self.package.values():
+            if not os.path.lexists(path + ".input"):
+                os.symlink(self.path(".input"), path + ".input")
+
+    def path(self, ending):
+        return os.path.join(self.machine.folder, self.name + ending)
+
+    def prepare(self, who):
+        """Makes the result in f32, a package, or the caches of torch.compile."""
+        try:
+            if who == "eager":
+                self.machine.run("eager", self.name, self.path(".input"), self.path("-eager.result"))
+            elif who == "compile":
+                self.machine.run("compile", self.name, "", self.path("-compile.result"))
+            else:
+                self.build(who)
+            self.ready.add(who)
+        except Failed as error:
+            self.good = False
+            say(str(error))
+
+    def build(self, who):
+        path = self.package[who]
+        built = self.machine.run("build " + who, self.name, path, "", **(self.with_kiln if who == "kiln" else {}))
         found = contents(path)
-        say("%s: package by %s: built in %.1f s; %s" % (name, who, built["seconds"], ", ".join("%d %s, %d bytes" % (count, kind, size) for kind, (count, size) in sorted(found.items()))))
+        say("%s: package by %s: built in %.1f s; %s" % (self.name, who, built["seconds"], ", ".join("%d %s, %d bytes" % (count, kind, size) for kind, (count, size) in sorted(found.items()))))
         expected = {"kiln": (1, 1, 0), "triton": (0, 0, None)}[who]
         counts = tuple(found.get(kind, (0, 0))[0] for kind in (".kbundle", "libkiln", ".cubin"))
-        good &= all(want is None or want == there for want, there in zip(expected, counts))
-        if not os.path.lexists(path + ".input"):
-            os.symlink(os.path.join(machine.folder, name + ".input"), path + ".input")
-    machine.run("compile", name, "", results["compile"])  # fills the caches
-    for _ in range(runs):  # in turn
-        for who in ("kiln", "triton", "compile"):
-            rows.setdefault(who, []).append(machine.run("compile" if who == "compile" else "load", name, of.get(who, ""), results[who]))
-    reference = torch.load(results["eager"])
-    far = {who: far_from(reference, results[who]) for who in ("kiln", "triton", "compile")}
-    most = 1.5 * max(far["triton"], far["compile"]) + 1e-6
-    say("%-8s %-34s %10s %10s %10s %10s %10s" % ("model", "seconds, medians of %d processes" % runs, "imports", "driver", "first", "of all", "step, ms"))
-    medians = {who: median_of(some) for who, some in rows.items()}
-    for who, title in (("kiln", "package by Kiln"), ("triton", "package by Triton"), ("compile", "torch.compile, warm caches")):
-        row = medians[who]
-        spread = "%.2f..%.2f" % (min(one["first"] for one in rows[who]), max(one["first"] for one in rows[who]))
-        say("%-8s %-34s %10.2f %10.2f %10.2f %10s %10.3f   distance from f32 %.2g" % (name, title, row["imports"], row["driver"], row["first"], spread, 1e3 * row["step"], far[who]))
-    say("%-8s first result: Kiln's package %.1f x sooner than torch.compile with warm caches, %.2f x as long as Triton's package; a step %.3f x Triton's" % (
-        name, medians["compile"]["first"] / medians["kiln"]["first"], medians["kiln"]["first"] / medians["triton"]["first"], medians["kiln"]["step"] / medians["triton"]["step"]))
-    wrapped = machine.run("wrapper kiln", name, "", results["kiln"], **with_kiln)
-    by_wrapper = far_from(reference, results["kiln"])
-    say("%-8s torch.compile with cpp_wrapper by Kiln: a step %.3f ms, distance from f32 %.2g" % (name, 1e3 * wrapped["step"], by_wrapper))
-    return good and max(far["kiln"], by_wrapper) <= most
+        self.good &= all(want is None or want == there for want, there in zip(expected, counts))
+
+    def far(self, who):
+        return far_from(self.reference, self.path("-%s.result" % who))
+
+    def start(self, runs):
+        """Starts what there is, in turn, and prints a row for each."""
+        import torch
+        titles, rows = {"kiln": "package by Kiln", "triton": "package by Triton", "compile": "torch.compile, warm caches"}, {}
+        for who in runs * list(filter(self.ready.__contains__, titles)):
+            try:
+                rows.setdefault(who, []).append(self.machine.run("compile" if who == "compile" else "load", self.name, self.package.get(who, ""), self.path("-%s.result" % who)))
+            except Failed as error:
+                self.good = False
+                say(str(error))
+        rows = {who: some for who, some in rows.items() if some}
+        if not rows or "eager" not in self.ready:
+            return
+        self.reference = torch.load(self.path("-eager.result"))
+        self.most = 1.5 * max((self.far(who) for who in ("triton", "compile") if who in rows), default=0.0) + 1e-6
+        say("%-8s %-34s %10s %10s %10s %10s %10s" % ("model", "seconds, medians of %d processes" % runs, "imports", "driver", "first", "of all", "step, ms"))
+        medians = {who: median_of(some) for who, some in rows.items()}
+        for who, row in medians.items():
+            spread = "%.2f..%.2f" % (min(one["first"] for one in rows[who]), max(one["first"] for one in rows[who]))
+            say("%-8s %-34s %10.2f %10.2f %10.2f %10s %10.3f   distance from f32 %.2g" % (
+                self.name, titles[who], row["imports"], row["driver"], row["first"], spread, 1e3 * row["step"], self.far(who)))
+        if len(medians) == len(titles):
+            say("%-8s first result: Kiln's package %.1f x sooner than torch.compile with warm caches, %.2f x as long as Triton's package; a step %.3f x Triton's" % (
+                self.name, medians["compile"]["first"] / medians["kiln"]["first"], medians["kiln"]["first"] / medians["triton"]["first"], medians["kiln"]["step"] / medians["triton"]["step"]))
+        self.good &= "kiln" in rows and self.far("kiln") <= self.most
+
+    def wrap(self):
+        """torch.compile with cpp_wrapper by Kiln."""
+        if not hasattr(self, "reference"):
+            return
+        try:
+            wrapped = self.machine.run("wrapper kiln", self.name, "", self.path("-wrapper.result"), **self.with_kiln)
+        except Failed as error:
+            self.good = False
+            say(str(error))
+            return
+        say("%-8s torch.compile with cpp_wrapper by Kiln: a step %.3f ms, distance from f32 %.2g" % (self.name, 1e3 * wrapped["step"], self.far("wrapper")))
+        self.good &= self.far("wrapper") <= self.most
 
 
 def main():
@@ -295,13 +345,22 @@ def main():
     parser.add_argument("folder", metavar="FOLDER")
     parser.add_argument("models", nargs="*", metavar="MODEL")
     parser.add_argument("--runs", type=int, default=5, help="processes of each kind that are timed (5)")
+    parser.add_argument("--together", action="store_true", help="all packages are built at the same time")
+    parser.add_argument("--limit", type=float, default=600, metavar="N", help="seconds after which a process is ended (600)")
     options = parser.parse_args()
     if not os.path.exists(os.path.join(options.package, "kiln", "__init__.py")):
         sys.exit("%s: has no package kiln" % options.package)
-    machine = Machine(options.package, options.folder)
-    good = [compare(machine, name, options.runs) for name in options.models or ("mlp", "block")]
-    say("results and contents: %s" % ("as expected" if all(good) else "NOT as expected"))
-    return 0 if all(good) else 1
+    machine = Machine(options.package, options.folder, options.limit)
+    models = [Model(machine, name) for name in options.models or ("mlp", "block")]
+    with concurrent.futures.ThreadPoolExecutor(16 if options.together else 1) as pool:
+        list(pool.map(lambda work: work[0].prepare(work[1]), [(model, who) for model in models for who in ("eager", "kiln", "triton", "compile")]))
+    for model in models:
+        model.start(options.runs)
+    for model in models:
+        model.wrap()
+    good = all(model.good for model in models)
+    say("results and contents: %s" % ("as expected" if good else "NOT as expected"))
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

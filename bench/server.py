@@ -23,6 +23,8 @@ import statistics
 import subprocess
 import sys
 
+import bytecode
+
 KERNELS = 40
 
 APP = '''
@@ -97,6 +99,7 @@ class Application:
             with open(os.path.join(self.folder, name), "w") as file:
                 file.write(text)
         self.common = {name: value for name, value in os.environ.items() if not name.startswith(("KILN_", "TRITON_", "TORCHINDUCTOR_", "PYTHONPATH"))}
+        self.common = bytecode.found_in(self.common, self.folder)
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ten models (bench/ten_models.py) under torch.compile, forward and backward, by Kiln and by Triton: who launched what, how near the results are, what compiling takes.
 
-bench/torch_models.py PACKAGE FOLDER [--models NAMES] [--only PARTS] [--runs N] [--seconds N] [--steps N] [--device cpu]
+bench/torch_models.py PACKAGE FOLDER [--models NAMES] [--only PARTS] [--runs N] [--seconds N] [--limit N] [--steps N] [--device cpu]
 bench/torch_models.py --dry-run FOLDER [--models NAMES]      makes small models on the CPU and runs them without torch.compile
 bench/torch_models.py --sum FILE... [--kernels]              the tables of several runs; --kernels: and the time of each kernel, with the configs that were chosen
 
@@ -30,6 +30,8 @@ import subprocess
 import sys
 import time
 
+import bytecode
+
 BENCH = os.path.dirname(os.path.abspath(__file__))
 PARTS = ("kiln", "bundle", "triton", "warm")
 NAMES = ("llama", "qwen", "bert", "gpt2", "mamba", "resnet", "convnext", "vit", "gemm", "flex")
@@ -50,6 +52,7 @@ class Machine:
         os.makedirs(self.folder, exist_ok=True)
         self.counter = self._counter() if options.device == "cuda" and not options.dry_run else None
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("KILN_", "TORCHINDUCTOR_", "TRITON_", "PYTHONPATH", "LD_PRELOAD"))}
+        self.environment = bytecode.found_in(self.environment, self.folder)
 
     def _counter(self):
         path = os.path.join(self.folder, "launches.so")
@@ -93,12 +96,14 @@ class Machine:
                                        env=environment, start_new_session=True)
         begin = time.monotonic()
         try:
-            output, _ = process.communicate(timeout=max(1.0, self.end - begin))
+            output, _ = process.communicate(timeout=max(1.0, min(self.options.limit, self.end - begin)))
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
+            if time.monotonic() < self.end:
+                return {"error": "not done after %.0f s" % self.options.limit}
             return {"error": "the time of --seconds was over", "is_late": True}
         if process.returncode:
             with open(errors, errors="replace") as file:
@@ -113,10 +118,10 @@ class Machine:
         return dict(rows[(len(rows) - 1) // 2], rows=rows)
 
 
-def read_once(options):
+def read_once(options, environment):
     """Files that a part would wait for the disk for are read, so that the first part is like the others."""
     script = "import torch, triton, os; print(os.path.dirname(triton.__file__)); print(os.path.dirname(torch.__file__)); torch.zeros(1, device=%r)" % options.device
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     if done.returncode:
         sys.exit("PyTorch on %s: %s" % (options.device, done.stderr.decode(errors="replace")[-1500:]))
     for folder in done.stdout.decode().splitlines() + [options.package, os.path.join(options.package, "..", "bin")]:
@@ -311,6 +316,7 @@ def main():
     parser.add_argument("--only", default="", help="some of " + ",".join(PARTS))
     parser.add_argument("--runs", type=int, default=1, help="of the parts that compile nothing")
     parser.add_argument("--seconds", type=float, default=86400, help="after which a part that runs is ended, and no other begun")
+    parser.add_argument("--limit", type=float, default=86400, metavar="N", help="seconds after which one part is ended, and the next begun")
     parser.add_argument("--steps", type=int, default=30, help="that are timed")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--dry-run", action="store_true")
@@ -339,7 +345,7 @@ def main():
     path = os.path.join(machine.folder, "models.jsonl")
     done = {line["model"] for line in read([path]) if not any(part.get("is_late") for part in line["parts"].values())} if os.path.exists(path) else set()
     if not options.dry_run:
-        read_once(options)
+        read_once(options, machine.environment)
     for name in models:
         if name in done:
             continue
@@ -364,7 +370,7 @@ def main():
         with open(path, "a") as file:
             file.write(json.dumps({"model": name, "parts": found, "checks": holds}, sort_keys=True) + "\n")
     say()
-    good = summary(read([path]))
+    good = os.path.exists(path) and summary(read([path]))
     say("checks: %s" % ("all hold" if good else "NOT all hold"))
     return 0 if good else 1
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The compiler that bench/aot_inductor.py gives PyTorch: one that puts a copy of libstdc++ into what it links is found, and wrapped so that it shares PyTorch's. Skipped
-where PyTorch or g++ is absent."""
+"""bench/aot_inductor.py without a GPU. The compiler that it gives PyTorch: one that puts a copy of libstdc++ into what it links is found, and wrapped so that it shares
+PyTorch's. A process that fails leaves the others theirs. Skipped where PyTorch or g++ is absent."""
+import contextlib
+import io
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 import support
 
@@ -71,6 +74,47 @@ class Compilers(unittest.TestCase):
     def test_help_says_so(self):
         text = self.run_it(sys.executable, os.path.join(support.ROOT, "bench", "aot_inductor.py"), "--help")
         self.assertIn("share libstdc++ with PyTorch", text)
+
+
+class Pretended:
+    """In place of the machine: what its processes would leave, but for one kind of them, which fails."""
+
+    def __init__(self, folder, failing):
+        self.folder, self.package, self.failing = folder, "package", failing
+
+    def run(self, what, name, path, to, **environment):
+        if what == self.failing:
+            raise aot_inductor.Failed("%s %s: exit 7" % (what, name))
+        if what.startswith("build"):
+            with zipfile.ZipFile(path, "w") as package:
+                for one in ("a.kbundle", "libkiln.so.0", "a.so") if what == "build kiln" else ("a.cubin", "a.so"):
+                    package.writestr(one, "libstdc++.so.6")
+            return {"seconds": 3.0}
+        torch.save(torch.ones(3), to)
+        return {"imports": 1.0, "driver": 1.0, "first": 0.5, "step": 0.001}
+
+
+class Parts(unittest.TestCase):
+    def measured(self, failing):
+        if absent:
+            self.skipTest(absent)
+        model, said = aot_inductor.Model(Pretended(tempfile.mkdtemp(dir=FOLDER), failing), "mlp"), io.StringIO()
+        with contextlib.redirect_stdout(said):
+            for who in ("eager", "kiln", "triton", "compile"):
+                model.prepare(who)
+            model.start(2)
+            model.wrap()
+        return model.good, said.getvalue()
+
+    def test_one_that_fails_leaves_the_others_theirs(self):
+        rows = ("package by Kiln  ", "package by Triton  ", "torch.compile, warm caches", "cpp_wrapper by Kiln: a step")
+        for failing, missing in ((None, ()), ("build kiln", rows[:1]), ("build triton", rows[1:2]), ("compile", rows[2:3]), ("load", rows[:2]), ("wrapper kiln", rows[3:])):
+            with self.subTest(failing):
+                good, text = self.measured(failing)
+                self.assertEqual(good, failing is None, text)
+                self.assertEqual([row for row in rows if row not in text], list(missing))
+                self.assertEqual("%s mlp: exit 7" % failing in text, failing is not None)
+                self.assertEqual("x sooner than torch.compile" in text, failing in (None, "wrapper kiln"))
 
 
 if __name__ == "__main__":

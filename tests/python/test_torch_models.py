@@ -66,6 +66,13 @@ class Models(unittest.TestCase):
         code, text = self.run_bench("--dry-run", folder, "--models", "gemm,flex", "--seconds", "0")
         self.assertEqual(code, 1, text)
         self.assertIn("flex: not begun", text)
+        self.assertIn("NOT all hold", text)
+
+    def test_a_part_that_takes_too_long_is_ended(self):
+        code, text = self.run_bench("--dry-run", os.path.join(FOLDER, "long"), "--models", "gemm,flex", "--limit", "0")
+        self.assertEqual(code, 1, text)
+        for name in ("gemm", "flex"):
+            self.assertRegex(text, "%s +eager +not done after 0 s" % name)
 
     @unittest.skipUnless(os.environ.get("KILN_TEST_FULL"), "KILN_TEST_FULL=1 compiles a model")
     def test_on_the_cpu(self):
@@ -77,6 +84,25 @@ class Models(unittest.TestCase):
         self.assertGreater(parts["kiln"]["monitor"]["compiled"], 0)
         self.assertGreater(parts["bundle"]["monitor"]["bundle"], 0)
         self.assertLess(parts["bundle"]["compiling"]["cpu"], parts["kiln"]["compiling"]["cpu"])
+
+
+class Bytecode(unittest.TestCase):
+    def test_what_pytorch_came_without_is_made(self):
+        folder = tempfile.mkdtemp(dir=FOLDER)
+        os.makedirs(os.path.join(folder, "site", "torch"))
+        with open(os.path.join(folder, "site", "torch", "__init__.py"), "w") as file:
+            file.write("print(__cached__)\n")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((os.path.join(folder, "site"), BENCH)), "PYTHONDONTWRITEBYTECODE": "1"}
+        script = "import bytecode, json, os; print(json.dumps(bytecode.found_in(dict(os.environ), %r)))" % folder
+
+        def run(environment, script):
+            return subprocess.run([sys.executable, "-S", "-c", script], stdout=subprocess.PIPE, env=environment, check=True).stdout.decode().strip()
+        found = json.loads(run(environment, script))
+        self.assertTrue(found["PYTHONPYCACHEPREFIX"].startswith(folder))
+        self.assertNotIn("PYTHONDONTWRITEBYTECODE", found)
+        made = run({**found, "PYTHONDONTWRITEBYTECODE": "1"}, "import torch")
+        self.assertTrue(made.startswith(folder) and os.path.exists(made), made)
+        self.assertEqual(json.loads(run(found, script)), found)  # nothing is missing now
 
 
 LAUNCH = """
