@@ -4,9 +4,9 @@
 
 PACKAGE is the folder that has Kiln's Python package `kiln`, with the program kiln in ../bin of it or in PATH. FOLDER gets caches and packages. The models are a small MLP (`mlp`)
 and a block of a transformer (`block`), in bf16 with random weights. Each package is built, loaded and run in processes of its own; what starts is timed alone, and with
---together what is built before is built at the same time. The process that runs Kiln's has PyTorch and nothing of Kiln. Printed for each: what is in it, the distance of its results from the model in f32, seconds from the start of loading to the first result
-(imports, the driver's start and, for torch.compile, the making of the model apart), and the median time of a step. Wanted are g++ and CUDA's headers, which
-AOTInductor needs: CUDA_HOME, /usr/local/cuda, or the wheel of the CUDA runtime that PyTorch came with.
+--together what is built before is built at the same time. The process that runs Kiln's has PyTorch and nothing of Kiln. Printed for each: what is in it, the distance of its
+results from the model in f32, seconds from the start of loading to the first result (imports, the driver's start and, for torch.compile, the making of the model apart), and
+the median time of a step. Wanted are g++ and CUDA's headers, which AOTInductor needs: CUDA_HOME, /usr/local/cuda, or the wheel of the CUDA runtime that PyTorch came with.
 
 The compiler is CXX, or g++. A package has to share libstdc++ with PyTorch: with a copy of its own it ends by a segmentation fault while it is loaded, whoever made its
 kernels. So a library with std::regex is linked and run first. If it has a copy or crashes, Kiln and Triton both get FOLDER/cxx/g++ (of the compiler's name) in place of
