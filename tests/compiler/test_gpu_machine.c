@@ -659,6 +659,46 @@ TEST(gpu_faults, fetches) { CHECK_INT(plant_in_slots("sm_80"), FETCH_FAULTS); }
 /// and of their waits.
 TEST(gpu_faults, products_of_fetches) { CHECK_INT(plant_in_slots("sm_90a"), FETCH_FAULTS + TOLD_FAULTS + 2); }
 
+/// Products one after another in one loop, of three iterations each: where one begins a branch chooses its rows, where one
+/// ends another branch stores and clears the sum, and writes rows of the next one. It waits for the product, which is in
+/// flight elsewhere as an iteration begins: also after the last one, where the loop ends within a product. Unseen: the right
+/// operand is fetched again although nothing has written it, after a barrier that is for what other threads have stored
+/// (each thread of the simulator stores all).
+TEST(gpu_faults, cleared_product) {
+  static const char unseen[] = "dropped fetch: 7\ndropped fetch: 9\ndropped barrier: 2\n"
+                               "barrier before what it is for: 2\nbarrier that products are not told of: 1\n";
+  static const char text[] = "kiln 1\n"
+                             "kernel flat(a: inout *bf16 @align(16), b: in *bf16 @align(16), c: out *f32 "
+                             "@align(16), n: i32, steps: i32)\n"
+                             "  @grid(1) @config(warps = 4, stages = 3) {\n"
+                             "  let A = view(a, [n * 64, 96], [96, 1], [64, 32])\n"
+                             "  let W = view(a, [n * 64, 96], [96, 1], [64, 64])\n"
+                             "  let B = view(b, [64, 96], [96, 1], [64, 32])\n"
+                             "  let C = view(c, [n * 64, 64], [64, 1], [64, 64])\n"
+                             "  var acc = zeros(f32[64, 64])\n"
+                             "  var i = -1\n"
+                             "  var row = 0\n"
+                             "  for t in 0 .. steps {\n"
+                             "    i = i + 1\n"
+                             "    if i == 3 {\n      i = 0\n      row = row + 64\n    }\n"
+                             "    acc = dot(load(A, [row, i * 32]), trans(load(B, [0, i * 32])), acc)\n"
+                             "    if i == 2 {\n"
+                             "      store(C, [row, 0], acc)\n"
+                             "      store(W, [row + 64, 0], max(min(acc, 2.0), -2.0) as bf16)\n"
+                             "      acc = zeros(f32[64, 64])\n"
+                             "    }\n"
+                             "  }\n}\n";
+  sim_case cases[2];
+  for (unsigned i = 0; i < 2; i++)
+    cases[i] = (sim_case){.name = "flat",
+                          .text = text,
+                          .arguments = {3 * 64 * 96, 64 * 96, 3 * 64 * 64, 3, i ? 7 : 9},
+                          .grid = {1, 1, 1},
+                          .schedules = 6,
+                          .target = "sm_90a"};
+  CHECK_INT(plant_faults(&(planting){cases, 2, unseen}), FETCH_FAULTS + TOLD_FAULTS + 2);
+}
+
 /// Two slots that threads store to, where loads go through registers.
 TEST(gpu_faults, stores_to_slots) { CHECK_INT(plant_in_slots("gfx942"), 5); }
 

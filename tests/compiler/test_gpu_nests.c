@@ -28,6 +28,11 @@ static unsigned any(nest *x, unsigned below) {
 static unsigned rounded(unsigned value) { return (value + 7) / 8 * 8; }
 static unsigned pitch(const nest *x, unsigned columns) { return x->is_odd ? columns | 1 : rounded(columns); }
 
+#define FLAT(end)                                                     \
+  "  let steps = max(cdiv(K, BK), 1)\n  var i = -1\n  var row = m0\n" \
+  "  for t in 0 .. steps * (times + 1) {\n    i = i + 1\n"            \
+  "    if i == steps {\n      i = 0\n      row = row + 8\n    }\n    STEP(i * BK)\n" end "  }\n"
+
 static const struct {
   const char *text;
   bool is_chained, is_flat;
@@ -57,10 +62,12 @@ static const struct {
     {"  for j in 0 .. times { for k in 0 .. K step BK { CHAIN(k) } }\n", true},
     {"  if pid(0) != 1 { for k in 0 .. K step BK { CHAIN(k) } }\n", true},
     // one loop over the iterations of several products; a branch chooses rows, another one stores and clears the sum
-    {"  let steps = max(cdiv(K, BK), 1)\n  var i = -1\n  var row = m0\n"
-     "  for t in 0 .. steps * (times + 1) {\n    i = i + 1\n"
-     "    if i == steps {\n      i = 0\n      row = row + 8\n    }\n    STEP(i * BK)\n"
-     "    if i == steps - 1 {\n      WRITE()\n      acc = zeros(f32[BM, BN])\n    }\n  }\n",
+    {FLAT("    if i == steps - 1 {\n      WRITE()\n      acc = zeros(f32[BM, BN])\n    }\n"), false, true},
+    {FLAT("    let ends = i == steps - 1\n    if ends { WRITE() }\n"
+          "    acc = select(ends, zeros(f32[BM, BN]), acc)\n"),
+     false, true},
+    {FLAT("    if i == 0 { WRITE() }\n"
+          "    if i == steps - 1 {\n      WRITE()\n      acc = zeros(f32[BM, BN])\n    }\n"),
      false, true},
 };
 

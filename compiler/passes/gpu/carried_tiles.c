@@ -10,8 +10,6 @@
 #include "base/check.h"
 #include "compiler/passes/gpu/loops.h"
 
-#include <string.h>
-
 enum { MOST_STEPS = 32, MOST_MADE = 16, MOST_CARRIED = 32 };
 
 /// A tile as `base` and a scalar.
@@ -89,25 +87,14 @@ static ir_value *scalar_of_branch(carrying *c, const ir_value *v) {
   for (unsigned i = 0; i < c->made_count; i++)
     if (c->made[i].from == v) return c->made[i].to;
   KILN_ASSERT(c->made_count < MOST_MADE);
+  ir_value *own[2];
   for (unsigned i = 0; i < 2; i++) {
     ir_op *end = ir_if_end(branch, i);
-    ir_value *own = scalar_of(c, end->operands[v->index], end->block, end);
-    ir_value **operands = KILN_NEW_ARRAY(c->b.arena, ir_value *, end->operand_count + 1u);
-    memcpy(operands, end->operands, end->operand_count * sizeof *operands);
-    operands[end->operand_count++] = own;
-    end->operands = operands;
+    own[i] = scalar_of(c, end->operands[v->index], end->block, end);
   }
-  // results lie in an array inside of the operation: all move to a new one
-  ir_value *results = KILN_NEW_ARRAY(c->b.arena, ir_value, branch->result_count + 1u);
-  for (uint32_t i = 0; i <= branch->result_count; i++) {
-    const ir_type type = i < branch->result_count ? branch->results[i].type : c->scalar->type;
-    results[i] = (ir_value){.type = type, .def = branch, .index = i};
-    if (i < branch->result_count) branch->results[i].forward = &results[i];
-  }
-  ir_value *made = &results[branch->result_count++];
+  ir_value *made = kiln_give_more(&c->b, branch, own);
   c->made[c->made_count].from = v, c->made[c->made_count++].to = made;
-  branch->results = results;
-  results[v->index].forward = tile_of(c, made, branch->block, branch->next);
+  branch->results[v->index].forward = tile_of(c, made, branch->block, branch->next);
   return made;
 }
 

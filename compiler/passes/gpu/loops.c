@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Changes loops for passes: adds carried values, moves scalars in front, finds the loop over programs.
+// Changes loops and branches for passes: adds carried values and results, moves scalars in front, finds the loop over
+// programs.
 #include "compiler/passes/gpu/loops.h"
 
 #include <string.h>
@@ -25,6 +26,24 @@ ir_op *kiln_carry_more(ir_builder *b, ir_op *loop, ir_value *const *first, ir_va
   loop->region_count = 0; // the body is the new loop's
   ir_remove(loop);
   return made;
+}
+
+ir_value *kiln_give_more(ir_builder *b, ir_op *branch, ir_value *const values[2]) {
+  const uint32_t count = branch->result_count;
+  for (unsigned i = 0; i < 2; i++) {
+    ir_op *end = ir_if_end(branch, i);
+    end->operands = extended(b, end->operands, count, &values[i], 1);
+    end->operand_count++;
+  }
+  // results lie in an array inside of the operation: all move to a new one
+  ir_value *results = KILN_NEW_ARRAY(b->arena, ir_value, count + 1u);
+  for (uint32_t i = 0; i <= count; i++) {
+    results[i] =
+        (ir_value){.type = i < count ? branch->results[i].type : values[0]->type, .def = branch, .index = i};
+    if (i < count) branch->results[i].forward = &results[i];
+  }
+  branch->results = results;
+  return &results[branch->result_count++];
 }
 
 ir_op *kiln_program_loop(const ir_kernel *kernel, unsigned role) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What passes do to loops: more carried values; scalars before them; the loop over a block's programs.
+// What passes do to loops and branches: more carried values, more results; scalars before them; the loop over a block's
+// programs.
 #ifndef KILN_COMPILER_PASSES_GPU_LOOPS_H
 #define KILN_COMPILER_PASSES_GPU_LOOPS_H
 
@@ -10,6 +11,9 @@
 /// after an error of the builder.
 ir_op *kiln_carry_more(ir_builder *b, ir_op *loop, ir_value *const *first, ir_value *const *next,
                        uint32_t count);
+
+/// The `if` with one more result, that of `values` which its side has. Its results so far are forwarded to others.
+ir_value *kiln_give_more(ir_builder *b, ir_op *branch, ir_value *const values[2]);
 
 enum { KILN_PRODUCER, KILN_CONSUMER }; ///< regions of IR_ROLES
 

@@ -12,8 +12,14 @@
 //                                                                           s' = mma s, true, X, 0, Z, 0 }
 //
 // A sum that the loop only carries is taken by the next iteration's product, in the order of the unit. Such products are
-// late: what follows, also of the next iteration, runs meanwhile, and the loop's end waits for them.
+// late: what follows, also of the next iteration, runs meanwhile, and the loop's end waits for them. So is one whose sum
+// is read where it is cleared, and nowhere else:
+//
+//   for { d = dot(x, y, s)                                becomes     for { m = mma s, k, ringX, slot, ringY, slot
+//         s' = c ? 0 : d                                                    s' = if c { d = mma_wait out=0 m; store d; yield d }
+//         if c { store d } }                                                     else { yield m }; k' = not c }
 #include "compiler/passes/gpu/ring_products.h"
+#include "compiler/passes/gpu/loops.h"
 
 enum {
   MOST_REGISTERS = 255, ///< of a thread
@@ -159,6 +165,42 @@ static bool find_clearing(const kiln_pipeline *a, const ir_op *dot, kiln_clearin
          is_cleared(values[1], values[0], dot, false, out);
 }
 
+static ir_op *choice_of(const kiln_pipeline *a, const kiln_ring_product *p) {
+  return ir_loop_next(a->loop)->operands[p->dot->operands[2]->index - ir_loop_counters(a->loop)]->def;
+}
+
+/// The side of a branch of the same condition that runs where the sum is cleared.
+static unsigned side_of(const kiln_ring_product *p) { return p->clearing.when ? 0 : 1; }
+
+typedef struct reading {
+  const kiln_pipeline *a;
+  kiln_ring_product *p;
+  const ir_op *carries; ///< what carries the sum on
+  bool is_elsewhere;    ///< something else than one branch, where the sum is cleared, reads it
+} reading;
+
+static void note_reader(ir_op *op, void *context) {
+  reading *r = context;
+  unsigned uses = 0;
+  for (uint32_t i = 0; i < op->operand_count; i++) uses += op->operands[i] == &r->p->dot->results[0];
+  if (!uses || (op == r->carries && uses == 1)) return;
+  ir_op *branch = op;
+  while (branch->block != r->a->body) branch = branch->block->parent;
+  const bool is_cleared = branch->code == IR_IF && ir_if_condition(branch) == r->p->clearing.condition &&
+                          ir_encloses(branch->regions[side_of(r->p)], op->block);
+  r->is_elsewhere |= !is_cleared || (r->p->reader && r->p->reader != branch) ||
+                     branch->result_count + KILN_RING_PRODUCTS > IR_MAX_RESULTS;
+  r->p->reader = branch;
+}
+
+/// Whether only a branch reads the sum that runs where it is cleared.
+static bool is_read_to_clear(const kiln_pipeline *a, kiln_ring_product *p) {
+  const ir_op *choice = choice_of(a, p);
+  reading r = {a, p, choice->code == IR_IF ? ir_if_end(choice, 1 - side_of(p)) : choice, false};
+  ir_walk(a->body, note_reader, &r);
+  return !r.is_elsewhere;
+}
+
 static bool judge(finding *f, ir_op *dot, kiln_ring_product *out) {
   const kiln_matrix_machine *m = f->a->machine->unit;
   kiln_product how = {0};
@@ -168,8 +210,9 @@ static bool judge(finding *f, ir_op *dot, kiln_ring_product *out) {
   *out = (kiln_ring_product){.dot = dot, .is_partial = how.is_partial};
   for (unsigned i = 0; i < 2; i++)
     if (!find_operand(f, dot->operands[i], 1 - i, &out->operands[i])) return false;
-  out->is_late = !out->is_partial && is_only_carried(f->a, dot);
   out->is_cleared = !out->is_partial && find_clearing(f->a, dot, &out->clearing);
+  out->is_late =
+      !out->is_partial && (out->is_cleared ? is_read_to_clear(f->a, out) : is_only_carried(f->a, dot));
   return true;
 }
 
@@ -306,7 +349,9 @@ static ir_value *keep_of(kiln_pipeline *a, kiln_ring_products *products, const k
       .arena = a->kernel->arena, .block = a->body, .before = end, .place = p->dot->place, .machine = true};
   if (p->clearing.when) condition = ir_binary(&last, IR_XOR, 0, condition, ir_const_int(&last, KILN_I1, 1));
   products->next_keeps[products->keep_count++] = condition;
+  ir_op *choice = choice_of(a, p);
   end->operands[sum->index - ir_loop_counters(a->loop)] = &p->dot->results[0];
+  if (choice->code == IR_SELECT) ir_remove(choice);
   return keep;
 }
 
@@ -325,6 +370,39 @@ static void store_operands(kiln_pipeline *a, kiln_ring_products *products, const
     store(a, tile);
   }
   if (is_any) ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
+}
+
+typedef struct replacing {
+  const ir_value *old;
+  ir_value *instead;
+} replacing;
+
+static void replace(ir_op *op, void *context) {
+  const replacing *r = context;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (op->operands[i] == r->old) op->operands[i] = r->instead;
+}
+
+/// The branch that reads the late sum `made` waits for it, and gives what the loop carries on.
+static void wait_in_reader(kiln_pipeline *a, const kiln_ring_product *p, ir_value *made) {
+  const unsigned side = side_of(p);
+  ir_block *region = p->reader->regions[side];
+  ir_builder b = {.arena = a->kernel->arena,
+                  .block = region,
+                  .before = region->first,
+                  .place = p->reader->place,
+                  .machine = true};
+  ir_op *wait = ir_emit(&b, IR_MMA_WAIT, NULL, &made, 1, NULL, NULL, 0);
+  if (!wait) {
+    a->b.error = b.error;
+    return;
+  }
+  replacing r = {.old = &p->dot->results[0], .instead = &wait->results[0]};
+  ir_walk(region, replace, &r);
+  ir_value *values[2] = {made, made};
+  values[side] = &wait->results[0];
+  const uint32_t carried = p->dot->operands[2]->index - ir_loop_counters(a->loop);
+  ir_loop_next(a->loop)->operands[carried] = kiln_give_more(&b, p->reader, values);
 }
 
 /// Nothing in the loop's body is computed for it: it can follow the first product, and what is computed from that one runs
@@ -365,6 +443,7 @@ void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *
     if (!made) return;
     if (!i) products->first = made;
     if (!i || is_early) early = made;
+    if (p->is_late && p->reader) wait_in_reader(a, p, &made->results[0]);
     ir_forward(&p->dot->results[0], &made->results[0]);
     ir_remove(p->dot);
   }
@@ -381,24 +460,21 @@ void kiln_ring_products_wait(kiln_pipeline *a, kiln_ring_products *products) {
   if (wait) products->list[0].dot->results[0].forward = &wait->results[0];
 }
 
-typedef struct replacing {
-  const ir_value *old;
-  ir_value *instead;
-} replacing;
-
-static void replace(ir_op *op, void *context) {
-  const replacing *r = context;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (op->operands[i] == r->old) op->operands[i] = r->instead;
+/// A late product gives what the loop carries on, or a branch that does or does not wait for it.
+static bool is_of_late(const ir_value *carried) {
+  const ir_op *from = carried->def;
+  if (!from) return false;
+  if (from->code == IR_IF)
+    return is_of_late(ir_if_end(from, 0)->operands[carried->index]) ||
+           is_of_late(ir_if_end(from, 1)->operands[carried->index]);
+  return from->code == IR_MMA && from->attrs.mma.is_carried;
 }
 
 static void wait_for_late(kiln_pipeline *a) {
   ir_value *sums[KILN_RING_PRODUCTS];
   uint32_t count = 0;
-  for (uint32_t i = 0; i < a->loop->result_count; i++) {
-    const ir_op *from = ir_loop_next(a->loop)->operands[i]->def;
-    if (from && from->code == IR_MMA && from->attrs.mma.is_carried) sums[count++] = &a->loop->results[i];
-  }
+  for (uint32_t i = 0; i < a->loop->result_count; i++)
+    if (is_of_late(ir_loop_next(a->loop)->operands[i])) sums[count++] = &a->loop->results[i];
   if (!count) return;
   ir_op *wait = ir_emit(&a->b, IR_MMA_WAIT, NULL, sums, count, NULL, NULL, 0);
   for (uint32_t i = 0; wait && i < count; i++) {

@@ -32,9 +32,10 @@ typedef struct kiln_ring_product {
   ir_op *dot;
   kiln_ring_operand operands[2];
   bool is_partial; ///< see kiln_product
-  bool is_late;    ///< a sum that the loop carries for it alone: it goes on while the next iteration begins
+  bool is_late;    ///< carried for it alone, until it is cleared: it goes on while the next iteration begins
   bool is_cleared; ///< the loop carries zero on instead of the sum, as `clearing` says
   kiln_clearing clearing;
+  ir_op *reader; ///< of a late sum that is cleared: the branch that reads it before; NULL: none does
 } kiln_ring_product;
 
 typedef struct kiln_stored_tile {
