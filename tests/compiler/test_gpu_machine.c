@@ -112,12 +112,32 @@ static const char chain[] =
     "  }\n"
     "}\n";
 
-static bool agrees_in_chain(const char *promise, double begins, unsigned schedules) {
+/// The same in one flat loop, without roles.
+static const char flat_chain[] =
+    "kiln 1\n"
+    "kernel chain(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16)%s, n: i32)\n"
+    "  @grid(1) @config(warps = 4, stages = 3) {\n"
+    "  let A = view(a, [n * 64 + 64, 64], [128, 1], [64, 32])\n"
+    "  let B = view(b, [64, 64], [64, 1], [64, 32])\n"
+    "  let C = view(c, [n * 64, 64], [128, 1], [64, 64])\n"
+    "  var acc = zeros(f32[64, 64])\n"
+    "  var i = -1\n"
+    "  var row = 0\n"
+    "  for t in 0 .. 2 * n {\n"
+    "    i = i + 1\n"
+    "    if i == 2 {\n      i = 0\n      row = row + 64\n    }\n"
+    "    acc = dot(load(A, [row, i * 32]), trans(load(B, [0, i * 32])), acc)\n"
+    "    if i == 1 {\n      store(C, [row, 0], acc as bf16)\n      acc = zeros(f32[64, 64])\n    }\n"
+    "  }\n"
+    "}\n";
+
+static bool agrees_in_chain(bool is_flat, const char *promise, double begins, unsigned schedules) {
   kiln_buffer text = {0};
-  kiln_buffer_format(&text, chain, promise);
+  kiln_buffer_format(&text, is_flat ? flat_chain : chain, promise);
   kiln_buffer_u8(&text, 0);
   sim_case c = {
       .name = "chain", .text = (const char *)text.bytes, .grid = {1, 1, 1}, .sparse = 24, .blocks = 1};
+  if (is_flat) c.target = "sm_90a";
   const double elements[] = {5 * 64 * 128, 64 * 64, 4 * 64 * 128, 4};
   memcpy(c.arguments, elements, sizeof elements);
   if (begins >= 0) c.alias = 2, c.begins = begins;
@@ -140,11 +160,21 @@ static bool agrees_in_chain(const char *promise, double begins, unsigned schedul
 
 /// The producer waits for what the consumers write where two parameters overlap, and only there.
 TEST(gpu_machine, copies_after_writes) {
-  CHECK(agrees_in_chain("", -1, 10));
-  CHECK(agrees_in_chain("", 64 * 128, 20));     // the rows after those that are read
-  CHECK(agrees_in_chain("", 64 * 128 + 64, 5)); // next to them
-  CHECK(agrees_in_chain("", 64, 5));
-  CHECK(!agrees_in_chain(" @noalias", 64 * 128, 20)); // a promise that is broken
+  CHECK(agrees_in_chain(false, "", -1, 10));
+  CHECK(agrees_in_chain(false, "", 64 * 128, 20));     // the rows after those that are read
+  CHECK(agrees_in_chain(false, "", 64 * 128 + 64, 5)); // next to them
+  CHECK(agrees_in_chain(false, "", 64, 5));
+  CHECK(!agrees_in_chain(false, " @noalias", 64 * 128, 20)); // a promise that is broken
+}
+
+/// Slots are filled again where two parameters overlap.
+TEST(gpu_machine, fetches_after_writes) {
+  CHECK(agrees_in_chain(true, "", -1, 10));
+  CHECK(agrees_in_chain(true, "", 64 * 128, 20));      // the rows after those that are read
+  CHECK(agrees_in_chain(true, "", 64 * 128 + 16, 20)); // some of their columns
+  CHECK(agrees_in_chain(true, "", 128, 20));           // and the first of them
+  CHECK(agrees_in_chain(true, "", 64 * 128 + 64, 5));
+  CHECK(!agrees_in_chain(true, " @noalias", 64 * 128, 20));
 }
 
 static const matrix_config spread = {"BM = 256, BN = 64, BK = 64, warps = 16, stages = 2", 256, 64, true};

@@ -29,6 +29,7 @@
 // Where shared memory has room for one slot only, and a thread has no registers for the tiles on their way to
 // it, the slot is filled as an iteration begins: nothing runs ahead, but nothing spills either.
 #include "compiler/passes/gpu/fetch_mask.h"
+#include "compiler/passes/gpu/overlap.h"
 #include "compiler/passes/gpu/ring_products.h"
 #include "compiler/passes/gpu/written.h"
 
@@ -38,7 +39,8 @@ enum {
   SPARE_SHARED = 32 * 1024,
   LEAST_PIECE = 32,
   WHOLE_PIECE = 128,
-  MOST_BRANCHES = 4 ///< of a body, that store
+  MOST_BRANCHES = 4, ///< of a body, that store
+  MOST_STORES = 8    ///< in them
 };
 
 typedef struct fetching {
@@ -48,6 +50,7 @@ typedef struct fetching {
   int axis[KILN_PIPELINE_LOADS];     ///< along which masks are taken apart; -1: they are not
   uint8_t last[KILN_PIPELINE_LOADS]; ///< the axis along which elements are neighbours in memory
   ir_value *wrote;                   ///< i1: the iteration has written what a load may see; NULL: none does
+  ir_op *test, *again; ///< branches: whether slots are filled again, and what fills them; NULL: none are
   kiln_ring_products products; ///< that warpgroups multiply from the slots; none: all read them to registers
 } fetching;
 
@@ -134,8 +137,10 @@ static bool can_fill_at_once(const fetching *f) {
 typedef struct writing {
   const kiln_pipeline *a;
   const ir_op *load;
-  const ir_op *branches[MOST_BRANCHES];
-  unsigned count;
+  ir_op *branches[MOST_BRANCHES];
+  const ir_op *stores[MOST_STORES];
+  unsigned count, store_count;
+  bool has_more_stores;
   bool is_refused;
 } writing;
 
@@ -145,13 +150,21 @@ static bool comes_after(const ir_op *op, const ir_op *first) {
   return false;
 }
 
+static void add_store(writing *w, const ir_op *store) {
+  for (unsigned i = 0; i < w->store_count; i++)
+    if (w->stores[i] == store) return;
+  if (w->store_count == MOST_STORES) w->has_more_stores = true;
+  else w->stores[w->store_count++] = store;
+}
+
 /// Slots are filled again where a branch writes, after what the iteration itself reads.
 static void note_write(const kiln_earlier_write *write, void *context) {
   writing *w = context;
   if (!ir_encloses(w->a->body, write->op->block)) return;
-  const ir_op *branch = write->outermost;
+  ir_op *branch = write->outermost;
   const bool is_branch = branch->code == IR_IF && write->op->code == IR_STORE &&
                          comes_after(branch, w->load) && ir_encloses(branch->regions[0], write->op->block);
+  add_store(w, write->op);
   for (unsigned i = 0; i < w->count; i++)
     if (w->branches[i] == branch) return;
   if (!is_branch || w->count == MOST_BRANCHES) w->is_refused = true;
@@ -273,24 +286,54 @@ static ir_op *fill_at_once(fetching *f) {
   return a->b.error.status == KILN_OK ? remake(f, NULL, NULL) : NULL;
 }
 
-/// At the end of an iteration that has written: the slots of those to come are filled again.
-static void fetch_again(fetching *f, ir_value *slot) {
+/// `if condition { first }` in the loop's body; it gives whether the condition holds, or nothing.
+static ir_op *emit_branch(fetching *f, ir_value *condition, ir_block *first, bool has_result, ir_op *before) {
   ir_builder *b = &f->a->b;
-  ir_block *sides[2] = {ir_block_create(b->arena), ir_block_create(b->arena)};
+  ir_block *sides[2] = {first, ir_block_create(b->arena)};
+  for (unsigned i = 0; i < 2; i++) {
+    b->block = sides[i], b->before = NULL;
+    ir_value *result = has_result ? ir_const_int(b, KILN_I1, !i) : NULL;
+    ir_yield(b, &result, has_result);
+  }
+  b->block = f->a->body, b->before = before;
+  return ir_emit(b, IR_IF, NULL, &condition, 1, NULL, sides, 2);
+}
+
+/// At the end of an iteration that has written: the slots of those to come are filled again. Whether they are is known
+/// before the branch that writes, if it is one: a product may go on for which that branch waits.
+static void fetch_again(fetching *f, const writing *w, ir_value *slot) {
+  ir_builder *b = &f->a->b;
+  ir_op *end = ir_loop_next(f->a->loop);
+  ir_block *block = ir_block_create(b->arena);
   b->place = f->a->loop->place;
-  b->block = sides[0], b->before = NULL;
+  f->test = emit_branch(f, f->wrote, ir_block_create(b->arena), true, w->count == 1 ? w->branches[0] : end);
+  b->block = block, b->before = NULL;
   emit_wait(f, 0);
   emit_barrier(f);
   for (unsigned n = 1; n < f->ring.slots; n++) {
     slot = kiln_ring_after(&f->ring, slot, b, NULL);
     fetch(f, KILN_THIS + n, slot);
   }
-  for (unsigned i = 0; i < 2; i++) {
-    b->block = sides[i], b->before = NULL;
-    ir_yield(b, NULL, 0);
-  }
-  b->block = f->a->body, b->before = ir_loop_next(f->a->loop);
-  ir_emit(b, IR_IF, NULL, &f->wrote, 1, NULL, sides, 2);
+  if (f->test) f->again = emit_branch(f, &f->test->results[0], block, false, end);
+}
+
+/// Slots are filled again only where what they have may overlap what is stored, if that can be computed.
+static void ask_for_overlap(const fetching *f, const writing *w) {
+  ir_kernel *kernel = f->a->kernel;
+  kiln_arena *arena = kernel->arena;
+  const kiln_facts *facts = kiln_facts_compute(arena, kernel);
+  ir_op *answer = ir_if_end(f->test, 0);
+  kiln_overlaps *o =
+      kiln_overlaps_create(kernel, arena, kiln_addresses_create(arena, kernel, facts), facts, answer);
+  if (w->has_more_stores) return;
+  for (const ir_op *op = f->again->regions[0]->first; op; op = op->next)
+    for (unsigned i = 0; op->code == IR_FETCH && i < w->store_count; i++) {
+      if (!kiln_extent_of(o, op)->is_known || !kiln_extent_of(o, w->stores[i])->is_known) return;
+      kiln_overlaps_ask(o, w->stores[i], op);
+    }
+  kiln_error failed = {0};
+  answer->operands[0] = kiln_overlaps_answer(o, &failed);
+  if (failed.status != KILN_OK) f->a->b.error = failed;
 }
 
 /// Where products of the iteration before may be under way as this one begins: once its first product is issued, and
@@ -314,7 +357,7 @@ static void fetch_under(fetching *f, kiln_iteration when, ir_value *slot) {
   kiln_ring_products_wait(f->a, &f->products);
 }
 
-static ir_op *fill_ahead(fetching *f) {
+static ir_op *fill_ahead(fetching *f, const writing *w) {
   kiln_pipeline *a = f->a;
   const unsigned slots = f->ring.slots, ahead = slots - 1;
   for (unsigned n = 0; n < ahead; n++) fetch(f, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
@@ -331,7 +374,7 @@ static ir_op *fill_ahead(fetching *f) {
   read_slot(f, slot);
   if (f->products.late) fetch_late(f, KILN_THIS + ahead, write);
   if (overlaps) fetch_under(f, KILN_THIS + ahead, write);
-  if (f->wrote) fetch_again(f, slot);
+  if (f->wrote) fetch_again(f, w, slot);
   return a->b.error.status == KILN_OK ? remake(f, start, next) : NULL;
 }
 
@@ -390,10 +433,11 @@ static void fetch_loop(kiln_pipeline *a) {
   f.products.fills_ahead = f.ring.slots > 1;
   kiln_ring_products_open(a, at, &f.products);
   emit_condition(&f, &writes);
-  ir_op *loop = f.ring.slots > 1 ? fill_ahead(&f) : fill_at_once(&f);
+  ir_op *loop = f.ring.slots > 1 ? fill_ahead(&f, &writes) : fill_at_once(&f);
   if (!loop) return;
   kiln_ring_end(&f.ring, loop, &a->b);
   kiln_ring_products_close(a, &f.products);
+  if (f.again) ask_for_overlap(&f, &writes);
 }
 
 kiln_status kiln_pass_fetch(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
