@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles that a loop carries and that branches choose, where each choice is the same tile and a scalar: the loop carries
-// the scalar.
+// the scalar. Where no branch chooses, too, if the tile is one of numbers, which is made anew for each use.
 //
 //   for (t = rows) { u = if c { yield n + rows } else { yield t }; ..u..; yield u }          becomes
 //   for (s = 0)    { w = if c { yield n }        else { yield s }; ..w + rows..; yield w }
+//
+//   for (t = expand(n + iota)) { ..t..; yield t + m }      =>    for (s = n) { ..s + expand(iota)..; yield s + m }
 //
 // A carried tile has one layout, and its uses others: each iteration would move it through shared memory, and an address
 // that rests on it could not be computed some iterations ahead.
@@ -72,6 +74,17 @@ static const ir_value *base_of(ir_value *initial) {
   return initial;
 }
 
+/// It is made of numbers that any thread knows.
+static bool is_of_counts(const ir_value *v) {
+  for (unsigned i = 0; i < MOST_STEPS && v->def && v->def->code != IR_IOTA; i++) {
+    ir_value *to;
+    if (v->def->code == IR_EXPAND) v = v->def->operands[0];
+    else if (scalar_added(v, &to)) v = to;
+    else return false;
+  }
+  return v->def && v->def->code == IR_IOTA;
+}
+
 // ----------------------------------------------------------------------------------- the scalar of it
 
 static ir_value *scalar_of(carrying *c, ir_value *v, ir_block *block, ir_op *before);
@@ -79,6 +92,16 @@ static ir_value *scalar_of(carrying *c, ir_value *v, ir_block *block, ir_op *bef
 static ir_value *tile_of(carrying *c, ir_value *scalar, ir_block *block, ir_op *before) {
   c->b.block = block, c->b.before = before;
   return ir_binary(&c->b, IR_ADD, 0, ir_splat(&c->b, scalar, c->base->type), (ir_value *)c->base);
+}
+
+/// The tile with the scalars that are added to it outermost: expand(n + t) is n + expand(t).
+static ir_value *with_sums_outside(carrying *c, ir_value *tile) {
+  ir_value *to;
+  if (!tile->def || tile->def->code != IR_EXPAND) return tile;
+  ir_value *scalar = scalar_added(with_sums_outside(c, tile->def->operands[0]), &to);
+  if (!scalar) return tile;
+  ir_value *expanded = with_sums_outside(c, ir_expand(&c->b, to, tile->def->attrs.axis));
+  return ir_binary(&c->b, IR_ADD, 0, ir_splat(&c->b, scalar, tile->type), expanded);
 }
 
 /// The branch once more, with one result more.
@@ -119,7 +142,8 @@ static bool find(carrying *c) {
   if (!arg->type.rank || arg->type.pointer || ir_type_class(arg->type) != KILN_CLASS_INT) return false;
   c->base = base_of(ir_loop_initials(c->loop)[c->index]);
   c->steps = c->branches = c->made_count = 0;
-  return is_known(c, ir_loop_next(c->loop)->operands[c->index]) && c->branches;
+  const ir_value *next = ir_loop_next(c->loop)->operands[c->index];
+  return next != arg && is_known(c, next) && (c->branches || is_of_counts(c->base));
 }
 
 /// The loop is another one then.
@@ -128,6 +152,9 @@ static void carry_scalar(carrying *c) {
   ir_block *body = ir_loop_body(c->loop);
   ir_value *arg = ir_loop_args(c->loop)[c->index], *initial = ir_loop_initials(c->loop)[c->index];
   c->b.place = c->loop->place;
+  c->b.block = c->loop->block, c->b.before = c->loop;
+  initial = with_sums_outside(c, initial);
+  c->base = base_of(initial);
   c->scalar = ir_block_arg(c->kernel->arena, body, ir_scalar_type((kiln_scalar)arg->type.scalar));
   ir_value *next = scalar_of(c, end->operands[c->index], body, end),
            *first = scalar_of(c, initial, c->loop->block, c->loop);
