@@ -75,12 +75,23 @@ void gpu_lower_fetch(gpu *g, ir_op *op) {
                 "operation %u: a fetch has pieces of %u bytes, expected at least %u", ir_operation(op), bytes,
                 LEAST);
   gpu_note_copy(g, op, KILN_ENGINE_COPY, bytes);
+  LLVMValueRef owner = gpu_is_owner(g, layout);
+  LLVMBasicBlockRef after = NULL;
+  if (owner) { // of a tile of few pieces: two copies of one would race
+    LLVMBasicBlockRef body = gpu_block(g, "own");
+    after = gpu_block(g, "fetched");
+    LLVMBuildCondBr(g->builder, owner, body, after);
+    LLVMPositionBuilderAtEnd(g->builder, body);
+  }
   for (uint32_t r = 0; g->status == KILN_OK && r < 1u << layout->registers; r++) {
     if (r & inside) continue;
     LLVMValueRef size = size_of(g, mask.regs[r], left.regs ? left.regs[r] : NULL, bytes, bytes >> vector);
     LLVMValueRef arguments[3] = {gpu_slot_pointer(g, &at, r), pointer.regs[r], size};
     kl_call(&g->prelude, g->builder, copies[__builtin_ctz(bytes / LEAST)], arguments, 3);
   }
+  if (!owner) return;
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
 }
 
 void gpu_lower_fetch_commit(gpu *g, ir_op *op) {

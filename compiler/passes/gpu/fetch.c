@@ -21,6 +21,12 @@
 //
 //   for iv in lo..hi { ..; if c { store }; if c { fetch_wait 0; barrier; fetch p(iv + step) to slot + 1; ... } }
 //
+// Addresses may rest on scalars that the loop loads. What it carries of these runs ahead: no fetch waits for them.
+//
+//   for iv in lo..hi (o = first) { x = load p + o; ..; yield o + load q(iv) }                     is given
+//   for iv in lo..hi (o = first, a = first + load q(lo) + load q(lo + step)) {
+//     ..; fetch p + a to slot - 1; ..; yield o + load q(iv), a + load q(iv + 2 step) if there is one }
+//
 // Every iteration commits one group, also an empty one, so that as iteration i begins all but the last
 // slots - 2 groups are those of iterations up to i. The barrier after the wait makes what all threads have
 // fetched seen by all, and says that slot i - 1 has been read by all, which is the one filled next. What
@@ -51,6 +57,7 @@ typedef struct fetching {
   uint8_t last[KILN_PIPELINE_LOADS]; ///< the axis along which elements are neighbours in memory
   ir_value *wrote;                   ///< i1: the iteration has written what a load may see; NULL: none does
   ir_op *test, *again; ///< branches: whether slots are filled again, and what fills them; NULL: none are
+  ir_value *next_leads[KILN_PIPELINE_LEADS]; ///< an iteration on, of what runs ahead
   kiln_ring_products products; ///< that warpgroups multiply from the slots; none: all read them to registers
 } fetching;
 
@@ -102,20 +109,22 @@ static int split_axis(const fetching *f, const ir_op *load, unsigned *out_row, u
   return axis;
 }
 
-/// Pieces of at least a word are in a row, each thread has one, what is masked off is zero, and the tile goes
-/// straight to a matrix instruction.
-static bool can_fetch(const fetching *f, const kiln_pipeline_load *x) {
-  const kiln_fetch_machine *machine = f->a->machine;
-  const ir_op *load = x->load;
-  ir_type type = load->results[0].type;
+/// Pieces of at least a word are in a row, and what is masked off is zero.
+static bool has_pieces(const fetching *f, const ir_op *load) {
   uint64_t other = 0;
   uint8_t last;
-  unsigned row, bits = ir_type_bits(type);
+  unsigned row, bits = ir_type_bits(load->results[0].type);
   if (load->operand_count > 2 && (!ir_constant_bits(load->operands[2], &other) || other)) return false;
-  for (const ir_value *v = x->dot->operands[x->operand]; v->def != load; v = v->def->operands[0])
-    if (v->def->code == IR_CAST) return false;
   split_axis(f, load, &row, &last);
-  return bits >= 8 && bits << row >= LEAST_PIECE && kiln_pipeline_words(f->a, type) &&
+  return bits >= 8 && bits << row >= LEAST_PIECE;
+}
+
+/// Each thread has a piece, and the tile goes straight to a matrix instruction.
+static bool can_fetch(const fetching *f, const kiln_pipeline_load *x) {
+  const kiln_fetch_machine *machine = f->a->machine;
+  for (const ir_value *v = x->dot->operands[x->operand]; v->def != x->load; v = v->def->operands[0])
+    if (v->def->code == IR_CAST) return false;
+  return has_pieces(f, x->load) && kiln_pipeline_words(f->a, x->load->results[0].type) &&
          kiln_matrix_form_of(machine->matrix, machine->lanes, x->dot, NULL);
 }
 
@@ -171,6 +180,20 @@ static void note_write(const kiln_earlier_write *write, void *context) {
   else w->branches[w->count++] = branch;
 }
 
+/// What has been read ahead is not read again.
+static void note_write_of_read(const kiln_earlier_write *write, void *context) {
+  writing *w = context;
+  w->is_refused |= ir_encloses(w->a->body, write->op->block);
+}
+
+/// The loop writes nothing of what addresses are looked up in.
+static bool keeps_reads(const kiln_pipeline *a) {
+  writing w = {.a = a};
+  for (unsigned i = 0; i < a->read_count; i++)
+    kiln_visit_earlier_writes(a->kernel, a->kernel->body, a->reads[i], note_write_of_read, &w);
+  return !w.is_refused;
+}
+
 /// Whether slots can be filled ahead although the loop stores.
 static bool find_writes(const fetching *f, writing *w) {
   const kiln_pipeline *a = f->a;
@@ -179,7 +202,7 @@ static bool find_writes(const fetching *f, writing *w) {
     w->load = a->loads[i].load;
     kiln_visit_earlier_writes(a->kernel, a->kernel->body, w->load, note_write, w);
   }
-  return !w->is_refused;
+  return !w->is_refused && keeps_reads(a);
 }
 
 /// Emits, at the end of the body, whether the iteration has written.
@@ -195,6 +218,37 @@ static void emit_condition(fetching *f, const writing *w) {
   }
 }
 
+// -------------------------------------------------------------------------------------------- beside
+
+/// Whether it may differ from iteration to iteration.
+static bool changes(const kiln_pipeline *a, const ir_value *value, unsigned *budget) {
+  if (!value->def) return value->block == a->body;
+  if (value->def->block != a->body) return false;
+  if (value->def->region_count || !*budget) return true;
+  --*budget;
+  for (uint32_t i = 0; i < value->def->operand_count; i++)
+    if (changes(a, value->def->operands[i], budget)) return true;
+  return false;
+}
+
+/// A vector that each iteration wants besides, such as a number for each row: of a memory that the loop does not write.
+static bool is_beside(const fetching *f, ir_op *op) {
+  kiln_pipeline *a = f->a;
+  writing w = {.a = a};
+  if (a->count == KILN_PIPELINE_LOADS || op->code != IR_LOAD || op->results[0].type.rank != 1) return false;
+  if (!changes(a, op->operands[0], &(unsigned){KILN_PIPELINE_SLICE})) return false;
+  kiln_visit_earlier_writes(a->kernel, a->kernel->body, op, note_write_of_read, &w);
+  return !w.is_refused && has_pieces(f, op) && kiln_pipeline_add(a, op, MOST_SLOTS - 1);
+}
+
+/// Adds those that take no slot from the products of warpgroups: nothing waits for memory between these then. (What others
+/// compute their operands from is loaded to registers ahead: prefetch.c.)
+static void add_beside(fetching *f, uint32_t others) {
+  kiln_pipeline *a = f->a;
+  for (ir_op *op = a->body->first; op; op = op->next)
+    if (is_beside(f, op) && (slots_for(a, others) < f->ring.slots || !keeps_reads(a))) a->count--;
+}
+
 // ---------------------------------------------------------------------------------------------- ring
 
 static void emit_wait(fetching *f, unsigned groups) {
@@ -208,7 +262,9 @@ static void emit_barrier(fetching *f) {
 }
 
 /// The unit wants the axis along which elements are neighbours last.
-static bool is_turned(const fetching *f, unsigned load) { return f->products.count && !f->last[load]; }
+static bool is_turned(const fetching *f, unsigned load) {
+  return f->products.count && f->a->loads[load].dot && !f->last[load];
+}
 
 /// How load `i` lies in its slot.
 static ir_type tile_of(const fetching *f, unsigned i) {
@@ -260,11 +316,14 @@ static void read_slot(fetching *f, ir_value *slot) {
   }
 }
 
-/// The loop carries one value more, and what its products want.
+/// The loop carries one value more, what runs ahead, and what its products want.
 static ir_op *remake(fetching *f, ir_value *start, ir_value *next) {
-  ir_value *first[1 + KILN_RING_PRODUCTS], *then[1 + KILN_RING_PRODUCTS];
+  enum { MOST = 1 + KILN_PIPELINE_LEADS + KILN_RING_PRODUCTS };
+  ir_value *first[MOST], *then[MOST];
   uint32_t count = 0;
   if (start) first[count] = start, then[count++] = next;
+  for (unsigned i = 0; i < f->a->lead_count; i++)
+    first[count] = f->a->leads[i].first, then[count++] = f->next_leads[i];
   for (unsigned i = 0; i < f->products.keep_count; i++) {
     first[count] = f->products.first_keep;
     then[count++] = f->products.next_keeps[i];
@@ -370,7 +429,9 @@ static ir_op *fill_ahead(fetching *f, const writing *w) {
            *next = slots > 2 ? kiln_ring_after(&f->ring, slot, &a->b, NULL)
                              : write; // of two slots the other is both
   const bool overlaps = kiln_ring_products_overlap(&f->products);
+  kiln_pipeline_lead_inside(a, ahead);
   if (!f->products.late && !overlaps) fetch(f, KILN_THIS + ahead, write);
+  kiln_pipeline_lead_on(a, ahead, f->next_leads);
   read_slot(f, slot);
   if (f->products.late) fetch_late(f, KILN_THIS + ahead, write);
   if (overlaps) fetch_under(f, KILN_THIS + ahead, write);
@@ -402,10 +463,17 @@ static void multiply_loop(fetching *f) {
   if (remake(f, NULL, NULL)) kiln_ring_products_close(a, &f->products);
 }
 
+static void find_axes(fetching *f) {
+  for (unsigned i = 0; i < f->a->count; i++) {
+    unsigned row;
+    f->axis[i] = split_axis(f, f->a->loads[i].load, &row, &f->last[i]);
+  }
+}
+
 static void fetch_loop(kiln_pipeline *a) {
   fetching f = {.a = a, .facts = kiln_facts_compute(a->kernel->arena, a->kernel)};
   writing writes = {NULL};
-  a->allows_stores = true;
+  a->allows_stores = a->allows_reads = true;
   if (!kiln_pipeline_find(a, false, MOST_SLOTS - 1)) a->count = 0;
   const bool is_whole = keep_fetched(&f);
   if (!find_writes(&f, &writes)) a->count = 0;
@@ -413,10 +481,7 @@ static void fetch_loop(kiln_pipeline *a) {
     multiply_loop(&f);
     return;
   }
-  for (unsigned i = 0; i < a->count; i++) {
-    unsigned row;
-    f.axis[i] = split_axis(&f, a->loads[i].load, &row, &f.last[i]);
-  }
+  find_axes(&f);
   const bool multiplies = kiln_ring_products_find(a, f.facts, f.last, &f.products);
   if (!multiplies && !is_whole) return; // what stays in registers would be loaded late
   if (!multiplies) f.products = (kiln_ring_products){.count = 0};
@@ -424,7 +489,10 @@ static void fetch_loop(kiln_pipeline *a) {
   f.ring.slots = slots_for(a, at + kiln_ring_products_bytes(&f.products));
   if (!f.ring.slots || (f.ring.slots == 1 && !can_fill_at_once(&f))) return;
   if (f.ring.slots == 1) kiln_ring_products_end(&f.products); // the one slot is filled as an iteration begins
+  if (multiplies && f.ring.slots > 1) add_beside(&f, at + kiln_ring_products_bytes(&f.products));
+  find_axes(&f);
   kiln_pipeline_open_before(a, f.ring.slots - 1);
+  if (!kiln_pipeline_lead_before(a, f.ring.slots - 1)) return;
   for (unsigned i = 0; i < a->count; i++) {
     kiln_ring_alloc(&f.ring, kiln_ring_add(&f.ring, tile_of(&f, i)), (ir_alloc){.at = at}, &a->b);
     at += bytes_of(a->loads[i].load) * f.ring.slots;

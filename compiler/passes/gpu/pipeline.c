@@ -4,7 +4,7 @@
 #include "compiler/passes/gpu/pipeline.h"
 #include "compiler/passes/gpu/loops.h"
 
-enum { MAX_BEHIND = 64, MOST_TILES = 64 };
+enum { MAX_BEHIND = 64, MOST_TILES = 64, MOST_MORE = 32 /* that a pass lets a loop carry */ };
 
 typedef struct walk {
   ir_kernel *kernel;
@@ -60,6 +60,10 @@ static bool has_effect(const kiln_pipeline *a) {
   return e.writes || (e.meets && !e.fetches);
 }
 
+static bool is_read(const ir_op *op) {
+  return op->code == IR_LOAD && !op->operands[0]->type.rank && !(op->attrs.flags & IR_VOLATILE);
+}
+
 static bool is_load(const ir_op *op) {
   return op->code == IR_LOAD && op->operands[0]->type.rank && !(op->attrs.flags & IR_VOLATILE);
 }
@@ -73,6 +77,8 @@ typedef struct measuring {
     const ir_value *value;
     kiln_iteration when;
   } known[KILN_PIPELINE_SLICE];
+  const ir_op *reads[KILN_PIPELINE_READS];
+  unsigned read_count;
 } measuring;
 
 static bool is_measured(measuring *m, const ir_value *value, kiln_iteration when) {
@@ -82,6 +88,15 @@ static bool is_measured(measuring *m, const ir_value *value, kiln_iteration when
   m->known[m->known_count].value = value;
   m->known[m->known_count++].when = when;
   return false;
+}
+
+/// Adds a load to some, once; false: there are too many.
+static bool add_read(const ir_op **reads, unsigned *count, const ir_op *read) {
+  for (unsigned i = 0; i < *count; i++)
+    if (reads[i] == read) return true;
+  if (*count == KILN_PIPELINE_READS) return false;
+  reads[(*count)++] = read;
+  return true;
 }
 
 static bool measure(measuring *m, const ir_value *value, kiln_iteration when);
@@ -123,7 +138,13 @@ static void count_op(ir_op *op, void *context) {
   m->size++;
 }
 
-/// Counts the operations a value needs in that iteration; false when one of them is not pure.
+/// Pure, or a scalar that may be loaded again in another iteration.
+static bool can_repeat(measuring *m, const ir_op *op) {
+  if (m->a->allows_reads && is_read(op)) return add_read(m->reads, &m->read_count, op);
+  return ir_is_pure(op) && (!op->region_count || op->code == IR_IF) && op->code != IR_DOT;
+}
+
+/// Counts the operations a value needs in that iteration; false when one of them cannot be repeated.
 static bool measure(measuring *m, const ir_value *value, kiln_iteration when) {
   const kiln_pipeline *a = m->a;
   if (value->def) value = &value->def->results[0]; // all that a branch gives is one
@@ -135,7 +156,7 @@ static bool measure(measuring *m, const ir_value *value, kiln_iteration when) {
   }
   ir_op *op = value->def;
   if (op->block != a->body) return true;
-  if (!ir_is_pure(op) || (op->region_count && op->code != IR_IF) || op->code == IR_DOT) return false;
+  if (!can_repeat(m, op)) return false;
   for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], count_op, m);
   measuring_branch b = {m, when, true};
   visit_taken(op, a->body, measure_taken, &b);
@@ -149,7 +170,15 @@ static void add_load(kiln_pipeline *a, ir_op *load, ir_op *dot, unsigned operand
   if (a->count == KILN_PIPELINE_LOADS) return;
   for (uint32_t i = 0; i < load->operand_count; i++)
     if (!measure(&m, load->operands[i], when)) return;
+  for (unsigned i = 0; i < m.read_count; i++)
+    if (!add_read(a->reads, &a->read_count, m.reads[i])) return;
   a->loads[a->count++] = (kiln_pipeline_load){load, dot, operand};
+}
+
+bool kiln_pipeline_add(kiln_pipeline *a, ir_op *load, unsigned iterations) {
+  const unsigned before = a->count;
+  if (is_load(load)) add_load(a, load, NULL, 0, iterations);
+  return a->count > before;
 }
 
 /// Only renamed or cast on its way to the product.
@@ -188,7 +217,7 @@ static bool has_products_of_groups(const kiln_pipeline *a) {
 }
 
 bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations) {
-  a->count = 0;
+  a->count = a->read_count = 0;
   if (has_effect(a)) return false;
   for (ir_op *op = a->body->first; op; op = op->next) {
     // What threads store for products of warpgroups comes after memory and slot. (Other stores are of what has been
@@ -412,6 +441,12 @@ static ir_value *branch_in(kiln_pipeline *a, const ir_value *value, kiln_iterati
   return &made->results[value->index];
 }
 
+/// A scalar that the loop loads, as it does in that iteration.
+static ir_value *read_in(kiln_pipeline *a, const ir_value *value, kiln_iteration when) {
+  ir_value *made = kiln_pipeline_load_at(a, value->def, when);
+  return made ? remember(a, value, when, made) : (ir_value *)value;
+}
+
 ir_value *kiln_pipeline_value(kiln_pipeline *a, ir_value *value, kiln_iteration when) {
   bool is_argument = !value->def && value->block == a->body;
   if (!is_argument && (!value->def || value->def->block != a->body)) return value;
@@ -419,6 +454,7 @@ ir_value *kiln_pipeline_value(kiln_pipeline *a, ir_value *value, kiln_iteration 
   if (known) return known;
   if (is_argument) return argument_in(a, value, when);
   if (value->def->region_count) return branch_in(a, value, when);
+  if (value->def->code == IR_LOAD) return read_in(a, value, when);
   ir_op *op = value->def;
   ir_value **operands = KILN_NEW_ARRAY(a->kernel->arena, ir_value *, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++)
@@ -438,8 +474,10 @@ kiln_pipeline_place kiln_pipeline_at(kiln_pipeline *a, const ir_op *load, kiln_i
     at.mask = mask;
     return at;
   }
-  at.mask = ir_splat(&a->b, a->exists[when], ir_with_element(at.pointer->type, ir_scalar_type(KILN_I1)));
-  if (mask) at.mask = ir_binary(&a->b, IR_AND, 0, mask, at.mask);
+  at.mask = a->exists[when];
+  if (at.mask && at.pointer->type.rank)
+    at.mask = ir_splat(&a->b, at.mask, ir_with_element(at.pointer->type, ir_scalar_type(KILN_I1)));
+  if (mask) at.mask = at.mask ? ir_binary(&a->b, IR_AND, 0, mask, at.mask) : mask;
   return at;
 }
 
@@ -449,6 +487,70 @@ ir_value *kiln_pipeline_load_at(kiln_pipeline *a, const ir_op *load, kiln_iterat
   uint32_t count = at.other ? 3 : at.mask ? 2 : 1;
   ir_op *made = ir_emit(&a->b, IR_LOAD, &load->attrs, operands, count, &load->results[0].type, NULL, 0);
   return made ? &made->results[0] : NULL;
+}
+
+// -------------------------------------------------------------------------------------------- leads
+
+/// Values of the body that others follow from, in any iteration.
+typedef struct reaching {
+  const kiln_pipeline *a;
+  const ir_value *seen[KILN_PIPELINE_SLICE];
+  unsigned count;
+  bool reads; ///< one is loaded
+} reaching;
+
+static bool has_seen(const reaching *r, const ir_value *value) {
+  for (unsigned i = 0; i < r->count; i++)
+    if (r->seen[i] == value) return true;
+  return false;
+}
+
+static void reach(ir_value *value, void *context) {
+  reaching *r = context;
+  const kiln_pipeline *a = r->a;
+  if (r->count == KILN_PIPELINE_SLICE || has_seen(r, value)) return;
+  r->seen[r->count++] = value;
+  if (value->def) {
+    if (value->def->block != a->body) return;
+    r->reads |= value->def->code == IR_LOAD;
+    visit_taken(value->def, a->body, reach, r);
+  } else if (value->block == a->body && value->index >= ir_loop_counters(a->loop)) {
+    reach(ir_loop_next(a->loop)->operands[value->index - ir_loop_counters(a->loop)], r);
+  }
+}
+
+bool kiln_pipeline_lead_before(kiln_pipeline *a, unsigned ahead) {
+  reaching addresses = {.a = a};
+  for (unsigned i = 0; i < a->count; i++)
+    for (uint32_t k = 0; k < a->loads[i].load->operand_count; k++)
+      reach(a->loads[i].load->operands[k], &addresses);
+  a->lead_count = 0;
+  for (uint32_t i = 0; ahead && a->read_count && i < a->loop->result_count; i++) {
+    ir_value *value = ir_loop_args(a->loop)[i];
+    reaching r = {.a = a};
+    if (has_seen(&addresses, value)) reach(value, &r);
+    if (!r.reads) continue;
+    if (a->lead_count == KILN_PIPELINE_LEADS || a->loop->result_count + MOST_MORE > IR_MAX_RESULTS)
+      return false;
+    a->leads[a->lead_count++] =
+        (kiln_pipeline_lead){value, kiln_pipeline_value(a, value, KILN_FIRST + ahead), NULL};
+  }
+  return true;
+}
+
+void kiln_pipeline_lead_inside(kiln_pipeline *a, unsigned ahead) {
+  for (unsigned i = 0; i < a->lead_count; i++) {
+    kiln_pipeline_lead *lead = &a->leads[i];
+    lead->ahead = ir_block_arg(a->kernel->arena, a->body, lead->value->type);
+    remember(a, lead->value, KILN_THIS + ahead, lead->ahead);
+  }
+}
+
+void kiln_pipeline_lead_on(kiln_pipeline *a, unsigned ahead, ir_value **out_next) {
+  for (unsigned i = 0; i < a->lead_count; i++) {
+    const uint32_t carried = a->leads[i].value->index - ir_loop_counters(a->loop);
+    out_next[i] = kiln_pipeline_value(a, ir_loop_next(a->loop)->operands[carried], KILN_THIS + ahead);
+  }
 }
 
 // --------------------------------------------------------------------------------------------- loop

@@ -11,6 +11,8 @@
 enum {
   KILN_PIPELINE_LOADS = KILN_RING_TILES,
   KILN_PIPELINE_SLICE = 256, ///< operations that an address and a mask may need
+  KILN_PIPELINE_READS = 8,   ///< scalars that addresses and masks are looked up in
+  KILN_PIPELINE_LEADS = 8,   ///< carried values that run ahead
   KILN_PIPELINE_STAGES = 4   ///< iterations that are looked at together
 };
 
@@ -23,11 +25,18 @@ enum {
   KILN_ITERATIONS = 2 * KILN_PIPELINE_STAGES
 };
 
-/// A load that a product's operand comes from.
+/// A load that a product's operand comes from; dot NULL: one beside these.
 typedef struct kiln_pipeline_load {
   ir_op *load, *dot;
   unsigned operand; ///< of that product
 } kiln_pipeline_load;
+
+/// A carried value that follows from what the loop reads: the loop carries it as it is some iterations on, too, so that
+/// nothing waits for what is read.
+typedef struct kiln_pipeline_lead {
+  ir_value *value;         ///< an argument of the body
+  ir_value *first, *ahead; ///< before the loop; another argument
+} kiln_pipeline_lead;
 
 typedef struct kiln_pipeline_copy {
   const ir_value *from;
@@ -44,6 +53,10 @@ typedef struct kiln_pipeline {
   unsigned threads; ///< of a block, logarithm
   kiln_pipeline_load loads[KILN_PIPELINE_LOADS];
   unsigned count;
+  const ir_op *reads[KILN_PIPELINE_READS]; ///< loads of scalars that addresses and masks of `loads` rest on
+  unsigned read_count;
+  kiln_pipeline_lead leads[KILN_PIPELINE_LEADS];
+  unsigned lead_count;
   ir_builder b;
   ir_value *index[KILN_ITERATIONS];  ///< the loop's counter in that iteration
   ir_value *exists[KILN_ITERATIONS]; ///< i1: the loop comes to it; NULL: it does
@@ -51,6 +64,7 @@ typedef struct kiln_pipeline {
   unsigned copy_count;
   bool stays;         ///< see kiln_pipeline_stay
   bool allows_stores; ///< loops with stores are taken, too
+  bool allows_reads;  ///< addresses and masks may rest on scalars that the loop loads
   bool reads_masks;   ///< a mask that no iteration after the last passes is not asked for again
 } kiln_pipeline;
 
@@ -62,6 +76,9 @@ kiln_status kiln_pipeline_loops(ir_kernel *kernel, kiln_pass_context *context,
 /// operations `iterations` on. With `deep` also those whose values are computed with before the product.
 /// False: the loop writes memory (but see allows_stores) or meets at barriers, or there are none.
 bool kiln_pipeline_find(kiln_pipeline *a, bool deep, unsigned iterations);
+
+/// Adds a load of the loop that is no product's operand, under the same conditions. Whether it is there.
+bool kiln_pipeline_add(kiln_pipeline *a, ir_op *load, unsigned iterations);
 
 /// Registers of 32 bits that a tile takes in a thread.
 uint64_t kiln_pipeline_words(const kiln_pipeline *a, ir_type type);
@@ -76,6 +93,14 @@ bool kiln_pipeline_overflows(const kiln_pipeline *a);
 void kiln_pipeline_open_before(kiln_pipeline *a, unsigned count);
 /// At the start of the body: those of `count` iterations to come.
 void kiln_pipeline_open_inside(kiln_pipeline *a, unsigned count);
+
+/// After kiln_pipeline_open_before for `ahead` iterations: finds the carried values that have to run ahead so far, and
+/// emits what they begin with. False: there are too many.
+bool kiln_pipeline_lead_before(kiln_pipeline *a, unsigned ahead);
+/// After kiln_pipeline_open_inside for as many: the arguments for them stand for their values from now on.
+void kiln_pipeline_lead_inside(kiln_pipeline *a, unsigned ahead);
+/// What they are an iteration later, at the builder's place.
+void kiln_pipeline_lead_on(kiln_pipeline *a, unsigned ahead, ir_value **out_next);
 
 /// After kiln_pipeline_open_inside for one iteration: where no load has a mask and all addresses rest on
 /// scalars and on what the loop does not change, the iteration after the last is the last once more. Its

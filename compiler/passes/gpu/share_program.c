@@ -40,7 +40,7 @@ typedef struct line_walk {
 static void walk_line(const line_walk *w, const ir_value *value, const ir_op *expand, unsigned depth) {
   ir_op *op = ir_resolve((ir_value *)value)->def;
   if (!op || depth > MOST_DEPTH) return;
-  if (op->code == IR_LOAD && expand) w->visit(op, expand, w->context);
+  if ((op->code == IR_LOAD || op->code == IR_SLOT_LOAD) && expand) w->visit(op, expand, w->context);
   if (op->code == IR_EXPAND && !expand && op->operands[0]->type.rank == 1)
     walk_line(w, op->operands[0], op, depth + 1);
   if (!ir_has(op->code, IR_EACH)) return;

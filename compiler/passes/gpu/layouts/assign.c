@@ -60,7 +60,7 @@ typedef struct line_of {
 
 static void want_line(ir_op *load, const ir_op *expand, void *context) {
   const line_of *line = context;
-  if (!line->is_shared && expand->operands[0]->def != load) return;
+  if (!line->is_shared && load->code == IR_LOAD && expand->operands[0]->def != load) return;
   kiln_layout_notes *v = kiln_notes_of(line->c, &load->results[0]);
   if (!v->is_wanted) v->wanted = layout_backward(expand, &line->row);
   v->is_wanted = true;
@@ -69,7 +69,7 @@ static void want_line(ir_op *load, const ir_op *expand, void *context) {
 /// A load of one axis that is spread over a tile of the shape of accumulators: each thread loads what its own
 /// elements meet, instead of an exchange through shared memory in which all threads wait for one another. Of
 /// what is computed from loads (a bias of 16 bits, which is cast) the exchange is a little faster; where
-/// blocks share the program it can't be.
+/// blocks share the program it can't be. What lies in a slot is in shared memory already.
 static void note_spread(ir_op *op, void *context) {
   spreading *s = context;
   if (op->code != IR_BROADCAST || !has_shape_of_sums(s, op->results[0].type)) return;
@@ -94,7 +94,9 @@ static void assign_fetch(kiln_layouts *c, ir_op *op) {
 }
 
 static void assign_slot_load(kiln_layouts *c, ir_op *op) {
-  set_home(c, &op->results[0], kiln_slot_layouts_of(c, op->operands[0])->writer);
+  const kiln_layout_notes *loaded = kiln_notes_of(c, &op->results[0]);
+  set_home(c, &op->results[0],
+           loaded->is_wanted ? loaded->wanted : kiln_slot_layouts_of(c, op->operands[0])->writer);
 }
 
 static void assign_slot_store(kiln_layouts *c, ir_op *op) { kiln_slots_are_stored(c, op); }
