@@ -297,6 +297,14 @@ void kiln_pipeline_open_inside(kiln_pipeline *a, unsigned count) {
   for (unsigned n = 1; n <= count; n++) advance(a, KILN_THIS + n);
 }
 
+void kiln_pipeline_open_copies(kiln_pipeline *a, ir_value *step, unsigned count) {
+  stand(a, a->body, a->body->first);
+  a->index[KILN_THIS] = ir_for_counter(a->loop);
+  for (unsigned n = 0; n <= count; n++) a->exists[KILN_THIS + n] = NULL;
+  for (unsigned n = 1; n <= count; n++)
+    a->index[KILN_THIS + n] = ir_binary(&a->b, IR_ADD, 0, a->index[KILN_THIS + n - 1], step);
+}
+
 /// The value in the next iteration rests on scalars and on what the loop does not change.
 static bool rests_on_scalars(const kiln_pipeline *a, const ir_value *value, unsigned *size) {
   if (++*size > KILN_PIPELINE_SLICE) return false;
@@ -487,6 +495,13 @@ ir_value *kiln_pipeline_load_at(kiln_pipeline *a, const ir_op *load, kiln_iterat
   uint32_t count = at.other ? 3 : at.mask ? 2 : 1;
   ir_op *made = ir_emit(&a->b, IR_LOAD, &load->attrs, operands, count, &load->results[0].type, NULL, 0);
   return made ? &made->results[0] : NULL;
+}
+
+void kiln_pipeline_open_end(kiln_pipeline *a) {
+  ir_op *end = ir_loop_next(a->loop);
+  stand(a, a->body, end);
+  for (ir_op *op = a->body->first; op != end; op = op->next)
+    for (uint32_t i = 0; i < op->result_count; i++) remember(a, &op->results[i], KILN_THIS, &op->results[i]);
 }
 
 // -------------------------------------------------------------------------------------------- leads

@@ -94,6 +94,11 @@ void kiln_pipeline_open_before(kiln_pipeline *a, unsigned count);
 /// At the start of the body: those of `count` iterations to come.
 void kiln_pipeline_open_inside(kiln_pipeline *a, unsigned count);
 
+/// At the start of the body: the counters of `count` iterations to come, `step` apart, which the loop comes to.
+void kiln_pipeline_open_copies(kiln_pipeline *a, ir_value *step, unsigned count);
+/// At the end of the body: what this iteration has computed is there.
+void kiln_pipeline_open_end(kiln_pipeline *a);
+
 /// After kiln_pipeline_open_before for `ahead` iterations: finds the carried values that have to run ahead so far, and
 /// emits what they begin with. False: there are too many.
 bool kiln_pipeline_lead_before(kiln_pipeline *a, unsigned ahead);
