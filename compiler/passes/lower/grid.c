@@ -7,11 +7,15 @@
 // are made for grids up to some extent, which the launch tests (kiln_code_info), and which is as large as it
 // can be.
 //
+// torch.compile numbers the rows of tiles by two axes, pid(1) + pid(2) * npid(1), of which the second is there for launches
+// that need more than 2^16 programs along the first, which is as many as machines have. What both reach together is 32 bits
+// only if the last axis has few: its limit is found by itself then.
+//
 // Sets grid_limit and tests.programs of axes whose extent is unknown. Changes nothing else.
 #include "compiler/analysis/facts.h"
 #include "compiler/passes/pass.h"
 
-enum { LEAST_LOG2 = 20, MOST_LOG2 = 30 };
+enum { LEAST_LOG2 = 20, MOST_LOG2 = 30, MACHINE_LOG2 = 16, LAST_LOG2 = 4 /* of the last axis, at least */ };
 
 typedef struct counting {
   const kiln_facts *facts;
@@ -34,13 +38,28 @@ static void count(ir_op *op, void *context) {
   if (is_place) c->count += kiln_fact_of(c->facts, &op->results[0])->lo >= 0;
 }
 
-static unsigned count_with(ir_kernel *kernel, kiln_arena *arena, const bool is_open[3], int64_t limit) {
+typedef struct limits {
+  int64_t of[3];
+} limits;
+
+static limits equal(int64_t limit) { return (limits){{limit, limit, limit}}; }
+
+static counting count_with(ir_kernel *kernel, kiln_arena *arena, const bool is_open[3], limits l) {
   for (unsigned axis = 0; axis < 3; axis++)
-    if (is_open[axis]) kernel->grid_limit[axis] = limit;
+    if (is_open[axis]) kernel->grid_limit[axis] = l.of[axis];
   counting c = {.facts = kiln_facts_compute(arena, kernel)};
   ir_walk(kernel->body, note_product, &c.has_products);
   ir_walk(kernel->body, count, &c);
-  return c.count;
+  return c;
+}
+
+/// Doubles the limit of an axis, or of all (3), as long as the count is that.
+static void raise(ir_kernel *kernel, kiln_arena *arena, const bool is_open[3], unsigned axis, unsigned wanted,
+                  int64_t most, limits *l) {
+  for (limits more = *l; more.of[axis % 3] < most; *l = more) {
+    for (unsigned i = 0; i < 3; i++) more.of[i] *= axis == 3 || axis == i ? 2 : 1;
+    if (count_with(kernel, arena, is_open, more).count != wanted) return;
+  }
 }
 
 kiln_status kiln_pass_grid(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
@@ -51,16 +70,24 @@ kiln_status kiln_pass_grid(ir_kernel *kernel, kiln_pass_context *context, kiln_e
     has_open |= is_open[axis] = kernel->grid_limit[axis] == IR_GRID_UNKNOWN;
   kiln_arena *scratch = has_open ? kiln_arena_create() : NULL;
   if (!scratch) return KILN_OK;
-  int64_t limit = (int64_t)1 << LEAST_LOG2;
-  const unsigned least = count_with(kernel, scratch, is_open, IR_GRID_UNKNOWN),
-                 most = count_with(kernel, scratch, is_open, limit);
-  while (most > least && limit < (int64_t)1 << MOST_LOG2 &&
-         count_with(kernel, scratch, is_open, 2 * limit) == most)
-    limit *= 2;
+  const int64_t many = (int64_t)1 << MOST_LOG2, machine = (int64_t)1 << MACHINE_LOG2;
+  limits found = equal((int64_t)1 << LEAST_LOG2), apart = {{found.of[0], machine, (int64_t)1 << LAST_LOG2}};
+  const unsigned least = count_with(kernel, scratch, is_open, equal(IR_GRID_UNKNOWN)).count;
+  const counting all = count_with(kernel, scratch, is_open, found);
+  unsigned most = all.has_products ? 0 : count_with(kernel, scratch, is_open, apart).count;
+  if (most > all.count) {
+    found = apart;
+    raise(kernel, scratch, is_open, 0, most, many, &found);
+    raise(kernel, scratch, is_open, 2, most, machine, &found);
+  } else {
+    most = all.count;
+    if (most > least) raise(kernel, scratch, is_open, 3, most, many, &found);
+  }
+  if (most <= least) found = equal(IR_GRID_UNKNOWN);
   for (unsigned axis = 0; axis < 3; axis++) {
     if (!is_open[axis]) continue;
-    kernel->grid_limit[axis] = most > least ? limit : IR_GRID_UNKNOWN;
-    kernel->tests.programs[axis] = most > least ? (uint32_t)limit : 0;
+    kernel->grid_limit[axis] = found.of[axis];
+    kernel->tests.programs[axis] = most > least ? (uint32_t)found.of[axis] : 0;
   }
   kiln_arena_destroy(scratch);
   return KILN_OK;
