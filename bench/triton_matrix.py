@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The same Triton IR compiled by Kiln and by Triton: matrix products (also through descriptors of the host), transposition, attention, softmax, layer norm,
-and the forms of triton_forms.py.
+the forms of triton_forms.py, and attention under a mask of blocks (triton_flex.py).
 
 bench/triton_matrix.py FOLDER --export [--kiln build/release/bin/kiln] [--only TEXT]   writes the IR and a bundle of each kernel; needs Triton, no GPU
 bench/triton_matrix.py FOLDER [--libkiln FILE] [--only TEXT] [--reps N]   runs both on cuda:0; needs PyTorch and Triton
@@ -12,12 +12,14 @@ with PyTorch's first.
 import argparse
 import json
 import os
+import random
 import struct
 import subprocess
 
 import triton
 import triton.language as tl
 
+from triton_flex import BLOCK as SIDE, flex_backward, flex_forward, lists_of
 from triton_forms import (
     gradients_of_keys, gradients_of_queries, list_of_products, persistent_descriptors, persistent_flat, persistent_loops, scaled_product)
 from triton_products import gemm
@@ -92,6 +94,12 @@ def layer_norm(x, w, b, y, cols, eps, BLOCK: tl.constexpr):
     layer_norm_row(x + row, w, b, y + row, cols, eps, BLOCK)
 
 
+def flex_shapes(seed=0):
+    """The shape of the model of torch_models.py, and drawn ones: batch, heads, rows, size of a head."""
+    drawn = random.Random(seed)
+    return [(4, 8, 1024, 64)] + [(drawn.choice((1, 2, 4, 8)), drawn.choice((4, 8, 16, 32)), SIDE * drawn.randrange(2, 25), drawn.choice((64, 128))) for _ in range(7)]
+
+
 BLOCKS = 132  # of persistent kernels: an H100's SMs
 
 
@@ -139,6 +147,13 @@ def cases():
                 out["gradients of queries %s %dx%d w%d s%d" % (kind, BM, BN, warps, stages)] = (
                     gradients_of_queries, pointers("fp16", 5) + pointers("fp32", 2) + ["i32"], dict(D=D, BM=BM, BN=BN, CAUSAL=causal), warps, stages,
                     ("gradients", D, causal, "queries"))
+    for B, H, S, D in flex_shapes():
+        name = "%dx%dx%d D%d" % (B, H, S, D)
+        BN, warps = (128, 4) if D == 64 else (64, 8)  # what PyTorch chooses on an H100
+        out["flex forward " + name] = (flex_forward, pointers("bf16", 4) + ["*fp32"] + pointers("i32", 4) + ["fp32", "fp32", "i32"],
+                                       dict(D=D, H=H, BM=128, BN=BN, SIDE=SIDE), warps, 3, ("flex", B, H, S, D, "forward"))
+        out["flex backward " + name] = (flex_backward, pointers("bf16", 7) + pointers("fp32", 2) + pointers("i32", 8) + ["fp32", "fp32", "i32"],
+                                        dict(D=D, H=H, SMALL=64, WIDE=128, SIDE=SIDE), 8, 3, ("flex", B, H, S, D, "backward"))
     for BM, BN, warps, stages in (128, 128, 4, 3), (128, 128, 8, 3):
         out["scaled 4096 %dx%d w%d" % (BM, BN, warps)] = (
             scaled_product, ["*fp8e4nv", "*u8", "*fp8e4nv", "*u8", "*fp32"] + ["i32"] * 3, dict(BM=BM, BN=BN, BK=128), warps, stages, ("scaled", 4096))
@@ -245,6 +260,33 @@ def run(folder, libkiln, only, reps):
                 result, wanted, products = torch.empty_like(q), dq, 3
                 arguments, grid = [q, scaled, v, g, result, lse, delta, S], (S // constants["BM"], heads, 1)
             work, unit = products * 2 * heads * S * S * D * (0.5 if causal else 1), "TFLOP/s"
+        elif of[0] == "flex":
+            B, H, S, D = of[1:5]
+            qkv = torch.randn(B, S, 3, H, D, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+            g, o = torch.randn(B, S, H, D, device="cuda", dtype=torch.bfloat16), torch.empty(B, S, H, D, device="cuda", dtype=torch.bfloat16)
+            at, slope = torch.arange(S, device="cuda"), 0.05
+            ahead = at[:, None] - at
+            bias = torch.where(ahead >= 0, -slope * ahead, float("-inf"))
+            want, lse, wide = [], [], []
+            for one in range(B):  # scores of a batch at a time
+                x = qkv.detach()[one].float().requires_grad_()
+                a, b, c = (x[:, i].transpose(0, 1) for i in range(3))
+                s = a @ b.mT * D**-0.5 + bias
+                r = torch.softmax(s, -1) @ c
+                r.backward(g[one].float().transpose(0, 1))
+                want.append(r.detach().transpose(0, 1)), lse.append(torch.logsumexp(s.detach(), -1) * 1.4426950408889634), wide.append(x.grad)
+            want, lse, wide = torch.stack(want), torch.stack(lse), torch.stack(wide)
+            delta = (want * g.float()).sum(-1).transpose(1, 2).contiguous()
+            q, k, v = (qkv.detach()[:, :, i] for i in range(3))
+            lists = [torch.tensor(one, device="cuda", dtype=torch.int32) for one in lists_of(S // SIDE)]
+            work, unit = (2 if of[5] == "forward" else 5) * 2 * B * H * S * S * D / 2, "TFLOP/s"
+            if of[5] == "forward":
+                arguments, grid = [q, k, v, o, torch.empty_like(lse), *lists[:4], D**-0.5, slope, S], (S // constants["BM"], B, H)
+                result, wanted = o, want
+            else:
+                result = torch.empty(3, *o.shape, device="cuda", dtype=torch.bfloat16)
+                arguments, grid = [q, k, v, g, *result, lse, delta, *lists, D**-0.5, slope, S], (2 * (S // constants["WIDE"]), B, H)
+                wanted = wide.permute(2, 0, 1, 3, 4)
         elif of[0] == "scaled":
             n = of[1]
             a, b = (torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
@@ -283,7 +325,7 @@ def run(folder, libkiln, only, reps):
         for who, job in ("triton", theirs), ("kiln", ours):
             result.fill_(float("nan"))
             job(), torch.cuda.synchronize()
-            check("%s by %s" % (name, who), result, wanted, 5e-3)
+            check("%s by %s" % (name, who), result, wanted, 1e-2 if of[0] == "flex" else 5e-3)
         report(name, work, unit, {"triton": theirs, "kiln": ours}, reps)
 
 
