@@ -37,12 +37,26 @@ static bool is_plain_access(const ir_op *op) {
   return op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
 }
 
+/// A load whose address is the same all along another axis, such as a number for each row: of a line of memory, which any
+/// layout reads well as long as a thread has few elements.
+static bool is_line(const kiln_layouts *c, const ir_op *op, direction d) {
+  enum { LOG2_MOST = 3 };
+  const ir_type type = op->operands[0]->type;
+  const kiln_fact *fact = kiln_fact_of(c->facts, op->operands[0]);
+  bool is = false;
+  if (ir_log2_elements(type) > c->lanes + c->warps + LOG2_MOST) return false;
+  for (unsigned a = 0; a < type.rank; a++)
+    is |= a != d.axis && type.log2[a] && fact->constancy[a] >= type.log2[a];
+  return is && op->code == IR_LOAD;
+}
+
 /// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
 /// widest vector that any of them can use, in elements.
 static void collect(ir_op *op, void *context) {
   kiln_layouts *c = context;
   if (!is_plain_access(op) || !op->operands[0]->type.rank) return;
   direction d = direction_of(c, op);
+  if (is_line(c, op, d)) return;
   for (kiln_shape *s = c->shapes; s; s = s->next)
     if (ir_same_shape(s->type, op->operands[0]->type) && s->axis == d.axis) {
       if (d.whole > s->vector) s->vector = d.whole;
@@ -180,11 +194,23 @@ static bool wants_pairs(const kiln_layouts *c, const ir_op *op, direction d) {
          kiln_pointee_bytes(type) == 2;
 }
 
+/// As other tiles of that shape are accessed, if none is along this axis: a line is computed with as they lie.
+static direction direction_of_others(const kiln_layouts *c, ir_type type, direction d) {
+  direction other = d;
+  for (const kiln_shape *s = c->shapes; s; s = s->next) {
+    if (!ir_same_shape(s->type, type)) continue;
+    if (s->axis == d.axis) return d;
+    other = (direction){.axis = s->axis, .contiguity = 1};
+  }
+  return other;
+}
+
 kiln_layout kiln_layout_of_access(const kiln_layouts *c, const ir_op *op) {
   ir_type type = op->operands[0]->type;
   direction d = direction_of(c, op);
   kiln_layout turned;
   if (op->code == IR_LOAD && layout_across(c, op, d, &turned)) return turned;
+  if (is_line(c, op, d)) d = direction_of_others(c, type, d);
   kiln_layout best = blocked(c, type, d, wants_pairs(c, op, d)), offered;
   bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
   if (has_value && kiln_layout_offered(op->operands[1], &offered) && good_enough(op, &offered, &best, d))
