@@ -406,7 +406,7 @@ static void fetch_late(fetching *f, kiln_iteration when, ir_value *slot) {
   fetch(f, when, slot);
 }
 
-/// While the one product of the iteration is under way.
+/// While the first product of the iteration is under way.
 static void fetch_under(fetching *f, kiln_iteration when, ir_value *slot) {
   ir_builder *b = &f->a->b;
   const ir_op *first = f->products.first;

@@ -247,6 +247,17 @@ static unsigned registers_of(const finding *f) {
   return registers + most_left;
 }
 
+/// Every product but the first is computed from another one: it cannot begin before that has ended.
+static bool is_chain(const finding *f) {
+  for (unsigned i = 1; i < f->out->count; i++) {
+    bool follows = false;
+    for (unsigned k = 0; k < 3; k++)
+      follows |= follows_product(f->a, f->out->list[i].dot->operands[k], &(unsigned){MOST_LOOKED_AT});
+    if (!follows) return false;
+  }
+  return true;
+}
+
 /// All products of the loop, if a thread has registers for them.
 static bool find(finding *f) {
   const kiln_pipeline *a = f->a;
@@ -259,6 +270,7 @@ static bool find(finding *f) {
   }
   const unsigned room = m->registers / (32u * a->kernel->warps),
                  most = room < MOST_REGISTERS ? room : MOST_REGISTERS;
+  f->out->is_chain = is_chain(f);
   return f->out->count && registers_of(f) + SPARE_REGISTERS <= most;
 }
 
@@ -436,8 +448,8 @@ void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *
                         .a_mn = p->operands[0].is_mn,
                         .b_mn = p->operands[1].is_mn,
                         .is_partial = p->is_partial,
-                        .is_async = p->is_late || kiln_ring_products_overlap(products),
-                        .is_queued = p->is_late || kiln_ring_products_overlap(products),
+                        .is_async = p->is_late || (!i && kiln_ring_products_overlap(products)),
+                        .is_queued = p->is_late || (!i && kiln_ring_products_overlap(products)),
                         .is_carried = p->is_late};
     ir_op *made = ir_emit(b, IR_MMA, &(ir_attrs){.mma = how}, operands, count, NULL, NULL, 0);
     if (!made) return;
@@ -450,7 +462,7 @@ void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *
 }
 
 bool kiln_ring_products_overlap(const kiln_ring_products *products) {
-  return products->fills_ahead && products->count == 1 && !products->list[0].is_late &&
+  return products->fills_ahead && products->count && products->is_chain && !products->late &&
          !products->list[0].is_partial;
 }
 

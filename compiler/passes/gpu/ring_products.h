@@ -48,6 +48,7 @@ typedef struct kiln_stored_tile {
 typedef struct kiln_ring_products {
   kiln_ring_product list[KILN_RING_PRODUCTS];
   unsigned count, late;
+  bool is_chain; ///< each but the first follows from another one
   kiln_stored_tile stored[KILN_RING_STORED];
   unsigned stored_count;
   bool fills_ahead; ///< the loop fills slots of iterations to come
@@ -76,7 +77,7 @@ void kiln_ring_products_open(kiln_pipeline *a, uint32_t at, kiln_ring_products *
 /// Emits the products where they stand; they read slot `slot` of the ring.
 void kiln_ring_products_emit(kiln_pipeline *a, const kiln_ring *ring, ir_value *slot,
                              kiln_ring_products *products);
-/// Whether the only product of the loop can go on while the next slot is filled.
+/// Whether the first product of the loop can go on while the next slot is filled, and others wait for it in any case.
 bool kiln_ring_products_overlap(const kiln_ring_products *products);
 /// Emits the wait for it, at the builder's place.
 void kiln_ring_products_wait(kiln_pipeline *a, kiln_ring_products *products);
