@@ -24,9 +24,8 @@ enum {
 
 /// Computed in each thread by itself.
 static bool is_of_a_thread(const ir_op *op) {
-  return !op->region_count && (ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_EXPAND ||
-                               op->code == IR_BROADCAST || op->code == IR_CONST || op->code == IR_IOTA ||
-                               ir_ops[op->code].effect == IR_FACT);
+  return ir_is_pure(op) && (ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_EXPAND ||
+                            op->code == IR_BROADCAST || op->code == IR_CONST || op->code == IR_IOTA);
 }
 
 /// The words that a thread loads in an iteration; 0: the loop is none of these.
@@ -36,7 +35,7 @@ static uint64_t words_of(kiln_pipeline *a) {
   a->count = 0;
   for (ir_op *op = a->body->first; op != ir_loop_next(a->loop); op = op->next) {
     if (++count > MOST_OPERATIONS) return 0;
-    if (is_of_a_thread(op) && ir_is_pure(op)) continue;
+    if (is_of_a_thread(op)) continue;
     if (op->code != IR_LOAD || !kiln_pipeline_add(a, op, MOST_ITERATIONS - 1)) return 0;
     words += kiln_pipeline_words(a, op->results[0].type);
     words += !kiln_pipeline_words(a, op->results[0].type);
