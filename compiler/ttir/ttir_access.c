@@ -31,14 +31,12 @@ static bool holds_pointer(const ir_value *v) { return v->type.pointer || v->type
 
 // What an operation does through its first operand; 0 for those that only pass pointers on.
 static uint8_t use_of(const ir_op *op) {
-  switch (op->code) {
-  case IR_LOAD:
-  case IR_VIEW_LOAD: return READ;
-  case IR_STORE:
-  case IR_VIEW_STORE: return WRITTEN;
-  case IR_ATOMIC: return op->attrs.kind == IR_COMBINE_ADD ? ADDED : CHANGED;
-  case IR_VIEW_ATOMIC: return op->attrs.kind == IR_COMBINE_ADD ? ADDED : CHANGED;
-  case IR_CAS: return CHANGED;
+  switch ((ir_effect)ir_ops[op->code].effect) {
+  case IR_READ: return READ;
+  case IR_WRITE:
+    if (op->code == IR_STORE || op->code == IR_VIEW_STORE) return WRITTEN;
+    bool is_atomic = op->code == IR_ATOMIC || op->code == IR_VIEW_ATOMIC;
+    return is_atomic && op->attrs.kind == IR_COMBINE_ADD ? ADDED : CHANGED;
   default: return 0;
   }
 }
@@ -46,7 +44,7 @@ static uint8_t use_of(const ir_op *op) {
 static void visit(ir_op *op, void *context) {
   uses *u = context;
   uint8_t how = use_of(op);
-  bool hides = op->code == IR_ASM || (op->code == IR_BITCAST && !op->results[0].type.pointer);
+  bool hides = op->code == IR_BITCAST && !op->results[0].type.pointer;
   for (uint32_t i = 0; i < op->operand_count; i++) {
     const ir_value *v = op->operands[i];
     if (!holds_pointer(v)) continue;

@@ -602,7 +602,7 @@ TEST(ttir_forms, access_modes_follow_use) {
       "  tt.func public @k(%in: !tt.ptr<f32>, %out: !tt.ptr<f32>, %both: !tt.ptr<f32>, %sum: !tt.ptr<f32>, "
       "%no: !tt.ptr<f32>,\n"
       "      %x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %lock: !tt.ptr<i32>, %n: i32 {tt.divisibility = 16 : i32}, "
-      "%c: i1) {\n"
+      "%c: i1, %asm: !tt.ptr<f32>) {\n"
       "    %t = arith.constant true\n"
       "    %c0 = arith.constant 0 : i32\n"
       "    %c1 = arith.constant 1 : i32\n"
@@ -618,12 +618,15 @@ TEST(ttir_forms, access_modes_follow_use) {
       "      scf.yield %g : !tt.ptr<f32>\n"
       "    }\n"
       "    tt.store %e, %w : !tt.ptr<f32>\n"
+      "    %s = tt.elementwise_inline_asm \"ld.global.b32 $0, [$1];\" {constraints = \"=r,l\", "
+      "packed_element = 1 : i32, "
+      "pure = false} %asm : !tt.ptr<f32> -> i32\n"
       "    tt.return\n"
       "  }\n"
       "}\n");
-  static const uint8_t want[] = {IR_ACCESS_IN,   IR_ACCESS_OUT, IR_ACCESS_INOUT, IR_ACCESS_ACCUM,
-                                 IR_ACCESS_IN,   IR_ACCESS_OUT, IR_ACCESS_OUT,   IR_ACCESS_INOUT,
-                                 IR_ACCESS_NONE, IR_ACCESS_NONE};
+  static const uint8_t want[] = {IR_ACCESS_IN,   IR_ACCESS_OUT,  IR_ACCESS_INOUT, IR_ACCESS_ACCUM,
+                                 IR_ACCESS_IN,   IR_ACCESS_OUT,  IR_ACCESS_OUT,   IR_ACCESS_INOUT,
+                                 IR_ACCESS_NONE, IR_ACCESS_NONE, IR_ACCESS_INOUT};
   CHECK_INT(t.kernel->param_count, sizeof want);
   for (size_t i = 0; i < sizeof want; i++)
     if (t.kernel->params[i].access != want[i])

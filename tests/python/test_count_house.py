@@ -86,6 +86,17 @@ class Rules(unittest.TestCase):
         found = [name for _, name in sources.tables_by_operation(texts, ["ADD", "SUB", "MUL"])]
         self.assertEqual(found, ["by_code", "rows", "list", "calls", "d.def"])
 
+    def test_tables_as_switches(self):
+        switch = "static int %s(int code, int x) {\n  switch (code) {\n%s\n  default: return 0;\n  }\n}\n"
+        rows = {"names": "  case IR_ADD: return add;\n  case IR_SUB: return x ? sub : other;\n  case IR_MUL:\n  case IR_DIV: return mul;",
+                "records": "  case IR_ADD: return (row){.f = add};\n  case IR_SUB: return (row){.f = sub};\n  case IR_MUL: return (row){.f = mul};",
+                "two_rows": "  case IR_ADD: return add;\n  case IR_SUB:\n  case IR_MUL: return sub;",
+                "computes": "  case IR_ADD: return add(x);\n  case IR_SUB: return sub(x);\n  case IR_MUL: return mul(x);",
+                "others": "  case KIND_A: return a;\n  case KIND_B: return b;\n  case KIND_C: return c;"}
+        texts = {"c/%s.c" % name: switch % (name, text) for name, text in rows.items()}
+        found = [name for _, name in sources.tables_by_operation(texts, ["ADD", "SUB", "MUL", "DIV"])]
+        self.assertEqual(found, ["names", "records"])
+
 
 class Ways(unittest.TestCase):
     def test_stops(self):

@@ -98,8 +98,20 @@ def circles(calls):
     return sorted({tuple(sorted({f} | {g for g in reached[f] if f in reached.get(g, ())})) for f in reached if f in reached[f]})
 
 
+# What a row of a table has: a name, a number, a record, or one of two names.
+CONSTANT = r"return (?:\(\w+\)\{|[^();]*;)"
+
+
+def switches_by_operation(text, operation):
+    """(line, name of the function) of switches with constants for an operation, which are tables in another form."""
+    for name, line, _, whole in lint().functions(text):
+        for m in re.finditer(r"\n( *)switch \([^;{]*\) \{\n(.*?)\n\1\}", whole, re.S):
+            if len(re.findall(r"(?:case %s:\s*)+%s" % (operation, CONSTANT), m[2])) >= 3:
+                yield line, name
+
+
 def tables_by_operation(texts, operations):
-    """Arrays and .def files with a row per operation, outside ops.def (and the array made of it) and outside of the lowerings, which are
+    """Arrays, switches and .def files with a row per operation, outside ops.def (and the array made of it) and outside of the lowerings, which are
     the files in a folder `codegen`: (place, name)."""
     operation = r"IR_(?:%s)\b" % "|".join(operations)
     for path, text in sorted(texts.items()):
@@ -109,6 +121,8 @@ def tables_by_operation(texts, operations):
             if len(re.findall(r"^\w+\(.*\b%s" % operation, text, re.M)) >= 3:
                 yield path, os.path.basename(path)
             continue
+        for line, name in switches_by_operation(text, operation):
+            yield "%s:%d" % (path, line), name
         for m in re.finditer(r"(\w+)\[([^\]\n]*)\]\)?(?:\([^;{]*?\))? = \{", text):
             rows, depth = m.end(), 1
             while depth and rows < len(text):

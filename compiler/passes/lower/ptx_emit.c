@@ -314,12 +314,9 @@ static ir_value *saturated(emitter *e, const ptx_step *s, ir_value *v) {
 }
 
 static ir_value *rounded(emitter *e, const ptx_step *s, ir_value *v) {
-  static const struct {
-    uint32_t bit;
-    ir_opcode code;
-  } ways[] = {{RNI, IR_ROUND}, {RMI, IR_FLOOR}, {RPI, IR_CEIL}};
-  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-    if (s->modifiers & ways[i].bit) return ir_unary(&e->x->b, ways[i].code, 0, v);
+  if (s->modifiers & RNI) return ir_unary(&e->x->b, IR_ROUND, 0, v);
+  if (s->modifiers & RMI) return ir_unary(&e->x->b, IR_FLOOR, 0, v);
+  if (s->modifiers & RPI) return ir_unary(&e->x->b, IR_CEIL, 0, v);
   if (!(s->modifiers & RZI)) return v;
   ir_value *down = ir_unary(&e->x->b, IR_FLOOR, 0, v), *up = ir_unary(&e->x->b, IR_CEIL, 0, v);
   return x_select(e->x, x_cmp(e->x, IR_LT, v, real(e, v, 0)), up, down);
