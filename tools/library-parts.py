@@ -9,7 +9,7 @@ import re
 import sys
 
 PARTS = (
-    ("opening bundles", "open check_index reader blob library checksum stream fs"),
+    ("opening bundles", "open bytes check_index reader blob library checksum stream fs"),
     ("kernels and launches", "kernel launch launches launch_extras decision prepare prepared choose load handles device closed null record expr expr_code types"),
     ("host: loader, threads", "host host_loader host_memory host_pool native_cpu"),
     ("CUDA and HIP", "cuda hip driver_library"),

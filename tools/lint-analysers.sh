@@ -12,7 +12,7 @@ trap 'rm -rf "$log"' EXIT
 export log
 
 with() { # two files define what the header replaces
-  case $1 in base/status.c | runtime/bundle/open.c) ;; runtime/*) echo "-DKILN_LINT_RUNTIME -include tools/lint.h" ;; *) echo "-include tools/lint.h" ;; esac
+  case $1 in base/status.c | runtime/bundle/bytes.c) ;; runtime/*) echo "-DKILN_LINT_RUNTIME -include tools/lint.h" ;; *) echo "-include tools/lint.h" ;; esac
 }
 export -f with
 

@@ -10,7 +10,7 @@ kiln_status kiln_bundle_damaged(kiln_error *err, const kiln_bundle *bundle, cons
     KILN_PRINTF(3, 4);
 kiln_status kiln_bundle_no_memory(kiln_error *err, const kiln_bundle *bundle);
 
-/// Copies bytes of the file, inside it, to `out`. open.c
+/// Copies bytes of the file, inside it, to `out`. bytes.c
 kiln_status kiln_bundle_copy(const kiln_bundle *bundle, uint64_t at, size_t size, void *out, kiln_error *err);
 
 /// Checked bytes of the region, a range inside it. NULL with `err` set when damaged. reader.c

@@ -2,8 +2,6 @@
 // Opens bundles: finds the bytes, and checks the header and the signature.
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,39 +13,6 @@
 #include "runtime/bundle/internal.h"
 
 typedef unsigned long long ull;
-
-kiln_status kiln_bundle_damaged(kiln_error *err, const kiln_bundle *b, const char *format, ...) {
-  char text[256];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: %s", b->name, text);
-}
-
-kiln_status kiln_bundle_no_memory(kiln_error *err, const kiln_bundle *b) {
-  return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: memory is exhausted", b->name);
-}
-
-// ----------------------------------------------------------------------------------------- reading
-
-// A file that was cut meanwhile is an error here; through a mapping it would be a signal.
-kiln_status kiln_bundle_copy(const kiln_bundle *b, uint64_t at, size_t size, void *out, kiln_error *err) {
-  if (b->memory) {
-    memcpy(out, b->memory + at, size);
-    return KILN_OK;
-  }
-  for (size_t done = 0; done < size;) {
-    ssize_t n = pread(b->fd, (uint8_t *)out + done, size - done, (off_t)(at + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return kiln_fail(err, kiln_status_of_errno(errno), "%s: %s", b->name, strerror(errno));
-    if (!n)
-      return kiln_bundle_damaged(err, b, "the file ends at byte %llu; it had %zu when it was opened",
-                                 (ull)(at + done), b->size);
-    done += (size_t)n;
-  }
-  return KILN_OK;
-}
 
 // In a program that closes descriptors it does not know, the bundle's own must at least not be 0 to 2.
 static kiln_status take_file(kiln_bundle *b, const kiln_source *source, kiln_error *err) {
@@ -209,25 +174,6 @@ static kiln_status check_signature(kiln_bundle *b, const kiln_open_options *opti
   if (options->verify(options->verify_user, &request) == 1) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: %s", b->name,
                    is_signed ? "the signature was not accepted" : "the bundle is not signed");
-}
-
-kiln_status kiln_bundle_statement(kiln_bundle *b, kiln_statement *out, kiln_error *err) {
-  *out = (kiln_statement){.name = ""};
-  uint64_t at = kiln_le64(b->header + KILN_BH_STATEMENT);
-  if (!at) return KILN_OK;
-  if (at > b->region_size || b->region_size - at < KILN_BS_SIZE)
-    return kiln_bundle_damaged(err, b, "the statement at %llu is outside the index of %llu bytes", (ull)at,
-                               (ull)b->region_size);
-  const uint8_t *s = kiln_bundle_region(b, at, KILN_BS_SIZE, err);
-  if (!s) return KILN_STATUS_CORRUPT;
-  size_t length = strnlen((const char *)s + KILN_BS_NAME, KILN_BS_NAME_SIZE);
-  for (size_t i = length; i < KILN_BS_NAME_SIZE; i++)
-    if (s[KILN_BS_NAME + i]) length = KILN_BS_NAME_SIZE;
-  if (length == KILN_BS_NAME_SIZE)
-    return kiln_bundle_damaged(err, b, "the name in the statement does not end in NULs");
-  *out =
-      (kiln_statement){kiln_le64(s + KILN_BS_VERSION), (const char *)s + KILN_BS_NAME, s + KILN_BS_CONTAINER};
-  return KILN_OK;
 }
 
 // Against a bundle that was good once, or that is good for something else.

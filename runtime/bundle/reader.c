@@ -289,3 +289,21 @@ kiln_status kiln_bundle_blob_at(kiln_bundle *b, uint32_t number, kiln_blob_entry
                            member};
   return KILN_OK;
 }
+
+kiln_status kiln_bundle_statement(kiln_bundle *b, kiln_statement *out, kiln_error *err) {
+  *out = (kiln_statement){.name = ""};
+  uint64_t at = kiln_le64(b->header + KILN_BH_STATEMENT);
+  if (!at) return KILN_OK;
+  if (at > b->region_size || b->region_size - at < KILN_BS_SIZE)
+    return damaged(err, b, "the statement at %llu is outside the index of %llu bytes", (ull)at,
+                   (ull)b->region_size);
+  const uint8_t *s = kiln_bundle_region(b, at, KILN_BS_SIZE, err);
+  if (!s) return KILN_STATUS_CORRUPT;
+  size_t length = strnlen((const char *)s + KILN_BS_NAME, KILN_BS_NAME_SIZE);
+  for (size_t i = length; i < KILN_BS_NAME_SIZE; i++)
+    if (s[KILN_BS_NAME + i]) length = KILN_BS_NAME_SIZE;
+  if (length == KILN_BS_NAME_SIZE) return damaged(err, b, "the name in the statement does not end in NULs");
+  *out =
+      (kiln_statement){kiln_le64(s + KILN_BS_VERSION), (const char *)s + KILN_BS_NAME, s + KILN_BS_CONTAINER};
+  return KILN_OK;
+}
