@@ -18,6 +18,8 @@ typedef enum environment_name {
 
 /// "KILN_CACHE_DIR".
 const char *environment_variable(unsigned index);
+/// What reads it: "kiln", "Python package".
+const char *environment_reader(unsigned index);
 /// Whether kiln.conf may set it: the settings of programs, not where folders of the user are.
 bool environment_is_setting(unsigned index);
 /// The value; NULL when unset, empty, or when the program runs with more rights than its caller.
