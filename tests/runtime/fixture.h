@@ -23,12 +23,15 @@ typedef struct fixture {
 #define HOST_KERNEL(symbol) \
   "int " symbol "(const void *args, const unsigned id[3], const unsigned grid[3], void *scratch)"
 
-/// y[i] = x[i] + 1 for 64 elements a program; (x: *f32, y: *f32, n: i32).
+/// y[i] = x[i] + 1 for 64 elements a program; (x: *f32, y: *f32, n: i32). Each sum goes through the program's scratch
+/// memory, all 256 bytes of it.
 static const char add_one_source[] = "struct a { const float *x; float *y; int n; };\n" HOST_KERNEL(
     "add_one") " {\n"
-               "  const struct a *a = args; (void)scratch; (void)grid;\n"
-               "  for (unsigned i = id[0] * 64; i < id[0] * 64 + 64 && i < (unsigned)a->n; i++) a->y[i] = "
-               "a->x[i] + 1;\n"
+               "  const struct a *a = args; float *sum = scratch; (void)grid;\n"
+               "  for (unsigned i = 0; i < 64 && id[0] * 64 + i < (unsigned)a->n; i++)\n"
+               "    sum[i] = a->x[id[0] * 64 + i] + 1;\n"
+               "  for (unsigned i = 0; i < 64 && id[0] * 64 + i < (unsigned)a->n; i++)\n"
+               "    a->y[id[0] * 64 + i] = sum[i];\n"
                "  return 0;\n}\n";
 
 /// A host object made of C, malloc'ed.
