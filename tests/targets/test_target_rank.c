@@ -221,3 +221,28 @@ TEST(target_rank, laws_over_the_table) {
     }
   }
 }
+
+/// The row of the generic target of the same major number with the largest minor number that is not above the
+/// processor's.
+static const kiln_processor *nearest_generic(const kiln_processor *p) {
+  const kiln_processor *best = NULL;
+  for (size_t i = 0; i < kiln_processor_count(); i++) {
+    const kiln_processor *g = kiln_processor_at(i);
+    if (g->generic_version && g->major == p->major && g->minor <= p->minor &&
+        (!best || g->minor > best->minor))
+      best = g;
+  }
+  return best;
+}
+
+TEST(target_rank, generic_targets_are_of_the_same_instruction_set) {
+  unsigned rows = 0;
+  for (size_t i = 0; i < kiln_processor_count(); i++) {
+    const kiln_processor *p = kiln_processor_at(i), *g = nearest_generic(p);
+    if (p->family != KILN_FAMILY_AMDGPU || !*p->generic) continue; // some have none
+    if (!g || strcmp(p->generic, g->name))
+      FAIL("%s: expected %s, found %s", p->name, g ? g->name : "no generic target", p->generic);
+    rows++;
+  }
+  CHECK(rows > 20);
+}
