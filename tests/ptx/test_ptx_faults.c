@@ -307,6 +307,19 @@ TEST(ptx_faults, a_wait_that_a_phase_overtakes) {
   free(text);
 }
 
+/// A wait before any products were committed has nothing to learn from.
+TEST(ptx_faults, a_wait_before_the_first_products) {
+  const fault f = {.from = "wgmma.fence.sync.aligned;",
+                   .to = "wgmma.wait_group.sync.aligned 0; wgmma.fence.sync.aligned;"};
+  char *text = read_fixture("rows_90"), *early = mutated(text, place_of(text, f.from, 1), &f);
+  ptx_report report;
+  kiln_error err = {0};
+  CHECK(run_rows_90(early, 1, &report, &err));
+  CHECK_INT(report.count, 0);
+  free(text);
+  free(early);
+}
+
 /// Another one: rows of a tensor map that end inside a granule of 16 bytes.
 TEST(ptx_faults, columns_after_the_last_one) {
   char *text = read_fixture("rows_90");

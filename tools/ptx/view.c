@@ -93,6 +93,7 @@ void ptx_view_add(ptx_view **to, ptx_view *view) {
 ptx_view *ptx_view_of_waits(const ptx_view *view) {
   ptx_view *of_waits = ptx_view_create();
   of_waits->waits = ptx_view_create();
+  if (!view) return of_waits; // nothing was waited for
   join_items(of_waits->waits, view);
   join_items(of_waits->waits, view->reads);
   join_items(of_waits->waits, view->waits);
