@@ -161,6 +161,49 @@ static void few_queries(run *r) {
   }
 }
 
+/// The launches in place of one with few queries: shares of `span` keys, which are put together.
+static void in_shares(run *r, kiln_scalar s, form f, int span) {
+  const size_t rows = (size_t)f.batch * f.rows * f.heads, keys = (size_t)f.batch * f.keys * f.kv_heads;
+  const size_t D = (size_t)f.D;
+  const int parts = (f.keys + span - 1) / span;
+  const double scale = 1 / sqrt(f.D);
+  array *q = input(r, s, rows * D, -2, 2), *k = input(r, s, keys * D, -2, 2),
+        *v = input(r, s, keys * D, -2, 2), *pieces = output(r, KILN_F32, rows * (size_t)parts * D),
+        *shares = output(r, KILN_F32, rows * (size_t)parts), *out = output(r, s, rows * D),
+        *lse = output(r, KILN_F32, rows);
+  const place pq = place_of(ROWS_FIRST, f.rows, f.heads, f.D, 0),
+              pk = place_of(ROWS_FIRST, f.keys, f.kv_heads, f.D, 0);
+  const operands x = {q->v, k->v, v->v, pq, pk, pk};
+  double *want = calloc(rows * D, sizeof *want), *sums = calloc(rows, sizeof *sums);
+  for (int i = 0; i < (int)rows; i++) {
+    const int row = i % f.rows, h = i / f.rows % f.heads, b = i / f.rows / f.heads;
+    attend_row(&f, &x, scale, b, h, row, want + at(pq, b, row, h), sums + i);
+  }
+  const char *type = kiln_scalars[s].spelling;
+  CALL(r, named("attention_parts[T=%s,D=%d]", type, f.D), A(q), A(k), A(v), A(pieces), A(shares), I(f.batch),
+       I(f.heads), I(f.kv_heads), I(f.rows), I(f.keys), STRIDES(pq), STRIDES(pk), STRIDES(pk), I(f.left),
+       I(f.right), R(scale), I(span), I(parts));
+  CALL(r, named("attention_join[T=%s,D=%d]", type, f.D), A(pieces), A(shares), A(out), A(lse), I(f.batch),
+       I(f.heads), I(f.rows), I(parts), STRIDES(pq));
+  expect(r, out, want, 2 * bound_of(s), 2 * bound_of(s));
+  expect(r, lse, sums, 1e-4, 1e-5);
+  free(want);
+  free(sums);
+}
+
+static void shares_of_keys(run *r) {
+  static const int widths[] = {32, 64, 96, 128, 256};
+  for (int i = 0; i < 5; i++) {
+    in_shares(r, KILN_BF16, (form){widths[i], 1, 8, 2, 1, 500, -1, 0}, 192);
+    in_shares(r, KILN_BF16, (form){widths[i], 2, 3, 3, 70, 130, -1, -1}, 64); // two tiles of rows
+  }
+  for (int D = 64; D <= 128; D += 64) {
+    in_shares(r, KILN_F16, (form){D, 1, 6, 1, 5, 333, -1, 3}, 128);
+    in_shares(r, KILN_F16, (form){D, 1, 2, 1, 40, 20, -1, 0}, 64);   // rows that see none
+    in_shares(r, KILN_F16, (form){D, 1, 4, 2, 3, 1100, 200, 0}, 64); // a window: the last parts have no keys
+  }
+}
+
 /// Sequences of these numbers of rows and keys, one after the other; tokens after the last stay as they
 /// are.
 static void packed(run *r, kiln_scalar s, int D, int left, int right) {
@@ -344,6 +387,9 @@ static void backward(run *r) {
 /// so many of them.
 static void backward_shares(run *r) {
   static const int spans[] = {0, 1, 2, 4};
+  gradient(r, KILN_BF16, (form){128, 1, 2, 1, 70, 90, -1, -1}, 1);
+  gradient(r, KILN_F16, (form){64, 1, 3, 1, 70, 90, -1, 0}, 2);
+  gradient(r, KILN_F32, (form){64, 1, 2, 1, 50, 60, -1, 0}, 1);
   for (int i = 0; i < 4; i++) {
     gradient(r, KILN_BF16, (form){64, 1, 5, 1, 130, 130, -1, -(i % 2)}, spans[i]);
     gradient(r, KILN_F16, (form){128, 2, 6, 2, 129, 70, -1, -(i % 2)}, spans[i]);
@@ -397,10 +443,8 @@ static void parted(run *r) {
   in_parts(r, KILN_F32, 64, 4, 2, 5);
 }
 
-const kernel_case attention_form_cases[] = {{"attention_general", attentions},
-                                            {"attention_few_queries", few_queries},
-                                            {"attention_packed", packed_attentions},
-                                            {"attention_backward", backward},
-                                            {"attention_backward_shares", backward_shares},
-                                            {"paged_attention_parts", parted},
-                                            {NULL, NULL}};
+const kernel_case attention_form_cases[] = {
+    {"attention_general", attentions},   {"attention_few_queries", few_queries},
+    {"attention_parts", shares_of_keys}, {"attention_packed", packed_attentions},
+    {"attention_backward", backward},    {"attention_backward_shares", backward_shares},
+    {"paged_attention_parts", parted},   {NULL, NULL}};

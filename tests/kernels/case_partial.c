@@ -98,6 +98,7 @@ static void added(run *r) {
       {"part_added", "T=bf16", KILN_BF16, KILN_F32, 128, 64, 4, .adds = true},
       {"part_added", "T=f16", KILN_F16, KILN_F32, 128, 64, 4, .adds = true},
       {"part_added_beside", "T=bf16", KILN_BF16, KILN_F32, 64, 128, 4, .adds = true},
+      {"part_added_beside", "T=f16", KILN_F16, KILN_F32, 64, 128, 4, .adds = true},
   };
   CHECK_FORMS(r, forms);
 }

@@ -28,11 +28,25 @@ typedef struct array {
   size_t shift;       ///< bytes from there to the block
   const char *name;   ///< of the parameter that it was last given to
   bool is_poisoned, is_written;
+  bool has_whole_rows; ///< `pitch` elements of the last one belong to it
+  bool is_void;        ///< a launch that was left out should have written it
+  bool is_unsure;      ///< it was given to a kernel that is not there
   struct array *next;
 } array;
 
+typedef struct run_options {
+  const char *part; ///< all cases with it in their names, the one of the name after '='; NULL: all
+  uint64_t seed;    ///< draws where arrays lie and how far apart rows are
+  bool leaves_out;  ///< launches that no config allows, of kernels that are not there, and what follows
+  kiln_library *library;
+  bool *launched; ///< a flag for each kernel of the library, set by its launches
+} run_options;
+
 typedef struct run {
   kiln_device *device;
+  const run_options *options;
+  unsigned left_out; ///< launches
+  char reason[300];  ///< of the last of these
   uint64_t seed;
   uint64_t places; ///< the state of what draws gaps and places
   size_t
@@ -48,6 +62,8 @@ array *input(run *r, kiln_scalar scalar, size_t count, double lo, double hi);
 array *given(run *r, kiln_scalar scalar, size_t count, const double *values);
 /// Poisoned memory of the device.
 array *output(run *r, kiln_scalar scalar, size_t count);
+/// The same in rows that are exactly so far apart, the last one too: what is after its columns belongs to it.
+array *output_pitched(run *r, kiln_scalar scalar, size_t rows, size_t columns, size_t pitch);
 /// Zeros: for accumulated outputs.
 array *zeros(run *r, kiln_scalar scalar, size_t count);
 /// The same in rows, a drawn number of elements apart: LD(array).
@@ -93,6 +109,8 @@ void run_clear(run *r);
 
 /// "gelu[T=bf16]"; static storage, a few at a time.
 const char *instance(const char *kernel, kiln_scalar scalar);
+/// The same of any form.
+const char *named(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 typedef struct kernel_case {
   const char *name;
@@ -102,15 +120,15 @@ typedef struct kernel_case {
 } kernel_case;
 
 extern const kernel_case elementwise_cases[], row_cases[], matrix_cases[], product_cases[], attention_cases[],
-    attention_form_cases[], token_cases[], partial_cases[], length_cases[];
+    attention_form_cases[], token_cases[], partial_cases[], length_cases[], product_part_cases[],
+    row_part_cases[];
 /// The lists above, each ended by a row without a name.
 extern const kernel_case *const kernel_case_lists[];
 
 typedef enum case_result { CASE_PASSED, CASE_FAILED, CASE_SKIPPED } case_result;
 typedef void case_report(void *context, const char *name, case_result result, const char *text, double error);
-/// Runs all cases whose name contains `part` (NULL: all). `seed` draws where arrays lie. `report` gets text
-/// "" for a pass.
-void run_cases(kiln_device *device, const char *part, uint64_t seed, case_report *report, void *context);
+/// `report` gets text "" for a pass in which all was launched.
+void run_cases(kiln_device *device, const run_options *options, case_report *report, void *context);
 /// What the kernels of the case should have left alone.
 void expect_rest(run *r);
 
