@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Packages of AOTInductor by Kiln and by Triton beside torch.compile with warm caches, on a GPU: aot_inductor.py PACKAGE FOLDER [MODEL...] [--runs N] [--together] [--limit N]
+"""Packages of AOTInductor by Kiln and by Triton beside torch.compile with warm caches, on a GPU: aot_inductor.py PACKAGE FOLDER [MODEL...] [--runs N] [--together] [--limit N] [--seconds N]
 
 PACKAGE is the folder that has Kiln's Python package `kiln`, with the program kiln in ../bin of it or in PATH. FOLDER gets caches and packages. The models are a small MLP (`mlp`)
 and a block of a transformer (`block`), in bf16 with random weights. Each package is built, loaded and run in processes of its own; what starts is timed alone, and with
---together what is built before is built at the same time. The process that runs Kiln's has PyTorch and nothing of Kiln. Printed for each: what is in it, the distance of its
-results from the model in f32, seconds from the start of loading to the first result (imports, the driver's start and, for torch.compile, the making of the model apart), and
-the median time of a step. Wanted are g++ and CUDA's headers, which AOTInductor needs: CUDA_HOME, /usr/local/cuda, or the wheel of the CUDA runtime that PyTorch came with.
+--together what is built before is built at the same time. The process that runs Kiln's has PyTorch and nothing of Kiln. Printed for each, when it ends: what is in it, the
+distance of its results from the model in f32, seconds from the start of loading to the first result (imports, the driver's start and, for torch.compile, the making of the
+model apart), and the median time of a step. Kiln's package, Triton's and torch.compile start in turn, and after --seconds no more, so a run that is cut has each of them.
+A process that is not done after --limit says where it is. Wanted are g++ and CUDA's headers, which AOTInductor needs: CUDA_HOME, /usr/local/cuda, or the wheel of the CUDA runtime that PyTorch came with.
 
 The compiler is CXX, or g++. A package has to share libstdc++ with PyTorch: with a copy of its own it ends by a segmentation fault while it is loaded, whoever made its
 kernels. So a library with std::regex is linked and run first. If it has a copy or crashes, Kiln and Triton both get FOLDER/cxx/g++ (of the compiler's name) in place of
@@ -15,11 +16,13 @@ the compiler: a script that leaves -static-libstdc++ and -static-libgcc out, and
 import argparse
 import concurrent.futures
 import ctypes
+import faulthandler
 import glob
 import json
 import os
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -29,6 +32,7 @@ import zipfile
 import bytecode
 
 STEPS = 200
+BEGIN = time.perf_counter()
 TARGETS = "sm_80,sm_90a"
 
 
@@ -76,6 +80,7 @@ def timed(begin, **parts):
 
 
 def child(what, name, path, to):
+    faulthandler.register(signal.SIGUSR1)  # of a process that takes too long: where each thread is
     start = time.perf_counter()
     if what.endswith(" kiln"):
         import kiln.triton.auto  # noqa: F401
@@ -221,14 +226,19 @@ class Machine:
     def run(self, what, name, path, to, **environment):
         cache = what if what.startswith("build") else what + " " + name  # compiled headers are in it too
         environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(self.folder, "cache " + cache).replace(" ", "-"))
-        try:
-            done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", what, name, path, to], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  env={**self.environment, **environment}, timeout=self.limit)
-        except subprocess.TimeoutExpired:
-            raise Failed("%s %s: not done after %.0f s" % (what, name, self.limit))
-        if done.returncode:
-            raise Failed("%s %s: exit %d\n%s" % (what, name, done.returncode, done.stderr.decode(errors="replace")[-6000:]))
-        return json.loads(done.stdout.decode().splitlines()[-1])
+        start = time.perf_counter()
+        with subprocess.Popen([sys.executable, os.path.abspath(__file__), "child", what, name, path, to], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env={**self.environment, **environment}, start_new_session=True) as process:
+            try:
+                output, errors = process.communicate(timeout=self.limit)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGUSR1)
+                time.sleep(1)
+                os.killpg(process.pid, signal.SIGKILL)  # compilers that it started hold its output open
+                raise Failed("%s %s: not done after %.0f s\n%s" % (what, name, self.limit, process.communicate()[1].decode(errors="replace")[-6000:]))
+        if process.returncode:
+            raise Failed("%s %s: exit %d\n%s" % (what, name, process.returncode, errors.decode(errors="replace")[-6000:]))
+        return dict(json.loads(output.decode().splitlines()[-1]), process=time.perf_counter() - start)
 
 
 class Failed(Exception):
@@ -236,7 +246,7 @@ class Failed(Exception):
 
 
 def say(text):
-    print(text, flush=True)
+    print("[%3.0f s] %s" % (time.perf_counter() - BEGIN, text), flush=True)
 
 
 def contents(path):
@@ -254,6 +264,10 @@ def contents(path):
 
 def median_of(rows):
     return {name: statistics.median(row[name] for row in rows) for name in rows[0]}
+
+
+def parts_of(row):
+    return "%.2f s of imports, %.2f of driver, %.2f to the first result; step %.3f ms; whole process %.1f s" % (row["imports"], row["driver"], row["first"], 1e3 * row["step"], row["process"])
 
 
 def far_from(reference, path):
@@ -279,7 +293,7 @@ class Model:
             if who == "eager":
                 self.machine.run("eager", self.name, self.path(".input"), self.path("-eager.result"))
             elif who == "compile":
-                self.machine.run("compile", self.name, "", self.path("-compile.result"))
+                say("%s: torch.compile, empty caches: %s" % (self.name, parts_of(self.machine.run("compile", self.name, "", self.path("-compile.result")))))
             else:
                 self.build(who)
             self.ready.add(who)
@@ -299,13 +313,16 @@ class Model:
     def far(self, who):
         return far_from(self.reference, self.path("-%s.result" % who))
 
-    def start(self, runs):
-        """Starts what there is, in turn, and prints a row for each."""
+    def start(self, runs, until):
+        """Starts what there is, in turn, and prints a row for each, then medians."""
         import torch
         titles, rows = {"kiln": "package by Kiln", "triton": "package by Triton", "compile": "torch.compile, warm caches"}, {}
         for who in runs * list(filter(self.ready.__contains__, titles)):
+            if time.perf_counter() - BEGIN > until:
+                break
             try:
                 rows.setdefault(who, []).append(self.machine.run("compile" if who == "compile" else "load", self.name, self.package.get(who, ""), self.path("-%s.result" % who)))
+                say("%s: %s: %s" % (self.name, titles[who], parts_of(rows[who][-1])))
             except Failed as error:
                 self.good = False
                 say(str(error))
@@ -314,20 +331,20 @@ class Model:
             return
         self.reference = torch.load(self.path("-eager.result"))
         self.most = 1.5 * max((self.far(who) for who in ("triton", "compile") if who in rows), default=0.0) + 1e-6
-        say("%-8s %-34s %10s %10s %10s %10s %10s" % ("model", "seconds, medians of %d processes" % runs, "imports", "driver", "first", "of all", "step, ms"))
+        say("%-8s %-34s %10s %10s %10s %10s %10s %10s" % ("model", "seconds, medians", "processes", "imports", "driver", "first", "of all", "step, ms"))
         medians = {who: median_of(some) for who, some in rows.items()}
         for who, row in medians.items():
             spread = "%.2f..%.2f" % (min(one["first"] for one in rows[who]), max(one["first"] for one in rows[who]))
-            say("%-8s %-34s %10.2f %10.2f %10.2f %10s %10.3f   distance from f32 %.2g" % (
-                self.name, titles[who], row["imports"], row["driver"], row["first"], spread, 1e3 * row["step"], self.far(who)))
+            say("%-8s %-34s %10d %10.2f %10.2f %10.2f %10s %10.3f   distance from f32 %.2g" % (
+                self.name, titles[who], len(rows[who]), row["imports"], row["driver"], row["first"], spread, 1e3 * row["step"], self.far(who)))
         if len(medians) == len(titles):
             say("%-8s first result: Kiln's package %.1f x sooner than torch.compile with warm caches, %.2f x as long as Triton's package; a step %.3f x Triton's" % (
                 self.name, medians["compile"]["first"] / medians["kiln"]["first"], medians["kiln"]["first"] / medians["triton"]["first"], medians["kiln"]["step"] / medians["triton"]["step"]))
         self.good &= "kiln" in rows and self.far("kiln") <= self.most
 
-    def wrap(self):
+    def wrap(self, until):
         """torch.compile with cpp_wrapper by Kiln."""
-        if not hasattr(self, "reference"):
+        if not hasattr(self, "reference") or time.perf_counter() - BEGIN > until:
             return
         try:
             wrapped = self.machine.run("wrapper kiln", self.name, "", self.path("-wrapper.result"), **self.with_kiln)
@@ -347,6 +364,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5, help="processes of each kind that are timed (5)")
     parser.add_argument("--together", action="store_true", help="all packages are built at the same time")
     parser.add_argument("--limit", type=float, default=600, metavar="N", help="seconds after which a process is ended (600)")
+    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="N", help="seconds after which no more is started")
     options = parser.parse_args()
     if not os.path.exists(os.path.join(options.package, "kiln", "__init__.py")):
         sys.exit("%s: has no package kiln" % options.package)
@@ -355,9 +373,9 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(16 if options.together else 1) as pool:
         list(pool.map(lambda work: work[0].prepare(work[1]), [(model, who) for model in models for who in ("eager", "kiln", "triton", "compile")]))
     for model in models:
-        model.start(options.runs)
+        model.start(options.runs, options.seconds)
     for model in models:
-        model.wrap()
+        model.wrap(options.seconds)
     good = all(model.good for model in models)
     say("results and contents: %s" % ("as expected" if good else "NOT as expected"))
     return 0 if good else 1

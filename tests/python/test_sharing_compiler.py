@@ -8,8 +8,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zipfile
+from unittest import mock
 
 import support
 
@@ -91,19 +93,19 @@ class Pretended:
                     package.writestr(one, "libstdc++.so.6")
             return {"seconds": 3.0}
         torch.save(torch.ones(3), to)
-        return {"imports": 1.0, "driver": 1.0, "first": 0.5, "step": 0.001}
+        return {"imports": 1.0, "driver": 1.0, "first": 0.5, "step": 0.001, "process": 3.0}
 
 
 class Parts(unittest.TestCase):
-    def measured(self, failing):
+    def measured(self, failing, until=float("inf")):
         if absent:
             self.skipTest(absent)
         model, said = aot_inductor.Model(Pretended(tempfile.mkdtemp(dir=FOLDER), failing), "mlp"), io.StringIO()
         with contextlib.redirect_stdout(said):
             for who in ("eager", "kiln", "triton", "compile"):
                 model.prepare(who)
-            model.start(2)
-            model.wrap()
+            model.start(2, until)
+            model.wrap(until)
         return model.good, said.getvalue()
 
     def test_one_that_fails_leaves_the_others_theirs(self):
@@ -115,6 +117,27 @@ class Parts(unittest.TestCase):
                 self.assertEqual([row for row in rows if row not in text], list(missing))
                 self.assertEqual("%s mlp: exit 7" % failing in text, failing is not None)
                 self.assertEqual("x sooner than torch.compile" in text, failing in (None, "wrapper kiln"))
+
+    def test_a_row_for_each_start(self):
+        lines = self.measured(None)[1].splitlines()
+        starts = [line.split("mlp: ")[1].split(":")[0] for line in lines if "whole process" in line and "empty caches" not in line]
+        self.assertEqual(starts, 2 * ["package by Kiln", "package by Triton", "torch.compile, warm caches"])
+        self.assertNotIn("warm caches", self.measured(None, until=0)[1])
+
+    def test_one_that_hangs_says_where(self):
+        """Also where a process that it started holds its output open."""
+        if absent:
+            self.skipTest(absent)
+        script = os.path.join(tempfile.mkdtemp(dir=FOLDER), "hangs.py")
+        with open(script, "w") as file:
+            file.write("import faulthandler, signal, subprocess, time\nfaulthandler.register(signal.SIGUSR1)\nsubprocess.Popen(['sleep', '600'])\n"
+                       "def waits():\n  time.sleep(600)\nwaits()\n")
+        machine = aot_inductor.Machine.__new__(aot_inductor.Machine)
+        machine.folder, machine.limit, machine.environment = FOLDER, 5, dict(os.environ)
+        start = time.monotonic()
+        with mock.patch.object(aot_inductor, "__file__", script), self.assertRaisesRegex(aot_inductor.Failed, "load mlp: not done after 5 s\n(?s:.*)in waits"):
+            machine.run("load", "mlp", "", "")
+        self.assertLess(time.monotonic() - start, 60)
 
 
 if __name__ == "__main__":
