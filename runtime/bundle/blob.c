@@ -16,6 +16,11 @@ struct kiln_dictionary {
   ZSTD_DDict *prepared; // owned; refers to the bytes
 };
 
+void kiln_bytes_deinit(kiln_bytes *bytes) {
+  free(bytes->owned);
+  memset(bytes, 0, sizeof *bytes);
+}
+
 void kiln_bundle_forget_decoders(kiln_bundle *b) {
   for (kiln_dictionary *d = b->dictionaries, *next; d; d = next) {
     next = d->next;
@@ -50,6 +55,22 @@ static void give_decoder(kiln_bundle *b, ZSTD_DCtx *decoder) {
   if (!surplus) b->decoder = decoder;
   pthread_mutex_unlock(&b->lock);
   ZSTD_freeDCtx(surplus);
+}
+
+// What is stored. Private, when it comes from a file or is to be verified: nobody changes it between the
+// check and the use.
+kiln_status kiln_bundle_read(const kiln_bundle *b, uint64_t at, size_t size, kiln_bytes *out,
+                             kiln_error *err) {
+  *out = (kiln_bytes){.size = size};
+  if (b->memory && !b->verify) {
+    out->bytes = b->memory + at;
+    return KILN_OK;
+  }
+  out->bytes = out->owned = malloc(size ? size : 1);
+  if (!out->owned) return kiln_bundle_no_memory(err, b);
+  kiln_status status = kiln_bundle_copy(b, at, size, out->owned, err);
+  if (status != KILN_OK) kiln_bytes_deinit(out);
+  return status;
 }
 
 static kiln_status decode_frame(kiln_bundle *b, uint32_t number, const kiln_blob_entry *e,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads bytes of a bundle, from its file or from memory, and says what is wrong with them.
+// Copies bytes of a bundle, from its file or from memory, and says what is wrong with them.
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,25 +37,4 @@ kiln_status kiln_bundle_copy(const kiln_bundle *b, uint64_t at, size_t size, voi
     done += (size_t)n;
   }
   return KILN_OK;
-}
-
-// What is stored. Private, when it comes from a file or is to be verified: nobody changes it between the
-// check and the use.
-kiln_status kiln_bundle_read(const kiln_bundle *b, uint64_t at, size_t size, kiln_bytes *out,
-                             kiln_error *err) {
-  *out = (kiln_bytes){.size = size};
-  if (b->memory && !b->verify) {
-    out->bytes = b->memory + at;
-    return KILN_OK;
-  }
-  out->bytes = out->owned = malloc(size ? size : 1);
-  if (!out->owned) return kiln_bundle_no_memory(err, b);
-  kiln_status status = kiln_bundle_copy(b, at, size, out->owned, err);
-  if (status != KILN_OK) kiln_bytes_deinit(out);
-  return status;
-}
-
-void kiln_bytes_deinit(kiln_bytes *bytes) {
-  free(bytes->owned);
-  memset(bytes, 0, sizeof *bytes);
 }
