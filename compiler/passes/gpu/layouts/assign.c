@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Chooses which values have a home and in what layout: anchors are memory accesses and dots; elementwise
 // users follow their operands; a loop-carried value has the layout that the loop's end offers, or its start,
-// or the access that it is the address of. Then, in what layouts operations take their operands (ir_op.operand_layouts).
+// or the access that it is the address of, or the elementwise operation that it meets in the loop. Then, in
+// what layouts operations take their operands (ir_op.operand_layouts).
 #include "base/check.h"
 #include "compiler/passes/gpu/layouts/shared_layouts.h"
 #include "compiler/passes/gpu/layouts/sort_network.h"
@@ -15,19 +16,20 @@ static void set_home(kiln_layouts *c, ir_value *value, kiln_layout layout) {
   value->layout = home;
 }
 
-/// Address values of an access that nothing else decides: loop-carried pointers and offsets take the layout
-/// of the access.
-static void want(kiln_layouts *c, ir_value *value, const kiln_layout *layout, unsigned depth) {
+/// What nothing else decides: loop-carried pointers and offsets take the layout of the access whose address they make.
+/// What is no address takes that of an operation that meets it with a tile that has a home (`met`): a loop's count of
+/// elements, by which what was loaded is divided, would go through shared memory in each iteration.
+static void want(kiln_layouts *c, ir_value *value, const kiln_layout *layout, bool met, unsigned depth) {
   kiln_layout_notes *v = kiln_notes_of(c, value);
   if (!value->type.rank || value->layout || depth > 32) return;
-  if (!value->def || ir_is_loop(value->def) || value->def->code == IR_IF) {
-    if (!v->is_wanted) v->wanted = *layout;
-    v->is_wanted = true;
-    return;
-  }
-  if (!ir_has(value->def->code, IR_EACH)) return;
-  for (uint32_t i = 0; i < value->def->operand_count; i++)
-    want(c, value->def->operands[i], layout, depth + 1);
+  const ir_op *op = value->def;
+  const bool is_end = !op || ir_is_loop(op) || op->code == IR_IF;
+  if ((v->is_wanted && (met || !v->is_met)) || !(is_end || ir_has(op->code, IR_EACH))) return;
+  v->wanted = *layout;
+  v->is_wanted = true;
+  v->is_met = met;
+  for (uint32_t i = 0; !is_end && i < op->operand_count; i++)
+    want(c, op->operands[i], layout, met, depth + 1);
 }
 
 typedef struct spreading {
@@ -83,14 +85,14 @@ static void assign_memory(kiln_layouts *c, ir_op *op) {
   const kiln_layout_notes *loaded = op->code == IR_LOAD ? kiln_notes_of(c, &op->results[0]) : NULL;
   kiln_layout layout = loaded && loaded->is_wanted ? loaded->wanted : kiln_layout_of_access(c, op);
   if (op->result_count) set_home(c, &op->results[0], layout);
-  for (uint32_t i = 0; i < op->operand_count; i++) want(c, op->operands[i], &layout, 0);
+  for (uint32_t i = 0; i < op->operand_count; i++) want(c, op->operands[i], &layout, false, 0);
 }
 
 static void assign_fetch(kiln_layouts *c, ir_op *op) {
   kiln_layout layout = kiln_layout_of_access(c, op);
   kiln_slots_are_fetched(c, op, &layout);
   for (uint32_t i = 0; i < op->operand_count; i++)
-    if (!op->operands[i]->type.slots) want(c, op->operands[i], &layout, 0);
+    if (!op->operands[i]->type.slots) want(c, op->operands[i], &layout, false, 0);
 }
 
 static void assign_slot_load(kiln_layouts *c, ir_op *op) {
@@ -108,6 +110,7 @@ static void assign_elementwise(kiln_layouts *c, ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (op->operands[i]->type.rank && kiln_layout_offered(op->operands[i], &layout)) {
       set_home(c, &op->results[0], layout);
+      for (uint32_t k = 0; k < op->operand_count; k++) want(c, op->operands[k], &layout, true, 0);
       return;
     }
 }
@@ -181,6 +184,9 @@ static void decide(kiln_layouts *c, const joined *j) {
   for (unsigned i = 0; i < 4 && !found; i++)
     if (j->values[i] && kiln_notes_of(c, j->values[i])->is_wanted)
       layout = kiln_notes_of(c, j->values[i])->wanted, found = true;
+  for (unsigned i = 0; i < 2 && !found; i++)
+    if (j->sources[i] && kiln_notes_of(c, j->sources[i])->is_wanted)
+      layout = kiln_notes_of(c, j->sources[i])->wanted, found = true;
   if (!found) layout = kiln_layout_default(c, first->type);
   for (unsigned i = 0; i < 4; i++)
     if (j->values[i]) set_home(c, j->values[i], layout);

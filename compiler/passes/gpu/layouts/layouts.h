@@ -59,6 +59,7 @@ typedef struct kiln_layout_notes {
   kiln_layout home;   ///< ir_value.layout points to it
   kiln_layout wanted; ///< with is_wanted: the layout of an access that uses it as address
   bool is_wanted;
+  bool is_met;                      ///< is_wanted by an elementwise operation, and by no access
   kiln_feed feed;                   ///< of what is loaded, or stored to a slot
   kiln_slot_layouts *slots;         ///< of an `alloc`
   struct kiln_dot_layouts *product; ///< of the result of a dot
