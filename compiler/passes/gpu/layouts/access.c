@@ -235,3 +235,16 @@ uint32_t kiln_piece_register(const kiln_pieces *p, uint32_t r, unsigned i) {
     if (i >> j & 1) r |= 1u << p->bits[j];
   return r;
 }
+
+kiln_access_cost kiln_access_cost_of(const kiln_layouts *c, const ir_op *op, const kiln_layout *layout) {
+  enum { LINE = 128 };
+  const kiln_pieces p = kiln_pieces_of(c, op, layout, false);
+  const ir_type type = op->operands[0]->type;
+  const unsigned shift = layout_axis_shift(type, direction_of(c, op).axis), bytes = kiln_pointee_bytes(type);
+  const uint32_t replicas = layout_replicas(layout) & ((1u << layout->lanes) - 1);
+  const unsigned lanes = layout->lanes - (unsigned)__builtin_popcount(replicas),
+                 all = bytes << (p.vector + lanes), segment = segment_of(layout, shift, p.vector, bytes);
+  const unsigned rows = all > segment ? all / segment : 1, lines = all > LINE ? all / LINE : 1;
+  const unsigned instructions = 1u << (layout->registers - p.vector);
+  return (kiln_access_cost){instructions, (rows > lines ? rows : lines) * instructions, segment};
+}

@@ -25,6 +25,7 @@ typedef struct state {
   version *versions;
   bool is_lazy;     ///< without a layout
   bool is_constant; ///< made of constants and indices alone
+  bool is_direct;   ///< loaded once more, in another layout (direct_loads.c)
   bool is_in_slot;  ///< in shared memory, or such a tile in another shape that a product reads from there
 } state;
 
@@ -114,14 +115,13 @@ static ir_op *copy_for(conversions *x, const ir_op *op, const kiln_layout *layou
   return copy;
 }
 
-/// A sum of a base and offsets is made anew of the offsets, which are smaller than what it comes to.
-static bool is_sum_of_base(const ir_op *op) {
+bool kiln_is_sum_of_base(const ir_op *op) {
   return op && op->code == IR_PTRADD && op->operands[0]->def && op->operands[0]->def->code == IR_SPLAT;
 }
 
 static ir_value *make_version(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *before) {
   ir_op *op = value->def, *made;
-  if (!value->layout || is_sum_of_base(op)) {
+  if (!value->layout || kiln_is_sum_of_base(op)) {
     made = copy_for(x, op, layout, before);
     for (uint32_t i = 0; made && i < op->result_count; i++)
       note_version(x, &op->results[i], before->block, &made->results[i], layout);
@@ -183,6 +183,16 @@ static bool takes_as_it_lies(conversions *x, const ir_op *op, uint32_t i) {
   return false;
 }
 
+/// Next to this load are those of the same in other layouts.
+static void note_direct(conversions *x, ir_op *load) {
+  ir_value *loaded = &load->results[0];
+  if (state_of(x, loaded)->is_direct) return;
+  for (const kiln_direct_load *d = kiln_notes_of(x->c, loaded)->direct; d; d = d->next) {
+    note_version(x, loaded, load->block, d->value, &d->layout);
+    state_of(x, d->value)->is_direct = true;
+  }
+}
+
 static void convert_block(conversions *x, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) {
     x->user = op;
@@ -193,6 +203,7 @@ static void convert_block(conversions *x, ir_block *block) {
           op->operands[i] = in_layout(x, op->operands[i], op->operand_layouts[i], op);
     for (uint32_t i = 0; i < op->region_count; i++) convert_block(x, op->regions[i]);
     note_results(x, op);
+    if (op->code == IR_LOAD && op->results[0].layout) note_direct(x, op);
     x->stretch += !block->parent && op->code == IR_FOR && kiln_loop_is_full(x->c, op);
   }
 }
@@ -258,6 +269,7 @@ kiln_status kiln_pass_conversions(ir_kernel *kernel, kiln_pass_context *context,
   conversions x = {.c = c, .builder = {.arena = c->arena, .machine = true}};
   kiln_layouts_find_full_loops(c);
   kiln_layouts_place_feeds(c);
+  if (kiln_layouts_load_directly(c, err) != KILN_OK) return err->status;
   convert_block(&x, kernel->body);
   if (x.builder.error.status != KILN_OK) return *err = x.builder.error, err->status;
   ir_count_uses(kernel);

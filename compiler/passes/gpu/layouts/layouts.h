@@ -54,6 +54,13 @@ typedef struct kiln_slot_layouts {
   uint32_t start, bytes, end; ///< of the first slot; of one slot; of all, as places in shared memory
 } kiln_slot_layouts;
 
+/// A load once more, in another layout that users want.
+typedef struct kiln_direct_load {
+  struct kiln_direct_load *next;
+  kiln_layout layout;
+  ir_value *value;
+} kiln_direct_load;
+
 /// What is known of a value besides its layout.
 typedef struct kiln_layout_notes {
   kiln_layout home;   ///< ir_value.layout points to it
@@ -64,6 +71,8 @@ typedef struct kiln_layout_notes {
   kiln_slot_layouts *slots;         ///< of an `alloc`
   struct kiln_dot_layouts *product; ///< of the result of a dot
   bool is_full;                     ///< of the counter of a `for`: kiln_loop_is_full
+  kiln_direct_load *direct;         ///< of what is loaded: layouts in which it is loaded, too
+  bool is_kept;                     ///< the same: somebody wants it in its layout
   bool is_deferred; ///< made by the reduction that it goes to, a part of the registers at a time
 } kiln_layout_notes;
 
@@ -103,6 +112,15 @@ typedef struct kiln_kept_notes {
 kiln_kept_notes kiln_layouts_keep_notes(kiln_layouts *c);
 /// Numbers it again, gives each value what was kept, new ones notes that say nothing, and computes facts.
 void kiln_layouts_number_again(const kiln_kept_notes *k);
+
+/// A sum of a base and offsets is made anew of the offsets, which are smaller than what it comes to.
+bool kiln_is_sum_of_base(const ir_op *op);
+
+// ----------------------------------------------------------------------------------- direct_loads.c
+
+/// Loads directly in the layouts that users want, where that is cheaper than to convert: before `conversions` makes
+/// values, whose numbers the notes go by.
+kiln_status kiln_layouts_load_directly(kiln_layouts *c, kiln_error *err);
 
 // -------------------------------------------------------------------------------- offered_layouts.c
 
@@ -149,6 +167,13 @@ void kiln_layouts_collect(kiln_layouts *c);
 unsigned kiln_access_axis(const kiln_layouts *c, const ir_op *op);
 /// The layout of a memory operation's tiles.
 kiln_layout kiln_layout_of_access(const kiln_layouts *c, const ir_op *op);
+/// What a warp takes to access a tile in a layout.
+typedef struct kiln_access_cost {
+  unsigned instructions;
+  unsigned accesses; ///< of 128 bytes at most, or as many as there are separate rows
+  unsigned segment;  ///< bytes in a row that one instruction touches
+} kiln_access_cost;
+kiln_access_cost kiln_access_cost_of(const kiln_layouts *c, const ir_op *op, const kiln_layout *layout);
 /// Bytes of what a pointer, or each pointer of a tile, leads to.
 unsigned kiln_pointee_bytes(ir_type pointer);
 /// A tile access cut into pieces of consecutive elements.
