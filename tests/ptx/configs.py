@@ -177,7 +177,7 @@ def number(config, name):
 
 def arguments(row, config, instance):
     """The words of a row of RUNS with numbers."""
-    known = {"BM": number(config, "BM"), "BN": number(config, "BN"), "D": number(instance, "D"), "TA": "TA=true" in instance, "TB": "TB=true" in instance}
+    known = {"BM": number(config, "BM"), "BN": number(config, "BN"), "D": number(instance, "D"), "TA": ",TA=true" in instance, "TB": ",TB=true" in instance}
     words = []
     for word in row[1].split():
         name, value = word.split("=")
