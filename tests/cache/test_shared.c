@@ -138,17 +138,17 @@ TEST(shared, what_everybody_may_write_is_not_believed) {
     bool sticky_is_fine;
   } rows[] = {{"", true},
               {"/up", true},
-              {"/up/root", false},
-              {"/up/root/v1", false},
-              {"/up/root/v1/main.default", false},
-              {"/up/root/v1/main.default/entries", false},
-              {"/up/root/v1/main.default/staging", false},
-              {"/up/root/v1/main.default/quarantine", false},
-              {"/up/root/v1/main.default/entries/*", false},
-              {"/up/root/v1/main.default/entries/*/*", false}};
+              {"/up/store", false},
+              {"/up/store/v1", false},
+              {"/up/store/v1/main.default", false},
+              {"/up/store/v1/main.default/entries", false},
+              {"/up/store/v1/main.default/staging", false},
+              {"/up/store/v1/main.default/quarantine", false},
+              {"/up/store/v1/main.default/entries/*", false},
+              {"/up/store/v1/main.default/entries/*/*", false}};
   const char *folder = kiln_test_folder();
   char root[300];
-  snprintf(root, sizeof root, "%s/up/root", folder);
+  snprintf(root, sizeof root, "%s/up/store", folder);
   CHECK_INT(kiln_test_run(NULL, "chmod 755 %s && mkdir -p %s && chmod 2775 %s", folder, root, root), 0);
   umask(mask = 002);
   CHECK_INT(use(root), 0);
