@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const short_rows[] = {"sm_80",  "sm_90a",  "sm_100a", "sm_120f", "gfx90a",    "gfx942",
-                                         "gfx950", "gfx1100", "gfx1201", "gfx1250", "x86-64-v2", "aarch64"};
+static const char *const short_rows[] = {"sm_80",   "sm_90a",    "sm_100a", "sm_120f",        "gfx90a",
+                                         "gfx942",  "gfx950",    "gfx1100", "gfx1100:wave64", "gfx1201",
+                                         "gfx1250", "x86-64-v2", "aarch64"};
 
 static const char *const modes[] = {
     "gfx906:xnack+:sramecc-", "gfx90a:xnack-:sramecc+",        "gfx942:xnack+",
@@ -72,7 +73,8 @@ TEST(matrix, kernels_compile_for_processors) {
   CHECK(build_all(targets,
                   "kernels/gemm.kiln -k 'gemm[T=bf16,ACT=0,BIAS=false]' -k 'gemm[T=f32,ACT=0,BIAS=false]' "
                   "-k 'gemm_general[T=f16,TA=true,TB=false,BETA=true]' -k gemm_i8 "
-                  "-k 'gemm_fp8[S=e5m2,T=e4m3,FAST=false]' -k 'gemv[T=bf16]'") > 0);
+                  "-k 'gemm_fp8[S=e5m2,T=e4m3,FAST=false]' -k 'gemv[T=bf16]' "
+                  "-k 'gemm_parts[T=f16,TA=false,TB=true,TF32=false]'") > 0);
 }
 
 /// False for rows that the LLVM of this build does not know.
@@ -100,6 +102,19 @@ static void for_rows(void (*each)(const char *row)) {
   printf("%u rows\n", rows);
   CHECK(rows >= 30 || getenv("KILN_TEST_ROWS"));
   free(list);
+}
+
+// A kernel without a config for a row is found before anything is compiled.
+TEST(matrix, every_kernel_has_a_config_for_every_processor) {
+  char *out;
+  if (kiln_test_run(&out,
+                    "kiln=%s/bin/kiln; $kiln key -q --max-objects=1000000 --ptx-assembler=none "
+                    "-t $($kiln targets | awk '$1 != \"native\" { printf \"%%s%%s\", c, $1; c = \",\" }') "
+                    "kernels/*.kiln 2>&1 >%s/keys",
+                    kiln_test_build(), kiln_test_folder()))
+    FAIL("%s", out);
+  CHECK(!*out);
+  free(out);
 }
 
 static void build_library(const char *row) { build_all(row, "kernels/*.kiln"); }
