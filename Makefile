@@ -438,7 +438,7 @@ LIB      = $(or $(patsubst $(PREFIX)/%,%,$(filter $(PREFIX)/%,$(LIBDIR))),$(erro
 PYTHON_PACKAGE = lib/$(PYTHON_FOLDER)/dist-packages/kiln
 DISTINFO = lib/$(PYTHON_FOLDER)/dist-packages/kiln_runtime-$(VERSION).dist-info
 DOC      = share/doc/kiln
-EXAMPLES = cmake embedded make ninja $(addprefix python/,jax numpy pytorch triton) saxpy transformer
+EXAMPLES = bazel cmake embedded make meson ninja $(addprefix python/,jax numpy pytorch triton) saxpy transformer
 # Names the folders that install had to make, below DESTDIR, one a line: uninstall takes these and no others.
 MADE     = share/kiln/folders
 COMPLETIONS_BASH = share/bash-completion/completions/kiln
@@ -474,10 +474,11 @@ install-cmake:
 	install -m 644 tools/cmake/kilnBundle.cmake tools/cmake/kilnOpen.h.in $(INTO)/$(LIB)/cmake/kiln
 	chmod 644 $(INTO)/$(LIB)/cmake/kiln/*
 install-compiler: all install-cmake ## install the programs, their pages, the kernel library, examples and the Python package
-	$(FOLDERS) bin libexec/kiln $(dir $(COMPLETIONS)) share/man/man1 share/man/man5 $(PYTHON_PACKAGE)/triton $(DISTINFO) share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
+	$(FOLDERS) bin libexec/kiln $(dir $(COMPLETIONS)) share/man/man1 share/man/man5 $(PYTHON_PACKAGE)/triton $(DISTINFO) share/kiln/bazel share/kiln/kernels share/kiln/kernels/tuned $(addprefix $(DOC)/examples/,$(EXAMPLES))
 	install -m 755 $(B)/bin/kiln $(INTO)/bin
 	for shell in bash=$(COMPLETIONS_BASH) zsh=$(COMPLETIONS_ZSH) fish=$(COMPLETIONS_FISH); do $(B)/bin/kiln completion $${shell%%=*} -o $(INTO)/$${shell#*=} && chmod 644 $(INTO)/$${shell#*=} || exit 1; done
 	$(STRIPPED) $(filter-out $(B)/bin/kiln,$(PROGRAMS)) $(INTO)/libexec/kiln
+	install -m 644 tools/bazel/* tools/cmake/kilnOpen.h.in $(INTO)/share/kiln/bazel
 	install -m 644 kernels/*.kiln $(INTO)/share/kiln/kernels
 	install -m 644 kernels/tuned/* $(INTO)/share/kiln/kernels/tuned
 	for n in 1 5; do install -m 644 docs/man/*.$$n $(INTO)/share/man/man$$n || exit 1; done

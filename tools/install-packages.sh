@@ -10,7 +10,7 @@ llvm=${LLVM_VERSION:-$(sed -n 's/^LLVM_VERSION ?= //p' Makefile)}
 build="gcc g++ make bc pkg-config llvm-$llvm-dev libpolly-$llvm-dev liblld-$llvm-dev zlib1g-dev libncurses-dev libzstd-dev
 python3 libpython3-dev libarchive-dev libbz2-dev liblzma-dev libsodium-dev nettle-dev libxxhash-dev libcurl4-openssl-dev"
 test="libcriterion-dev clang-$llvm lld-$llvm llvm-$llvm git xz-utils zstd libarchive-tools procps python3 python3-numpy python3-venv man-db groff-base strace
-ninja-build cmake zsh fish ccache unzip debhelper dh-python gnupg python3-cryptography nginx-light libnginx-mod-http-dav-ext redis-server openssl musl-tools gcc-aarch64-linux-gnu
+ninja-build cmake meson bazel-bootstrap bazel-rules-java zsh fish ccache unzip debhelper dh-python gnupg python3-cryptography nginx-light libnginx-mod-http-dav-ext redis-server openssl musl-tools gcc-aarch64-linux-gnu
 libc6-dev-arm64-cross"
 lint="git gcc clang-format-14 clang-tidy-14 cppcheck python3 llvm-$llvm-dev"
 

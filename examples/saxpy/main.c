@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The program of examples/cmake, examples/make and examples/ninja: saxpy BUNDLE adds on the host and compares
-// with plain C.
+// The program of the examples of build systems: saxpy BUNDLE adds on the host and compares with plain C.
 #include <stdio.h>
 
 #include <kiln/kiln.h>

@@ -83,6 +83,12 @@ TEST(build_systems, ninja) {
   builds(&b);
 }
 
+TEST(build_systems, meson) {
+  static const build_system b = {"meson", "meson --version && ninja --version", "meson setup out",
+                                 "meson compile -C out", "ninja -C out -n | grep 'no work to do'"};
+  builds(&b);
+}
+
 #define CMAKE "cmake -S . -B out -DCMAKE_PREFIX_PATH=$(realpath ../../prefix) -G "
 
 TEST(build_systems, cmake_with_ninja) {

@@ -2,6 +2,7 @@
 // kiln embed: writes an assembler file that puts a bundle into a program, for kiln_open_memory.
 #include <ctype.h>
 
+#include "base/digest.h"
 #include "tools/bundle/view.h"
 #include "tools/kiln-tool/commands.h"
 
@@ -23,11 +24,16 @@ static void put_path(kiln_buffer *out, const char *path) {
   }
 }
 
-static void put_source(kiln_buffer *out, const char *path, const char *symbol) {
+// The digest makes it another file when the bundle is another one: build systems look at what they are told of (Bazel: of
+// dependency files), and no dependency file has what the assembler includes.
+static void put_source(kiln_buffer *out, const char *path, const kiln_buffer *bundle, const char *symbol) {
+  kiln_digest digest = kiln_digest_of(bundle->bytes, bundle->size);
+  char hex[KILN_DIGEST_HEX + 1];
+  kiln_digest_hex(&digest, hex);
   kiln_buffer_format(out,
-                     "# Made by `kiln embed`: extern const unsigned char %s[], %s_end[];\n\t.section "
+                     "# Made by `kiln embed`: extern const unsigned char %s[], %s_end[];\n# %s\n\t.section "
                      ".rodata.%s,\"a\",%%progbits\n\t.balign 64\n",
-                     symbol, symbol, symbol);
+                     symbol, symbol, hex, symbol);
   kiln_buffer_format(
       out,
       "\t.globl %s\n\t.globl %s_end\n\t.hidden %s\n\t.hidden %s_end\n\t.type %s,%%object\n%s:\n\t.incbin \"",
@@ -41,15 +47,19 @@ static void put_source(kiln_buffer *out, const char *path, const char *symbol) {
 static int embed(const char *bundle, const char *path, const char *symbol) {
   bundle_view v;
   kiln_error err = {0};
-  kiln_buffer out = {0};
+  kiln_buffer out = {0}, file = {0};
   kiln_status status = bundle_view_open(bundle, &v, &err);
   if (status == KILN_OK) {
     bundle_view_close(&v);
-    put_source(&out, bundle, symbol);
+    status = cli_read_file(bundle, (size_t)1 << 40, &file, &err);
+  }
+  if (status == KILN_OK) {
+    put_source(&out, bundle, &file, symbol);
     status = out.failed ? kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted")
                         : cli_write_file(path, out.bytes, out.size, &err);
   }
   kiln_buffer_deinit(&out);
+  kiln_buffer_deinit(&file);
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
 
