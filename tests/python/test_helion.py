@@ -2,6 +2,7 @@
 """Kernels of Helion from a bundle on the CPU: the modules that Helion wrote, its guards, and the rows of its ahead-of-time tables. Skipped where Helion, PyTorch or Triton
 is absent (pip install --no-deps helion filecheck psutil rich typing-extensions; scikit-learn)."""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -103,11 +104,11 @@ class Bundles(unittest.TestCase):
         with open(os.path.join(self.folder, name), "w") as file:
             file.write(text)
 
-    def run_program(self, *arguments, **environment):
-        path = os.pathsep.join([os.path.join(support.BUILD, "python"), *sys.path])
+    def run_program(self, *arguments, words=(), path=sys.path, **environment):
+        path = os.pathsep.join([os.path.join(support.BUILD, "python"), *path])
         program = os.path.join(self.folder, "program.py")
         text = "import kiln._triton_startup, runpy, sys\nsys.argv = [%r, *sys.argv[1:]]\nrunpy.run_path(%r, run_name='__main__')" % (program, program)
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", text, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600, env={
+        done = subprocess.run([sys.executable, *words, "-W", "ignore", "-c", text, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600, env={
             **os.environ, "PYTHONPATH": path, "KILN_TRITON": "report", "KILN_CACHE_DIR": os.path.join(self.folder, "cache"),
             "TORCHINDUCTOR_CACHE_DIR": tempfile.mkdtemp(dir=self.folder), **environment})
         errors = done.stderr.decode(errors="replace")
@@ -134,6 +135,23 @@ class Bundles(unittest.TestCase):
         # Another table: its rows are not those that the modules were written for.
         self.write("_helion_aot_program_cuda_sm90.py", TABLE.replace("[64]", "[32]"))
         self.assertEqual(self.run_program("1000", "24", **{**closed, "KILN_TRITON_MISS": "compile"})[0], "traced ['doubled']")
+
+    def test_a_checkout_has_no_version(self):
+        """Helion without the metadata of an installation: its sources stand for the version."""
+        packages, bundle = os.path.join(self.folder, "packages"), os.path.join(self.folder, "app.kbundle")
+        os.mkdir(packages)
+        for place in [one for one in sys.path if one.endswith("-packages")]:
+            for name in set(os.listdir(place)) - {"helion"} - set(os.listdir(packages)):
+                if not name.startswith("helion-"):
+                    os.symlink(os.path.join(place, name), os.path.join(packages, name))
+        shutil.copytree(os.path.dirname(helion.__file__), os.path.join(packages, "helion"))
+        there = {"words": ["-S"], "path": [packages, *[one for one in sys.path if not one.endswith("-packages")]]}
+        self.assertEqual(self.run_program("1000", "24", KILN_TRITON_SAVE=bundle, **there)[0], "traced ['scaled', 'sums', 'doubled']")
+        closed = {"KILN_TRITON_BUNDLE": bundle, "KILN_TRITON_MISS": "compile"}
+        self.assertEqual(self.run_program("1000", "24", **closed, **there)[0], "traced []")
+        with open(os.path.join(packages, "helion", "_utils.py"), "a") as file:
+            file.write("# another checkout\n")
+        self.assertEqual(self.run_program("1000", "24", **closed, **there)[0], "traced ['scaled', 'sums', 'doubled']")
 
 
 if __name__ == "__main__":

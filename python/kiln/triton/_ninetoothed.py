@@ -486,7 +486,11 @@ def _in_child(settings):
 def _refuse(module, replace, missing, places):
     """Programs may have the functions `aot` and `build` already, so something refuses that they call first."""
     def refused(*_, **__):
-        raise Error("NineToothed %s: its build ahead of time has no %s, expected one as in %s" % (importlib.metadata.version("ninetoothed"), ", ".join(missing), TESTED))
+        try:
+            version = importlib.metadata.version("ninetoothed")
+        except importlib.metadata.PackageNotFoundError:  # a checkout
+            version = "without a version"
+        raise Error("NineToothed %s: its build ahead of time has no %s, expected one as in %s" % (version, ", ".join(missing), TESTED))
     replace(module, next(name for name in places if hasattr(module, name)), refused)
 
 
