@@ -54,7 +54,7 @@ kiln_status resign_finish(const resign *r, const char *path, kiln_buffer *bundle
 
 void resign_report(const resign *r, const char *path) {
   if (r->key || !r->signed_inputs) return;
-  fprintf(stderr, "kiln: note: %s is not signed: the signature of %s", path, r->first);
+  fprintf(stderr, "kiln: note: %s has no signature yet: the one of %s", path, r->first);
   if (r->signed_inputs > 1) fprintf(stderr, " and of %zu more", r->signed_inputs - 1);
-  fputs(" is not of what was made of it (--sign signs anew)\n", stderr);
+  fputs(" is not of what was made of it (`kiln sign`, or --sign here, signs anew)\n", stderr);
 }
