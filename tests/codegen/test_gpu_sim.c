@@ -23,6 +23,14 @@ CASE(transpose, .grid = {1, 1, 1}, .arguments = {2048, 2048, 2048}, .text = KERN
 
 CASE(loop, .grid = {2, 1, 1}, .arguments = {4096, 512, 5}, .tolerance = 1e-5, .text = KERNEL("loop"))
 
+// Branches for the loop's first iteration, in loops of which several iterations become one.
+CASE(variances, .grid = {2, 1, 1}, .arguments = {5120, 512, 512, 10}, .tolerance = 1e-5,
+     .text = KERNEL("variances"))
+CASE(variances_first, .grid = {2, 1, 1}, .arguments = {2048, 512, 512, 4}, .tolerance = 1e-5,
+     .text = KERNEL("variances"))
+CASE(variances_none, .grid = {2, 1, 1}, .arguments = {2048, 512, 512, 3}, .tolerance = 1e-5,
+     .text = KERNEL("variances"))
+
 CASE(carried_views, .grid = {2, 1, 1}, .arguments = {1024, 1024, 512, 2}, .tolerance = 1e-5,
      .text = KERNEL("carried_views"))
 CASE(carried_views_first, .grid = {2, 1, 1}, .arguments = {1024, 1024, 512, 0}, .tolerance = 1e-5,

@@ -10,7 +10,8 @@
 //                                                                          for iv in mid..hi step s (c) { c' = c + load p(iv) }
 //
 // Values are combined in the order of before: results have the same bits. Loops that write, whose threads exchange values, or whose
-// addresses are loaded stay as they are, and so do loops that load enough in each iteration.
+// addresses are loaded stay as they are, and so do loops that load enough in each iteration. A branch that only computes is in
+// each copy; one for the loop's first iteration (means and variances, Welford) is left in the first copy only.
 #include "compiler/passes/gpu/pipeline.h"
 
 enum {
@@ -22,20 +23,28 @@ enum {
   MOST_STEP = 1 << 20
 };
 
-/// Computed in each thread by itself.
-static bool is_of_a_thread(const ir_op *op) {
-  return ir_is_pure(op) && (ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_EXPAND ||
-                            op->code == IR_BROADCAST || op->code == IR_CONST || op->code == IR_IOTA);
+typedef struct body {
+  unsigned count; ///< operations
+  bool is_simple; ///< each thread computes by itself what is not loaded
+} body;
+
+static void look_at(ir_op *op, void *context) {
+  body *b = context;
+  b->count += !ir_is_terminator(op);
+  b->is_simple &= ir_is_terminator(op) || op->code == IR_IF || op->code == IR_LOAD ||
+                  ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_EXPAND ||
+                  op->code == IR_BROADCAST || op->code == IR_CONST || op->code == IR_IOTA;
 }
 
 /// The words that a thread loads in an iteration; 0: the loop is none of these.
 static uint64_t words_of(kiln_pipeline *a) {
   uint64_t words = 0;
-  unsigned count = 0;
+  body found = {.is_simple = true};
+  ir_walk(a->body, look_at, &found);
+  if (!found.is_simple || found.count > MOST_OPERATIONS) return 0;
   a->count = 0;
   for (ir_op *op = a->body->first; op != ir_loop_next(a->loop); op = op->next) {
-    if (++count > MOST_OPERATIONS) return 0;
-    if (is_of_a_thread(op)) continue;
+    if (ir_is_pure(op)) continue;
     if (op->code != IR_LOAD || !kiln_pipeline_add(a, op, MOST_ITERATIONS - 1)) return 0;
     words += kiln_pipeline_words(a, op->results[0].type);
     words += !kiln_pipeline_words(a, op->results[0].type);
@@ -107,6 +116,18 @@ static void emit_rest(kiln_pipeline *a, ir_value *from) {
   }
 }
 
+/// Of the iterations in one, only the first can be the loop's first.
+static void settle_first(kiln_pipeline *a, unsigned count) {
+  for (ir_op *op = a->body->first; op; op = op->next) {
+    if (op->code != IR_CMP || (op->attrs.kind != IR_EQ && op->attrs.kind != IR_NE)) continue;
+    a->b.before = op;
+    for (unsigned n = 1; n < count && op->operands[1] == ir_for_lower(a->loop); n++)
+      if (op->operands[0] == a->index[KILN_THIS + n])
+        ir_forward(&op->results[0], ir_const_int(&a->b, KILN_I1, op->attrs.kind == IR_NE));
+  }
+  ir_apply_forwards(a->kernel);
+}
+
 static void unroll_loop(kiln_pipeline *a) {
   const unsigned count = count_for(a);
   int64_t step;
@@ -125,6 +146,7 @@ static void unroll_loop(kiln_pipeline *a) {
   for (uint32_t i = 0; i < end->operand_count; i++)
     next[i] = kiln_pipeline_value(a, end->operands[i], KILN_THIS + count - 1);
   for (uint32_t i = 0; i < end->operand_count; i++) end->operands[i] = next[i];
+  settle_first(a, count);
 }
 
 kiln_status kiln_pass_unroll(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
