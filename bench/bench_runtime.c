@@ -278,6 +278,25 @@ static void bench_turns(const turn turns[TURNS]) {
          turns_ns(turns, TURNS, false, true) - turns_ns(turns, TURNS, true, true));
 }
 
+static void ignore(void *user, const kiln_event *event) { (void)user, (void)event; }
+
+/// What a hook costs that returns at once, by the events that it wants.
+static void bench_hook(const turn *t) {
+  static const uint32_t kinds[] = {KILN_EVENT_LAUNCHED, KILN_EVENT_LAUNCH | KILN_EVENT_LAUNCHED,
+                                   KILN_EVENT_LAUNCH | KILN_EVENT_LAUNCHED | KILN_EVENT_TIMES};
+  double without = launch_ns(t->kernel, t->args, WAY_LAUNCH, 1), with[3];
+  kiln_error err;
+  for (unsigned i = 0; i < 3; i++) {
+    must(kiln_hook_add(ignore, NULL, kinds[i], &err), &err);
+    with[i] = launch_ns(t->kernel, t->args, WAY_LAUNCH, 1) - without;
+    kiln_hook_remove(ignore, NULL);
+  }
+  printf(
+      "launch %2u arguments, a hook that does nothing: %.1f ns more, at begin and end %.1f, with times %.1f; "
+      "after its removal %.1f\n",
+      t->args, with[0], with[1], with[2], launch_ns(t->kernel, t->args, WAY_LAUNCH, 1) - without);
+}
+
 static void bench_launches(void) {
   static const uint32_t counts[] = {2, 8, 16};
   kiln_bundle_writer *w = kiln_bundle_writer_create();
@@ -315,6 +334,7 @@ static void bench_launches(void) {
       }
     }
   bench_turns(turns);
+  bench_hook(&turns[2]);
   double rounds[ROUNDS];
   kiln_kernel *k;
   for (int round = 0; round < ROUNDS; round++) {

@@ -11,24 +11,29 @@ static kiln_status decide(const kiln_kernel *k, const void *block, size_t size, 
   return kiln_decide(k, block, NULL, out, err);
 }
 
+void kiln_choice_of(const kiln_code *code, const uint32_t *grid, kiln_choice *out) {
+  const kiln_kernel *k = code->kernel;
+  const kiln_code_info *info = &code->info;
+  *out = (kiln_choice){
+      .config = k->interface.configs[kiln_code_config(k, code)].text,
+      .variant = k->interface.variants[kiln_code_variant(k, code)].text,
+      .target = info->target,
+      .bundle = k->bundle->name,
+      .grid = {grid[0], grid[1], grid[2]},
+      .block_threads = info->block_threads,
+      .shared_bytes = info->shared_bytes,
+      .registers = info->registers,
+      .spill_bytes = info->spill_bytes,
+      .rank = code->rank,
+  };
+}
+
 kiln_status kiln_choose(kiln_kernel *k, const void *block, size_t size, kiln_choice *out, kiln_error *err) {
   kiln_launch_call call;
   KILN_NEED(out, "result");
   memset(out, 0, sizeof *out);
   KILN_TRY(decide(k, block, size, &call, err));
-  const kiln_code_info *info = &call.code->info;
-  *out = (kiln_choice){
-      .config = k->interface.configs[kiln_code_config(k, call.code)].text,
-      .variant = k->interface.variants[kiln_code_variant(k, call.code)].text,
-      .target = info->target,
-      .bundle = k->bundle->name,
-      .grid = {call.grid[0], call.grid[1], call.grid[2]},
-      .block_threads = info->block_threads,
-      .shared_bytes = info->shared_bytes,
-      .registers = info->registers,
-      .spill_bytes = info->spill_bytes,
-      .rank = call.code->rank,
-  };
+  kiln_choice_of(call.code, call.grid, out);
   return KILN_OK;
 }
 

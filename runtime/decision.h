@@ -40,6 +40,9 @@ static inline uint32_t kiln_code_variant(const kiln_kernel *k, const kiln_code *
   return (uint32_t)((size_t)(code - k->codes) % k->interface.variant_count);
 }
 
+/// What is known of a launch of `code` with that grid. choose.c
+void kiln_choice_of(const kiln_code *code, const uint32_t *grid, kiln_choice *out);
+
 /// Copies arguments to their places in a block. Copies of a constant size become single moves. False: one is
 /// NULL.
 static inline bool kiln_pack(const kiln_kernel *k, const void *const *args, uint8_t *block) {

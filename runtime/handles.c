@@ -2,6 +2,8 @@
 // Keeps track of open handles for the child of a fork, and of closed ones so that their use is detected.
 #include "runtime/handles.h"
 
+#include "runtime/hook.h"
+
 #include <pthread.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -17,6 +19,7 @@ static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void in_parent(void) { pthread_mutex_unlock(&lock); }
 static void in_child(void) {
   for (kiln_fork_node *node = watched; node; node = node->next) node->in_child(node);
+  kiln_hook_in_child();
   pthread_mutex_unlock(&lock);
 }
 
@@ -35,6 +38,13 @@ void kiln_fork_watch(kiln_fork_node *node, void (*child)(kiln_fork_node *node)) 
   pthread_mutex_unlock(&lock);
 }
 
+void kiln_fork_each(void (*child)(kiln_fork_node *node), void (*visit)(kiln_fork_node *node)) {
+  pthread_mutex_lock(&lock);
+  for (kiln_fork_node *node = watched; node; node = node->next)
+    if (node->in_child == child) visit(node);
+  pthread_mutex_unlock(&lock);
+}
+
 void kiln_fork_forget(kiln_fork_node *node) {
   pthread_mutex_lock(&lock);
   if (node->link) *node->link = node->next;
@@ -45,38 +55,29 @@ void kiln_fork_forget(kiln_fork_node *node) {
 
 // ------------------------------------------------------------------------------------------ closed
 
-typedef struct closed_object {
-  void *object; // owned
-  size_t size;
-  void (*release)(void *object);
-} closed_object;
-
-static closed_object closed[KILN_CLOSED_COUNT]; // a ring
-static size_t closed_first, closed_count, closed_bytes;
-
-// Called with the lock held.
-static closed_object take_oldest(void) {
-  closed_object oldest = closed[closed_first];
-  closed_first = (closed_first + 1) % KILN_CLOSED_COUNT;
-  closed_count--;
-  closed_bytes -= oldest.size;
-  return oldest;
-}
+static kiln_closed_node *oldest, *newest;
+static size_t closed_count, closed_bytes;
 
 // Releases the oldest ones until `size` more bytes find room; returns with the lock held.
 static void lock_with_room(size_t size) {
   pthread_mutex_lock(&lock);
-  while (closed_count && (closed_count == KILN_CLOSED_COUNT || closed_bytes + size > KILN_CLOSED_BYTES)) {
-    closed_object oldest = take_oldest();
+  while (oldest && (closed_count == KILN_CLOSED_COUNT || closed_bytes + size > KILN_CLOSED_BYTES)) {
+    kiln_closed_node *node = oldest;
+    oldest = node->next;
+    closed_count--;
+    closed_bytes -= node->size;
     pthread_mutex_unlock(&lock);
-    oldest.release(oldest.object);
+    node->release(node);
     pthread_mutex_lock(&lock);
   }
 }
 
-void kiln_closed_keep(void *object, size_t size, void (*release)(void *object)) {
+void kiln_closed_keep(kiln_closed_node *node, size_t size, void (*release)(kiln_closed_node *node)) {
   lock_with_room(size);
-  closed[(closed_first + closed_count++) % KILN_CLOSED_COUNT] = (closed_object){object, size, release};
+  *node = (kiln_closed_node){.size = size, .release = release};
+  *(oldest ? &newest->next : &oldest) = node;
+  newest = node;
+  closed_count++;
   closed_bytes += size;
   pthread_mutex_unlock(&lock);
 }

@@ -25,14 +25,23 @@ typedef struct kiln_fork_node {
 /// in the middle of using the object: locks have to be made anew, and the data that they guard must be
 /// readable at any moment.
 void kiln_fork_watch(kiln_fork_node *node, void (*in_child)(kiln_fork_node *node));
+/// Calls `visit` for each node that was given with `in_child`, with the lock held.
+void kiln_fork_each(void (*in_child)(kiln_fork_node *node), void (*visit)(kiln_fork_node *node));
 /// Does nothing for a node that is not watched.
 void kiln_fork_forget(kiln_fork_node *node);
 
 enum { KILN_CLOSED_COUNT = 64, KILN_CLOSED_BYTES = 1 << 20 };
 
+/// A part of each object that is kept after it was closed.
+typedef struct kiln_closed_node {
+  struct kiln_closed_node *next; // the one closed after it
+  size_t size;
+  void (*release)(struct kiln_closed_node *node);
+} kiln_closed_node;
+
 /// Keeps a closed object of `size` bytes; it is released when KILN_CLOSED_COUNT others, or others of
 /// KILN_CLOSED_BYTES together, have been closed after it.
-void kiln_closed_keep(void *object, size_t size, void (*release)(void *object));
+void kiln_closed_keep(kiln_closed_node *node, size_t size, void (*release)(kiln_closed_node *node));
 /// Releases all that are kept, for tests that count memory.
 void kiln_closed_forget(void);
 

@@ -100,6 +100,7 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
       const uint32_t most = code->info.most_programs[axis], devices = k->device->grid_limit[axis];
       code->grid_limit[axis] = most && most < devices ? most : devices;
     }
+    code->kernel = k;
     code->blob = entry.blob;
     code->target = entry.target;
     code->rank = (uint8_t)rank;
@@ -212,7 +213,7 @@ static kiln_status report_missing(kiln_device *d, const char *name, kiln_status 
   kiln_report *report;
   KILN_TRY(kiln_report_make(d, name, &report, err));
   kiln_fail(err, status, "%s", kiln_report_text(report));
-  kiln_log(d->library, KILN_LOG_ERROR, kiln_report_text(report));
+  kiln_log(d, name, KILN_LOG_ERROR, kiln_report_text(report));
   kiln_report_free(report);
   return status;
 }
@@ -228,7 +229,7 @@ static void log_choice(const kiln_kernel *k) {
   }
   snprintf(text, sizeof text, "kernel '%.200s' on %s (%s): %u codes of %.200s, %u of them PTX",
            k->interface.name, k->device->name, k->device->target.name, count, k->bundle->name, ptx);
-  kiln_log(k->device->library, ptx ? KILN_LOG_WARNING : KILN_LOG_INFO, text);
+  kiln_log(k->device, k->interface.name, ptx ? KILN_LOG_WARNING : KILN_LOG_INFO, text);
 }
 
 // NOT_FOUND and NO_VARIANT come without a message: the caller writes the report when the lock is free again.

@@ -47,6 +47,11 @@ extern "C" {
 #endif
 
 #define KILN_API __attribute__((visibility("default")))
+#if defined(__cplusplus) && __cplusplus >= 201703L
+#define KILN_NOEXCEPT noexcept
+#else
+#define KILN_NOEXCEPT
+#endif
 
 typedef struct kiln_library kiln_library; ///< open bundles, in order
 typedef struct kiln_device kiln_device;   ///< one device, seen through one library
@@ -351,6 +356,63 @@ typedef struct kiln_preflight {
   const char *first_missing; ///< borrowed from the library; NULL when none
 } kiln_preflight;
 KILN_API kiln_status kiln_device_preflight(kiln_device *device, kiln_preflight *out, kiln_error *err);
+
+// ----------------------------------------------------------------------------------------- hooks
+
+/// What happened; a hook asks for a set of these.
+enum {
+  KILN_EVENT_LAUNCH = 1,   ///< a launch begins: the arguments are checked, the code is chosen and loaded
+  KILN_EVENT_LAUNCHED = 2, ///< and ends: the driver has it, or refused it (`status`); on `host` it has run
+  KILN_EVENT_LOADED = 4,   ///< a code was given to the driver (`status`), or mapped on `host`
+  KILN_EVENT_UNLOAD = 8,   ///< a code goes
+  KILN_EVENT_MESSAGE = 16, ///< what the log of a library gets, of WARNING and INFO
+  KILN_EVENT_MISS = 32,    ///< a kernel has no code for the device, or none for the arguments of a launch
+  KILN_EVENT_OPENED = 64,  ///< a bundle was opened
+  KILN_EVENT_TIMES = 128,  ///< no event: LAUNCHED has times
+};
+
+/// One event. What it points to is borrowed until the hook returns, names and other texts of kernels until the
+/// library and its devices are closed. The comments say of which kinds a field is; otherwise it is 0 or NULL.
+typedef struct kiln_event {
+  size_t size;               ///< sizeof(kiln_event) of the library
+  uint32_t kind;             ///< one of KILN_EVENT_
+  int level;                 ///< KILN_LOG_: MESSAGE, MISS
+  const char *text;          ///< MESSAGE, MISS: one paragraph; OPENED: the name of the bundle
+  kiln_device *device;       ///< all but OPENED
+  const char *device_name;   ///< "cuda:0"
+  const char *kernel_name;   ///< "softmax[T=f16]": all but UNLOAD and OPENED
+  kiln_kernel *kernel;       ///< LAUNCH, LAUNCHED, LOADED; also the next two
+  const char *symbol;        ///< the kernel's name in the code
+  const kiln_choice *choice; ///< what is launched; LOADED: the first that wants the code, without a grid
+  const void
+      *function;      ///< CUfunction, hipFunction_t; on `host` the address: LAUNCH, LAUNCHED, LOADED, UNLOAD
+  kiln_stream stream; ///< LAUNCH, LAUNCHED; also the next two
+  const void *block;  ///< the arguments. kiln_choose_reason says for them why the config was chosen
+  size_t block_size;
+  kiln_status status;        ///< LAUNCHED, LOADED
+  uint64_t begin_ns, end_ns; ///< LAUNCHED, with TIMES: around the driver's call, by CLOCK_MONOTONIC
+  const void *code;          ///< LOADED: what was given: cubin, PTX, HSACO; of `host` an ELF
+  size_t code_size;
+} kiln_event;
+
+/// Called in the thread in which it happens, so from several threads at once. It must return: a C++ function
+/// that may throw is refused by the compiler (from C++17 on; one that throws all the same ends the program), and it
+/// must not be left by longjmp. How long it takes is added to the launch; others do not wait for it. At
+/// LAUNCH and LAUNCHED it may call kiln_choose_reason and what reads parameters of the kernel; at the
+/// others nothing of this library, whose locks may be held. Launches that it makes itself, against that
+/// rule, are not told to any hook.
+typedef void kiln_hook(void *user, const kiln_event *event) KILN_NOEXCEPT;
+
+/// From now on `hook` is called with `user` for events of the process whose kind is in `kinds`, whatever library or
+/// device they are of. At most four at a time: LIMIT. Launches pay nothing for hooks while there are none,
+/// not even a test. An empty grid launches nothing, so it is no event; nor is what a captured graph launches when it is
+/// replayed. `kiln_launch_scratch` is an event for each launch that it makes.
+KILN_API kiln_status kiln_hook_add(kiln_hook *hook, void *user, uint32_t kinds, kiln_error *err);
+/// Ends it. When this returns, the hook is in no thread and will not be called again, so that `user` may be
+/// freed: it waits for launches of other threads that have begun, whose LAUNCHED the hook still gets. So hold
+/// no lock that the hook takes. Called in a hook it returns at once, and other threads may still be in theirs. Of
+/// what was not added nothing is removed.
+KILN_API void kiln_hook_remove(kiln_hook *hook, void *user);
 
 #ifdef __cplusplus
 }

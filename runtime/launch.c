@@ -46,7 +46,7 @@ static __attribute__((noinline)) kiln_status launch_block(kiln_kernel *k, kiln_s
     call.function = atomic_load_explicit(&call.code->function, memory_order_acquire);
   }
   if (KILN_UNLIKELY(call.code->has_extras)) return kiln_launch_with_extras(k, &call, err);
-  return k->device->kind->launch(k->device, &call, err);
+  return kiln_device_table(k->device)->launch(k->device, &call, err);
 }
 
 kiln_status kiln_launch(kiln_kernel *k, kiln_stream stream, const void *const *args, size_t arg_count,

@@ -59,7 +59,7 @@ static kiln_status encode_and_launch(kiln_kernel *k, kiln_launch_call *call, kil
   memcpy(block, call->block, k->used_bytes);
   // NOLINTBEGIN(clang-analyzer-core.StackAddressEscape): nobody reads the call any more
   KILN_TRY(kiln_extras_encode(k, call, NULL, sizes, block, err));
-  return k->device->kind->launch(k->device, call, err);
+  return kiln_device_table(k->device)->launch(k->device, call, err);
   // NOLINTEND(clang-analyzer-core.StackAddressEscape)
 }
 
@@ -90,7 +90,7 @@ kiln_status kiln_launch_with_extras(kiln_kernel *k, kiln_launch_call *call, kiln
   if (!m || atomic_flag_test_and_set_explicit(&m->is_held, memory_order_acquire))
     return encode_and_launch(k, call, err);
   kiln_status status = encode_or_reuse(k, call, m, err);
-  if (status == KILN_OK) status = k->device->kind->launch(k->device, call, err);
+  if (status == KILN_OK) status = kiln_device_table(k->device)->launch(k->device, call, err);
   atomic_flag_clear_explicit(&m->is_held, memory_order_release);
   return status;
 }

@@ -44,7 +44,7 @@ static void give_up(struct kiln_launches *l, const kiln_kernel *k, const char *w
   l->note.launch_count = 0;
   snprintf(text, sizeof text, "the launches in place of '%.200s' in %.200s are not used: %.250s",
            k->interface.name, k->bundle->name, why);
-  kiln_log(k->device->library, KILN_LOG_WARNING, text);
+  kiln_log(k->device, k->interface.name, KILN_LOG_WARNING, text);
 }
 
 static void find_kernels(struct kiln_launches *l, const kiln_kernel *k) {

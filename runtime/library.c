@@ -4,12 +4,16 @@
 #include <string.h>
 
 #include "runtime/device/device.h"
+#include "runtime/hook.h"
 #include "runtime/shape_record.h"
 
 const char *kiln_version(void) { return KILN_VERSION; }
 
-void kiln_log(const kiln_library *library, int level, const char *text) {
-  if (library->log) library->log(library->log_user, level, text);
+void kiln_log(const kiln_device *d, const char *kernel, int level, const char *text) {
+  const kiln_library *l = d->library;
+  if (l->log) l->log(l->log_user, level, text);
+  kiln_hook_tell(d, kernel, level == KILN_LOG_ERROR ? KILN_EVENT_MISS : KILN_EVENT_MESSAGE, level, text,
+                 NULL);
 }
 
 // In the child of a fork: a lock may be held by a thread that is not there.
@@ -21,6 +25,8 @@ static void after_fork(kiln_fork_node *node) {
   }
 }
 
+static void free_closed(kiln_closed_node *node) { free((char *)node - offsetof(kiln_library, closed)); }
+
 void kiln_library_drop(kiln_library *l) {
   if (atomic_fetch_sub(&l->references, 1) > 1) return;
   kiln_fork_forget(&l->fork);
@@ -29,7 +35,7 @@ void kiln_library_drop(kiln_library *l) {
   kiln_recorders_free(l);
   l->bundles = NULL;
   l->bundle_count = 0;
-  if (atomic_load(&l->is_closed)) kiln_closed_keep(l, sizeof *l, free);
+  if (atomic_load(&l->is_closed)) kiln_closed_keep(&l->closed, sizeof *l, free_closed);
   else free(l);
 }
 
@@ -83,9 +89,10 @@ kiln_status kiln_open(const kiln_open_options *given, kiln_library **out, kiln_e
   l->log = options->log;
   l->log_user = options->log_user;
   kiln_status status = KILN_OK;
-  for (size_t i = 0; i < options->source_count && status == KILN_OK; i++) {
+  for (size_t i = 0; i < options->source_count; i++) {
     status = kiln_bundle_open(&options->sources[i], options, &l->bundles[i], err);
-    if (status == KILN_OK) l->bundle_count++;
+    if (status != KILN_OK) break;
+    kiln_hook_tell(NULL, NULL, KILN_EVENT_OPENED, KILN_LOG_INFO, l->bundles[l->bundle_count++]->name, NULL);
   }
   if (status != KILN_OK) {
     kiln_library_drop(l);

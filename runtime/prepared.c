@@ -182,7 +182,7 @@ kiln_status kiln_prepared_launch(kiln_prepared *p, kiln_stream stream, kiln_erro
   kiln_launch_call call = p->call;
   call.stream = stream;
   kiln_device *d = p->kernel->device;
-  return d->kind->launch(d, &call, err);
+  return kiln_device_table(d)->launch(d, &call, err);
 }
 
 const void *kiln_prepared_block(const kiln_prepared *p, size_t *out_size) {

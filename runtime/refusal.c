@@ -2,6 +2,8 @@
 // Writes the error message of a launch that is refused, with the names and values that caused it.
 #include "runtime/refusal.h"
 
+#include "runtime/hook.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -114,6 +116,7 @@ kiln_status kiln_refuse_configs(const kiln_kernel *k, const uint8_t *block, kiln
                      k->interface.configs[c].text, text);
     used += n < 0 ? 0 : (size_t)n;
   }
+  kiln_hook_tell(k->device, k->interface.name, KILN_EVENT_MISS, KILN_LOG_ERROR, all, NULL);
   return kiln_fail(err, KILN_STATUS_NO_VARIANT, "'%s': no config allows these arguments: %s",
                    k->interface.name, all);
 }

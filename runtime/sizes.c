@@ -54,7 +54,7 @@ static void give_up(kiln_kernel *k) {
   for (uint32_t i = 0; i < k->interface.param_count; i++) k->interface.params[i].needs.size = 0;
   snprintf(text, sizeof text, "the sizes of '%.200s' in %.200s are not used: they do not fit the kernel",
            k->interface.name, k->bundle->name);
-  kiln_log(k->device->library, KILN_LOG_WARNING, text);
+  kiln_log(k->device, k->interface.name, KILN_LOG_WARNING, text);
 }
 
 kiln_status kiln_sizes_attach(kiln_kernel *k, kiln_error *err) {

@@ -17,7 +17,7 @@ static KILN_PRINTF(3, 4) void tell(const kiln_kernel *k, int level, const char *
   va_start(list, format);
   vsnprintf(text + used, sizeof text - (size_t)used, format, list);
   va_end(list);
-  kiln_log(k->device->library, level, text);
+  kiln_log(k->device, k->interface.name, level, text);
 }
 
 // ------------------------------------------------------------------------------------------ inputs

@@ -18,6 +18,7 @@ PARTS = (
     ("sizes of buffers", "sizes"),
     ("shape records", "shape_record output"),
     ("reports, reasons of refusals", "report refusal"),
+    ("hooks", "hook"),
     ("targets and their ranks", "processors target_name target_rank target_list occupancy"),
     ("errors, memory", "status arena buffer control_characters"),
     ("zstd's decoder", "zstd zstd_legacy"),

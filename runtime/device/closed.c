@@ -47,7 +47,7 @@ static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size,
 static void stream_destroy(kiln_device *d, kiln_stream stream) { (void)d, (void)stream; }
 // Memory of the host is the process's and does not end with a device.
 static void release(kiln_device *d, void *memory) {
-  if (d->was->outlives) d->was->release(d, memory);
+  if (d->own->outlives) d->own->release(d, memory);
 }
 static void unload(kiln_device *d, kiln_module *module) { (void)d, (void)module; }
 static void close_gone(kiln_device *d) { free(d->state); }

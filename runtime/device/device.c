@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Opens devices by name, ranks targets for them, and passes calls on to the kind of device.
 #include "runtime/device/device.h"
+#include "runtime/hook.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static kiln_status check_policy(kiln_device *d, kiln_error *err) {
   if (!found.missing) return KILN_OK;
   kiln_report *report;
   KILN_TRY(kiln_explain(d, found.first_missing, &report, err));
-  kiln_log(d->library, KILN_LOG_ERROR, kiln_report_text(report));
+  kiln_log(d, found.first_missing, KILN_LOG_ERROR, kiln_report_text(report));
   kiln_fail(err, KILN_STATUS_NO_VARIANT,
             "%s: the policy (%s%s%s) leaves %zu of %zu kernels without code; the first: %.700s", d->name,
             exact ? "exact only" : "", exact && no_jit ? ", " : "", no_jit ? "no JIT" : "", found.missing,
@@ -42,17 +43,27 @@ static bool make_ranks(kiln_device *d) {
   return d->ranks != NULL;
 }
 
+static kiln_device *device_of(kiln_fork_node *node) {
+  return (kiln_device *)((char *)node - offsetof(kiln_device, fork));
+}
+
 // In the child of a fork: nothing is loaded there any more, the lock may be held by a thread that is not.
 static void after_fork(kiln_fork_node *node) {
-  kiln_device *d = (kiln_device *)((char *)node - offsetof(kiln_device, fork));
+  kiln_device *d = device_of(node);
   pthread_mutex_init(&d->lock, NULL);
   if (d->kind->in_child) {
     d->kind->in_child(d);
   } else {
-    d->was = d->kind;
     d->kind = &kiln_device_gone;
   }
 }
+
+static void choose_table(kiln_fork_node *node) {
+  kiln_device *d = device_of(node);
+  if (!kiln_device_table(d)->is_gone) d->kind = kiln_hook_is_any() ? &d->hooked : d->own;
+}
+
+void kiln_devices_choose_table(void) { kiln_fork_each(after_fork, choose_table); }
 
 // Gives back what the device holds; the struct stays, and its kernels'.
 static void end_device(kiln_device *d) {
@@ -80,7 +91,9 @@ void kiln_device_drop(kiln_device *d) {
   free(d);
 }
 
-static void drop_closed(void *device) { kiln_device_drop(device); }
+static void drop_closed(kiln_closed_node *node) {
+  kiln_device_drop((kiln_device *)((char *)node - offsetof(kiln_device, closed)));
+}
 
 kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_device **out, kiln_error *err) {
   KILN_NEED(out, "result");
@@ -96,7 +109,7 @@ kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_devic
                      "'%.60s' is not a device; expected host, host:THREADS, cuda:N, hip:N or null", name);
   kiln_device *d = calloc(1, sizeof *d);
   if (!d) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
-  d->kind = kind;
+  d->kind = d->own = kind;
   d->library = library;
   d->references = 1;
   atomic_fetch_add(&library->references, 1);
@@ -112,7 +125,9 @@ kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_devic
     kiln_device_drop(d);
     return status;
   }
+  kiln_hook_wrap(d);
   kiln_fork_watch(&d->fork, after_fork);
+  kiln_devices_choose_table();
   *out = d;
   return KILN_OK;
 }
@@ -120,10 +135,9 @@ kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_devic
 void kiln_device_close(kiln_device *d) {
   if (!d || d->is_closed) return;
   end_device(d);
-  if (!d->kind->is_gone) d->was = d->kind;
   d->kind = &kiln_device_gone;
   d->is_closed = true;
-  kiln_closed_keep(d, sizeof *d + d->kernel_count * sizeof(kiln_kernel), drop_closed);
+  kiln_closed_keep(&d->closed, sizeof *d + d->kernel_count * sizeof(kiln_kernel), drop_closed);
 }
 
 const char *kiln_device_target_name(const kiln_device *d) { return d ? d->target.name : NULL; }

@@ -17,6 +17,7 @@
 
 struct kiln_library {
   kiln_fork_node fork;
+  kiln_closed_node closed;
   _Atomic(uint32_t) references; // the application's until kiln_close, one of each open device
   atomic_bool is_closed;        // by the application
   kiln_bundle **bundles;        // owned
@@ -58,6 +59,7 @@ typedef struct kiln_code {
   uint32_t clusters; // as in kiln_module, before `function` is set
   const struct kiln_tensor_map *maps; // arena of the kernel
   struct kiln_memo *memo;             // arena: what the last launch with extras passed; NULL: too large
+  struct kiln_kernel *kernel;         // that has it
   kiln_code_info info;                // texts in the bundle
 } kiln_code;
 
@@ -72,9 +74,9 @@ typedef struct kiln_launch_call {
 } kiln_launch_call;
 
 typedef struct kiln_device_kind {
-  const char *name; // "cuda"
-  bool is_gone;     // of a device that is closed, or was forked away from: every call is a status
-  bool outlives;    // the host's memory: `release` works after the device has gone
+  char name[6];  // "cuda"
+  bool is_gone;  // of a device that is closed, or was forked away from: every call is a status
+  bool outlives; // the host's memory: `release` works after the device has gone
   /// In the child of a fork, where only the calling thread is left. NULL: the device stays with the parent.
   void (*in_child)(kiln_device *device);
   /// `rest` is what follows "cuda:"; "" without a colon. Fills target, description, grid_limit, state.
@@ -102,26 +104,34 @@ typedef struct kiln_device_kind {
 extern const kiln_device_kind kiln_device_host, kiln_device_null, kiln_device_cuda, kiln_device_hip;
 extern const kiln_device_kind kiln_device_gone;
 
+// What code reads often lies first: an offset below 128 is a shorter instruction.
 struct kiln_device {
-  const kiln_device_kind *kind;
-  const kiln_device_kind *was; // before it was gone
-  bool is_closed;              // by kiln_device_close, not by a fork
-  kiln_fork_node fork;
-  _Atomic(uint32_t) references; // to the memory of this struct and its kernels: the handle's, one a prepared
+  _Atomic(const kiln_device_kind *) kind; // `own` or `hooked`, or what refuses
+  const kiln_device_kind *own;
   kiln_library *library;        // counted until the device is closed
-  char name[32], description[128];
-  kiln_device_target target;
-  bool accepts_all; // null: code of every target
+  void *state;                  // owned by the kind
+  void *nowhere;                // owned, made when wanted: KILN_NOWHERE_BYTES, see runtime/tensor_map.c
+  _Atomic(uint32_t) references; // to the memory of this struct and its kernels: the handle's, one a prepared
+  bool is_closed;               // by kiln_device_close, not by a fork
+  bool accepts_all;             // null: code of every target
+  uint32_t processors; // of the device, for kernels whose blocks compute several programs; 0: unknown
   uint32_t grid_limit[3];
-  uint32_t processors;   // of the device, for kernels whose blocks compute several programs; 0: unknown
-  void *nowhere;         // owned, made when wanted: KILN_NOWHERE_BYTES, see runtime/tensor_map.c
-  void *state;           // owned by the kind
-  pthread_mutex_t lock;  // guards kernels, modules, ranks
   kiln_kernel **kernels; // owned: open addressing by name hash
   uint32_t kernel_slots, kernel_count;
   kiln_module *modules; // owned list
   uint8_t **ranks;      // owned: for each bundle 2 bytes a target (machine code, PTX): rank + 1, 0 unknown
+  pthread_mutex_t lock; // guards kernels, modules, ranks
+  kiln_fork_node fork;
+  kiln_closed_node closed;
+  kiln_device_target target;
+  char name[32], description[128];
+  kiln_device_kind hooked; // `own`, with launches, loads and unloads that tell hooks: runtime/hook.h
 };
+
+/// A launch's one look at the table, which hooks may change at any time.
+static inline const kiln_device_kind *kiln_device_table(const kiln_device *d) {
+  return atomic_load_explicit(&d->kind, memory_order_relaxed);
+}
 
 /// How well target `number` of bundle `index` fits; KILN_RANK_REFUSED with the rule otherwise. Policy is
 /// applied. `rule` may be NULL.
@@ -199,6 +209,8 @@ typedef struct kiln_tuned kiln_tuned;
 struct kiln_kernel {
   kiln_device *device; // borrowed
   kiln_slot *slots;    // one a parameter
+  kiln_bundle *bundle; // borrowed: the one that won
+  kiln_arena *arena;   // owned: everything here, this struct apart
   kiln_interface interface;
   uint32_t used_bytes;             // end of the last parameter
   uint32_t slots_of_8, slots_to_4; // end of those of 8 bytes, of those of 4
@@ -216,10 +228,8 @@ struct kiln_kernel {
   struct kiln_choice_memo *memo; // arena; NULL: choosing takes no longer than remembering
   bool *is_read;                 // for each parameter: an expression or a fact reads it
   uint64_t *masks;               // for each parameter: the promised alignment of its address - 1, or 0
-  kiln_bundle *bundle;           // borrowed: the one that won
   size_t bundle_index;
   kiln_check hash;
-  kiln_arena *arena; // owned: everything here, this struct apart
   uint64_t abi;
   _Atomic(struct kiln_launches *) launches; // owned; NULL: nobody has asked about scratch memory
 };
@@ -253,6 +263,7 @@ kiln_status kiln_code_load(kiln_kernel *kernel, kiln_code *code, kiln_error *err
 /// The report without a device's handle of the kernel; used by kiln_kernel_get for its message. report.c
 kiln_status kiln_report_make(kiln_device *device, const char *name, kiln_report **out, kiln_error *err);
 
-void kiln_log(const kiln_library *library, int level, const char *text);
+/// For the library's log, and for hooks. `kernel`: the name of the one that it is about. library.c
+void kiln_log(const kiln_device *device, const char *kernel, int level, const char *text);
 
 #endif

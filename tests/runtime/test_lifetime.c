@@ -342,7 +342,7 @@ TEST(lifetime, the_device_of_a_gpu_stays_with_the_parent) {
   gpu.outlives = false;
   gpu.unload = must_not_unload;
   gpu.close = must_not_close;
-  o.device->kind = &gpu;
+  o.device->kind = o.device->own = &gpu;
   pid_t child = fork();
   if (!child) {
     if (kiln_launch(o.kernel, NULL, args, 3, &err) != KILN_STATUS_DRIVER || !strstr(err.text, "forked"))
@@ -358,7 +358,7 @@ TEST(lifetime, the_device_of_a_gpu_stays_with_the_parent) {
   }
   CHECK_INT(end_of(child), 0);
   CHECK_OK(kiln_launch(o.kernel, NULL, args, 3, &err), err);
-  o.device->kind = real;
+  o.device->kind = o.device->own = real;
   kiln_prepared_free(prepared);
   close_all(&o);
 }

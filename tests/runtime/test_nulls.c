@@ -145,6 +145,7 @@ static void statuses(void) {
   REFUSED(kiln_explain(device, "add_one", NULL, e));
   REFUSED(kiln_device_preflight(NULL, &preflight, e));
   REFUSED(kiln_device_preflight(device, NULL, e));
+  REFUSED(kiln_hook_add(NULL, NULL, KILN_EVENT_LAUNCH, e));
   REFUSED(kiln_verifier_create(NULL, e));
   REFUSED(kiln_verifier_add(NULL, block, e));
   REFUSED(kiln_verifier_add(verifier, NULL, e));
@@ -186,6 +187,7 @@ static void values(void) {
   kiln_free(device, NULL);
   kiln_prepared_free(NULL);
   kiln_report_free(NULL);
+  kiln_hook_remove(NULL, NULL);
   kiln_verifier_destroy(NULL);
   CHECK(*kiln_version());
 }
