@@ -65,6 +65,9 @@ REMOTE   := $(call sources,cache/remote)
 BUNDLE   := $(call sources,cache/bundle)
 RUNTIME  := $(call sources,runtime runtime/bundle runtime/device)
 VERIFY   := $(call sources,runtime/verify)
+OBSERVE  := $(call sources,runtime/observe)
+# What libkiln-observe takes of base, for itself: it uses nothing of libkiln's inside.
+OBSERVE_BASE := $(addprefix base/,buffer.c checksum.c control_characters.c fs.c output.c status.c stream.c)
 # What libkiln takes of base: no other library than zstd's decoder, so that a C compiler and two headers build it (docs/runtime.md).
 OF_BASE  := $(addprefix base/,arena.c buffer.c checksum.c control_characters.c expr.c expr_code.c fs.c launches.c nearest.c output.c record.c status.c stream.c tuned.c types.c)
 EXTENSION := $(call sources,python/extension)
@@ -86,6 +89,7 @@ A_REMOTE   := $(call archive,remote)
 A_BUNDLE   := $(call archive,bundle)
 A_RUNTIME  := $(call archive,runtime)
 A_VERIFY   := $(call archive,kiln-verify)
+A_OBSERVE  := $(call archive,kiln-observe)
 A_OF_BASE  := $(call archive,runtime-base)
 A_KILN     := $(call archive,kiln)
 A_PTX      := $(call archive,ptx)
@@ -100,6 +104,7 @@ $(A_REMOTE):   $(call objects,$(REMOTE))
 $(A_BUNDLE):   $(call objects,$(BUNDLE))
 $(A_RUNTIME):  $(call objects,$(RUNTIME))
 $(A_VERIFY):   $(call objects,$(VERIFY))
+$(A_OBSERVE):  $(call objects,$(OBSERVE) $(OBSERVE_BASE))
 $(A_OF_BASE):  $(call objects,$(OF_BASE))
 # For static programs. zstd's decoder is not in it, so the stubs of its old formats are an application's own matter.
 $(A_KILN):     $(call objects,$(filter-out runtime/zstd_legacy.c,$(RUNTIME)) $(TARGETS) $(OF_BASE))
@@ -202,7 +207,7 @@ PYTHON_INCLUDE := $(firstword $(PYTHON_FACTS))
 PACKAGE := $(B)/python/kiln
 CORE := $(PACKAGE)/_core$(or $(word 2,$(PYTHON_FACTS)),.abi3.so)
 PACKAGE_SOURCES := $(wildcard python/kiln/*.py python/kiln/*.pyi python/kiln/py.typed python/kiln/*/*.py python/kiln/*/*.pyi)
-PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(PACKAGE_SOURCES)) $(CORE) $(PACKAGE)/libkiln.so.0 $(PACKAGE)/libkiln-verify.so.0
+PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(PACKAGE_SOURCES)) $(CORE) $(addprefix $(PACKAGE)/,libkiln.so.0 libkiln-observe.so.0 libkiln-verify.so.0)
 ifeq ($(wildcard $(PYTHON_INCLUDE)/Python.h),)
 $(info Python.h is not there (tools/install-packages.sh build): the Python package is not built)
 PACKAGE_FILES :=
@@ -211,7 +216,7 @@ endif
 SHARED ?= yes
 VERIFY_KEYS ?= yes
 VERIFY_LIBRARIES := $(if $(filter yes,$(VERIFY_KEYS)),$(A_VERIFY) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln-verify.so.0))
-LIBRARIES := $(INCLUDE)/kiln/kiln.h $(A_KILN) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln.so.0) $(VERIFY_LIBRARIES)
+LIBRARIES := $(INCLUDE)/kiln/kiln.h $(A_KILN) $(A_OBSERVE) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln.so.0 $(B)/lib/libkiln-observe.so.0) $(VERIFY_LIBRARIES)
 
 # What a hit runs stands together, in fewer pages: cache, base and digests come before the front end, which needs them too.
 $(B)/bin/kiln: $(call objects,$(OF_KILN)) $(A_COMPILER) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
@@ -311,6 +316,12 @@ $(B)/lib/libkiln-verify.so.0: $(A_VERIFY)
 	$(Q)$(CC) -shared -Wl,-soname,libkiln-verify.so.0 -Wl,-z,defs $(LDFLAGS) -Wl,--whole-archive $(A_VERIFY) -Wl,--no-whole-archive -lsodium -lpthread -o $@
 	ln -sf libkiln-verify.so.0 $(B)/lib/libkiln-verify.so
 
+# Calls libkiln by what the program has (weak), so it needs no particular one. It stays loaded: hooks are in it.
+$(B)/lib/libkiln-observe.so.0: $(A_OBSERVE) runtime/observe/observe.map
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libkiln-observe.so.0 -Wl,-z,defs -Wl,-z,nodelete -Wl,-Bsymbolic -Wl,--version-script=runtime/observe/observe.map $(LDFLAGS) -Wl,--whole-archive $(A_OBSERVE) -Wl,--no-whole-archive -lpthread -ldl -o $@
+	ln -sf libkiln-observe.so.0 $(B)/lib/libkiln-observe.so
+
 # For wheels: libkiln-verify with libsodium inside.
 $(B)/wheel/libkiln-verify.so.0: $(A_VERIFY)
 	@mkdir -p $(@D)
@@ -343,7 +354,7 @@ L_codegen  = $(KERNELGEN) $(A_CODEGEN) $(A_PTX) $(A_COMPILER) $(A_TARGETS) $(A_B
 L_cache    = $(A_CACHE) $(A_BASE)
 L_tuner    = $(A_TUNER) $(A_CACHE) $(A_BASE)
 L_bundle   = $(A_BUNDLE) $(A_BASE)
-L_runtime  = $(A_RUNTIME) $(A_VERIFY) $(A_TARGETS) $(A_BASE)
+L_runtime  = $(A_RUNTIME) $(A_VERIFY) $(A_OBSERVE) $(A_TARGETS) $(A_BASE)
 L_ptx      = $(A_PTX) $(A_BASE)
 L_tools    = $(A_RUNTIME) $(A_COMPILER) $(A_BUNDLE) $(A_CACHE) $(A_TARGETS) $(A_BASE)
 X_codegen  = $(LLVM_LIBS)
@@ -448,23 +459,23 @@ COMPLETIONS = $(COMPLETIONS_BASH) $(COMPLETIONS_ZSH) $(COMPLETIONS_FISH)
 FOLDERS  = tools/install-folders.sh make "$(DESTDIR)" "$(PREFIX)" $(MADE)
 STRIP   ?= strip
 STRIPPED = install -m 755 -s --strip-program=$(STRIP)
-PC       = kiln $(if $(VERIFY_LIBRARIES),kiln-verify)
+PC       = kiln kiln-observe $(if $(VERIFY_LIBRARIES),kiln-verify)
 .PHONY: install install-runtime install-compiler install-cmake uninstall dist
 install: install-runtime install-compiler ## install programs, library, headers, pages, examples under PREFIX (DESTDIR, LIBDIR)
 # Both write the list of folders: with -j, one after the other.
 install-compiler: | $(if $(filter install install-runtime,$(MAKECMDGOALS)),install-runtime)
-install-runtime: runtime install-cmake ## install what applications link: libkiln, headers, pkg-config's and CMake's files
+install-runtime: runtime install-cmake ## install what applications link: libkiln, libkiln-observe, headers, pkg-config's and CMake's files
 	$(FOLDERS) $(LIB)/pkgconfig include/kiln/base share/man/man3
 	$(if $(filter yes,$(SHARED)),$(STRIPPED) $(filter %.so.0,$(LIBRARIES)) $(INTO)/$(LIB))
 	$(foreach so,$(filter %.so.0,$(LIBRARIES)),ln -sf $(notdir $(so)) $(INTO)/$(LIB)/$(notdir $(so:.0=)) &&) true
 	install -m 644 $(filter %.a,$(LIBRARIES)) $(INTO)/$(LIB)
 	install -m 644 runtime/kiln.h $(INTO)/include/kiln
-	sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/kiln_verify.h > $(INTO)/include/kiln/kiln_verify.h
+	for h in kiln_observe kiln_verify; do sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/$$h.h > $(INTO)/include/kiln/$$h.h || exit 1; done
 	install -m 644 base/status.def $(INTO)/include/kiln/base
 	sed -e 's|"base/status.def"|"status.def"|' base/status_code.h > $(INTO)/include/kiln/base/status_code.h
 	install -m 644 docs/man/*.3 $(INTO)/share/man/man3
 	for n in $(PC); do sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIB@|$(LIB)|' -e 's|@VERSION@|$(VERSION)|' tools/$$n.pc.in > $(INTO)/$(LIB)/pkgconfig/$$n.pc || exit 1; done
-	chmod 644 $(addprefix $(INTO)/,include/kiln/kiln_verify.h include/kiln/base/status_code.h $(PC:%=$(LIB)/pkgconfig/%.pc))
+	chmod 644 $(addprefix $(INTO)/,include/kiln/kiln_observe.h include/kiln/kiln_verify.h include/kiln/base/status_code.h $(PC:%=$(LIB)/pkgconfig/%.pc))
 	$(if $(DESTDIR),,$(if $(filter yes,$(SHARED)),tools/install-folders.sh loader "$(PREFIX)/$(LIB)"))
 # One package serves both sides: each finds what there is (tools/cmake/kilnConfig.cmake.in).
 install-cmake:
@@ -492,8 +503,8 @@ install-compiler: all install-cmake ## install the programs, their pages, the ke
 	for e in $(EXAMPLES); do install -m 644 $$(find examples/$$e -maxdepth 1 -type f) $(INTO)/$(DOC)/examples/$$e || exit 1; done
 uninstall: ## remove what install, or either side of it, put there, and the folders that it made
 	tools/install-folders.sh remove "$(DESTDIR)" "$(PREFIX)" $(MADE) \
-	  $(addprefix bin/,kiln) libexec/kiln $(COMPLETIONS) $(LIB)/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) '$(LIB)/libkiln.so*' '$(LIB)/libkiln-verify.so*' $(LIB)/libkiln.a $(LIB)/libkiln-verify.a \
-	  $(LIB)/pkgconfig/kiln.pc $(LIB)/pkgconfig/kiln-verify.pc $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
+	  $(addprefix bin/,kiln) libexec/kiln $(COMPLETIONS) $(LIB)/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) '$(LIB)/libkiln.so*' '$(LIB)/libkiln-observe.so*' '$(LIB)/libkiln-verify.so*' $(addprefix $(LIB)/,libkiln.a libkiln-observe.a libkiln-verify.a) \
+	  $(addprefix $(LIB)/pkgconfig/,kiln.pc kiln-observe.pc kiln-verify.pc) $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
 	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/$(LIB)" quiet)
 .PHONY: release deb check-recipes
 release: ## the files of a release in build/<config>/release (RELEASE=-d: a draft; docs/releasing.md)

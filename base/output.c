@@ -303,3 +303,27 @@ kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes,
   if (e) kiln_fs_unlink(AT_FDCWD, path);
   return e ? failed(err, "write", path, e) : KILN_OK;
 }
+
+// ------------------------------------------------------------------------------------------- lines
+
+kiln_status kiln_output_append_open(const char *path, int *out_fd, kiln_error *err) {
+  struct stat s;
+  const int flags = O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY;
+  *out_fd = -1;
+  int fd = kiln_fs_open(AT_FDCWD, path, flags | O_CREAT | O_EXCL, 0600);
+  if (fd == -EEXIST) fd = kiln_fs_open(AT_FDCWD, path, flags, 0);
+  if (fd == -ELOOP) return kiln_fail(err, KILN_STATUS_DENIED, "cannot add to %s: it is a link", path);
+  if (fd < 0) return failed(err, "add to", path, fd);
+  int e = kiln_fs_stat(fd, &s);
+  if (!e && S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == geteuid() && !(s.st_mode & S_IWOTH)) {
+    *out_fd = fd;
+    return KILN_OK;
+  }
+  kiln_fs_close(fd);
+  if (e) return failed(err, "add to", path, e);
+  return kiln_fail(err, KILN_STATUS_DENIED,
+                   "cannot add to %s: expected a file of one name, of this user, that others cannot write",
+                   path);
+}
+
+void kiln_output_append(int fd, const void *bytes, size_t size) { (void)write_quietly(fd, bytes, size); }

@@ -45,6 +45,13 @@ kiln_status kiln_output_try(const char *path, kiln_error *err);
 kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes, size_t size,
                                kiln_error *err);
 
+/// Opens a file that grows by lines, for its owner alone where it is new. In place of a file that is there already nobody can
+/// have put another: a link, what is no file or has another name, too, and what belongs to others or what
+/// others may write, is DENIED.
+kiln_status kiln_output_append_open(const char *path, int *out_fd, kiln_error *err);
+/// Adds `bytes` in one write, without signals. What fails is lost.
+void kiln_output_append(int fd, const void *bytes, size_t size);
+
 /// Removes the files that a writer of `path` may have left when it died.
 void kiln_output_clean(const char *path);
 

@@ -35,8 +35,8 @@ if [ -n "$other" ]; then
   cp "$other"/usr/lib/aarch64-linux-gnu/lib{zstd,sodium}.a "$build/static/"
   make -s B="$build" CC=${prefix}gcc AR=${prefix}ar PYTHON_INCLUDE="$(printf '%s\n' "$include"/python3.* | head -n 1)" EXTRA_LDFLAGS="-L$build/static" \
     EXTRA_CFLAGS="-idirafter $include -idirafter $include/aarch64-linux-gnu" \
-    "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$build/python/kiln/_core.abi3.so"
-elif [ -n "$python" ]; then make -s B="$build" PYTHON="$python" core "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0"
+    "$build"/lib/libkiln{,-observe}.so.0 "$build/wheel/libkiln-verify.so.0" "$build/python/kiln/_core.abi3.so"
+elif [ -n "$python" ]; then make -s B="$build" PYTHON="$python" core "$build"/lib/libkiln{,-observe}.so.0 "$build/wheel/libkiln-verify.so.0"
 else make -s B="$build" programs libraries "$build/wheel/libkiln-verify.so.0"; fi
 core=$(ls "$build"/python/kiln/_core.*.so 2>/dev/null) || { echo "tools/wheel.sh: the Python extension is not built: Python.h is missing" >&2; exit 1; }
 
@@ -47,13 +47,13 @@ cp python/kiln/triton/*.py python/kiln/triton/*.pyi "$runtime/kiln/triton/"
 cp python/kiln-triton.pth "$runtime/"
 mkdir -p "$runtime/kiln/include/kiln/base" "$runtime/kiln/lib/cmake/kiln"
 cp runtime/kiln.h "$runtime/kiln/include/kiln/"
-sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/kiln_verify.h >"$runtime/kiln/include/kiln/kiln_verify.h"
+for header in kiln_observe kiln_verify; do sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/$header.h >"$runtime/kiln/include/kiln/$header.h"; done
 cp base/status.def "$runtime/kiln/include/kiln/base/"
 sed -e 's|"base/status.def"|"status.def"|' base/status_code.h >"$runtime/kiln/include/kiln/base/status_code.h"
 sed -e 's|@LIB@|lib|' tools/cmake/kilnConfig.cmake.in >"$runtime/kiln/lib/cmake/kiln/kilnConfig.cmake"
 sed -e "s|@VERSION@|$version|" tools/cmake/kilnConfigVersion.cmake.in >"$runtime/kiln/lib/cmake/kiln/kilnConfigVersion.cmake"
 cp tools/cmake/kilnBundle.cmake tools/cmake/kilnOpen.h.in "$runtime/kiln/lib/cmake/kiln/"
-cp -L "$core" "$build/lib/libkiln.so.0" "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
+cp -L "$core" "$build"/lib/libkiln{,-observe}.so.0 "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
 programs=()
 if [ -z "$other$python" ]; then
   cp "$build/bin/kiln" "$build/bin/kiln-codegen" "$build/bin/kiln-tool" "$build/bin/kiln-ptx-driver.so" "$compiler/kiln_compiler/bin/"

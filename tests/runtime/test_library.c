@@ -75,6 +75,34 @@ TEST(library, what_the_verifier_declares_is_exported) {
   free(shared);
 }
 
+TEST(library, what_the_observer_declares_is_exported) {
+  char *shared, words[4000];
+  CHECK_INT(kiln_test_run(&shared, "sed -n 's/^ *\\(kiln_[a-z_]*\\);/\\1/p' runtime/kiln.map"), 0);
+  snprintf(words, sizeof words, "%s", shared);
+  words[strlen(words) - 1] = 0;
+  check_declared("runtime/kiln_observe.h", "libkiln-observe.so.0", words);
+  free(shared);
+}
+
+// It works with whatever libkiln a program has, so it needs none; and it is small.
+TEST(library, the_observer_needs_libc_only_and_is_small) {
+  enum { MOST_OBSERVER = 48 << 10 };
+  char *out;
+  if (KILN_TEST_SANITIZED || strstr(kiln_test_build(), "debug")) SKIP("not a release build");
+  if (kiln_test_run(
+          &out,
+          "readelf -d %s/lib/libkiln-observe.so.0 | sed -n 's/.*(NEEDED).*\\[\\(.*\\)\\]/\\1/p'; strip -o "
+          "%s/observer %s/lib/libkiln-observe.so.0 && stat -c %%s %s/observer",
+          kiln_test_build(), kiln_test_folder(), kiln_test_build(), kiln_test_folder()))
+    SKIP("libkiln-observe.so.0 is not built");
+  if (strncmp(out, "libc.so.6\n", 10) != 0) FAIL("%s", out);
+  int size = atoi(out + 10);
+  printf("libkiln-observe.so.0: %d bytes stripped, of %d allowed\n", size, MOST_OBSERVER);
+  if (size > MOST_OBSERVER)
+    FAIL("libkiln-observe.so.0 has %d bytes stripped; the limit is %d", size, MOST_OBSERVER);
+  free(out);
+}
+
 // zstd's decoders of old formats are an application's own matter: the archive brings no second ones.
 TEST(library, the_archive_defines_nothing_of_zstd) {
   char *out;

@@ -101,7 +101,8 @@ TEST(hardening, every_installed_file) {
 TEST(hardening, objects_are_marked_for_branches) {
   char *out;
   need_release();
-  static const char *const archives[] = {"libkiln.a", "libkiln-verify.a", "libbase.a", "libcache.a"};
+  static const char *const archives[] = {"libkiln.a", "libkiln-observe.a", "libkiln-verify.a", "libbase.a",
+                                         "libcache.a"};
   const char *mark = has("test $(uname -m) = %s", "x86_64") ? "IBT, SHSTK" : "BTI";
   if (!has("echo | gcc -fcf-protection -E -%s || echo | gcc -mbranch-protection=standard -E -", ""))
     SKIP("the compiler knows neither CET nor BTI");

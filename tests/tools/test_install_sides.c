@@ -92,14 +92,17 @@ TEST(install_sides, a_multiarch_runtime_alone) {
   // Nothing of the compiler, nothing outside of the folder of libraries that was named.
   char *out = must("cd stage/usr && find . -type f -o -type l | sed 's|^./||' | LC_ALL=C sort");
   CHECK_TEXT(out, "include/kiln/base/status.def\ninclude/kiln/base/status_code.h\ninclude/kiln/kiln.h\n"
-                  "include/kiln/kiln_verify.h\n"
+                  "include/kiln/kiln_observe.h\ninclude/kiln/kiln_verify.h\n"
                   "lib/x86_64-linux-gnu/cmake/kiln/kilnBundle.cmake\n"
                   "lib/x86_64-linux-gnu/cmake/kiln/kilnConfig.cmake\n"
                   "lib/x86_64-linux-gnu/cmake/kiln/kilnConfigVersion.cmake\n"
                   "lib/x86_64-linux-gnu/cmake/kiln/kilnOpen.h.in\n"
+                  "lib/x86_64-linux-gnu/libkiln-observe.a\nlib/x86_64-linux-gnu/libkiln-observe.so\n"
+                  "lib/x86_64-linux-gnu/libkiln-observe.so.0\n"
                   "lib/x86_64-linux-gnu/libkiln-verify.a\nlib/x86_64-linux-gnu/libkiln-verify.so\n"
                   "lib/x86_64-linux-gnu/libkiln-verify.so.0\nlib/x86_64-linux-gnu/libkiln.a\n"
                   "lib/x86_64-linux-gnu/libkiln.so\nlib/x86_64-linux-gnu/libkiln.so.0\n"
+                  "lib/x86_64-linux-gnu/pkgconfig/kiln-observe.pc\n"
                   "lib/x86_64-linux-gnu/pkgconfig/kiln-verify.pc\nlib/x86_64-linux-gnu/pkgconfig/kiln.pc\n"
                   "share/kiln/folders\nshare/man/man3/libkiln.3\n");
   free(out);

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Starts and stops what libkiln-observe does, by calls or as the environment says, and hands events to its
+// parts.
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/output.h"
+#include "runtime/observe/observe.h"
+
+// Those of the program, where it links libkiln.
+extern __typeof__(kiln_hook_add) kiln_hook_add __attribute__((weak));
+extern __typeof__(kiln_hook_remove) kiln_hook_remove __attribute__((weak));
+extern __typeof__(kiln_choose_reason) kiln_choose_reason __attribute__((weak));
+
+enum { COUNTERS, NVTX, ROCTX, PERF, GDB, LOG, PARTS };
+static const char *const part_names[] = {"counters", "nvtx", "roctx", "perf", "gdb", NULL};
+// The events that a part wants; the log's depend on its categories.
+static const uint32_t part_kinds[PARTS] = {
+    [COUNTERS] = KILN_EVENT_LAUNCHED | KILN_EVENT_LOADED | KILN_EVENT_MISS,
+    [NVTX] = KILN_EVENT_LAUNCH | KILN_EVENT_LAUNCHED,
+    [ROCTX] = KILN_EVENT_LAUNCH | KILN_EVENT_LAUNCHED,
+    [PERF] = KILN_EVENT_LOADED,
+    [GDB] = KILN_EVENT_LOADED | KILN_EVENT_UNLOAD,
+};
+
+enum { MOST_LIBRARIES = 8 };
+static struct {
+  pthread_mutex_t lock; // of what follows, for those who start, stop and attach
+  observed_library libraries[MOST_LIBRARIES];
+  unsigned library_count;
+  bool has_started;
+  uint32_t parts, kinds; // fixed while a hook is there
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// ---------------------------------------------------------------------------------------------- forks
+
+static pthread_mutex_t parts_lock = PTHREAD_MUTEX_INITIALIZER;
+void observe_lock(void) { pthread_mutex_lock(&parts_lock); }
+void observe_unlock(void) { pthread_mutex_unlock(&parts_lock); }
+
+// Who stops waits for hooks, and one of these may fork: that lock is not waited for.
+static void in_child(void) {
+  observe_unlock();
+  pthread_mutex_init(&state.lock, NULL);
+}
+static void watch_forks(void) { (void)pthread_atfork(observe_lock, observe_unlock, in_child); }
+
+// --------------------------------------------------------------------------------------------- events
+
+// A range is around the launch alone: it begins after the other parts, and ends before them.
+static void see(void *user, const kiln_event *e) {
+  int saved = errno;
+  const uint32_t parts = state.parts;
+  bool has_ranges = parts & (1u << NVTX | 1u << ROCTX);
+  if (has_ranges && e->kind == KILN_EVENT_LAUNCHED) observe_ranges(e);
+  if (parts >> COUNTERS & 1) observe_count(e);
+  if (parts >> LOG & 1) observe_log(user, e);
+  if (parts >> PERF & 1) observe_perf(e);
+  if (parts >> GDB & 1) observe_gdb(e);
+  if (has_ranges && e->kind == KILN_EVENT_LAUNCH) observe_ranges(e);
+  errno = saved;
+}
+
+void observe_complain(const char *text) { fprintf(stderr, "libkiln-observe: %s\n", text); }
+
+int observe_take_word(const char **list, const char *const *words) {
+  *list += strspn(*list, ", ");
+  size_t length = strcspn(*list, ", ");
+  if (!length) return -1;
+  for (int i = 0; words[i]; i++)
+    if (strlen(words[i]) == length && !memcmp(words[i], *list, length)) {
+      *list += length;
+      return i;
+    }
+  return -2;
+}
+
+// --------------------------------------------------------------------------------------------- parts
+
+static kiln_status take_parts(const char *what, uint32_t *out, kiln_error *err) {
+  int part;
+  while ((part = observe_take_word(&what, part_names)) >= 0) *out |= 1u << part;
+  if (part == -1) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                   "what to observe: expected counters, nvtx, roctx, perf or gdb, found '%.100s'", what);
+}
+
+static void end_parts(void) {
+  observe_ranges_end();
+  observe_gdb_end();
+  observe_perf_end();
+  observe_log_end();
+  state.parts = state.kinds = 0;
+}
+
+static kiln_status begin_parts(const char *what, const char *log, const char *log_file, kiln_error *err) {
+  KILN_TRY(take_parts(what ? what : "", &state.parts, err));
+  for (unsigned i = 0; i < LOG; i++)
+    if (state.parts >> i & 1) state.kinds |= part_kinds[i];
+  uint32_t kinds = 0;
+  if (log) KILN_TRY(observe_log_begin(log, log_file, &kinds, err));
+  if (kinds) state.parts |= 1u << LOG, state.kinds |= kinds;
+  if (state.parts >> NVTX & 1) KILN_TRY(observe_ranges_begin(RANGE_NVTX, err));
+  return state.parts >> ROCTX & 1 ? observe_ranges_begin(RANGE_ROCTX, err) : KILN_OK;
+}
+
+// ----------------------------------------------------------------------------------------- libraries
+
+static kiln_status add_library(observed_library library, kiln_error *err) {
+  for (unsigned i = 0; i < state.library_count; i++)
+    if (state.libraries[i].hook_add == library.hook_add) return KILN_OK;
+  if (state.library_count == MOST_LIBRARIES)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "%d libraries are observed, the most that can be",
+                     MOST_LIBRARIES);
+  observed_library *l = &state.libraries[state.library_count];
+  *l = library;
+  if (state.has_started && state.kinds) KILN_TRY(l->hook_add(see, l, state.kinds, err));
+  state.library_count++;
+  return KILN_OK;
+}
+
+static kiln_status add_own(kiln_error *err) {
+  if (!kiln_hook_add || !kiln_hook_remove || !kiln_choose_reason) return KILN_OK;
+  return add_library((observed_library){kiln_hook_add, kiln_hook_remove, kiln_choose_reason}, err);
+}
+
+kiln_status kiln_observe_attach(void *handle, kiln_error *err) {
+  observed_library l = {0};
+  if (!handle) return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: the library is NULL", __func__);
+  *(void **)&l.hook_add = dlsym(handle, "kiln_hook_add");
+  *(void **)&l.hook_remove = dlsym(handle, "kiln_hook_remove");
+  *(void **)&l.choose_reason = dlsym(handle, "kiln_choose_reason");
+  if (!l.hook_add || !l.hook_remove || !l.choose_reason)
+    return kiln_fail(err, KILN_STATUS_UNSUPPORTED,
+                     "the library has no kiln_hook_add: it is no libkiln, or an older one");
+  pthread_mutex_lock(&state.lock);
+  kiln_status status = add_library(l, err);
+  pthread_mutex_unlock(&state.lock);
+  return status;
+}
+
+static void remove_hooks(unsigned count) {
+  for (unsigned i = 0; i < count; i++) state.libraries[i].hook_remove(see, &state.libraries[i]);
+}
+
+static kiln_status add_hooks(kiln_error *err) {
+  for (unsigned i = 0; i < state.library_count && state.kinds; i++) {
+    kiln_status status = state.libraries[i].hook_add(see, &state.libraries[i], state.kinds, err);
+    if (status == KILN_OK) continue;
+    remove_hooks(i);
+    return status;
+  }
+  return KILN_OK;
+}
+
+static kiln_status start(const char *what, const char *log, const char *log_file, kiln_error *err) {
+  if (state.has_started)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "it has started already: stop it before");
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+  KILN_TRY(add_own(err));
+  kiln_status status = begin_parts(what, log, log_file, err);
+  if (status == KILN_OK) status = add_hooks(err);
+  if (status == KILN_OK) state.has_started = true;
+  else end_parts();
+  return status;
+}
+
+kiln_status kiln_observe_start(const char *what, const char *log, const char *log_file, kiln_error *err) {
+  pthread_mutex_lock(&state.lock);
+  kiln_status status = start(what, log, log_file, err);
+  pthread_mutex_unlock(&state.lock);
+  return status;
+}
+
+void kiln_observe_stop(void) {
+  pthread_mutex_lock(&state.lock);
+  if (state.has_started) {
+    state.has_started = false;
+    remove_hooks(state.library_count);
+    end_parts();
+  }
+  pthread_mutex_unlock(&state.lock);
+}
+
+// --------------------------------------------------------------------------------------- environment
+
+static __attribute__((constructor)) void begin_by_environment(void) {
+  kiln_error err;
+  const char *what = secure_getenv("KILN_OBSERVE"), *log = secure_getenv("KILN_LOG"),
+             *log_file = secure_getenv("KILN_LOG_FILE");
+  if (!what && !log && !secure_getenv("KILN_COUNTERS_FILE")) return;
+  char with_counters[200];
+  if (secure_getenv("KILN_COUNTERS_FILE")) {
+    snprintf(with_counters, sizeof with_counters, "counters,%.150s", what ? what : "");
+    what = with_counters;
+  }
+  if (kiln_observe_start(what, log, log_file, &err) != KILN_OK) observe_complain(err.text);
+}
+
+static __attribute__((destructor)) void write_counters(void) {
+  kiln_error err;
+  const char *path = secure_getenv("KILN_COUNTERS_FILE");
+  size_t size = path ? kiln_observe_prometheus(NULL, 0) : 0;
+  char *text = size ? malloc(size + 1) : NULL;
+  if (!text) return;
+  size_t now = kiln_observe_prometheus(text, size + 1); // others may still count
+  if (kiln_output_write(path, text, now < size ? now : size, &err) != KILN_OK) observe_complain(err.text);
+  free(text);
+}
