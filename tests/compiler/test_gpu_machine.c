@@ -112,11 +112,11 @@ static const char chain[] =
     "  }\n"
     "}\n";
 
-/// The same in one flat loop, without roles.
+/// The same in one flat loop, without roles, with so many slots.
 static const char flat_chain[] =
     "kiln 1\n"
     "kernel chain(a: in *bf16 @align(16), b: in *bf16 @align(16), c: out *bf16 @align(16)%s, n: i32)\n"
-    "  @grid(1) @config(warps = 4, stages = 3) {\n"
+    "  @grid(1) @config(warps = 4, stages = %u) {\n"
     "  let A = view(a, [n * 64 + 64, 64], [128, 1], [64, 32])\n"
     "  let B = view(b, [64, 64], [64, 1], [64, 32])\n"
     "  let C = view(c, [n * 64, 64], [128, 1], [64, 64])\n"
@@ -131,13 +131,14 @@ static const char flat_chain[] =
     "  }\n"
     "}\n";
 
-static bool agrees_in_chain(bool is_flat, const char *promise, double begins, unsigned schedules) {
+/// `flat`: slots of the flat loop; 0: the loops with roles.
+static bool agrees_in_chain(unsigned flat, const char *promise, double begins, unsigned schedules) {
   kiln_buffer text = {0};
-  kiln_buffer_format(&text, is_flat ? flat_chain : chain, promise);
+  kiln_buffer_format(&text, flat ? flat_chain : chain, promise, flat);
   kiln_buffer_u8(&text, 0);
   sim_case c = {
       .name = "chain", .text = (const char *)text.bytes, .grid = {1, 1, 1}, .sparse = 24, .blocks = 1};
-  if (is_flat) c.target = "sm_90a";
+  if (flat) c.target = "sm_90a";
   const double elements[] = {5 * 64 * 128, 64 * 64, 4 * 64 * 128, 4};
   memcpy(c.arguments, elements, sizeof elements);
   if (begins >= 0) c.alias = 2, c.begins = begins;
@@ -160,21 +161,23 @@ static bool agrees_in_chain(bool is_flat, const char *promise, double begins, un
 
 /// The producer waits for what the consumers write where two parameters overlap, and only there.
 TEST(gpu_machine, copies_after_writes) {
-  CHECK(agrees_in_chain(false, "", -1, 10));
-  CHECK(agrees_in_chain(false, "", 64 * 128, 20));     // the rows after those that are read
-  CHECK(agrees_in_chain(false, "", 64 * 128 + 64, 5)); // next to them
-  CHECK(agrees_in_chain(false, "", 64, 5));
-  CHECK(!agrees_in_chain(false, " @noalias", 64 * 128, 20)); // a promise that is broken
+  CHECK(agrees_in_chain(0, "", -1, 10));
+  CHECK(agrees_in_chain(0, "", 64 * 128, 20));     // the rows after those that are read
+  CHECK(agrees_in_chain(0, "", 64 * 128 + 64, 5)); // next to them
+  CHECK(agrees_in_chain(0, "", 64, 5));
+  CHECK(!agrees_in_chain(0, " @noalias", 64 * 128, 20)); // a promise that is broken
 }
 
 /// Slots are filled again where two parameters overlap.
 TEST(gpu_machine, fetches_after_writes) {
-  CHECK(agrees_in_chain(true, "", -1, 10));
-  CHECK(agrees_in_chain(true, "", 64 * 128, 20));      // the rows after those that are read
-  CHECK(agrees_in_chain(true, "", 64 * 128 + 16, 20)); // some of their columns
-  CHECK(agrees_in_chain(true, "", 128, 20));           // and the first of them
-  CHECK(agrees_in_chain(true, "", 64 * 128 + 64, 5));
-  CHECK(!agrees_in_chain(true, " @noalias", 64 * 128, 20));
+  for (unsigned slots = 2; slots <= 4; slots++) {
+    CHECK(agrees_in_chain(slots, "", -1, 10));
+    CHECK(agrees_in_chain(slots, "", 64 * 128, 20));      // the rows after those that are read
+    CHECK(agrees_in_chain(slots, "", 64 * 128 + 16, 20)); // some of their columns
+    CHECK(agrees_in_chain(slots, "", 128, 20));           // and the first of them
+    CHECK(agrees_in_chain(slots, "", 64 * 128 + 64, 5));
+    CHECK(!agrees_in_chain(slots, " @noalias", 64 * 128, 20));
+  }
 }
 
 static const matrix_config spread = {"BM = 256, BN = 64, BK = 64, warps = 16, stages = 2", 256, 64, true};
@@ -695,8 +698,9 @@ TEST(gpu_faults, products_of_fetches) { CHECK_INT(plant_in_slots("sm_90a"), FETC
 /// operand is fetched again although nothing has written it, after a barrier that is for what other threads have stored
 /// (each thread of the simulator stores all).
 TEST(gpu_faults, cleared_product) {
-  static const char unseen[] = "dropped fetch: 7\ndropped fetch: 9\ndropped barrier: 2\n"
-                               "barrier before what it is for: 2\nbarrier that products are not told of: 1\n";
+  static const char unseen[] =
+      "dropped fetch: 7\ndropped fetch: 9\nfetch into the wrong slot: 9\ndropped barrier: 2\n"
+      "barrier before what it is for: 2\nbarrier that products are not told of: 2\n";
   static const char text[] = "kiln 1\n"
                              "kernel flat(a: inout *bf16 @align(16), b: in *bf16 @align(16), c: out *f32 "
                              "@align(16), n: i32, steps: i32)\n"

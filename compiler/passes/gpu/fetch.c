@@ -21,16 +21,18 @@
 //
 //   for iv in lo..hi { ..; if c { store }; if c { fetch_wait 0; barrier; fetch p(iv + step) to slot + 1; ... } }
 //
-// Addresses may rest on scalars that the loop loads. What it carries of these runs ahead: no fetch waits for them.
+// Addresses may rest on scalars that the loop loads, or that branches choose. What it carries of these is carried for the
+// iterations ahead, too, and handed on: no fetch waits for what is loaded, and no branch is taken again.
 //
 //   for iv in lo..hi (o = first) { x = load p + o; ..; yield o + load q(iv) }                     is given
-//   for iv in lo..hi (o = first, a = first + load q(lo) + load q(lo + step)) {
-//     ..; fetch p + a to slot - 1; ..; yield o + load q(iv), a + load q(iv + 2 step) if there is one }
+//   for iv in lo..hi (o = first, o1 = first + load q(lo), o2 = o1 + load q(lo + step)) {
+//     ..; fetch p + o2 to slot - 1; ..; yield o1, o2, o2 + load q(iv + 2 step) if there is one }
 //
 // Every iteration commits one group, also an empty one, so that as iteration i begins all but the last
 // slots - 2 groups are those of iterations up to i. The barrier after the wait makes what all threads have
 // fetched seen by all, and says that slot i - 1 has been read by all, which is the one filled next. What
-// slot_load gives is read where it is used, up to the next barrier.
+// slot_load gives is read where it is used, up to the next barrier. (Where products go on over the end of an iteration,
+// the wait and the barrier stand behind the first one, and are for the slot of iteration i + 1: fetch_late.)
 //
 // Where shared memory has room for one slot only, and a thread has no registers for the tiles on their way to
 // it, the slot is filled as an iteration begins: nothing runs ahead, but nothing spills either.
@@ -46,7 +48,8 @@ enum {
   LEAST_PIECE = 32,
   WHOLE_PIECE = 128,
   MOST_BRANCHES = 4, ///< of a body, that store
-  MOST_STORES = 8    ///< in them
+  MOST_STORES = 8,   ///< in them
+  MOST_CARRIED = 1 + KILN_PIPELINE_LEADS * (MOST_SLOTS - 1) + KILN_RING_PRODUCTS
 };
 
 typedef struct fetching {
@@ -57,7 +60,9 @@ typedef struct fetching {
   uint8_t last[KILN_PIPELINE_LOADS]; ///< the axis along which elements are neighbours in memory
   ir_value *wrote;                   ///< i1: the iteration has written what a load may see; NULL: none does
   ir_op *test, *again; ///< branches: whether slots are filled again, and what fills them; NULL: none are
-  ir_value *next_leads[KILN_PIPELINE_LEADS]; ///< an iteration on, of what runs ahead
+  ir_value *first[MOST_CARRIED],
+      *next[MOST_CARRIED]; ///< that the loop carries more, in the order of its arguments
+  uint32_t carried;
   kiln_ring_products products; ///< that warpgroups multiply from the slots; none: all read them to registers
 } fetching;
 
@@ -261,6 +266,16 @@ static void emit_barrier(fetching *f) {
   ir_emit(&f->a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
 }
 
+/// All but the last `groups` that threads have committed are in their slots, and seen by all.
+static void emit_full(fetching *f, unsigned groups) {
+  emit_wait(f, groups);
+  emit_barrier(f);
+}
+
+/// Whether threads meet once in an iteration, for both: what is filled next has been read, and the next iteration's slot is
+/// full. With two slots these are the same.
+static bool meets_once(const fetching *f) { return f->products.late && f->ring.slots > 2; }
+
 /// The unit wants the axis along which elements are neighbours last.
 static bool is_turned(const fetching *f, unsigned load) {
   return f->products.count && f->a->loads[load].dot && !f->last[load];
@@ -280,29 +295,48 @@ static ir_value *turn(fetching *f, ir_value *tile) {
   return made ? &made->results[0] : NULL;
 }
 
+/// A copy to a slot: the operands of `fetch`.
+typedef struct copying {
+  ir_value *operands[5];
+  uint32_t count;
+} copying;
+
+static copying copy_of(fetching *f, unsigned i, kiln_iteration when, ir_value *slot) {
+  const ir_op *load = f->a->loads[i].load;
+  kiln_pipeline_place at = {NULL};
+  kiln_mask_parts parts = {NULL};
+  if (f->axis[i] < 0) {
+    at = kiln_pipeline_at(f->a, load, when);
+  } else {
+    at.pointer = kiln_pipeline_value(f->a, load->operands[0], when);
+    parts = kiln_split_mask(f->a, f->facts, load->operands[1], (unsigned)f->axis[i], when);
+    at.mask = parts.mask;
+  }
+  if (is_turned(f, i)) {
+    at.pointer = turn(f, at.pointer), at.mask = turn(f, at.mask), parts.left = turn(f, parts.left);
+  }
+  return (copying){{at.pointer, at.mask, f->ring.memory[i], slot, parts.left}, parts.left ? 5 : 4};
+}
+
+static void emit_copy(fetching *f, unsigned i, copying *c) {
+  ir_builder *b = &f->a->b;
+  const ir_op *load = f->a->loads[i].load;
+  b->place = load->place;
+  ir_emit(b, IR_FETCH, &load->attrs, c->operands, c->count, NULL, NULL, 0);
+}
+
+static void commit(fetching *f) {
+  f->a->b.place = f->a->loop->place;
+  ir_emit(&f->a->b, IR_FETCH_COMMIT, NULL, NULL, 0, NULL, NULL, 0);
+}
+
 /// What iteration `when` reads.
 static void fetch(fetching *f, kiln_iteration when, ir_value *slot) {
-  ir_builder *b = &f->a->b;
   for (unsigned i = 0; i < f->a->count; i++) {
-    const ir_op *load = f->a->loads[i].load;
-    kiln_pipeline_place at = {NULL};
-    kiln_mask_parts parts = {NULL};
-    if (f->axis[i] < 0) {
-      at = kiln_pipeline_at(f->a, load, when);
-    } else {
-      at.pointer = kiln_pipeline_value(f->a, load->operands[0], when);
-      parts = kiln_split_mask(f->a, f->facts, load->operands[1], (unsigned)f->axis[i], when);
-      at.mask = parts.mask;
-    }
-    if (is_turned(f, i)) {
-      at.pointer = turn(f, at.pointer), at.mask = turn(f, at.mask), parts.left = turn(f, parts.left);
-    }
-    ir_value *operands[5] = {at.pointer, at.mask, f->ring.memory[i], slot, parts.left};
-    b->place = load->place;
-    ir_emit(b, IR_FETCH, &load->attrs, operands, parts.left ? 5 : 4, NULL, NULL, 0);
+    copying c = copy_of(f, i, when, slot);
+    emit_copy(f, i, &c);
   }
-  b->place = f->a->loop->place;
-  ir_emit(b, IR_FETCH_COMMIT, NULL, NULL, 0, NULL, NULL, 0);
+  commit(f);
 }
 
 /// Loads of the iteration read its slot, where they stand. Products of warpgroups read it directly.
@@ -316,19 +350,13 @@ static void read_slot(fetching *f, ir_value *slot) {
   }
 }
 
-/// The loop carries one value more, what runs ahead, and what its products want.
-static ir_op *remake(fetching *f, ir_value *start, ir_value *next) {
-  enum { MOST = 1 + KILN_PIPELINE_LEADS + KILN_RING_PRODUCTS };
-  ir_value *first[MOST], *then[MOST];
-  uint32_t count = 0;
-  if (start) first[count] = start, then[count++] = next;
-  for (unsigned i = 0; i < f->a->lead_count; i++)
-    first[count] = f->a->leads[i].first, then[count++] = f->next_leads[i];
+/// What its products want is the last that the loop carries more.
+static ir_op *remake(fetching *f) {
   for (unsigned i = 0; i < f->products.keep_count; i++) {
-    first[count] = f->products.first_keep;
-    then[count++] = f->products.next_keeps[i];
+    f->first[f->carried] = f->products.first_keep;
+    f->next[f->carried++] = f->products.next_keeps[i];
   }
-  return kiln_pipeline_remake(f->a, first, then, count);
+  return kiln_pipeline_remake(f->a, f->first, f->next, f->carried);
 }
 
 /// Of one slot: filled once all threads have read what it had.
@@ -339,10 +367,9 @@ static ir_op *fill_at_once(fetching *f) {
   ir_value *slot = ir_const_int(&a->b, KILN_I32, 0);
   emit_barrier(f);
   fetch(f, KILN_THIS, slot);
-  emit_wait(f, 0);
-  emit_barrier(f);
+  emit_full(f, 0);
   read_slot(f, slot);
-  return a->b.error.status == KILN_OK ? remake(f, NULL, NULL) : NULL;
+  return a->b.error.status == KILN_OK ? remake(f) : NULL;
 }
 
 /// `if condition { first }` in the loop's body; it gives whether the condition holds, or nothing.
@@ -367,12 +394,12 @@ static void fetch_again(fetching *f, const writing *w, ir_value *slot) {
   b->place = f->a->loop->place;
   f->test = emit_branch(f, f->wrote, ir_block_create(b->arena), true, w->count == 1 ? w->branches[0] : end);
   b->block = block, b->before = NULL;
-  emit_wait(f, 0);
-  emit_barrier(f);
+  emit_full(f, 0);
   for (unsigned n = 1; n < f->ring.slots; n++) {
     slot = kiln_ring_after(&f->ring, slot, b, NULL);
     fetch(f, KILN_THIS + n, slot);
   }
+  if (meets_once(f)) emit_full(f, f->ring.slots - 2);
   if (f->test) f->again = emit_branch(f, &f->test->results[0], block, false, end);
 }
 
@@ -396,14 +423,20 @@ static void ask_for_overlap(const fetching *f, const writing *w) {
 }
 
 /// Where products of the iteration before may be under way as this one begins: once its first product is issued, and
-/// those before it have ended in all warps.
+/// those before it have ended in all warps. With three slots or more, the next iteration finds its slot full then.
 static void fetch_late(fetching *f, kiln_iteration when, ir_value *slot) {
   ir_builder *b = &f->a->b;
   const ir_op *first = f->products.first;
-  b->block = first->block, b->before = first->next, b->place = first->place;
+  copying copies[KILN_PIPELINE_LOADS];
+  b->block = first->block, b->before = first->next;
+  for (unsigned i = 0; i < f->a->count; i++) copies[i] = copy_of(f, i, when, slot);
+  b->place = first->place;
   ir_emit(b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = 1}}, NULL, 0, NULL, NULL, 0);
-  ir_emit(b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
-  fetch(f, when, slot);
+  if (meets_once(f)) emit_full(f, f->ring.slots - 3);
+  else ir_emit(b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
+  for (unsigned i = 0; i < f->a->count; i++) emit_copy(f, i, &copies[i]);
+  commit(f);
+  kiln_pipeline_lead_on(f->a, f->ring.slots - 1, f->first, f->next, &f->carried);
 }
 
 /// While the first product of the iteration is under way.
@@ -421,22 +454,23 @@ static ir_op *fill_ahead(fetching *f, const writing *w) {
   const unsigned slots = f->ring.slots, ahead = slots - 1;
   for (unsigned n = 0; n < ahead; n++) fetch(f, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
   ir_value *start = ir_const_int(&a->b, KILN_I32, 0);
+  if (meets_once(f)) emit_full(f, slots - 2);
   kiln_pipeline_open_inside(a, ahead);
-  emit_wait(f, slots - 2);
-  emit_barrier(f);
+  if (!meets_once(f)) emit_full(f, slots - 2);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32)),
            *write = kiln_ring_before(&f->ring, slot, &a->b),
            *next = slots > 2 ? kiln_ring_after(&f->ring, slot, &a->b, NULL)
                              : write; // of two slots the other is both
+  f->first[f->carried] = start, f->next[f->carried++] = next;
   const bool overlaps = kiln_ring_products_overlap(&f->products);
   kiln_pipeline_lead_inside(a, ahead);
   if (!f->products.late && !overlaps) fetch(f, KILN_THIS + ahead, write);
-  kiln_pipeline_lead_on(a, ahead, f->next_leads);
+  if (!f->products.late) kiln_pipeline_lead_on(a, ahead, f->first, f->next, &f->carried);
   read_slot(f, slot);
   if (f->products.late) fetch_late(f, KILN_THIS + ahead, write);
   if (overlaps) fetch_under(f, KILN_THIS + ahead, write);
   if (f->wrote) fetch_again(f, w, slot);
-  return a->b.error.status == KILN_OK ? remake(f, start, next) : NULL;
+  return a->b.error.status == KILN_OK ? remake(f) : NULL;
 }
 
 /// Leaves the loads that can be fetched. Whether those are all.
@@ -460,7 +494,7 @@ static void multiply_loop(fetching *f) {
   kiln_ring_products_open(a, at, &f->products);
   kiln_pipeline_open_inside(a, 0);
   kiln_ring_products_emit(a, &f->ring, NULL, &f->products);
-  if (remake(f, NULL, NULL)) kiln_ring_products_close(a, &f->products);
+  if (remake(f)) kiln_ring_products_close(a, &f->products);
 }
 
 static void find_axes(fetching *f) {

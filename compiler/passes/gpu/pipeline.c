@@ -4,7 +4,7 @@
 #include "compiler/passes/gpu/pipeline.h"
 #include "compiler/passes/gpu/loops.h"
 
-enum { MAX_BEHIND = 64, MOST_TILES = 64, MOST_MORE = 32 /* that a pass lets a loop carry */ };
+enum { MAX_BEHIND = 64, MOST_TILES = 64, MOST_MORE = 40 /* that a pass lets a loop carry */ };
 
 typedef struct walk {
   ir_kernel *kernel;
@@ -511,7 +511,7 @@ typedef struct reaching {
   const kiln_pipeline *a;
   const ir_value *seen[KILN_PIPELINE_SLICE];
   unsigned count;
-  bool reads; ///< one is loaded
+  bool reads, branches; ///< one is loaded, or chosen by a branch
 } reaching;
 
 static bool has_seen(const reaching *r, const ir_value *value) {
@@ -528,10 +528,30 @@ static void reach(ir_value *value, void *context) {
   if (value->def) {
     if (value->def->block != a->body) return;
     r->reads |= value->def->code == IR_LOAD;
+    r->branches |= value->def->region_count != 0;
     visit_taken(value->def, a->body, reach, r);
   } else if (value->block == a->body && value->index >= ir_loop_counters(a->loop)) {
     reach(ir_loop_next(a->loop)->operands[value->index - ir_loop_counters(a->loop)], r);
   }
+}
+
+/// It is carried on by an addition at most, of what the loop does not change.
+static bool is_counted(const kiln_pipeline *a, const ir_value *value) {
+  const ir_value *next = ir_loop_next(a->loop)->operands[value->index - ir_loop_counters(a->loop)];
+  const ir_op *op = next->def;
+  if (next == value || !op) return true;
+  return (op->code == IR_ADD || op->code == IR_SUB || op->code == IR_PTRADD) && op->operands[0] == value &&
+         ir_home(op->operands[1]) != a->body;
+}
+
+/// Whether it runs ahead, for addresses that follow from it.
+static bool leads(const kiln_pipeline *a, const reaching *addresses, ir_value *value, bool *out_has_to) {
+  reaching r = {.a = a};
+  *out_has_to = false;
+  if (!has_seen(addresses, value)) return false;
+  reach(value, &r);
+  *out_has_to = r.reads;
+  return r.reads || (!value->type.rank && addresses->branches && !is_counted(a, value));
 }
 
 bool kiln_pipeline_lead_before(kiln_pipeline *a, unsigned ahead) {
@@ -540,15 +560,18 @@ bool kiln_pipeline_lead_before(kiln_pipeline *a, unsigned ahead) {
     for (uint32_t k = 0; k < a->loads[i].load->operand_count; k++)
       reach(a->loads[i].load->operands[k], &addresses);
   a->lead_count = 0;
-  for (uint32_t i = 0; ahead && a->read_count && i < a->loop->result_count; i++) {
+  for (uint32_t i = 0; ahead && i < a->loop->result_count; i++) {
     ir_value *value = ir_loop_args(a->loop)[i];
-    reaching r = {.a = a};
-    if (has_seen(&addresses, value)) reach(value, &r);
-    if (!r.reads) continue;
-    if (a->lead_count == KILN_PIPELINE_LEADS || a->loop->result_count + MOST_MORE > IR_MAX_RESULTS)
-      return false;
-    a->leads[a->lead_count++] =
-        (kiln_pipeline_lead){value, kiln_pipeline_value(a, value, KILN_FIRST + ahead), NULL};
+    bool has_to;
+    if (!leads(a, &addresses, value, &has_to)) continue;
+    if (a->lead_count == KILN_PIPELINE_LEADS || a->loop->result_count + MOST_MORE > IR_MAX_RESULTS) {
+      if (has_to) return false;
+      continue;
+    }
+    kiln_pipeline_lead *lead = &a->leads[a->lead_count++];
+    *lead = (kiln_pipeline_lead){.value = value, .from = value->type.rank ? ahead : 1};
+    for (unsigned n = lead->from; n <= ahead; n++)
+      lead->first[n] = kiln_pipeline_value(a, value, KILN_FIRST + n);
   }
   return true;
 }
@@ -556,15 +579,34 @@ bool kiln_pipeline_lead_before(kiln_pipeline *a, unsigned ahead) {
 void kiln_pipeline_lead_inside(kiln_pipeline *a, unsigned ahead) {
   for (unsigned i = 0; i < a->lead_count; i++) {
     kiln_pipeline_lead *lead = &a->leads[i];
-    lead->ahead = ir_block_arg(a->kernel->arena, a->body, lead->value->type);
-    remember(a, lead->value, KILN_THIS + ahead, lead->ahead);
+    for (unsigned n = lead->from; n <= ahead; n++) {
+      lead->ahead[n] = ir_block_arg(a->kernel->arena, a->body, lead->value->type);
+      remember(a, lead->value, KILN_THIS + n, lead->ahead[n]);
+    }
   }
 }
 
-void kiln_pipeline_lead_on(kiln_pipeline *a, unsigned ahead, ir_value **out_next) {
+static ir_value *carried_on(const kiln_pipeline *a, const kiln_pipeline_lead *lead) {
+  return ir_loop_next(a->loop)->operands[lead->value->index - ir_loop_counters(a->loop)];
+}
+
+void kiln_pipeline_lead_on(kiln_pipeline *a, unsigned ahead, ir_value **first, ir_value **next,
+                           uint32_t *count) {
   for (unsigned i = 0; i < a->lead_count; i++) {
-    const uint32_t carried = a->leads[i].value->index - ir_loop_counters(a->loop);
-    out_next[i] = kiln_pipeline_value(a, ir_loop_next(a->loop)->operands[carried], KILN_THIS + ahead);
+    const kiln_pipeline_lead *lead = &a->leads[i];
+    for (unsigned n = lead->from; n <= ahead; n++, ++*count) {
+      first[*count] = lead->first[n];
+      next[*count] =
+          n < ahead ? lead->ahead[n + 1] : kiln_pipeline_value(a, carried_on(a, lead), KILN_THIS + n);
+    }
+  }
+}
+
+/// What the body would compute to carry on is carried already.
+static void hand_on(kiln_pipeline *a) {
+  for (unsigned i = 0; i < a->lead_count; i++) {
+    ir_value *next = ir_resolve(carried_on(a, &a->leads[i])), *there = a->leads[i].ahead[KILN_NEXT];
+    if (there && next->def && next->def->block == a->body) ir_forward(next, there);
   }
 }
 
@@ -572,6 +614,7 @@ void kiln_pipeline_lead_on(kiln_pipeline *a, unsigned ahead, ir_value **out_next
 
 ir_op *kiln_pipeline_remake(kiln_pipeline *a, ir_value *const *first, ir_value *const *next, uint32_t count) {
   stand(a, a->loop->block, a->loop);
+  hand_on(a);
   ir_apply_forwards(a->kernel);
   ir_op *made = kiln_carry_more(&a->b, a->loop, first, next, count);
   if (!made) return NULL;

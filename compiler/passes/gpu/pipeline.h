@@ -31,11 +31,14 @@ typedef struct kiln_pipeline_load {
   unsigned operand; ///< of that product
 } kiln_pipeline_load;
 
-/// A carried value that follows from what the loop reads: the loop carries it as it is some iterations on, too, so that
-/// nothing waits for what is read.
+/// A carried value that follows from what the loop reads or from a branch: the loop carries it as it is some iterations on,
+/// too, so that nothing waits for what is read, and no branch is taken again. A scalar is carried as it is in the iterations
+/// between as well: each hands it on to the one before, where it is not computed again.
 typedef struct kiln_pipeline_lead {
-  ir_value *value;         ///< an argument of the body
-  ir_value *first, *ahead; ///< before the loop; another argument
+  ir_value *value; ///< an argument of the body
+  unsigned from;   ///< the nearest iteration that it is carried for
+  ir_value *first[KILN_PIPELINE_STAGES],
+      *ahead[KILN_PIPELINE_STAGES]; ///< by iteration: before the loop; another argument
 } kiln_pipeline_lead;
 
 typedef struct kiln_pipeline_copy {
@@ -99,13 +102,14 @@ void kiln_pipeline_open_copies(kiln_pipeline *a, ir_value *step, unsigned count)
 /// At the end of the body: what this iteration has computed is there.
 void kiln_pipeline_open_end(kiln_pipeline *a);
 
-/// After kiln_pipeline_open_before for `ahead` iterations: finds the carried values that have to run ahead so far, and
-/// emits what they begin with. False: there are too many.
+/// After kiln_pipeline_open_before for `ahead` iterations: finds the carried values that run ahead so far, and emits what
+/// they begin with. False: there are too many that have to.
 bool kiln_pipeline_lead_before(kiln_pipeline *a, unsigned ahead);
 /// After kiln_pipeline_open_inside for as many: the arguments for them stand for their values from now on.
 void kiln_pipeline_lead_inside(kiln_pipeline *a, unsigned ahead);
-/// What they are an iteration later, at the builder's place.
-void kiln_pipeline_lead_on(kiln_pipeline *a, unsigned ahead, ir_value **out_next);
+/// What they are an iteration later, at the builder's place: adds to what the loop carries more.
+void kiln_pipeline_lead_on(kiln_pipeline *a, unsigned ahead, ir_value **first, ir_value **next,
+                           uint32_t *count);
 
 /// After kiln_pipeline_open_inside for one iteration: where no load has a mask and all addresses rest on
 /// scalars and on what the loop does not change, the iteration after the last is the last once more. Its
