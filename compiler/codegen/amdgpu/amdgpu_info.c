@@ -210,7 +210,7 @@ static void set_fetch(kiln_fetch_machine *m, const kiln_processor *p) {
     if (units[i].matrix == p->matrix) has_sum_registers = units[i].has_sum_registers;
   // gfx11 and gfx12 have no instruction for waves of 64: products by additions need the memory of slots.
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-    if (forms[i].units >> p->matrix & 1 && forms[i].lanes == m->lanes)
+    if (forms[i].units >> p->matrix & 1 && forms[i].lanes == 1u << m->lanes)
       m->slot_scalars |= 1u << forms[i].from_left & (1u << KILN_F16 | 1u << KILN_BF16 | 1u << KILN_I8);
   m->small_file = is_rdna;
   m->resident_shared = is_rdna ? 2 * p->shared_bytes : p->shared_bytes;
