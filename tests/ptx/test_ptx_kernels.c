@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "tests/harness.h"
 
 /// Runs a program with `cuda:0` interpreted; fails unless it ends with 0.
@@ -151,4 +152,47 @@ TEST(ptx_kernels, a_store_and_the_next_load_are_ordered) {
       kiln_test_folder(), kiln_test_build(), kiln_test_build());
   if (code) FAIL("%s", out);
   free(out);
+}
+
+/// A kernel of products in loops of their own, each followed by a store of the sum, of which some are rounded
+/// to the operands' type: what exchanges such a sum between threads begins after slots and barriers of any number.
+static void draw_loops(kiln_buffer *text, uint64_t *random) {
+  static const char *const types[] = {"bf16", "f16", "i8"};
+  const unsigned type = (unsigned)(kiln_test_random(random) % 3), loops = 1 + kiln_test_random(random) % 3;
+  const char *t = types[type], *sum = type == 2 ? "i32" : "f32";
+  kiln_buffer_format(
+      text,
+      "kiln 1\nkernel k(a: in *%s @align(16), b: out *%s @align(16), c: out *%s @align(16), n: "
+      "i32)\n  @grid(1) @config(warps = 4, stages = %u) {\n"
+      "  let A = view(a, [n, 64], [64, 1], [64, 64])\n"
+      "  let at = iota(64)[:, _] * 64 + iota(64)[_, :]\n"
+      "  var acc = zeros(%s[64, 64])\n",
+      t, t, sum, (unsigned)(1 + kiln_test_random(random) % 6), sum);
+  for (unsigned i = 0; i < loops; i++) {
+    kiln_buffer_format(text, "  for k in 0..n step 64 {\n"
+                             "    acc = dot(load(A, [k, 0]), trans(load(A, [k, 0])), acc)\n  }\n");
+    if (kiln_test_random(random) % 2) kiln_buffer_format(text, "  store(b + at, acc as %s)\n", t);
+    else kiln_buffer_format(text, "  store(c + at, acc)\n");
+  }
+  kiln_buffer_format(text, "}\n");
+}
+
+TEST(ptx_kernels, products_one_after_another) {
+  uint64_t random = 20261128;
+  for (unsigned i = 0, count = kiln_test_full() ? 200 : 12; i < count; i++) {
+    kiln_buffer text = {0};
+    char path[400], *out;
+    draw_loops(&text, &random);
+    snprintf(path, sizeof path, "%s/k.kiln", kiln_test_folder());
+    kiln_test_write(path, text.bytes, text.size);
+    if (kiln_test_run(
+            &out,
+            "kiln=$PWD/%s/bin/kiln && cd %s && $kiln build -q --no-cache -t sm_90a --emit=ptx --debug "
+            "-o k.kbundle k.kiln && $kiln run k.kbundle k -d ptx:sm_90a -a a=zeros:8192 -a "
+            "b=zeros:4096 -a c=zeros:4096 -a n=128 2>&1",
+            kiln_test_build(), kiln_test_folder()))
+      FAIL("%.*s\n%s", (int)text.size, (const char *)text.bytes, out);
+    free(out);
+    kiln_buffer_deinit(&text);
+  }
 }

@@ -17,6 +17,7 @@ void gpu_barrier(gpu *g) {
 
 void gpu_scratch_begin(gpu *g, uint64_t bytes) {
   if (g->spread) gpu_fail(g, KILN_STATUS_INTERNAL, "an exchange between blocks that share a program");
+  KILN_ASSERT(g->scratch_base % KILN_MOST_VECTOR_BYTES == 0);
   bytes += g->scratch_base;
   if (bytes > g->machine->max_shared)
     gpu_fail(g, KILN_STATUS_LIMIT,

@@ -16,7 +16,7 @@
 #include "compiler/passes/gpu/gpu.h"
 
 enum {
-  KILN_MOST_VECTOR_BYTES = 16,    ///< of one access
+  KILN_MOST_VECTOR_BYTES = 16,    ///< of one access; exchanges through shared memory begin at a multiple
   KILN_MOST_TILE_REGISTERS = 1024 ///< of 32 bits and 32 lanes that one tile may take in a thread
 };
 

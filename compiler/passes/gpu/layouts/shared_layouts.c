@@ -249,5 +249,5 @@ static void note_alloc(ir_op *op, void *context) {
 uint32_t kiln_roles_end(const kiln_layouts *c) {
   roles_end r = {.c = c};
   ir_walk(c->kernel->body, note_alloc, &r);
-  return r.end;
+  return (r.end + KILN_MOST_VECTOR_BYTES - 1) / KILN_MOST_VECTOR_BYTES * KILN_MOST_VECTOR_BYTES;
 }

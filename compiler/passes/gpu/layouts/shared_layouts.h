@@ -47,7 +47,8 @@ ir_value *kiln_slots_alloc(const kiln_layouts *c, ir_builder *b, const ir_value 
 /// Emits a `slot_store` of a tile as it lies.
 void kiln_slots_store(const kiln_layouts *c, ir_builder *b, ir_value *memory, ir_value *slot, ir_value *tile);
 
-/// The end of the shared memory that the rings and barriers of warp specialization have; 0: the kernel has none.
+/// The end of the shared memory that the rings and barriers of warp specialization have, where exchanges begin; 0:
+/// the kernel has none.
 uint32_t kiln_roles_end(const kiln_layouts *c);
 
 /// The slots in use at a place of the text: from the first fetch or store on, up to a `fetch_end`.
