@@ -122,13 +122,6 @@ void kiln_elab_unknown_attribute(kiln_elab *e, const kiln_node *attribute, const
                   kiln_elab_meant(e, name, "; known are ", known));
 }
 
-static kiln_value unknown(kiln_elab *e, ir_place place, const kiln_atom *atom) {
-  kiln_nearest n = kiln_nearest_to(atom->text);
-  kiln_elab_suggest(e, &n);
-  if (n.best) return kiln_elab_error(e, place, "unknown name '%s'; did you mean '%s'?", atom->text, n.best);
-  return kiln_elab_error(e, place, "unknown name '%s'", atom->text);
-}
-
 static kiln_value reserved(kiln_elab *e, const kiln_node *n, bool *found) {
   const char *name = n->atom->text;
   bool target = !strcmp(name, "TARGET"), warp = !strcmp(name, "WARP");
@@ -225,7 +218,10 @@ kiln_value kiln_elab_name(kiln_elab *e, const kiln_node *n) {
   if (kiln_elab_is_operation(n->atom->text))
     return kiln_elab_error(e, n->place, "'%s' is an operation, not a value; write %s(...)", n->atom->text,
                            n->atom->text);
-  return unknown(e, n->place, n->atom);
+  kiln_nearest near = kiln_nearest_to(n->atom->text);
+  kiln_elab_suggest(e, &near);
+  if (!near.best) return kiln_elab_error(e, n->place, "unknown name '%s'", n->atom->text);
+  return kiln_elab_error(e, n->place, "unknown name '%s'; did you mean '%s'?", n->atom->text, near.best);
 }
 
 // --------------------------------------------------------------------------------------- functions

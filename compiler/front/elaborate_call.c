@@ -102,15 +102,11 @@ static unsigned find_kind(ir_opcode code, const char *name, uint32_t *out_flags)
   return 0;
 }
 
-static bool has_forms(const kiln_operation *op) {
-  return op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_ATOMIC;
-}
-
 // `op.member` is something.
 static bool has_form(kiln_elab *e, const kiln_operation *op, const kiln_node *n) {
   uint32_t flags;
   if (!n->member) return true;
-  if (!has_forms(op))
+  if (op->code != IR_REDUCE && op->code != IR_SCAN && op->code != IR_ATOMIC)
     kiln_elab_error(e, n->place, "'%s' has no form '.%s': %s", op->name, n->member->text, op->form);
   else if (!find_kind(op->code, n->member->text, &flags))
     kiln_elab_error(e, n->place, "unknown '%s.%s'%s", op->name, n->member->text,

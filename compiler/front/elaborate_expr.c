@@ -210,15 +210,6 @@ bool kiln_elab_shape(kiln_elab *e, ir_place place, kiln_list items, bool is_view
   return true;
 }
 
-static kiln_value index_any(kiln_elab *e, const kiln_node *n) {
-  kiln_value v = kiln_elab_eval(e, n->a);
-  if (v.kind == KILN_VALUE_ERROR) return v;
-  if (v.kind != KILN_VALUE_TYPE) return index_tile(e, n, v);
-  if (v.type.rank || v.type.is_view)
-    return kiln_elab_error(e, n->place, "a type with a shape takes no second one");
-  return kiln_elab_shape(e, n->place, n->list, false, &v.type) ? v : (kiln_value){0};
-}
-
 // ------------------------------------------------------------------------------------------- types
 
 // The operand is elaborated for its type only: what it emits goes to a block that is dropped.
@@ -313,17 +304,9 @@ bool kiln_elab_known_bool(kiln_elab *e, const kiln_node *n, const char *what, bo
 
 // -------------------------------------------------------------------------------------------- eval
 
-static kiln_value cast_node(kiln_elab *e, const kiln_node *n) {
-  ir_type element;
-  kiln_value v = kiln_elab_eval(e, n->a);
-  if (!kiln_elab_type(e, n->b, &element)) return (kiln_value){0};
-  if (element.rank || element.is_view)
-    return kiln_elab_error(e, n->place, "'as' takes an element type without a shape");
-  return kiln_elab_cast(e, n->place, v, element, 0, IR_ROUND_NEAREST);
-}
-
 static kiln_value eval(kiln_elab *e, const kiln_node *n) {
   kiln_value v, right;
+  ir_type element;
   switch ((kiln_node_kind)n->kind) {
   case KILN_NODE_INTEGER:
     v = kiln_value_int(n->integer);
@@ -345,8 +328,19 @@ static kiln_value eval(kiln_elab *e, const kiln_node *n) {
     v = kiln_elab_eval(e, n->a);
     right = kiln_elab_eval(e, n->b);
     return kiln_elab_binary(e, n->place, (kiln_token_kind)n->op, v, right);
-  case KILN_NODE_AS: return cast_node(e, n);
-  case KILN_NODE_INDEX: return index_any(e, n);
+  case KILN_NODE_AS:
+    v = kiln_elab_eval(e, n->a);
+    if (!kiln_elab_type(e, n->b, &element)) return (kiln_value){0};
+    if (element.rank || element.is_view)
+      return kiln_elab_error(e, n->place, "'as' takes an element type without a shape");
+    return kiln_elab_cast(e, n->place, v, element, 0, IR_ROUND_NEAREST);
+  case KILN_NODE_INDEX:
+    v = kiln_elab_eval(e, n->a);
+    if (v.kind == KILN_VALUE_ERROR) return v;
+    if (v.kind != KILN_VALUE_TYPE) return index_tile(e, n, v);
+    if (v.type.rank || v.type.is_view)
+      return kiln_elab_error(e, n->place, "a type with a shape takes no second one");
+    return kiln_elab_shape(e, n->place, n->list, false, &v.type) ? v : (kiln_value){0};
   case KILN_NODE_CALL: {
     kiln_value one = {0};
     kiln_values all = kiln_elab_call(e, n, &one);

@@ -6,10 +6,6 @@
 #include "compiler/front/operations.h"
 #include "compiler/ir/scalar.h"
 
-static kiln_value overflow(kiln_elab *e, ir_place place) {
-  return kiln_elab_error(e, place, "a compile-time integer overflows 64 bits");
-}
-
 static kiln_value fold_ints(kiln_elab *e, ir_place place, ir_opcode code, int64_t a, int64_t b) {
   int64_t r = 0;
   bool failed = false;
@@ -37,7 +33,8 @@ static kiln_value fold_ints(kiln_elab *e, ir_place place, ir_opcode code, int64_
     r = a >> b;
     break;
   }
-  return failed ? overflow(e, place) : kiln_value_int(r);
+  if (failed) return kiln_elab_error(e, place, "a compile-time integer overflows 64 bits");
+  return kiln_value_int(r);
 }
 
 static double real_of(kiln_value v) { return v.kind == KILN_VALUE_INT ? (double)v.integer : v.real; }

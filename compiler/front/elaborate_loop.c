@@ -159,11 +159,6 @@ static bool bounds(kiln_elab *e, const kiln_node *n, ir_value **out) {
   return true;
 }
 
-// Elaborates the body for its messages when the bounds are at fault.
-static void zero_bounds(kiln_elab *e, ir_value **out) {
-  for (unsigned i = 0; i < 3; i++) out[i] = ir_const_int(&e->b, KILN_I32, 1);
-}
-
 // The counter is not what '@div' promises, as far as its bounds are known.
 static void check_counter(kiln_elab *e, const kiln_node *n, ir_value *const *range, int64_t divisible) {
   int64_t from, by;
@@ -194,7 +189,8 @@ void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
   kiln_control c;
   kiln_binding *top;
   bool known = bounds(e, n, range);
-  if (!known) zero_bounds(e, range);
+  for (unsigned i = 0; !known && i < 3; i++) // the body is elaborated for its messages
+    range[i] = ir_const_int(&e->b, KILN_I32, 1);
   kiln_elab_loop_attributes(e, n->names, range[0]->type, &attrs);
   if (known && attrs.loop.divisible) check_counter(e, n, range, attrs.loop.divisible);
   carried *items = find_carried(e, n->body, 0, &count);
@@ -237,14 +233,6 @@ kiln_value kiln_elab_read(kiln_elab *e, kiln_binding *b) {
   return b->value = kiln_value_runtime(ir_block_arg(e->b.arena, l->second, b->value.type));
 }
 
-// What was bound before the break is out of sight after it, until it is read.
-static void leave_first(kiln_elab *e, kiln_control *c) {
-  for (kiln_binding *b = e->top; b != c->loop->top; b = b->below) {
-    if (b->value.kind == KILN_VALUE_RUNTIME) b->pending = c;
-    else if (b->value.kind == KILN_VALUE_CONST) b->value.ir = NULL;
-  }
-}
-
 // The values of a binding in the IR; NULL after an error.
 static ir_value **bound_values(kiln_elab *e, const kiln_node *let) {
   kiln_values values = kiln_elab_values_for(e, let);
@@ -276,7 +264,11 @@ static void cross_break(kiln_elab *e, kiln_control *c, ir_value *going_on, const
   else if (let) l->faulty = let->names;
   bind_errors(e, l->faulty);
   for (uint32_t i = 0; i < l->exports.count; i++) pass(e, l, exports[i]);
-  leave_first(e, c);
+  // What was bound before the break is out of sight after it, until it is read.
+  for (kiln_binding *b = e->top; b != l->top; b = b->below) {
+    if (b->value.kind == KILN_VALUE_RUNTIME) b->pending = c;
+    else if (b->value.kind == KILN_VALUE_CONST) b->value.ir = NULL;
+  }
   e->b.block = l->second;
   for (uint32_t i = 0; i < l->outer_count; i++) {
     l->items[i].second = ir_block_arg(e->b.arena, l->second, l->items[i].binding->value.type);

@@ -39,8 +39,6 @@ static bool any_error(kiln_values values) {
   return false;
 }
 
-static kiln_values one_error(kiln_elab *e) { return (kiln_values){KILN_NEW(e->arena, kiln_value), 1}; }
-
 static kiln_values if_values(kiln_elab *e, const kiln_node *n, const kiln_values *like);
 
 kiln_values kiln_elab_values_for(kiln_elab *e, const kiln_node *n) {
@@ -55,16 +53,15 @@ kiln_values kiln_elab_values_for(kiln_elab *e, const kiln_node *n) {
   return values;
 }
 
-static kiln_value variable_value(kiln_elab *e, ir_place place, kiln_value v) {
-  ir_value *ir = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, place, v);
-  return ir ? kiln_value_runtime(ir) : (kiln_value){0};
-}
-
 static void bind_statement(kiln_elab *e, const kiln_node *n, bool is_var) {
   kiln_values values = kiln_elab_values_for(e, n);
   for (uint32_t i = 0; i < n->names.count; i++) {
     const kiln_node *name = n->names.items[i];
-    kiln_value v = is_var ? variable_value(e, name->place, values.items[i]) : values.items[i];
+    kiln_value v = values.items[i];
+    if (is_var && v.kind != KILN_VALUE_ERROR) {
+      ir_value *ir = kiln_elab_runtime(e, name->place, v);
+      v = ir ? kiln_value_runtime(ir) : (kiln_value){0};
+    }
     if (v.kind == KILN_VALUE_TEXT)
       v = kiln_elab_error(e, name->place,
                           "expected a value for '%s', found a string; strings are for 'const'",
@@ -166,11 +163,6 @@ static bool is_last(const rest *after) {
   return true;
 }
 
-static void run_rest(kiln_elab *e, const rest *r) {
-  for (bool all = false; r && !all && !e->ended; r = r->outer)
-    all = statements(e, r->list, r->from, r->outer);
-}
-
 // The values of `yield` in the IR, in the types of those before them.
 static void settle_yields(kiln_elab *e, kiln_yields *y) {
   for (uint32_t i = 0; i < y->values.count; i++) {
@@ -195,7 +187,8 @@ static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then
   e->b.block = s.block;
   if (body) kiln_elab_block(e, body);
   top = e->top;
-  run_rest(e, then);
+  for (bool all = false; then && !all && !e->ended; then = then->outer)
+    all = statements(e, then->list, then->from, then->outer);
   kiln_elab_close_scope(e, top, e->scope); // the rest is in the scope of the block that holds the if
   e->ended = false;
   if (yields) {
@@ -275,7 +268,7 @@ static kiln_values if_values(kiln_elab *e, const kiln_node *n, const kiln_values
     if (e->d->errors + e->d->suppressed == errors)
       kiln_elab_error(e, n->place, "both blocks of an 'if' with values must yield as many: found %u and %u",
                       yes.yields.count, no.yields.count);
-    return out.count ? out : one_error(e);
+    return out.count ? out : (kiln_values){KILN_NEW(e->arena, kiln_value), 1};
   }
   if (condition.kind == KILN_VALUE_ERROR || any_error(yes.yields) || any_error(no.yields)) return out;
   ir_value *results = emit_if(e, n->place, condition.ir, &yes, &no);

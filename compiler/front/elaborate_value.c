@@ -198,13 +198,6 @@ static bool join_shapes(ir_type *shape, ir_type type) {
   return true;
 }
 
-static bool check_size(kiln_elab *e, ir_place place, ir_type shape) {
-  if (ir_log2_elements(shape) <= IR_MAX_LOG2_ELEMENTS) return true;
-  kiln_elab_error(e, place, "a tile of 2^%u elements, the limit is 2^%d", ir_log2_elements(shape),
-                  IR_MAX_LOG2_ELEMENTS);
-  return false;
-}
-
 bool kiln_elab_unify_shapes(kiln_elab *e, ir_place place, ir_value **values, uint32_t count,
                             const char *what) {
   ir_type shape = {0};
@@ -222,7 +215,11 @@ bool kiln_elab_unify_shapes(kiln_elab *e, ir_place place, ir_value **values, uin
                     before.rank != values[i]->type.rank ? "; insert dimensions as in x[:, _]" : "");
     return false;
   }
-  if (!check_size(e, place, shape)) return false;
+  if (ir_log2_elements(shape) > IR_MAX_LOG2_ELEMENTS) {
+    kiln_elab_error(e, place, "a tile of 2^%u elements, the limit is 2^%d", ir_log2_elements(shape),
+                    IR_MAX_LOG2_ELEMENTS);
+    return false;
+  }
   for (uint32_t i = 0; i < count; i++)
     if (!(values[i] = reshape_to(e, place, values[i], shape))) return false;
   return true;

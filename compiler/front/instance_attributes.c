@@ -16,14 +16,6 @@ const kiln_node *kiln_find_attribute(const kiln_maker *m, const char *name) {
   return NULL;
 }
 
-static bool integer_attribute(kiln_maker *m, const char *name, int64_t least, int64_t most, int64_t *out) {
-  const kiln_node *a = kiln_find_attribute(m, name);
-  if (!a) return false;
-  if (a->list.count == 1) return kiln_elab_integer(&m->e, a->list.items[0], least, most, name, out);
-  kiln_elab_error(&m->e, a->place, "'@%s' takes 1 argument, found %u", name, a->list.count);
-  return false;
-}
-
 void kiln_check_attributes(kiln_maker *m) {
   static const struct {
     const char *name;
@@ -117,8 +109,11 @@ static void key_attribute(kiln_maker *m) {
 
 void kiln_plain_attributes(kiln_maker *m) {
   int64_t v = 0;
-  const kiln_node *limits = kiln_find_attribute(m, "grid_limit");
-  if (integer_attribute(m, "regs", 1, KILN_MOST_REGISTERS, &v)) m->instance->max_registers = (uint16_t)v;
+  const kiln_node *regs = kiln_find_attribute(m, "regs"), *limits = kiln_find_attribute(m, "grid_limit");
+  if (regs && regs->list.count != 1)
+    kiln_elab_error(&m->e, regs->place, "'@regs' takes 1 argument, found %u", regs->list.count);
+  else if (regs && kiln_elab_integer(&m->e, regs->list.items[0], 1, KILN_MOST_REGISTERS, "regs", &v))
+    m->instance->max_registers = (uint16_t)v;
   m->instance->has_grid_limit = limits != NULL;
   for (uint32_t i = 0; limits && i < limits->list.count && i < 3; i++)
     if (kiln_elab_integer(&m->e, limits->list.items[i], 0, INT32_MAX, "grid_limit", &v))
@@ -156,7 +151,8 @@ static int returned_param(kiln_maker *m, const kiln_node *n) {
 static void returned_extents(kiln_maker *m, const kiln_node *n, const char *const *names, kiln_buffer *out) {
   for (uint32_t i = 0; i < n->list.count; i++) {
     const ir_param *params = m->instance->params;
-    const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, params, n->list.items[i], "@returns");
+    const kiln_launch_expr *x =
+        kiln_launch_build(&m->e, m->kernel, params, NULL, n->list.items[i], "@returns");
     char text[512];
     if (!x) continue;
     if (x->is_bool || kiln_launch_has_pointer(x, params))

@@ -49,13 +49,6 @@ static bool geometry(kiln_maker *m, const kiln_node *a, const char *name, int64_
   return ok;
 }
 
-// The kernel's own (@regs) stays where the config has none.
-static void register_limit(kiln_maker *m, const kiln_node *a, uint16_t *out) {
-  const kiln_node *given = value_in(a, "regs");
-  int64_t v;
-  if (given && kiln_elab_integer(&m->e, given, 1, KILN_MOST_REGISTERS, "regs", &v)) *out = (uint16_t)v;
-}
-
 // The processors that a config is for.
 static void config_targets(kiln_maker *m, const kiln_node *a, kiln_native_config *c) {
   for (uint32_t i = 0; a && i < a->list.count; i++) {
@@ -103,7 +96,8 @@ static void launch_expressions(kiln_maker *m, kiln_native_config *c) {
   for (uint32_t i = 0; grid && i < grid->list.count && i < 3; i++) {
     const ir_param *params = m->instance->params;
     ir_place place = grid->list.items[i]->place;
-    const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, params, grid->list.items[i], "@grid");
+    const kiln_launch_expr *x =
+        kiln_launch_build(&m->e, m->kernel, params, NULL, grid->list.items[i], "@grid");
     int64_t lo, hi;
     if (x && kiln_launch_has_pointer(x, params))
       kiln_elab_error(&m->e, place, "@grid: expected integers, found a pointer");
@@ -119,7 +113,7 @@ static void launch_expressions(kiln_maker *m, kiln_native_config *c) {
     const kiln_node *a = m->kernel->attributes.items[i];
     for (uint32_t j = 0; kiln_is_attribute(a, "require") && j < a->list.count; j++) {
       const kiln_launch_expr *x =
-          kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[j], "@require");
+          kiln_launch_build(&m->e, m->kernel, m->instance->params, NULL, a->list.items[j], "@require");
       if (!x) continue;
       if (!x->is_bool) kiln_elab_error(&m->e, a->list.items[j]->place, "@require: expected a condition");
       if (x->op == KILN_EXPR_CONST && x->value) continue;
@@ -140,7 +134,7 @@ static void cost_expression(kiln_maker *m, kiln_native_config *c) {
     const kiln_node *p = m->kernel->cparams.items[i];
     if (p->op == KILN_CPARAM_COST) kiln_elab_bind(&m->e, p->atom, p->place, c->values[i]);
   }
-  c->cost = kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[0], "@cost");
+  c->cost = kiln_launch_build(&m->e, m->kernel, m->instance->params, NULL, a->list.items[0], "@cost");
   if (c->cost && (c->cost->is_bool || kiln_launch_has_pointer(c->cost, m->instance->params)))
     kiln_elab_error(&m->e, a->list.items[0]->place, "@cost: expected an integer, found %s",
                     c->cost->is_bool ? "a condition" : "a pointer");
@@ -183,7 +177,10 @@ static bool make_config(kiln_maker *m, const kiln_node *a, kiln_native_config *c
   kiln_native_bind(&m->e, m->kernel, c->values, KILN_CPARAM_TUNE);
   geometry(m, a, "warps", 1, MOST_WARPS, &c->warps);
   geometry(m, a, "stages", 0, KILN_MOST_STAGES, &c->stages);
-  register_limit(m, a, &c->registers);
+  const kiln_node *registers = value_in(a, "regs"); // without it, the kernel's own (@regs) stay
+  int64_t most;
+  if (registers && kiln_elab_integer(&m->e, registers, 1, KILN_MOST_REGISTERS, "regs", &most))
+    c->registers = (uint16_t)most;
   config_targets(m, a, c);
   launch_expressions(m, c);
   cost_expression(m, c);

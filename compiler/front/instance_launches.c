@@ -80,8 +80,6 @@ static void bind_values(walk *w) {
   kiln_native_bind(&w->m->e, w->kernel, w->values, KILN_CPARAM_TYPE);
 }
 
-static void unbind_values(walk *w) { kiln_elab_close_scope(&w->m->e, w->top, w->open); }
-
 // ---------------------------------------------------------------------------------- compile-time values
 
 // A value as the literal that has it, so that it can be bound where other names count.
@@ -128,12 +126,8 @@ static int param_named(const walk *w, const scope *s, const kiln_node *n) {
   return -1;
 }
 
-static bool is_scratch(const kiln_node *n) {
-  return n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "scratch");
-}
-
 static tree *number(walk *w, const scope *s, const kiln_node *n) {
-  tree *x = kiln_launch_build_with(&w->m->e, w->kernel, w->params, s->locals, n, what);
+  tree *x = kiln_launch_build(&w->m->e, w->kernel, w->params, s->locals, n, what);
   if (!x || !kiln_launch_has_pointer(x, w->params)) return x;
   kiln_elab_error(&w->m->e, n->place, "launches: expected a number, found a pointer");
   return NULL;
@@ -144,7 +138,8 @@ static tree *address(walk *w, const scope *s, const kiln_node *n) {
   kiln_elab *e = &w->m->e;
   int param = param_named(w, s, n);
   if (param >= 0 && w->params[param].type.pointer) return kiln_launch_param(e->arena, (uint32_t)param, false);
-  if (is_scratch(n)) return kiln_launch_param(e->arena, w->param_count, false);
+  if (n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "scratch"))
+    return kiln_launch_param(e->arena, w->param_count, false);
   if (n->kind == KILN_NODE_BINARY && n->op == KILN_TOKEN_PLUS) {
     tree *base = address(w, s, n->a), *offset = base ? number(w, s, n->b) : NULL;
     param = param_named(w, s, n->a);
@@ -234,7 +229,7 @@ static bool add_launch(walk *w, const scope *s, const kiln_node *n) {
     return kiln_elab_error(e, n->place, "launches: the limit is %d launches, and %d kernels of a file",
                            KILN_MOST_LAUNCHES, MOST_INSTANCES),
            false;
-  unbind_values(w); // the launched kernel has values of its own
+  kiln_elab_close_scope(&w->m->e, w->top, w->open); // the launched kernel has values of its own
   int64_t at = kiln_instance_of(w->m, item, values, n->place);
   bind_values(w);
   if (at < 0) return false;
@@ -329,7 +324,7 @@ void kiln_make_launches(kiln_maker *m, uint32_t index) {
   w.params[count] = (ir_param){.name = "scratch", .type = ir_pointer_type(KILN_I8)};
   bind_values(&w);
   bool is_fine = walk_block(&w, (scope){0}, in->kernel->launches);
-  unbind_values(&w);
+  kiln_elab_close_scope(&m->e, w.top, w.open);
   if (!is_fine || !w.count) return;
   in = &m->unit->instances[index]; // launched kernels may have been made
   in->interface.launches = w.records, in->interface.launch_count = w.count;

@@ -132,7 +132,7 @@ static void make_param(kiln_maker *m, const kiln_node *n, ir_param *p) {
 
 static void make_size(kiln_maker *m, const kiln_node *n, kiln_param_record *out) {
   const ir_param *params = m->instance->params;
-  const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, params, n, "@size");
+  const kiln_launch_expr *x = kiln_launch_build(&m->e, m->kernel, params, NULL, n, "@size");
   int64_t lo, hi;
   if (!x) return;
   if (x->is_bool || kiln_launch_has_pointer(x, params))

@@ -18,7 +18,7 @@ static void make_variant(kiln_maker *m, const kiln_node *a, kiln_native_variant 
                              .place = a->place};
   for (uint32_t i = 0; i < a->list.count; i++) {
     const kiln_launch_expr *x =
-        kiln_launch_build(&m->e, m->kernel, m->instance->params, a->list.items[i], "@variant");
+        kiln_launch_build(&m->e, m->kernel, m->instance->params, NULL, a->list.items[i], "@variant");
     if (!x) continue;
     if (!x->is_bool) kiln_elab_error(&m->e, a->list.items[i]->place, "@variant: expected a condition");
     if (x->op == KILN_EXPR_CONST)

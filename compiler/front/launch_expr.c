@@ -378,13 +378,8 @@ tree *kiln_launch_select(kiln_elab *e, tree *condition, tree *x, tree *y, ir_pla
   return choose(&b, condition, x, y, place);
 }
 
-tree *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params, const kiln_node *n,
-                        const char *what) {
-  return kiln_launch_build_with(e, kernel, params, NULL, n, what);
-}
-
-tree *kiln_launch_build_with(kiln_elab *e, const kiln_item *kernel, const ir_param *params,
-                             const local *locals, const kiln_node *n, const char *what) {
+tree *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params, const local *locals,
+                        const kiln_node *n, const char *what) {
   builder b = {.e = e, .kernel = kernel, .params = params, .locals = locals, .what = what};
   tree *x = build(&b, n);
   if (!x) return NULL;

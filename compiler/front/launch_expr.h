@@ -25,13 +25,11 @@ typedef struct kiln_launch_local {
 } kiln_launch_local;
 
 /// Builds the tree of `n`. `e` has no builder and knows the compile-time values; `kernel` names the
-/// parameters, `params` has their types. NULL after an error.
+/// parameters, `params` has their types. `locals`, which may be NULL, are names bound to trees, which go before
+/// parameters. NULL after an error.
 const kiln_launch_expr *kiln_launch_build(kiln_elab *e, const kiln_item *kernel, const ir_param *params,
-                                          const kiln_node *n, const char *what);
-/// The same where names are bound to trees, which go before parameters; NULL: none are.
-const kiln_launch_expr *kiln_launch_build_with(kiln_elab *e, const kiln_item *kernel, const ir_param *params,
-                                               const kiln_launch_local *locals, const kiln_node *n,
-                                               const char *what);
+                                          const kiln_launch_local *locals, const kiln_node *n,
+                                          const char *what);
 /// Parts of trees: parameter `param`, an operation on two trees (NULL after an error), and c ? x : y.
 const kiln_launch_expr *kiln_launch_param(kiln_arena *arena, uint32_t param, bool is_bool);
 const kiln_launch_expr *kiln_launch_node(kiln_elab *e, kiln_expr_op op, const kiln_launch_expr *left,

@@ -40,20 +40,18 @@ static bool is_asserted(const ir_op *loop) {
   return false;
 }
 
-static void add_assert(ir_kernel *kernel, ir_op *loop) {
-  ir_builder b = {.arena = kernel->arena, .block = loop->block, .before = loop, .place = loop->place};
-  ir_value *step = ir_for_step(loop);
-  ir_value *positive = ir_compare(&b, IR_GT, 0, step, ir_const_int(&b, (kiln_scalar)step->type.scalar, 0));
-  ir_attrs attrs = {.assertion = {"step of a 'for': expected at least 1", loop->place.line}};
-  ir_emit(&b, IR_ASSERT, &attrs, &positive, 1, NULL, NULL, 0);
-}
-
 void kiln_native_guard_steps(ir_kernel *kernel) {
   finder f = {.arena = kernel->arena};
   ir_walk(kernel->body, find_loop, &f);
   if (!f.count) return;
   kiln_facts *facts = kiln_facts_compute(kernel->arena, kernel);
-  for (uint32_t i = 0; i < f.count; i++)
-    if (kiln_fact_of(facts, ir_for_step(f.loops[i]))->lo < 1 && !is_asserted(f.loops[i]))
-      add_assert(kernel, f.loops[i]);
+  for (uint32_t i = 0; i < f.count; i++) {
+    ir_op *loop = f.loops[i];
+    ir_value *step = ir_for_step(loop);
+    if (kiln_fact_of(facts, step)->lo >= 1 || is_asserted(loop)) continue;
+    ir_builder b = {.arena = kernel->arena, .block = loop->block, .before = loop, .place = loop->place};
+    ir_value *positive = ir_compare(&b, IR_GT, 0, step, ir_const_int(&b, (kiln_scalar)step->type.scalar, 0));
+    ir_attrs attrs = {.assertion = {"step of a 'for': expected at least 1", loop->place.line}};
+    ir_emit(&b, IR_ASSERT, &attrs, &positive, 1, NULL, NULL, 0);
+  }
 }

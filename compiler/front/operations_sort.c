@@ -67,11 +67,6 @@ typedef struct pair {
   unsigned shift;
 } pair;
 
-static pair pair_of(ir_type key) {
-  bool is_narrow = ir_type_bits(key) <= 16 && last_log2(key) <= 16;
-  return (pair){is_narrow ? KILN_I32 : KILN_I64, (kiln_scalar)key.scalar, is_narrow ? 16 : 32};
-}
-
 static ir_value *join_places(ir_builder *b, ir_value *key, const pair *p) {
   if (!key) return NULL;
   ir_value *at = places(b, key->type, p->wide);
@@ -127,8 +122,8 @@ static kiln_values order(kiln_elab *e, const kiln_call *c, ir_value *v, const re
   if (!fits(e, c, v->type, r)) return fail(one);
   v = to_order(b, v);
   if (r->descending) v = complement(b, v);
-  pair p = {KILN_I64, KILN_I64, 0};
-  if (r->indices && v) p = pair_of(v->type);
+  bool is_narrow = v && ir_type_bits(v->type) <= 16 && last_log2(v->type) <= 16;
+  pair p = {is_narrow ? KILN_I32 : KILN_I64, v ? (kiln_scalar)v->type.scalar : KILN_I64, is_narrow ? 16 : 32};
   v = sorted(b, r->indices ? join_places(b, v, &p) : v, r->first);
   ir_value *at = r->indices ? place_of(b, v, &p) : NULL;
   if (r->indices) v = key_of(b, v, &p);

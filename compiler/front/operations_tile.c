@@ -141,7 +141,7 @@ static bool axis_of(kiln_elab *e, const kiln_call *c, const kiln_node *n, ir_val
 }
 
 // reduce(fn, axis, x, ...) and reduce.kind(x, axis)
-static kiln_values across(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+kiln_values kiln_operation_across(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_attrs attrs = {0};
   bool named = c->node->member != NULL;
   uint32_t first = named ? 0 : 2, count = named ? 1 : c->count - 2;
@@ -168,13 +168,6 @@ static kiln_values across(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   return all_results(
       e, c,
       ir_emit(&e->b, (ir_opcode)c->operation->code, &attrs, values, count, NULL, &region, region ? 1 : 0));
-}
-
-kiln_values kiln_operation_reduce(kiln_elab *e, const kiln_call *c, kiln_value *one) {
-  return across(e, c, one);
-}
-kiln_values kiln_operation_scan(kiln_elab *e, const kiln_call *c, kiln_value *one) {
-  return across(e, c, one);
 }
 
 // --------------------------------------------------------------------------------------------- dot

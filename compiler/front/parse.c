@@ -177,14 +177,6 @@ static kiln_list parse_args(parser *p) {
   return take_list(p, from);
 }
 
-static kiln_node *typeof_node(parser *p, const kiln_token *t) {
-  kiln_node *n = at_token(p, KILN_NODE_TYPEOF, t);
-  expect(p, KILN_TOKEN_LPAREN, "after 'typeof'");
-  n->a = parse_expr(p);
-  expect(p, KILN_TOKEN_RPAREN, "after the operand of 'typeof'");
-  return n;
-}
-
 // elem = "*" elem | SCALAR | NAME | "typeof" "(" expr ")"
 static kiln_node *elem(parser *p) {
   if (!enter(p)) return NULL;
@@ -203,7 +195,12 @@ static kiln_node *elem(parser *p) {
     n = at_token(p, KILN_NODE_NAME, next(p));
     n->atom = t->atom;
     break;
-  case KILN_TOKEN_TYPEOF: n = typeof_node(p, next(p)); break;
+  case KILN_TOKEN_TYPEOF:
+    n = at_token(p, KILN_NODE_TYPEOF, next(p));
+    expect(p, KILN_TOKEN_LPAREN, "after 'typeof'");
+    n->a = parse_expr(p);
+    expect(p, KILN_TOKEN_RPAREN, "after the operand of 'typeof'");
+    break;
   default: fail(p, "a type"); break;
   }
   p->depth--;

@@ -427,11 +427,6 @@ static expression *expression_of(ir_opcode code) {
   }
 }
 
-static void put_expression(printer *p, const ir_op *op) {
-  expression *put = expression_of(op->code);
-  if (put) put(p, op);
-}
-
 // -------------------------------------------------------------------------------------- statements
 
 static void new_line(printer *p) { kiln_buffer_format(p->out, "%*s", (int)(2 * p->indent), ""); }
@@ -528,14 +523,6 @@ static void put_while(printer *p, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = second->args[i]->id;
 }
 
-static void put_yield(printer *p, const ir_op *yield) {
-  if (!yield->operand_count) return;
-  new_line(p);
-  kiln_buffer_format(p->out, "yield ");
-  put_values(p, yield->operands, yield->operand_count);
-  kiln_buffer_u8(p->out, '\n');
-}
-
 static void put_if(printer *p, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) number(p, &op->results[i]);
   new_line(p);
@@ -557,7 +544,12 @@ static void put_if(printer *p, ir_op *op) {
     }
     p->indent++;
     put_statements(p, op->regions[side]);
-    put_yield(p, yield);
+    if (yield->operand_count) {
+      new_line(p);
+      kiln_buffer_format(p->out, "yield ");
+      put_values(p, yield->operands, yield->operand_count);
+      kiln_buffer_u8(p->out, '\n');
+    }
   }
   close_block(p);
 }
@@ -574,7 +566,8 @@ static void put_statement(printer *p, ir_op *op) {
       put_names(p, op->results, op->result_count);
       kiln_buffer_format(p->out, " = ");
     }
-    put_expression(p, op);
+    expression *put = expression_of(op->code);
+    if (put) put(p, op);
     kiln_buffer_u8(p->out, '\n');
   }
 }
