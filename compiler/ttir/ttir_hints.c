@@ -8,15 +8,13 @@
 
 #include "compiler/ttir/ttir_reader.h"
 
-static unsigned power_in(int64_t n) { return (unsigned)__builtin_ctzll((uint64_t)n); }
-
 /// What every number of the entry is a multiple of, as far as powers of two go; 0: nothing is said.
 static int64_t common_divisor(const ttir_dictionary *facts, const char *name) {
   int64_t list[IR_MAX_RANK], least = 0;
   const uint32_t count = ttir_entry_list(facts, name, list, IR_MAX_RANK);
   for (uint32_t i = 0; i < count; i++) {
     if (list[i] <= 0) return 0;
-    if (!least || power_in(list[i]) < power_in(least)) least = list[i];
+    if (!least || __builtin_ctzll((uint64_t)list[i]) < __builtin_ctzll((uint64_t)least)) least = list[i];
   }
   return least;
 }

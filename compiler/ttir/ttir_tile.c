@@ -60,15 +60,11 @@ static void convert(ttir_reader *r, const ttir_row *row, ir_value *v, const ir_a
   }
 }
 
-static void named_shape(ttir_reader *r, const ttir_row *row) {
+void ttir_form_named_shape(ttir_reader *r, const ttir_row *row) {
   ir_type to;
   ir_value *v = reshaped(r, &to);
   convert(r, row, v, NULL, to, true);
 }
-
-void ttir_form_splat(ttir_reader *r, const ttir_row *row) { named_shape(r, row); }
-void ttir_form_broadcast(ttir_reader *r, const ttir_row *row) { named_shape(r, row); }
-void ttir_form_reshape(ttir_reader *r, const ttir_row *row) { named_shape(r, row); }
 
 // tt.unsplat %v : tensor<1xT>
 void ttir_form_unsplat(ttir_reader *r, const ttir_row *row) {
