@@ -77,21 +77,14 @@ static void resolve_op(ir_op *op, void *context) {
 
 void ir_apply_forwards(ir_kernel *kernel) { ir_walk(kernel->body, resolve_op, NULL); }
 
-static bool inner_pure(const ir_op *op);
-
-static bool block_pure(const ir_block *block) {
-  for (const ir_op *op = block->first; op; op = op->next)
-    if (!inner_pure(op)) return false;
-  return true;
-}
-
 static bool inner_pure(const ir_op *op) {
   if (ir_is_terminator(op)) return true;
   if (op->code == IR_ASM) return op->attrs.assembly.is_pure;
   if (op->code == IR_WHILE) return false; // might not end
   if (ir_ops[op->code].effect != IR_PURE && ir_ops[op->code].effect != IR_CONTROL) return false;
   for (uint32_t i = 0; i < op->region_count; i++)
-    if (!block_pure(op->regions[i])) return false;
+    for (const ir_op *inner = op->regions[i]->first; inner; inner = inner->next)
+      if (!inner_pure(inner)) return false;
   return true;
 }
 

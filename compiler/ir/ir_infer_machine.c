@@ -2,8 +2,6 @@
 // Typing of the operations that only passes for GPUs make: shared memory, barriers, products in it, clusters.
 #include "compiler/ir/ir_infer.h"
 
-static bool is_i32(ir_type type) { return is_scalar(type, KILN_I32); }
-
 static bool is_barriers(ir_type type) { return type.slots && !type.rank && type.scalar == KILN_I64; }
 
 /// view, one index an axis, then for COPY memory, slot, barriers; for STAGE memory, value.
@@ -22,14 +20,14 @@ kiln_status ir_rule_copy(ir_typing *t) {
     return refuse(t, "shared memory of that element", memory);
   if (!loads) return expect_type(t, "value", ir_staged_type(t->op), operand(t, rest + 1));
   KILN_TRY(expect_type(t, "memory", ir_memory_type(tile, memory.slots), memory));
-  if (!is_i32(operand(t, rest + 1))) return refuse(t, "a slot of i32", operand(t, rest + 1));
+  if (!is_scalar(operand(t, rest + 1), KILN_I32)) return refuse(t, "a slot of i32", operand(t, rest + 1));
   return is_barriers(operand(t, rest + 2)) ? KILN_OK : refuse(t, "barriers", operand(t, rest + 2));
 }
 
 kiln_status ir_rule_barrier(ir_typing *t) {
   if (!is_barriers(operand(t, 0))) return refuse(t, "barriers", operand(t, 0));
   for (uint32_t i = 1; i < t->op->operand_count; i++)
-    if (!is_i32(operand(t, i))) return refuse(t, "i32", operand(t, i));
+    if (!is_scalar(operand(t, i), KILN_I32)) return refuse(t, "i32", operand(t, i));
   return KILN_OK;
 }
 
@@ -37,12 +35,13 @@ kiln_status ir_rule_mma(ir_typing *t) {
   ir_type acc = operand(t, 0), a = operand(t, 2), b;
   uint32_t at = 3;
   if (!is_scalar(operand(t, 1), KILN_I1)) return refuse(t, "keep as a scalar i1", operand(t, 1));
-  if (a.slots && !is_i32(operand(t, at++))) return refuse(t, "a slot of i32", operand(t, 3));
+  if (a.slots && !is_scalar(operand(t, at++), KILN_I32)) return refuse(t, "a slot of i32", operand(t, 3));
   if (t->op->operand_count != at + 2)
     return kiln_fail(t->err, KILN_STATUS_INTERNAL, "mma: expected %u operands, found %u", at + 2,
                      t->op->operand_count);
   b = operand(t, at);
-  if (!b.slots || !is_i32(operand(t, at + 1))) return refuse(t, "b in shared memory, and its slot", b);
+  if (!b.slots || !is_scalar(operand(t, at + 1), KILN_I32))
+    return refuse(t, "b in shared memory, and its slot", b);
   if (acc.rank != 2 || a.rank != 2 || b.rank != 2) return refuse(t, "operands of rank 2", acc);
   unsigned a_mn = t->op->attrs.mma.a_mn, b_mn = t->op->attrs.mma.b_mn;
   if (a.log2[a_mn] != acc.log2[0] || b.log2[b_mn] != acc.log2[1] || a.log2[1 - a_mn] != b.log2[1 - b_mn])
@@ -71,7 +70,7 @@ kiln_status ir_rule_cluster(ir_typing *t) {
   unsigned blocks = t->op->attrs.cluster.blocks;
   if (is_scatter && !narrow_to_part(&sum, &t->op->attrs.cluster))
     return refuse(t, "a tile with columns for all blocks", value);
-  if (!is_i32(operand(t, 1))) return refuse(t, "a phase of i32", operand(t, 1));
+  if (!is_scalar(operand(t, 1), KILN_I32)) return refuse(t, "a phase of i32", operand(t, 1));
   if (t->op->operand_count == 2) return yield_type(t, sum);
   if (t->op->operand_count != 5)
     return kiln_fail(t->err, KILN_STATUS_INTERNAL, "%s: expected 2 or 5 operands, found %u", name(t),
@@ -99,7 +98,7 @@ kiln_status ir_rule_fetch(ir_typing *t) {
   KILN_TRY(expect_type(t, "mask", ir_with_element(pointer, ir_scalar_type(KILN_I1)), operand(t, 1)));
   ir_type tile = ir_with_element(pointer, ir_pointee(ir_element(pointer)));
   KILN_TRY(expect_type(t, "memory", ir_memory_type(tile, memory.slots), memory));
-  if (!is_i32(operand(t, 3))) return refuse(t, "a slot of i32", operand(t, 3));
+  if (!is_scalar(operand(t, 3), KILN_I32)) return refuse(t, "a slot of i32", operand(t, 3));
   if (t->op->operand_count == 4) return KILN_OK;
   return expect_type(t, "left", ir_with_element(pointer, ir_scalar_type(KILN_I32)), operand(t, 4));
 }
@@ -107,7 +106,7 @@ kiln_status ir_rule_fetch(ir_typing *t) {
 kiln_status ir_rule_slot(ir_typing *t) {
   ir_type tile = operand(t, 0);
   KILN_TRY(expect_memory(t, 0));
-  if (!is_i32(operand(t, 1))) return refuse(t, "a slot of i32", operand(t, 1));
+  if (!is_scalar(operand(t, 1), KILN_I32)) return refuse(t, "a slot of i32", operand(t, 1));
   tile.slots = 0;
   return yield_type(t, tile);
 }
@@ -115,7 +114,7 @@ kiln_status ir_rule_slot(ir_typing *t) {
 kiln_status ir_rule_put(ir_typing *t) {
   ir_type memory = operand(t, 0);
   KILN_TRY(expect_memory(t, 0));
-  if (!is_i32(operand(t, 1))) return refuse(t, "a slot of i32", operand(t, 1));
+  if (!is_scalar(operand(t, 1), KILN_I32)) return refuse(t, "a slot of i32", operand(t, 1));
   return expect_type(t, "memory", ir_memory_type(operand(t, 2), memory.slots), memory);
 }
 

@@ -27,11 +27,6 @@ void ir_printing_layout(ir_printing *p, const kiln_layout *layout) {
   kiln_buffer_format(p->out, " @l%u", i);
 }
 
-static void put_value(ir_printing *p, const ir_value *v) {
-  if (v) kiln_buffer_format(p->out, "%%%u", v->id);
-  else kiln_buffer_format(p->out, "%%none");
-}
-
 static void put_typed(ir_printing *p, const ir_value *v) {
   char text[IR_TYPE_TEXT];
   kiln_buffer_format(p->out, "%%%u: %s", v->id, ir_type_text(v->type, text));
@@ -110,15 +105,6 @@ static void put_attribute(kiln_buffer *out, const ir_attr_info *row, const ir_op
   }
 }
 
-static void put_attributes(kiln_buffer *out, const ir_op *op) {
-  uint64_t value;
-  size_t at = 0;
-  for (const ir_attr_info *row = ir_next_attr(op->code, NULL); row; row = ir_next_attr(op->code, row))
-    put_attribute(out, row, op);
-  for (const char *foreign; (foreign = ir_attr_foreign(op, &at, &value));)
-    kiln_buffer_format(out, " ?%s=%" PRIu64, foreign, value);
-}
-
 /// The kind of comparisons and combinations belongs to the name: cmp.lt, reduce.add.
 static void put_name(kiln_buffer *out, const ir_op *op) {
   kiln_buffer_format(out, "%s", ir_ops[op->code].text);
@@ -162,11 +148,17 @@ static void put_op(ir_printing *p, const ir_op *op, unsigned depth) {
   kiln_buffer_format(p->out, "%s", op->result_count ? " = " : "");
   put_name(p->out, op);
   for (uint32_t i = 0; i < op->operand_count; i++) {
-    kiln_buffer_format(p->out, i ? ", " : " ");
-    put_value(p, op->operands[i]);
+    kiln_buffer_format(p->out, i ? ", %%" : " %%");
+    if (op->operands[i]) kiln_buffer_format(p->out, "%u", op->operands[i]->id);
+    else kiln_buffer_format(p->out, "none");
     if (op->operand_layouts && op->operand_layouts[i]) ir_printing_layout(p, op->operand_layouts[i]);
   }
-  put_attributes(p->out, op);
+  for (const ir_attr_info *row = ir_next_attr(op->code, NULL); row; row = ir_next_attr(op->code, row))
+    put_attribute(p->out, row, op);
+  uint64_t value;
+  size_t at = 0;
+  for (const char *foreign; (foreign = ir_attr_foreign(op, &at, &value));)
+    kiln_buffer_format(p->out, " ?%s=%" PRIu64, foreign, value);
   put_place(p->out, op->place);
   put_regions(p, op, depth);
   const size_t before = p->out->size;
