@@ -78,14 +78,6 @@ static void mark(ir_op *op, void *context) {
   if (has_effect(op)) need_op(s, op);
 }
 
-static void drain(sweeping *s) {
-  while (s->count) {
-    ir_value *v = s->work[--s->count];
-    if (v->def) need_result(s, v->def, v->index);
-    else need_argument(s, v->block, v->index);
-  }
-}
-
 // ---------------------------------------------------------------------------------------- removing
 
 /// Keeps operand `from + i` where keep[i], for i < count.
@@ -189,7 +181,11 @@ kiln_status kiln_pass_dce(ir_kernel *kernel, kiln_pass_context *context, kiln_er
   s.live = KILN_NEW_ARRAY(s.scratch, uint8_t, ir_number(kernel) + 1u);
   s.live_op = KILN_NEW_ARRAY(s.scratch, uint8_t, count_operations(kernel->body) + 1u);
   ir_walk(kernel->body, mark, &s);
-  drain(&s);
+  while (s.count) {
+    ir_value *v = s.work[--s.count];
+    if (v->def) need_result(&s, v->def, v->index);
+    else need_argument(&s, v->block, v->index);
+  }
   ir_walk(kernel->body, sweep, &s);
   ir_apply_forwards(kernel);
   kiln_arena_destroy(s.scratch);

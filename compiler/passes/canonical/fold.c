@@ -50,11 +50,6 @@ static bool takes_denormals(const folding *f, const ir_op *op) {
   return f->kernel->fp_flush && kiln_scalar_flushes(op);
 }
 
-static ir_op *emit_like(folding *f, const ir_op *op, ir_value *const *operands, size_t count,
-                        ir_type result) {
-  return ir_emit(&f->b, op->code, &op->attrs, operands, count, &result, NULL, 0);
-}
-
 // --------------------------------------------------------------------------------------- constants
 
 static ir_value *fold_constants(folding *f, ir_op *op) {
@@ -76,7 +71,8 @@ static ir_value *fold_splats(folding *f, ir_op *op) {
     scalars[i] = op->operands[i]->type.rank ? ir_splat_source(op->operands[i]) : op->operands[i];
     if (!scalars[i]) return NULL;
   }
-  ir_op *scalar = emit_like(f, op, scalars, op->operand_count, ir_element(type));
+  ir_type element = ir_element(type);
+  ir_op *scalar = ir_emit(&f->b, op->code, &op->attrs, scalars, op->operand_count, &element, NULL, 0);
   return scalar ? ir_splat(&f->b, &scalar->results[0], type) : NULL;
 }
 

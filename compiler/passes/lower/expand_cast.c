@@ -85,11 +85,6 @@ static ir_value *encode(expanding *x, ir_value *v, kiln_scalar to, uint32_t flag
   return x_bits(x, x_cast(x, q, integer_of(to)), to);
 }
 
-/// |a| > |b|, floats of one type.
-static ir_value *is_larger(expanding *x, ir_value *a, ir_value *b) {
-  return x_cmp(x, IR_GT, ir_unary(&x->b, IR_ABS, 0, a), ir_unary(&x->b, IR_ABS, 0, b));
-}
-
 /// One unit nearer to zero where `condition` holds.
 static ir_value *step_back(expanding *x, ir_value *v, ir_value *condition) {
   kiln_scalar scalar = v->type.scalar;
@@ -98,8 +93,9 @@ static ir_value *step_back(expanding *x, ir_value *v, ir_value *condition) {
 }
 
 static ir_value *narrow_to_zero(expanding *x, ir_value *wide) {
-  ir_value *near = x_cast(x, wide, KILN_F32);
-  return step_back(x, near, is_larger(x, x_cast(x, near, KILN_F64), wide));
+  ir_value *near = x_cast(x, wide, KILN_F32), *again = x_cast(x, near, KILN_F64);
+  ir_value *is_larger = x_cmp(x, IR_GT, ir_unary(&x->b, IR_ABS, 0, again), ir_unary(&x->b, IR_ABS, 0, wide));
+  return step_back(x, near, is_larger);
 }
 
 /// f64 to f32 so that a second rounding to fewer bits comes out as one: cut, and the last bit set when

@@ -15,11 +15,6 @@ typedef struct real_format {
   unsigned chunk, trips;       // quotient bits a trip, trips that cover the largest difference of exponents
 } real_format;
 
-static real_format real_format_of(kiln_scalar scalar) {
-  if (scalar == KILN_F32) return (real_format){KILN_I32, 23, 8, 39, 8};
-  return (real_format){KILN_I64, 52, 11, 10, 210};
-}
-
 static ir_value *wide(expanding *x, ir_value *v) {
   return v && v->type.scalar == KILN_I64 ? v : x_zext(x, v, KILN_I64);
 }
@@ -57,7 +52,8 @@ static ir_value *shifted_rest(expanding *x, ir_value *rest, ir_value *difference
 ir_value *expand_remainder(expanding *x, const ir_op *op) {
   ir_value *a = op->operands[0], *b = op->operands[1];
   kiln_scalar scalar = a->type.scalar;
-  real_format f = real_format_of(scalar);
+  real_format f =
+      scalar == KILN_F32 ? (real_format){KILN_I32, 23, 8, 39, 8} : (real_format){KILN_I64, 52, 11, 10, 210};
   uint64_t sign = (uint64_t)1 << (f.mantissa + f.exponent), infinity = (((uint64_t)1 << f.exponent) - 1)
                                                                        << f.mantissa;
   ir_value *ia = x_bits(x, a, f.integer), *sa = x_opi(x, IR_AND, ia, sign);

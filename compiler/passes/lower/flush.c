@@ -29,14 +29,11 @@ static ir_value *flushed(expanding *x, ir_value *v) {
   return x_select(x, x_cmp(x, IR_LT, size, x_real(x, v, least_normal)), sign, v);
 }
 
-/// bf16 arithmetic is f32 arithmetic, flushed before it is rounded; a reduction keeps its type.
-static bool is_widened(const ir_op *op) {
-  return op->operands[0]->type.scalar == KILN_BF16 && op->code != IR_REDUCE && op->code != IR_SCAN;
-}
-
 static ir_value *rewritten(expanding *x, const ir_op *op) {
   ir_value *operands[3];
-  bool widened = is_widened(op), to_half = op->results[0].type.scalar == KILN_BF16;
+  // bf16 arithmetic is f32 arithmetic, flushed before it is rounded; a reduction keeps its type.
+  bool widened = op->operands[0]->type.scalar == KILN_BF16 && op->code != IR_REDUCE && op->code != IR_SCAN;
+  bool to_half = op->results[0].type.scalar == KILN_BF16;
   ir_type type = op->results[0].type;
   for (uint32_t i = 0; i < op->operand_count; i++) {
     ir_value *v = widened ? x_cast(x, op->operands[i], KILN_F32) : op->operands[i];

@@ -28,20 +28,13 @@ static bool excludes(const kiln_fact *f, ir_type type, int64_t n) {
   return f->lo > n || f->hi < n || (n & 1 && least_divisibility(f, type));
 }
 
-static int64_t smallest(ir_type type) {
-  return type.scalar == KILN_I64 ? INT64_MIN : -((int64_t)1 << (ir_type_bits(type) - 1));
-}
-
-static ir_value *divide(guarding *g, const ir_op *op, ir_value *divisor) {
-  return ir_binary(&g->b, op->code, op->attrs.flags, op->operands[0], divisor);
-}
-
 static ir_value *guard_division(guarding *g, ir_op *op) {
   ir_value *a = op->operands[0], *b = op->operands[1];
   const kiln_fact *fa = kiln_fact_of(g->facts, a), *fb = kiln_fact_of(g->facts, b);
+  int64_t smallest = a->type.scalar == KILN_I64 ? INT64_MIN : -((int64_t)1 << (ir_type_bits(a->type) - 1));
   bool zero = !excludes(fb, b->type, 0);
-  bool wraps = !(op->attrs.flags & IR_UNSIGNED) && !excludes(fb, b->type, -1) &&
-               !excludes(fa, a->type, smallest(a->type));
+  bool wraps =
+      !(op->attrs.flags & IR_UNSIGNED) && !excludes(fb, b->type, -1) && !excludes(fa, a->type, smallest);
   if (!zero && !wraps) return NULL;
   ir_value *bad = zero ? ir_compare(&g->b, IR_EQ, 0, b, like(g, b, 0)) : NULL;
   ir_value *minus = wraps ? ir_compare(&g->b, IR_EQ, 0, b, like(g, b, -1)) : NULL;
@@ -50,7 +43,8 @@ static ir_value *guard_division(guarding *g, ir_op *op) {
   unsigned even = wraps || !b->type.rank ? 0 : least_divisibility(fb, b->type),
            most = ir_type_bits(b->type) - 2;
   double other = (double)((int64_t)1 << (even < most ? even : most));
-  ir_value *quotient = divide(g, op, ir_ternary(&g->b, IR_SELECT, 0, either, like(g, b, other), b));
+  ir_value *divisor = ir_ternary(&g->b, IR_SELECT, 0, either, like(g, b, other), b);
+  ir_value *quotient = ir_binary(&g->b, op->code, op->attrs.flags, a, divisor);
   if (!wraps) return quotient;
   ir_value *by_minus = op->code == IR_DIV ? ir_binary(&g->b, IR_SUB, 0, like(g, a, 0), a) : like(g, a, 0);
   return ir_ternary(&g->b, IR_SELECT, 0, minus, by_minus, quotient);

@@ -16,10 +16,9 @@ typedef struct narrowing {
   bool changed;
 } narrowing;
 
-static const kiln_fact *fact(const narrowing *n, const ir_value *v) { return kiln_fact_of(n->facts, v); }
-
 static bool fits_i32(const narrowing *n, const ir_value *v) {
-  return v->type.scalar == KILN_I64 && !v->type.pointer && kiln_fact_within(fact(n, v), INT32_MIN, INT32_MAX);
+  return v->type.scalar == KILN_I64 && !v->type.pointer &&
+         kiln_fact_within(kiln_fact_of(n->facts, v), INT32_MIN, INT32_MAX);
 }
 
 /// The low 32 bits of such operations follow from the low 32 bits of their operands.
@@ -60,12 +59,6 @@ static ir_value *low_half(narrowing *n, ir_value *v) {
   return v->slot;
 }
 
-static void narrow_pointer(narrowing *n, ir_op *op) {
-  if (!fits_i32(n, op->operands[1])) return;
-  op->operands[1] = low_half(n, op->operands[1]);
-  n->changed = true;
-}
-
 /// 1 always, 0 never, -1 unknown.
 static int decided(const ir_op *op, const kiln_fact *a, const kiln_fact *b) {
   switch ((ir_predicate)op->attrs.kind) {
@@ -81,7 +74,7 @@ static int decided(const ir_op *op, const kiln_fact *a, const kiln_fact *b) {
 
 static void narrow_compare(narrowing *n, ir_op *op) {
   ir_value *left = op->operands[0], *right = op->operands[1];
-  const kiln_fact *a = fact(n, left), *b = fact(n, right);
+  const kiln_fact *a = kiln_fact_of(n->facts, left), *b = kiln_fact_of(n->facts, right);
   if (ir_type_class(left->type) != KILN_CLASS_INT) return;
   if ((op->attrs.flags & IR_UNSIGNED) && (a->lo < 0 || b->lo < 0)) return;
   int known = decided(op, a, b);
@@ -101,7 +94,7 @@ static void narrow_compare(narrowing *n, ir_op *op) {
 /// A 64-bit division of two numbers that fit 32 bits: many times cheaper there. INT32_MIN / -1 does not fit.
 static void divide_in_32_bits(narrowing *n, ir_op *op) {
   bool is_unsigned = op->attrs.flags & IR_UNSIGNED;
-  const kiln_fact *a = fact(n, op->operands[0]), *b = fact(n, op->operands[1]);
+  const kiln_fact *a = kiln_fact_of(n->facts, op->operands[0]), *b = kiln_fact_of(n->facts, op->operands[1]);
   if (!fits_i32(n, op->operands[0]) || !fits_i32(n, op->operands[1])) return;
   if (is_unsigned ? a->lo < 0 || b->lo < 0 : a->lo == INT32_MIN && b->lo <= -1 && b->hi >= -1) return;
   ir_value *left = low_half(n, op->operands[0]), *right = low_half(n, op->operands[1]);
@@ -116,8 +109,8 @@ static void divide_in_32_bits(narrowing *n, ir_op *op) {
 
 static void narrow_division(narrowing *n, ir_op *op) {
   if (ir_type_class(op->operands[0]->type) != KILN_CLASS_INT) return;
-  if (!(op->attrs.flags & IR_UNSIGNED) && fact(n, op->operands[0])->lo >= 0 &&
-      fact(n, op->operands[1])->lo >= 0) {
+  if (!(op->attrs.flags & IR_UNSIGNED) && kiln_fact_of(n->facts, op->operands[0])->lo >= 0 &&
+      kiln_fact_of(n->facts, op->operands[1])->lo >= 0) {
     op->attrs.flags |= IR_UNSIGNED;
     n->changed = true;
   }
@@ -126,7 +119,11 @@ static void narrow_division(narrowing *n, ir_op *op) {
 
 static void narrow_op(narrowing *n, ir_op *op) {
   switch (op->code) {
-  case IR_PTRADD: narrow_pointer(n, op); break;
+  case IR_PTRADD:
+    if (!fits_i32(n, op->operands[1])) break;
+    op->operands[1] = low_half(n, op->operands[1]);
+    n->changed = true;
+    break;
   case IR_CMP: narrow_compare(n, op); break;
   case IR_DIV:
   case IR_REM: narrow_division(n, op); break;

@@ -27,10 +27,8 @@ static ir_value *constant(emitter *e, kiln_scalar scalar, uint64_t bits) {
   return v && e->shape.rank ? ir_splat(&e->x->b, v, ir_with_element(e->shape, element)) : v;
 }
 
-static unsigned bits_of(const ir_value *v) { return ir_type_bits(v->type); }
-
 static ir_value *resized(emitter *e, ir_value *v, unsigned bits, bool is_signed) {
-  if (!v || bits_of(v) == bits) return v;
+  if (!v || ir_type_bits(v->type) == bits) return v;
   return ir_cast(&e->x->b, v, ir_integer_of(bits), is_signed ? 0 : IR_UNSIGNED, IR_ROUND_NEAREST);
 }
 
@@ -60,7 +58,7 @@ static ir_value *joined(emitter *e, ir_value *const *lanes, unsigned count) {
   ir_value *all = NULL;
   for (unsigned i = 0; i < count; i++) {
     if (!lanes[i]) return NULL;
-    unsigned width = bits_of(lanes[i]);
+    unsigned width = ir_type_bits(lanes[i]->type);
     ir_value *v = resized(e, as(e, lanes[i], ir_integer_of(width)), width * count, false);
     if (i) v = x_opi(e->x, IR_SHL, v, (uint64_t)i * width);
     all = i ? x_op(e->x, IR_OR, all, v) : v;
@@ -117,7 +115,7 @@ static ir_value *high(emitter *e, const ptx_step *s, ir_value *const *v) {
 
 static ir_value *negate(emitter *e, const ptx_step *s, ir_value *const *v) {
   if (s->type->kind & SINT) return x_op(e->x, IR_SUB, x_int(e->x, v[0], 0), v[0]);
-  unsigned bits = bits_of(v[0]);
+  unsigned bits = ir_type_bits(v[0]->type);
   ir_value *raw = as(e, v[0], ir_integer_of(bits));
   return as(e, x_opi(e->x, IR_XOR, raw, 1ull << (bits - 1)), s->type->lane);
 }
@@ -128,7 +126,7 @@ static ir_value *invert(emitter *e, const ptx_step *s, ir_value *const *v) {
 
 /// The first has the sign, the second the rest.
 static ir_value *copy_sign(emitter *e, const ptx_step *s, ir_value *const *v) {
-  unsigned bits = bits_of(v[0]);
+  unsigned bits = ir_type_bits(v[0]->type);
   kiln_scalar integer = ir_integer_of(bits);
   ir_value *sign = x_opi(e->x, IR_AND, as(e, v[0], integer), 1ull << (bits - 1));
   ir_value *rest = x_opi(e->x, IR_AND, as(e, v[1], integer), ones(bits - 1));
@@ -136,7 +134,7 @@ static ir_value *copy_sign(emitter *e, const ptx_step *s, ir_value *const *v) {
 }
 
 static ir_value *complement(emitter *e, ir_value *v) {
-  return v ? x_opi(e->x, IR_XOR, v, ones(bits_of(v))) : NULL;
+  return v ? x_opi(e->x, IR_XOR, v, ones(ir_type_bits(v->type))) : NULL;
 }
 static ir_value *inverse(emitter *e, const ptx_step *s, ir_value *const *v) {
   (void)s;
@@ -146,7 +144,7 @@ static ir_value *inverse(emitter *e, const ptx_step *s, ir_value *const *v) {
 /// A shift by any count: beyond the width nothing is left, or the sign. Counts have the bits of the value.
 static ir_value *shifted(emitter *e, ir_opcode code, uint32_t flags, ir_value *v, ir_value *count) {
   if (!v || !count) return NULL;
-  unsigned bits = bits_of(v);
+  unsigned bits = ir_type_bits(v->type);
   if (code == IR_SHR && !(flags & IR_UNSIGNED))
     return ir_binary(&e->x->b, code, 0, v, x_unsigned(e->x, IR_MIN, count, x_int(e->x, count, bits - 1)));
   ir_value *is_in = ir_compare(&e->x->b, IR_LT, IR_UNSIGNED, count, x_int(e->x, count, bits));
@@ -411,7 +409,7 @@ static void emit_move(emitter *e, const ptx_step *s) {
     v = from->count == 1 ? parts[0] : joined(e, parts, from->count);
   }
   for (unsigned i = 0; v && i < to->count; i++) {
-    unsigned width = bits_of(v) / to->count;
+    unsigned width = ir_type_bits(v->type) / to->count;
     put(e, s, to->registers[i],
         resized(e, i ? x_opi(e->x, IR_SHR, v, (uint64_t)i * width) : v, width, false));
   }

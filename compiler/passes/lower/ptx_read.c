@@ -175,12 +175,6 @@ static bool read_declaration(reader *r) {
   return accept(r, ';') || fault_here(r);
 }
 
-static void close_block(reader *r) {
-  for (unsigned i = 0; i < r->p->register_count; i++)
-    if (r->p->registers[i].depth == r->depth) r->p->registers[i].name = NULL;
-  r->depth--;
-}
-
 // ---------------------------------------------------------------------------------------- operands
 
 static bool read_number(reader *r, ptx_operand *out) {
@@ -426,7 +420,9 @@ bool kiln_ptx_read(ptx_program *p, const char *text, unsigned outputs, unsigned 
       if (r.depth++ == UINT8_MAX) return fault_here(&r);
     } else if (*r.at == '}' && r.depth) {
       r.at++;
-      close_block(&r);
+      for (unsigned i = 0; i < r.p->register_count; i++)
+        if (r.p->registers[i].depth == r.depth) r.p->registers[i].name = NULL;
+      r.depth--;
     } else if (!accept(&r, ';') &&
                !(strncmp(r.at, ".reg", 4) == 0 && (r.at += 4) ? read_declaration(&r) : read_step(&r)))
       return false;

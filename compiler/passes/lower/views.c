@@ -33,21 +33,6 @@ static ir_param part_of(const ir_param *view, const char *what, unsigned axis, k
                     .type = ir_scalar_type(KILN_I64)};
 }
 
-static ir_value *add_extent(ir_kernel *kernel, const ir_param *view, unsigned axis) {
-  ir_param part = part_of(view, "extent", axis, kernel->arena);
-  part.has_range = true;
-  part.hi = INT64_MAX;
-  return ir_add_param(kernel, &part);
-}
-
-static ir_value *add_stride(ir_kernel *kernel, ir_builder *b, const ir_param *view, unsigned axis) {
-  ir_param part = part_of(view, "stride", axis, kernel->arena);
-  bool is_last = axis + 1u == view->type.rank;
-  if (!is_last) part.div = view->rows / kiln_scalars[view->type.scalar].bytes;
-  ir_value *stride = ir_add_param(kernel, &part);
-  return is_last && view->rows ? ir_const_int(b, KILN_I64, 1) : stride;
-}
-
 /// Adds the parts of one view parameter at the end of the new list; returns the view built of them.
 static ir_value *split_param(ir_kernel *kernel, ir_builder *b, const ir_param *view) {
   ir_value *parts[1 + 2 * IR_MAX_RANK];
@@ -56,8 +41,19 @@ static ir_value *split_param(ir_kernel *kernel, ir_builder *b, const ir_param *v
   base.type = ir_pointer_type(view->type.scalar);
   base.rows = 0;
   parts[count++] = ir_add_param(kernel, &base);
-  for (unsigned i = 0; i < rank; i++) parts[count++] = add_extent(kernel, view, i);
-  for (unsigned i = 0; i < rank; i++) parts[count++] = add_stride(kernel, b, view, i);
+  for (unsigned i = 0; i < rank; i++) {
+    ir_param extent = part_of(view, "extent", i, kernel->arena);
+    extent.has_range = true;
+    extent.hi = INT64_MAX;
+    parts[count++] = ir_add_param(kernel, &extent);
+  }
+  for (unsigned i = 0; i < rank; i++) {
+    ir_param stride = part_of(view, "stride", i, kernel->arena);
+    bool is_last = i + 1u == rank;
+    if (!is_last) stride.div = view->rows / kiln_scalars[view->type.scalar].bytes;
+    ir_value *v = ir_add_param(kernel, &stride);
+    parts[count++] = is_last && view->rows ? ir_const_int(b, KILN_I64, 1) : v;
+  }
   ir_op *op = ir_emit(b, IR_VIEW, NULL, parts, count, &view->type, NULL, 0);
   return op ? &op->results[0] : NULL;
 }
@@ -89,23 +85,14 @@ typedef struct axis {
   bool may_end, may_begin; // the upper, the lower bound can lie inside the tile
 } axis;
 
-static const kiln_fact *fact(const viewing *v, const ir_value *x) { return kiln_fact_of(v->facts, x); }
-
 /// for i in lo .. extent step s, with lo, extent and s multiples of the tile: the tile never crosses the end.
 static bool counts_up_to_extent(const viewing *v, const axis *a) {
   const ir_value *index = kiln_behind(a->index), *extent = kiln_behind(a->extent);
   if (index->def || !index->block || index->index != 0) return false;
   const ir_op *loop = index->block->parent;
   if (!loop || loop->code != IR_FOR || kiln_behind(ir_for_upper(loop)) != extent) return false;
-  return fact(v, a->index)->divisibility[0] >= a->log2 && fact(v, a->extent)->divisibility[0] >= a->log2;
-}
-
-static void judge(const viewing *v, axis *a) {
-  const kiln_fact *index = fact(v, a->index), *extent = fact(v, a->extent);
-  int64_t last;
-  bool inside = !__builtin_add_overflow(index->hi, a->count, &last) && extent->lo >= last;
-  a->may_begin = index->lo < 0;
-  a->may_end = !inside && !counts_up_to_extent(v, a);
+  return kiln_fact_of(v->facts, a->index)->divisibility[0] >= a->log2 &&
+         kiln_fact_of(v->facts, a->extent)->divisibility[0] >= a->log2;
 }
 
 static ir_value *i64(viewing *v, int64_t n) { return ir_const_int(&v->b, KILN_I64, n); }
@@ -140,7 +127,7 @@ static ir_value *left_of_axis(viewing *v, const axis *a) {
   const int64_t tile = (int64_t)1 << a->log2;
   ir_value *extent = a->extent, *index = a->index;
   int64_t most;
-  if (__builtin_sub_overflow(fact(v, extent)->hi, fact(v, index)->lo, &most)) {
+  if (__builtin_sub_overflow(kiln_fact_of(v->facts, extent)->hi, kiln_fact_of(v->facts, index)->lo, &most)) {
     extent = ir_binary(&v->b, IR_MIN, 0, extent, i64(v, INT64_MAX - tile));
     index = ir_binary(&v->b, IR_MAX, 0, index, i64(v, -tile));
   }
@@ -164,16 +151,15 @@ static ir_value *lane_mask(viewing *v, const axis *a, unsigned at, unsigned rank
   return mask;
 }
 
-static ir_value *scalar_mask(viewing *v, const axis *a) {
-  ir_value *mask = a->may_end ? ir_compare(&v->b, IR_LT, 0, a->index, a->extent) : NULL;
-  return a->may_begin ? both(v, mask, ir_compare(&v->b, IR_GE, 0, a->index, i64(v, 0))) : mask;
-}
-
 /// What all lanes share: the places on dropped axes exist.
 static ir_value *shared_mask(viewing *v, const axis *axes, unsigned rank) {
   ir_value *mask = NULL;
-  for (unsigned i = 0; i < rank; i++)
-    if (axes[i].dropped) mask = both(v, mask, scalar_mask(v, &axes[i]));
+  for (const axis *a = axes; a < axes + rank; a++) {
+    if (!a->dropped) continue;
+    ir_value *inside = a->may_end ? ir_compare(&v->b, IR_LT, 0, a->index, a->extent) : NULL;
+    if (a->may_begin) inside = both(v, inside, ir_compare(&v->b, IR_GE, 0, a->index, i64(v, 0)));
+    mask = both(v, mask, inside);
+  }
   return mask;
 }
 
@@ -199,7 +185,7 @@ static bool offsets_fit_i32(const viewing *v, const axis *axes, unsigned rank) {
   __int128 lo = 0, hi = 0;
   for (unsigned i = 0; i < rank; i++) {
     __int128 last = ((int64_t)1 << axes[i].log2) - 1;
-    const kiln_fact *stride = fact(v, axes[i].stride);
+    const kiln_fact *stride = kiln_fact_of(v->facts, axes[i].stride);
     if (axes[i].dropped || !last) continue;
     lo += stride->lo < 0 ? last * stride->lo : 0;
     hi += stride->hi > 0 ? last * stride->hi : 0;
@@ -244,7 +230,12 @@ static void read_axes(viewing *v, const ir_op *view, const ir_op *op, axis *axes
                      .dropped = type.log2[i] == IR_DROPPED};
     axes[i].log2 = axes[i].dropped ? 0 : type.log2[i];
     axes[i].count = ir_view_count(op, i);
-    judge(v, &axes[i]);
+    const kiln_fact *index = kiln_fact_of(v->facts, axes[i].index);
+    const kiln_fact *extent = kiln_fact_of(v->facts, axes[i].extent);
+    int64_t last;
+    bool inside = !__builtin_add_overflow(index->hi, axes[i].count, &last) && extent->lo >= last;
+    axes[i].may_begin = index->lo < 0;
+    axes[i].may_end = !inside && !counts_up_to_extent(v, &axes[i]);
   }
 }
 
