@@ -74,16 +74,11 @@ static kiln_span code_of(reading *r, const char *hex) {
   return code;
 }
 
-static uint32_t words_left(const reading *r) {
-  uint32_t count = *r->at && *r->at != '\n';
-  for (const char *c = r->at; *c && *c != '\n'; c++) count += *c == ' ';
-  return count;
-}
-
 static void read_launch(reading *r, kiln_launch_record *out) {
   out->kernel = word(r);
   out->condition = code_of(r, word(r));
-  out->arg_count = words_left(r);
+  out->arg_count = *r->at && *r->at != '\n'; // the words that are left
+  for (const char *c = r->at; *c && *c != '\n'; c++) out->arg_count += *c == ' ';
   out->args = KILN_NEW_ARRAY(r->arena, kiln_launch_argument, out->arg_count);
   r->is_wrong |= !out->args;
   for (uint32_t i = 0; i < out->arg_count && !r->is_wrong; i++) {

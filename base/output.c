@@ -67,21 +67,19 @@ static bool is_left_over(const char *name, const char *mark) {
          !strcmp(name + length + 32, ".tmp");
 }
 
-/// A writer that lives has it locked. Without locks nothing is taken away.
-static void remove_left_over(int folder, const char *name) {
-  int fd = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (fd < 0) return;
-  if (!kiln_fs_lock(fd, 0, 1)) kiln_fs_unlink(folder, name);
-  close(fd);
-}
-
 void kiln_output_clean(const char *path) {
   char folder[PATH_MAX], mark[MARK];
   folder_of(path, folder);
   mark_of(path, mark);
   DIR *all = opendir(folder);
-  for (struct dirent *e; all && (e = readdir(all));)
-    if (is_left_over(e->d_name, mark)) remove_left_over(dirfd(all), e->d_name);
+  for (struct dirent *e; all && (e = readdir(all));) {
+    if (!is_left_over(e->d_name, mark)) continue;
+    int fd = openat(dirfd(all), e->d_name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) continue;
+    // A writer that lives has it locked. Without locks nothing is taken away.
+    if (!kiln_fs_lock(fd, 0, 1)) kiln_fs_unlink(dirfd(all), e->d_name);
+    close(fd);
+  }
   if (all) closedir(all);
 }
 

@@ -112,12 +112,6 @@ static bool put_lines(shown *s, const char *text, size_t size) {
   return good;
 }
 
-static bool flush(shown *s) {
-  bool good = !s->gathered.failed && kiln_stream_write(s->fd, s->gathered.bytes, s->gathered.size);
-  kiln_buffer_clear(&s->gathered);
-  return good;
-}
-
 static ssize_t write_shown(void *cookie, const char *text, size_t size) {
   shown *s = cookie;
   bool good = true;
@@ -135,7 +129,10 @@ static ssize_t write_shown(void *cookie, const char *text, size_t size) {
   s->has_lead = left && rest[left - 1] == '\xc2';
   if (s->has_lead) left--;
   if (good) good = s->colored ? put_lines(s, rest, left) : put_text(s, rest, left);
-  if (s->colored) good &= flush(s);
+  if (s->colored) {
+    good &= !s->gathered.failed && kiln_stream_write(s->fd, s->gathered.bytes, s->gathered.size);
+    kiln_buffer_clear(&s->gathered);
+  }
   return good ? (ssize_t)size : 0;
 }
 
