@@ -19,8 +19,6 @@
 #include "base/fs.h"
 #include "cache/scan.h"
 
-static mode_t file_mode(const kiln_store *store) { return kiln_store_mode(store, 0444); }
-
 static int write_and_sync(const kiln_store *store, int fd, const uint8_t *bytes, size_t size) {
   int e = kiln_fs_write(fd, bytes, size);
   return !e && store->durable ? kiln_fs_sync(fd) : e;
@@ -41,7 +39,7 @@ static bool no_nameless(int e) { return e == -EOPNOTSUPP || e == -EISDIR || e ==
 /// The usual way. -EOPNOTSUPP: this file system or sandbox cannot; nothing was left behind.
 static int write_nameless(kiln_store *store, const char *shard, const char *name, const uint8_t *bytes,
                           size_t size) {
-  int fd = kiln_fs_open(store->fd, shard, O_TMPFILE | O_WRONLY, file_mode(store));
+  int fd = kiln_fs_open(store->fd, shard, O_TMPFILE | O_WRONLY, kiln_store_mode(store, 0444));
   if (fd < 0) return no_nameless(fd) ? -EOPNOTSUPP : fd;
   int e = write_and_sync(store, fd, bytes, size);
   bool linked = false;
@@ -64,7 +62,7 @@ static int open_staged(const kiln_store *store, char name[KILN_STORE_NAME]) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(name, KILN_STORE_NAME, "staging/%ld-%u-%09ld", (long)getpid(), atomic_fetch_add(&counter, 1),
              now.tv_nsec);
-    int fd = kiln_fs_open(store->fd, name, O_WRONLY | O_CREAT | O_EXCL, file_mode(store) | 0200);
+    int fd = kiln_fs_open(store->fd, name, O_WRONLY | O_CREAT | O_EXCL, kiln_store_mode(store, 0444) | 0200);
     if (fd == -EEXIST) continue;
     if (fd < 0) return fd;
     if (kiln_fs_lock(fd, 0, 1) != -EAGAIN) return fd;

@@ -31,19 +31,17 @@ void kiln_bundle_writer_destroy(kiln_bundle_writer *w) {
 typedef bool matcher(const kiln_bundle_writer *w, uint32_t position, const void *wanted);
 typedef uint64_t hasher(const kiln_bundle_writer *w, uint32_t position);
 
-static uint64_t first8(const uint8_t *bytes) { return kiln_le64(bytes); }
-
 static uint64_t kernel_hash(const kiln_bundle_writer *w, uint32_t i) {
-  return first8(w->kernels[i].hash.bytes);
+  return kiln_le64(w->kernels[i].hash.bytes);
 }
 static uint64_t blob_hash(const kiln_bundle_writer *w, uint32_t i) {
-  return first8(w->blobs[i].digest.bytes);
+  return kiln_le64(w->blobs[i].digest.bytes);
 }
 static uint64_t code_key(const kiln_pack_code *c) {
   uint64_t key = (uint64_t)c->kernel << 33 | (uint64_t)c->config << 17 | c->variant << 1 |
                  (c->flags & KILN_BUNDLE_CODE_PTX);
   kiln_check target = kiln_check_of(c->target, strlen(c->target));
-  return (key * 0x9e3779b97f4a7c15u) ^ first8(target.bytes);
+  return (key * 0x9e3779b97f4a7c15u) ^ kiln_le64(target.bytes);
 }
 static uint64_t code_hash(const kiln_bundle_writer *w, uint32_t i) { return code_key(&w->codes[i]); }
 
@@ -110,7 +108,7 @@ kiln_status kiln_bundle_writer_kernel(kiln_bundle_writer *w, const char *name, c
     return kiln_fail(err, KILN_STATUS_LIMIT, "interface of '%s' has %zu bytes; the limit is %d", name, size,
                      KILN_BUNDLE_MAX_RECORD);
   kiln_check hash = kiln_check_of(name, length);
-  uint32_t found = map_find(w, &w->kernel_map, first8(hash.bytes), kernel_matches, hash.bytes);
+  uint32_t found = map_find(w, &w->kernel_map, kiln_le64(hash.bytes), kernel_matches, hash.bytes);
   if (found != KILN_BUNDLE_NONE) {
     const kiln_pack_kernel *k = &w->kernels[found];
     if (strcmp(k->name, name) || k->size != size || memcmp(k->record, record, size))
@@ -125,7 +123,7 @@ kiln_status kiln_bundle_writer_kernel(kiln_bundle_writer *w, const char *name, c
   *out_kernel = w->kernel_count;
   w->kernels[w->kernel_count++] = (kiln_pack_kernel){kiln_arena_text(w->arena, name, length),
                                                      kiln_arena_copy(w->arena, record, size), size, hash};
-  map_add(&w->kernel_map, first8(hash.bytes));
+  map_add(&w->kernel_map, kiln_le64(hash.bytes));
   return KILN_OK;
 }
 
@@ -160,7 +158,7 @@ static kiln_status check_code(const kiln_bundle_writer *w, const kiln_bundle_cod
 
 static kiln_status add_blob(kiln_bundle_writer *w, const kiln_digest *digest, const void *bytes, size_t size,
                             uint32_t *out, kiln_error *err) {
-  *out = map_find(w, &w->blob_map, first8(digest->bytes), blob_matches, digest->bytes);
+  *out = map_find(w, &w->blob_map, kiln_le64(digest->bytes), blob_matches, digest->bytes);
   if (*out != KILN_BUNDLE_NONE) return KILN_OK;
   if (!bytes) return kiln_fail(err, KILN_STATUS_NOT_FOUND, "bundle writer: no code of that digest was added");
   if (!map_grow(w, &w->blob_map, blob_hash)) return no_memory(err);
@@ -168,7 +166,7 @@ static kiln_status add_blob(kiln_bundle_writer *w, const kiln_digest *digest, co
   *out = w->blob_count;
   w->blobs[w->blob_count++] =
       (kiln_pack_blob){.digest = *digest, .bytes = kiln_arena_copy(w->arena, bytes, size), .size = size};
-  map_add(&w->blob_map, first8(digest->bytes));
+  map_add(&w->blob_map, kiln_le64(digest->bytes));
   return KILN_OK;
 }
 
