@@ -65,19 +65,15 @@ static const struct {
 };
 enum { SETTING_COUNT = sizeof settings / sizeof *settings };
 
-static bool wave_fits(const kiln_processor *p, unsigned wave) {
-  return (p->waves & (wave == 32 ? 1 : 2)) != 0;
-}
-
 // What the processor lacks for this setting, or NULL.
 static const char *setting_refusal(const kiln_processor *p, setting_kind kind, unsigned value) {
   switch (kind) {
   case SET_XNACK: return p->has_xnack ? NULL : "no xnack setting (it has none)";
   case SET_SRAMECC: return p->has_sramecc ? NULL : "no sramecc setting (it has none)";
   case SET_WAVE:
-    return wave_fits(p, value) ? NULL
-           : p->waves == 2     ? "wave64 (its only wave size)"
-                               : "wave32 (code is made for no other)";
+    return p->waves & (value == 32 ? 1 : 2) ? NULL
+           : p->waves == 2                  ? "wave64 (its only wave size)"
+                                            : "wave32 (code is made for no other)";
   case SET_VERSION: return p->generic_version && value < 6 ? "v6 (generic targets need code object 6)" : NULL;
   }
   return NULL;

@@ -54,17 +54,13 @@ static int split(kiln_buffer *request, char **words) {
   return count;
 }
 
-static void close_files(worker_client *worker) {
-  if (worker->program_fd >= 0) close(worker->program_fd);
-  if (worker->assembler_fd >= 0) close(worker->assembler_fd);
-  worker->program_fd = worker->assembler_fd = -1;
-}
-
 /// Ends the worker, whatever it does.
 static void drop(worker_client *worker) {
   if (worker->pid) kill(worker->pid, SIGKILL);
   worker_client_deinit(worker);
-  close_files(worker);
+  if (worker->program_fd >= 0) close(worker->program_fd);
+  if (worker->assembler_fd >= 0) close(worker->assembler_fd);
+  worker->program_fd = worker->assembler_fd = -1;
 }
 
 static bool is_same(int a, int b) {

@@ -11,11 +11,6 @@
 
 enum { MOST_TEXT = 64 << 20 };
 
-static void print_times(const worker_reply *reply) {
-  for (unsigned i = 0; i < PLAN_STAGES; i++)
-    fprintf(stderr, "%-10s %9.3f ms\n", plan_stage_names[i], (double)reply->times[i] / 1e6);
-}
-
 /// `text` has been read once, so its errors were reported already.
 static int compile(const compile_kir *c, const kiln_buffer *text) {
   kiln_error err = {0};
@@ -29,7 +24,8 @@ static int compile(const compile_kir *c, const kiln_buffer *text) {
     worker.assembler_fd = c->s->plan.who.assembler.fd;
     status = worker_compile_stage(&worker, c->until, &options, text, &reply, &err);
     if (reply.printed_size) fwrite(reply.printed, 1, reply.printed_size, stderr);
-    if (status == KILN_OK && c->times) print_times(&reply);
+    for (unsigned i = 0; status == KILN_OK && c->times && i < PLAN_STAGES; i++)
+      fprintf(stderr, "%-10s %9.3f ms\n", plan_stage_names[i], (double)reply.times[i] / 1e6);
     if (status == KILN_OK && (c->output || c->until))
       status = cli_write_file(c->output ? c->output : "-", reply.code, reply.code_size, &err);
     worker_reply_deinit(&reply);

@@ -68,12 +68,6 @@ static bool wants_assembler(const plan *p) {
   return false;
 }
 
-static void note_slips(void) {
-  char text[200];
-  for (size_t at = 0; environment_next_misspelt(&at, text, sizeof text);)
-    fprintf(stderr, "kiln: note: %s\n", text);
-}
-
 static kiln_status open_cache(session *s, kiln_error *err) {
   bool without = s->no_cache || s->plan.options.print_after; // a hit would have nothing to print
   cache_open_options options = {.folder = s->cache_folder,
@@ -105,7 +99,9 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
   if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
   KILN_TRY(plan_targets(p, &s->targets, err));
   p->quiet = s->quiet;
-  if (!s->quiet) note_slips();
+  char slip[200];
+  for (size_t at = 0; !s->quiet && environment_next_misspelt(&at, slip, sizeof slip);)
+    fprintf(stderr, "kiln: note: %s\n", slip);
   KILN_TRY(open_cache(s, err));
   return toolchain_find(&p->who, &p->options, wants_assembler(p), !s->assembler_given,
                         s->cache ? s->cache : s->memory, err);
@@ -243,13 +239,6 @@ void session_notes(const session *s, kiln_buffer *out) {
   tuning_code_notes(p, out);
 }
 
-static void print_notes(const session *s) {
-  kiln_buffer notes = {0};
-  session_notes(s, &notes);
-  if (notes.size) fwrite(notes.bytes, 1, notes.size, stderr);
-  kiln_buffer_deinit(&notes);
-}
-
 static void print_reserve_note(kiln_cache *cache) {
   uint64_t is_free, reserve;
   kiln_limits limits = kiln_cache_limits(cache);
@@ -308,7 +297,10 @@ int session_make(session *s, execute_counts *sums) {
     if (s->plan.jobs[i].printed.size)
       fwrite(s->plan.jobs[i].printed.bytes, 1, s->plan.jobs[i].printed.size, stderr);
   print_failures(&s->plan);
-  if (!s->quiet) print_notes(s);
+  kiln_buffer notes = {0};
+  if (!s->quiet) session_notes(s, &notes);
+  if (notes.size) fwrite(notes.bytes, 1, notes.size, stderr);
+  kiln_buffer_deinit(&notes);
   if (s->fleet && sums->alone && !s->quiet) print_fleet_note(s, sums);
   if (!s->quiet) session_print_cache_notes(s, s->fleet && sums->alone);
   for (size_t i = 0; i < s->plan.job_count; i++)

@@ -30,17 +30,6 @@ static void put_lane(kiln_buffer *out, unsigned lane, const char *name, unsigned
   kiln_buffer_format(out, "\"}}");
 }
 
-/// The stages that the worker reported, one after another; the time left before them is the transfer to the
-/// worker and back.
-static void put_stages(kiln_buffer *out, const plan_job *job, uint64_t start) {
-  for (unsigned i = 0; i < PLAN_STAGES; i++) {
-    if (!job->times[i]) continue;
-    begin_event(out, plan_stage_names[i], job->lane, start, job->times[i]);
-    kiln_buffer_format(out, ", \"cat\": \"stage\"}");
-    start += job->times[i];
-  }
-}
-
 static void put_job(kiln_buffer *out, const plan *p, const plan_job *job, uint64_t origin) {
   char title[300], key[KILN_DIGEST_HEX + 1];
   if (!job->start_ns) return;
@@ -49,7 +38,16 @@ static void put_job(kiln_buffer *out, const plan *p, const plan_job *job, uint64
   kiln_buffer_format(out,
                      ", \"cat\": \"%s\", \"args\": {\"state\": \"%s\", \"key\": \"%s\", \"bytes\": %zu}}",
                      states[job->state], states[job->state], key, job->code.size);
-  if (job->state == JOB_COMPILED) put_stages(out, job, job->start_ns - origin);
+  if (job->state != JOB_COMPILED) return;
+  // The stages that the worker reported, one after another; the time left before them is the transfer to the
+  // worker and back.
+  uint64_t start = job->start_ns - origin;
+  for (unsigned i = 0; i < PLAN_STAGES; i++) {
+    if (!job->times[i]) continue;
+    begin_event(out, plan_stage_names[i], job->lane, start, job->times[i]);
+    kiln_buffer_format(out, ", \"cat\": \"stage\"}");
+    start += job->times[i];
+  }
 }
 
 kiln_status trace_write(const char *path, const trace *t, const plan *p, kiln_error *err) {

@@ -60,12 +60,6 @@ static kiln_status begin_table(plan *p, const char *path, kiln_error *err) {
   return KILN_OK;
 }
 
-static void forget_table(plan *p) {
-  if (p->tuned) kiln_tuner_table_deinit(p->tuned);
-  free(p->tuned);
-  p->tuned = NULL;
-}
-
 kiln_status tuning_read_table(plan *p, const char *path, kiln_error *err) {
   KILN_TRY(begin_table(p, path, err));
   return is_folder(path) ? read_folder(p, path, err) : read_file(p, path, err);
@@ -99,7 +93,10 @@ kiln_status tuning_read_beside(plan *p, const cli_list *sources, kiln_error *err
   for (uint32_t i = 0; p->tuned && i < p->tuned->count && !is_used; i++)
     is_used = is_for_targets(p, p->tuned->rows[i].entry);
   p->tuned_beside = is_used;
-  if (!is_used) forget_table(p);
+  if (is_used) return KILN_OK;
+  if (p->tuned) kiln_tuner_table_deinit(p->tuned);
+  free(p->tuned);
+  p->tuned = NULL;
   return KILN_OK;
 }
 

@@ -23,12 +23,6 @@ typedef struct request {
   kiln_positions positions;     // arena and borrowed
 } request;
 
-static kiln_span read_span(kiln_reader *r) {
-  size_t size = 0;
-  const uint8_t *bytes = kiln_read_block(r, &size);
-  return (kiln_span){bytes, size};
-}
-
 // A C identifier: it becomes a symbol and stands in assembly.
 static bool is_symbol(kiln_span s) {
   if (!s.size || s.size > MOST_SYMBOL || isdigit(s.bytes[0])) return false;
@@ -73,7 +67,7 @@ static kiln_status read_stage(kiln_arena *arena, const kiln_span blocks[5], requ
 static kiln_status read_request(kiln_arena *arena, kiln_reader *r, request *out, kiln_error *err) {
   kiln_span blocks[5];
   *out = (request){.kind = kiln_read_u8(r)};
-  for (unsigned i = 0; i < 5; i++) blocks[i] = read_span(r);
+  for (unsigned i = 0; i < 5; i++) blocks[i].bytes = kiln_read_block(r, &blocks[i].size);
   if (r->failed) return malformed(err, "expected a kind and five blocks, found an early end");
   if (out->kind != REQUEST_COMPILE && out->kind != REQUEST_STAGE)
     return malformed(err, "its kind is not known");

@@ -164,14 +164,6 @@ static bool receive(worker_client *client, kiln_buffer *out) {
   return kiln_stream_read(client->from, out->bytes, size) == size;
 }
 
-static void encode(kiln_buffer *out, uint8_t kind, const kiln_span blocks[5]) {
-  kiln_buffer_u32(out, 0);
-  kiln_buffer_u8(out, kind);
-  for (unsigned i = 0; i < 5; i++) kiln_buffer_block(out, blocks[i].bytes, blocks[i].size);
-  if (out->failed) return;
-  for (unsigned i = 0; i < 4; i++) out->bytes[i] = (uint8_t)((out->size - 4) >> 8 * i);
-}
-
 static kiln_status decode(worker_reply *out, kiln_error *err) {
   kiln_reader r = kiln_reader_of(out->bytes.bytes, out->bytes.size);
   uint8_t status = kiln_read_u8(&r);
@@ -213,7 +205,11 @@ static kiln_status exchange(worker_client *client, uint8_t kind, const kiln_span
   kiln_buffer request = {0};
   memset(out, 0, sizeof *out);
   KILN_TRY(worker_client_start(client, err));
-  encode(&request, kind, blocks);
+  kiln_buffer_u32(&request, 0);
+  kiln_buffer_u8(&request, kind);
+  for (unsigned i = 0; i < 5; i++) kiln_buffer_block(&request, blocks[i].bytes, blocks[i].size);
+  for (unsigned i = 0; !request.failed && i < 4; i++)
+    request.bytes[i] = (uint8_t)((request.size - 4) >> 8 * i);
   bool ok = ask(client, &request, out);
   if (!ok && client->is_inherited) { // one of ours says what ails it, or does it
     int how;
