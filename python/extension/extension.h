@@ -93,6 +93,14 @@ PyObject *kiln_integers(const int64_t *values, size_t count, int64_t factor);
 const kiln_api *kiln_load(PyObject *path);
 /// A shared library by its name, at `path` or where the package looks; dlopen's handle. NULL with OSError.
 void *kiln_load_library(const char *soname, PyObject *path);
+/// The same next to libkiln, which is at `path`; None: where the package looks.
+void *kiln_load_beside(const char *soname, PyObject *path);
+/// Lets libkiln-observe see a libkiln that was loaded, if it is there or asked for. False with an exception, where a
+/// warning became one.
+bool kiln_observe(void *libkiln, PyObject *path);
+/// For kiln.on_launch: a function is told of launches until what this returns is given to the second. observe.c
+PyObject *kiln_hook_launches(PyObject *module, PyObject *function);
+PyObject *kiln_unhook_launches(PyObject *module, PyObject *hook);
 /// Raises a status of libkiln as the exception of its number. Always NULL.
 PyObject *kiln_raise(kiln_status status, const kiln_error *err);
 /// Text for libkiln, borrowed; NULL with an exception where it is none or has a NUL inside, at which C would

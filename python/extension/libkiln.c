@@ -43,6 +43,18 @@ void *kiln_load_library(const char *soname, PyObject *path) {
   return handle;
 }
 
+void *kiln_load_beside(const char *soname, PyObject *library) {
+  if (library == Py_None) return kiln_load_library(soname, library);
+  PyObject *os_path = PyImport_ImportModule("os.path");
+  PyObject *folder = os_path ? PyObject_CallMethod(os_path, "dirname", "(O)", library) : NULL;
+  PyObject *path = folder ? PyObject_CallMethod(os_path, "join", "Os", folder, soname) : NULL;
+  void *handle = path ? kiln_load_library(soname, path) : NULL;
+  Py_XDECREF(os_path);
+  Py_XDECREF(folder);
+  Py_XDECREF(path);
+  return handle;
+}
+
 static bool fill_api(void *handle, kiln_api *api) {
 #define FUNCTION(function)                                                                               \
   if (!(api->function = (__typeof__(kiln_##function) *)dlsym(handle, "kiln_" #function)))                \
@@ -62,7 +74,7 @@ const kiln_api *kiln_load(PyObject *path) {
   if (!handle) return NULL;
   loaded *new = PyMem_Calloc(1, sizeof *new);
   if (!new) return PyErr_NoMemory(), NULL;
-  if (!fill_api(handle, &new->api)) {
+  if (!fill_api(handle, &new->api) || !kiln_observe(handle, path)) {
     PyMem_Free(new);
     return NULL;
   }

@@ -86,25 +86,12 @@ failed:
   return false;
 }
 
-// libkiln-verify lies next to libkiln.
-static void *load_verify(PyObject *library) {
-  if (library == Py_None) return kiln_load_library("libkiln-verify.so.0", library);
-  PyObject *os_path = PyImport_ImportModule("os.path");
-  PyObject *folder = os_path ? PyObject_CallMethod(os_path, "dirname", "(O)", library) : NULL;
-  PyObject *path = folder ? PyObject_CallMethod(os_path, "join", "Os", folder, "libkiln-verify.so.0") : NULL;
-  void *handle = path ? kiln_load_library("libkiln-verify.so.0", path) : NULL;
-  Py_XDECREF(os_path);
-  Py_XDECREF(folder);
-  Py_XDECREF(path);
-  return handle;
-}
-
 static bool add_trust(kiln_opened *o, PyObject *trust, PyObject *library, kiln_open_options *options) {
   if (PyUnicode_Check(trust) || PyBytes_Check(trust)) { // whose items would be taken for paths
     PyErr_Format(PyExc_TypeError, "trust: expected a list of files with public keys, found %R", trust);
     return false;
   }
-  void *handle = load_verify(library);
+  void *handle = kiln_load_beside("libkiln-verify.so.0", library);
   if (!handle) return false;
   __typeof__(kiln_verifier_create) *create = (__typeof__(create))dlsym(handle, "kiln_verifier_create");
   __typeof__(kiln_verifier_add_file) *add = (__typeof__(add))dlsym(handle, "kiln_verifier_add_file");

@@ -101,6 +101,8 @@ static int fill_module(PyObject *module) {
 static PyMethodDef functions[] = {
     {"version", version, METH_VARARGS,
      "version(library=None)\n--\n\nThe version of libkiln, such as \"0.1.0\"."},
+    {"_hook_launches", kiln_hook_launches, METH_O, NULL},
+    {"_unhook_launches", kiln_unhook_launches, METH_O, NULL},
     {"_reads_handles", reads_handles, METH_NOARGS, NULL},
     {"thread_is_plain", thread_is_plain, METH_NOARGS, NULL},
     {"take_inference", take_inference, METH_NOARGS, NULL},

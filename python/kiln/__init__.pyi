@@ -32,6 +32,16 @@ class Choice(NamedTuple):
     spill_bytes: int
     rank: int
 
+class Launch(NamedTuple):
+    kernel: str
+    device: str
+    choice: Choice
+    stream: int
+    status: int
+    seconds: float
+
+def on_launch(function: Callable[[Launch], object]) -> Callable[[], None]: ...
+
 class Candidate(NamedTuple):
     bundle: str
     target: str

@@ -5,6 +5,7 @@ import collections
 
 Choice = collections.namedtuple("Choice", "config variant target bundle grid block_threads shared_bytes registers spill_bytes rank")
 Candidate = collections.namedtuple("Candidate", "bundle target config variant rank rule")
+Launch = collections.namedtuple("Launch", "kernel device choice stream status seconds")
 Preflight = collections.namedtuple("Preflight", "kernels exact generic jit missing first_missing")
 Param = collections.namedtuple("Param", "name type offset size rank depth access scalar")
 
