@@ -115,9 +115,10 @@ static void must(const char *folder, const char *command) {
 
 // The archives, by what pkg-config says of them; and the CMake package's target.
 static void build_typed_otherwise(const char *folder) {
-  static const char lists[] = "cmake_minimum_required(VERSION 3.21)\nproject(typed C)\nfind_package(kiln "
-                              "REQUIRED)\nadd_executable(typed_cmake typed.c)\n"
-                              "target_link_libraries(typed_cmake PRIVATE kiln::kiln kiln::verify)\n";
+  static const char lists[] =
+      "cmake_minimum_required(VERSION 3.21)\nproject(typed C)\nfind_package(kiln "
+      "REQUIRED)\nadd_executable(typed_cmake typed.c)\n"
+      "target_link_libraries(typed_cmake PRIVATE kiln::kiln kiln::observe kiln::verify)\n";
   must(folder, "gcc -std=c11 typed.c -o typed_static -Istage/usr/include -Lstage/usr/lib -Wl,-Bstatic "
                "$(pkg-config --static --libs kiln-verify) -Wl,-Bdynamic -lm && "
                "./typed_static signed.kbundle key.pub && if readelf -d typed_static | grep -q 'libkiln'; "
@@ -127,6 +128,39 @@ static void build_typed_otherwise(const char *folder) {
   must(folder,
        "unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR; cmake -S . -B cmake -DCMAKE_PREFIX_PATH=$PWD/stage/usr && "
        "cmake --build cmake && cmake/typed_cmake signed.kbundle key.pub");
+}
+
+// It counts what libkiln launches, whichever form of either is linked: as C11 and C++17 by pkg-config, as
+// archives, by CMake.
+static const char observed_program[] =
+    "#include <kiln/kiln_observe.h>\n#include <stdio.h>\n"
+    "int main(int argc, char **argv) {\n"
+    "  kiln_library *library; kiln_device *device; kiln_kernel *twice; kiln_error err; kiln_counter c;\n"
+    "  static float in[100], out[100]; float *x = in, *y = out; int n = 100; const void *args[3]; args[0] = "
+    "&x; "
+    "args[1] = &y; args[2] = &n;\n"
+    "  if (argc != 2 || kiln_observe_start(\"counters\", NULL, NULL, &err) || kiln_open_file(argv[1], "
+    "&library, "
+    "&err) || kiln_device_open(library, \"host\", &device, &err) ||\n"
+    "      kiln_kernel_get(device, \"twice\", NULL, &twice, &err) || kiln_launch(twice, NULL, args, 3, "
+    "&err)) "
+    "return puts(err.text), 1;\n"
+    "  kiln_observe_stop();\n"
+    "  if (kiln_observe_counter_at(0, &c)) return puts(\"nothing was counted\"), 1;\n"
+    "  return printf(\"%s on %s: %d\\n\", c.kernel, c.device, (int)c.launches), 0;\n}\n";
+
+static void build_observed(const char *folder) {
+  write_in(folder, "observed.c", observed_program);
+  must(folder,
+       "export LD_LIBRARY_PATH=stage/usr/lib; for cc in 'gcc -std=c11' 'g++ -x c++ -std=c++17'; do "
+       "$cc -Wall -Wextra -pedantic -Werror observed.c -o observed -Istage/usr/include -Lstage/usr/lib "
+       "$(pkg-config --libs kiln-observe) && test \"$(./observed twice.kbundle)\" = 'twice on host: 1' || "
+       "exit 1; done");
+  must(folder,
+       "gcc observed.c -o observed -Istage/usr/include -Lstage/usr/lib -Wl,-Bstatic $(pkg-config --static "
+       "--libs "
+       "kiln-observe) -Wl,-Bdynamic -lm && test \"$(./observed twice.kbundle)\" = 'twice on host: 1' && "
+       "if readelf -d observed | grep -q libkiln; then exit 1; fi");
 }
 
 /// What belongs to an installation, one of each kind by name; a page for each command is what test_man
@@ -210,6 +244,7 @@ TEST(install, what_is_installed_works_and_goes_away) {
   build_typed(folder, "gcc -std=c11");
   build_typed(folder, "g++ -x c++ -std=c++17");
   build_typed_otherwise(folder);
+  build_observed(folder);
   look_at_files(folder);
   use_python(folder);
   if (kiln_test_run(&out, MAKE "uninstall", folder)) FAIL("make uninstall:\n%s", out);
