@@ -121,6 +121,10 @@ $(B)/lib/lib%.a:
 WARM := runtime/launch.c runtime/decision.c runtime/launch_extras.c runtime/prepared.c
 $(call objects,$(WARM)): CFLAGS += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 
+# A variable of a thread is reached through a descriptor: a call of __tls_get_addr would make libkiln need the loader, and one at a fixed
+# place takes of the little room that libraries which dlopen opens share. aarch64 has descriptors anyway.
+$(call objects,runtime/hook.c): CFLAGS += $(call probe,-mtls-dialect=gnu2)
+
 # libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size (-Oz: gcc 12 and later, clang).
 SMALL := $(or $(call probe,-Oz),-Os)
 COLD := $(filter-out $(WARM) runtime/bundle/reader.c runtime/device/null.c,$(RUNTIME)) $(TARGETS) base/record.c base/launches.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest.c base/control_characters.c base/output.c base/fs.c

@@ -18,12 +18,9 @@ typedef struct place { // written by one who counts as its only user, while it i
   _Atomic uint32_t users; // threads
 } place;
 static place places[PLACES];
-static _Atomic uint32_t taken; // a bit for each place
+_Atomic uint32_t kiln_hook_places;
 
-// The places that this thread uses. Reached without a call (initial-exec): libkiln needs the C library alone.
-static _Thread_local uint32_t in_use __attribute__((tls_model("initial-exec")));
-
-bool kiln_hook_is_any(void) { return atomic_load(&taken); }
+static _Thread_local uint32_t in_use; // the places that this thread uses; what is above them does not count
 
 // ------------------------------------------------------------------------------------------- registry
 
@@ -37,7 +34,8 @@ static place *find(kiln_hook *hook, const void *user) {
   for (unsigned i = 0; i < PLACES; i++) {
     place *p = &places[i];
     uint32_t users = atomic_fetch_add(&p->users, 1);
-    if (atomic_load(&taken) >> i & 1 ? p->hook == hook && p->user == user : !hook && !users) return p;
+    if (atomic_load(&kiln_hook_places) >> i & 1 ? p->hook == hook && p->user == user : !hook && !users)
+      return p;
     atomic_fetch_sub(&p->users, 1);
   }
   return NULL;
@@ -50,7 +48,7 @@ kiln_status kiln_hook_add(kiln_hook *hook, void *user, uint32_t kinds, kiln_erro
   p->hook = hook;
   p->user = user;
   p->kinds = kinds;
-  atomic_fetch_or(&taken, 1u << (p - places));
+  atomic_fetch_or(&kiln_hook_places, 1u << (p - places));
   atomic_fetch_sub(&p->users, 1);
   kiln_devices_choose_table();
   return KILN_OK;
@@ -59,7 +57,7 @@ kiln_status kiln_hook_add(kiln_hook *hook, void *user, uint32_t kinds, kiln_erro
 void kiln_hook_remove(kiln_hook *hook, void *user) {
   place *p = hook ? find(hook, user) : NULL;
   if (!p) return;
-  atomic_fetch_and(&taken, ~(1u << (p - places)));
+  atomic_fetch_and(&kiln_hook_places, ~(1u << (p - places)));
   atomic_fetch_sub(&p->users, 1);
   kiln_devices_choose_table();
   while (!in_use && atomic_load(&p->users)) sched_yield();
@@ -67,33 +65,35 @@ void kiln_hook_remove(kiln_hook *hook, void *user) {
 
 // --------------------------------------------------------------------------------------------- events
 
-// Takes the places of those that want one of `kinds` into use, and returns all kinds that these want. 0: nobody
-// does, or this thread is inside of a hook.
+// Takes the places of those that want one of `kinds` into use. Returns them, with all kinds that they want
+// above; 0: nobody does, or this thread is inside of a hook.
 static uint32_t begin(uint32_t kinds) {
-  uint32_t all = 0;
-  for (unsigned i = 0; i < PLACES && (all || !in_use); i++) {
+  uint32_t turn = 0;
+  if (in_use) return 0;
+  for (unsigned i = 0; i < PLACES; i++) {
     place *p = &places[i];
-    if (!(atomic_load(&taken) >> i & 1)) continue;
+    if (!(atomic_load(&kiln_hook_places) >> i & 1)) continue;
     atomic_fetch_add(&p->users, 1);
-    if (atomic_load(&taken) >> i & 1 && p->kinds & kinds) in_use |= 1u << i, all |= p->kinds;
+    if (atomic_load(&kiln_hook_places) >> i & 1 && p->kinds & kinds) turn |= 1u << i | p->kinds << PLACES;
     else atomic_fetch_sub(&p->users, 1);
   }
-  return all;
+  return in_use = turn;
 }
 
-static void tell(const kiln_event *e) {
+static void tell(uint32_t turn, const kiln_event *e) {
   for (unsigned i = 0; i < PLACES; i++)
-    if (in_use >> i & 1 && places[i].kinds & e->kind) places[i].hook(places[i].user, e);
+    if (turn >> i & 1 && places[i].kinds & e->kind) places[i].hook(places[i].user, e);
 }
 
-static void end(void) {
+static void end(uint32_t turn) {
   for (unsigned i = 0; i < PLACES; i++)
-    if (in_use >> i & 1) atomic_fetch_sub(&places[i].users, 1);
+    if (turn >> i & 1) atomic_fetch_sub(&places[i].users, 1);
   in_use = 0;
 }
 
 static void tell_once(const kiln_event *e) {
-  if (begin(e->kind)) tell(e), end();
+  uint32_t turn = begin(e->kind);
+  if (turn) tell(turn, e), end(turn);
 }
 
 static void fill(kiln_event *e, const kiln_device *d, uint32_t kind) {
@@ -127,29 +127,29 @@ static __attribute__((noinline)) void fill_code(kiln_event *e, kiln_choice *choi
   e->choice = choice;
 }
 
-static uint64_t now(uint32_t kinds) {
+static uint64_t now(uint32_t turn) {
   struct timespec at = {0};
-  if (kinds & KILN_EVENT_TIMES) clock_gettime(CLOCK_MONOTONIC, &at);
+  if (turn & KILN_EVENT_TIMES << PLACES) clock_gettime(CLOCK_MONOTONIC, &at);
   return (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
 }
 
 static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_error *err) {
   kiln_event e;
   kiln_choice choice;
-  uint32_t kinds = begin(KILN_EVENT_LAUNCH | KILN_EVENT_LAUNCHED);
-  if (!kinds) return d->own->launch(d, call, err);
+  uint32_t turn = begin(KILN_EVENT_LAUNCH | KILN_EVENT_LAUNCHED);
+  if (!turn) return d->own->launch(d, call, err);
   fill_code(&e, &choice, d, call->code, call->grid, KILN_EVENT_LAUNCH);
   e.stream = call->stream;
   e.block = call->block;
   e.block_size = e.kernel->interface.block_bytes;
   e.function = call->function;
-  tell(&e);
-  e.begin_ns = now(kinds);
+  tell(turn, &e);
+  e.begin_ns = now(turn);
   e.status = d->own->launch(d, call, err);
-  e.end_ns = now(kinds);
+  e.end_ns = now(turn);
   e.kind = KILN_EVENT_LAUNCHED;
-  tell(&e);
-  end();
+  tell(turn, &e);
+  end(turn);
   return e.status;
 }
 

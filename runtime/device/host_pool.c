@@ -53,9 +53,8 @@ typedef struct scratch {
   void *bytes; // owned, aligned to 64
 } scratch;
 
-struct kiln_host_pool {
+struct kiln_host_pool { // what code reads often lies first, as in kiln_device
   pthread_mutex_t lock;
-  pthread_cond_t work, done;
   job *jobs;        // first has priority
   part *parts;      // of all threads that run instances
   unsigned busy;    // workers among them
@@ -67,6 +66,7 @@ struct kiln_host_pool {
   pthread_t *threads;               // owned
   unsigned thread_count, started;
   bool is_closing;
+  pthread_cond_t work, done;
 };
 
 static unsigned usable_processors(void) {

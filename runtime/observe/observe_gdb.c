@@ -139,6 +139,9 @@ void observe_gdb(const kiln_event *e) {
 
 void observe_gdb_end(void) {
   observe_lock();
-  while (__jit_debug_descriptor.first) unlink_it((object *)__jit_debug_descriptor.first);
+  for (jit_entry *entry = __jit_debug_descriptor.first, *next; entry; entry = next) {
+    next = entry->next;
+    unlink_it((object *)entry);
+  }
   observe_unlock();
 }

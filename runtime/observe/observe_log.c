@@ -126,7 +126,7 @@ void observe_log(const observed_library *library, const kiln_event *e) {
   if (e->device_name) add(&l, " device=%s", e->device_name);
   add_text(&l, "kernel", e->kernel_name);
   if (e->choice) add_choice(&l, e);
-  if (e->kind == KILN_EVENT_LAUNCHED) add_launch(&l, library, e);
+  if (e->choice && e->kind == KILN_EVENT_LAUNCHED) add_launch(&l, library, e);
   if (e->kind == KILN_EVENT_LOADED) add(&l, " bytes=%zu", e->code_size);
   if (e->kind & (KILN_EVENT_LAUNCHED | KILN_EVENT_LOADED)) add(&l, " status=%s", kiln_status_name(e->status));
   add_text(&l, e->kind == KILN_EVENT_OPENED ? "bundle" : "text", e->text);

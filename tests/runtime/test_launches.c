@@ -146,6 +146,33 @@ TEST(launches, of_a_prepared_launch_are_decided_again_with_its_arguments) {
   close_all();
 }
 
+static void note_name(void *names, const kiln_event *e) {
+  strcat(names, e->kernel_name);
+  strcat(names, " ");
+}
+
+// A hook is told of what is launched, not of the kernel that it stands for.
+TEST(launches, are_told_to_hooks_one_by_one) {
+  kiln_kernel *k;
+  kiln_error err;
+  kiln_prepared *p;
+  char names[100] = "";
+  float x[] = {1, 2, 3, 4, 5, 6}, y[6] = {0}, *const px = x, *const py = y;
+  int32_t n = 6;
+  arguments a = {x, y, 6, 0};
+  CHECK_OK(open_with(BOTH, "add_one", &k, &err), err);
+  CHECK_OK(kiln_hook_add(note_name, names, KILN_EVENT_LAUNCHED, &err), err);
+  CHECK_OK(kiln_launch_scratch(k, NULL, &a, sizeof a, memory, 24, &err), err);
+  CHECK_TEXT(names, "twice add_one ");
+  CHECK_OK(kiln_prepare(k, (const void *const[]){&px, &py, &n}, 3, NULL, &p, &err), err);
+  CHECK_OK(kiln_prepared_scratch(p, memory, sizeof memory, &err), err);
+  CHECK_OK(kiln_prepared_launch(p, NULL, &err), err);
+  CHECK_TEXT(names, "twice add_one twice add_one ");
+  kiln_hook_remove(note_name, names);
+  kiln_prepared_free(p);
+  close_all();
+}
+
 static bool is_used(const char *note) {
   kiln_kernel *k;
   kiln_error err;
