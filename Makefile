@@ -453,7 +453,7 @@ LIB      = $(or $(patsubst $(PREFIX)/%,%,$(filter $(PREFIX)/%,$(LIBDIR))),$(erro
 PYTHON_PACKAGE = lib/$(PYTHON_FOLDER)/dist-packages/kiln
 DISTINFO = lib/$(PYTHON_FOLDER)/dist-packages/kiln_runtime-$(VERSION).dist-info
 DOC      = share/doc/kiln
-EXAMPLES = bazel cmake embedded make meson ninja $(addprefix python/,jax numpy pytorch triton) saxpy transformer
+EXAMPLES = bazel cmake embedded hook make meson ninja $(addprefix python/,jax numpy pytorch triton) saxpy transformer
 # Names the folders that install had to make, below DESTDIR, one a line: uninstall takes these and no others.
 MADE     = share/kiln/folders
 COMPLETIONS_BASH = share/bash-completion/completions/kiln

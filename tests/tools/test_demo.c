@@ -96,6 +96,26 @@ TEST(demo, a_program_carries_its_bundle) {
   free(out);
 }
 
+TEST(demo, a_program_counts_its_launches_by_a_hook) {
+  const char *build = kiln_test_build(), *folder = kiln_test_folder();
+  char *out;
+  if (kiln_test_run(&out,
+                    "%s/bin/kiln build examples/saxpy/saxpy.kiln -t host --no-cache -q -o %s/app.kbundle && "
+                    "gcc " KILN_TEST_COMPILE
+                    " -std=c11 -Wall -Wextra -Werror -I%s/include -I. examples/hook/main.c -o "
+                    "%s/hook %s/lib/libkiln.so -Wl,-rpath,$(realpath %s/lib) && %s/hook %s/app.kbundle",
+                    build, folder, build, folder, build, build, folder, folder))
+    FAIL("%s", out);
+  static const char wanted[] =
+      "5 launches, 0 failed, of saxpy BLOCK=256,warps=4 (nothing was tuned for kernel and "
+      "device: by order, or least cost)\n";
+  double us = 0;
+  if (strncmp(out, wanted, sizeof wanted - 1) != 0 ||
+      sscanf(out + sizeof wanted - 1, "%lf us on average", &us) != 1 || us <= 0)
+    FAIL("%s", out);
+  free(out);
+}
+
 // What an application does not allow no environment can do: the library does not look.
 TEST(demo, the_library_reads_no_environment) {
   char *out;
