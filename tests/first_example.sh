@@ -7,6 +7,7 @@ readme=$(realpath "$(dirname "$0")/../README.md")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
+export KILN_CACHE_DIR=$folder/.cache # what was built before is not told again
 passed=0 failed=0 skipped=0
 
 block() { awk -v open="\`\`\`$1" '$0 == "```" {on = 0} on; $0 == open {on = 1}' "$readme"; } # LANGUAGE
