@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -335,6 +336,23 @@ static void wake(kiln_remote_server *s, bool ending) {
   pthread_mutex_unlock(&s->mutex);
 }
 
+/// Whether machines of a fleet can tell one another here what they compile.
+static bool check_lease(const kiln_level *level, const char *domain, char *out, size_t capacity) {
+  if (!level->kind->lease) {
+    snprintf(out, capacity, "has no leases: a fleet wants redis:// or rediss://");
+    return false;
+  }
+  int64_t deadline = kiln_wire_now() + UPLOAD_MS;
+  kiln_remote_state state = level->kind->lease(level->state, domain, "doctor", "doctor", 1000, deadline);
+  bool good = state == KILN_REMOTE_FOUND || state == KILN_REMOTE_ABSENT; // absent: another doctor has it
+  if (state == KILN_REMOTE_FOUND)
+    good = level->kind->renew(level->state, domain, "doctor", "doctor", 0, deadline) == KILN_REMOTE_FOUND;
+  size_t used = strlen(out);
+  if (good) snprintf(out + used, capacity - used, "; gives leases and takes them back");
+  else snprintf(out, capacity, "takes an upload, but gives no lease or does not take it back");
+  return good;
+}
+
 bool kiln_remote_check(const kiln_remote_server_config *config,
                        void (*out)(void *context, const char *url, bool good, const char *text),
                        void *context) {
@@ -352,6 +370,7 @@ bool kiln_remote_check(const kiln_remote_server_config *config,
         good = level.kind->check_put(level.state, config->domain, kiln_wire_now() + UPLOAD_MS, text,
                                      sizeof text);
       else if (good) strcpy(text, "answers; uploads are off (KILN_CACHE_REMOTE_WRITE)");
+      if (good && config->lease_ms) good = check_lease(&level, config->domain, text, sizeof text);
     }
     kiln_level_close(&level);
     out(context, kiln_url_shown(url, shown, sizeof shown), good, text);

@@ -306,6 +306,24 @@ TEST(fleet_build, without_the_server_everybody_gets_on) {
   expect_same("a", "b");
 }
 
+// What a fleet needs of its server is asked by the doctor, and what lacks it is said.
+TEST(fleet_build, the_doctor_asks_the_server) {
+  const char *url = redis_url();
+  char *out;
+  if (kiln_test_run(&out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln cache doctor --fleet %s | grep fleet",
+                    kiln_test_folder(), kiln_test_build(), url))
+    FAIL("%s", out);
+  if (!strstr(out, ": answers, takes an upload and gives it back; gives leases and takes them back\n"))
+    FAIL("%s", out);
+  free(out);
+  stop();
+  CHECK_INT(kiln_test_run(&out, "KILN_CACHE_DIR=%s/cache %s/bin/kiln cache doctor --fleet %s",
+                          kiln_test_folder(), kiln_test_build(), url),
+            1);
+  if (!strstr(out, "BAD  fleet: redis://")) FAIL("%s", out);
+  free(out);
+}
+
 TEST(fleet_build, what_does_not_compile_keeps_nobody_waiting) {
   const char *url = redis_url(), *source = write_kernels("k.kiln", 8);
   int64_t start = now_ms();

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -118,13 +119,13 @@ static void check_tools(checkup *c, kiln_cache *cache) {
 }
 
 /// Checks the remote settings locally, then prints what each server answers to a look-up and, where builds upload,
-/// to an upload.
-static void check_remote(checkup *c, const kiln_store *store) {
+/// to an upload; with `fleet`, what that server does as `kiln build --fleet` wants it.
+static void check_remote(checkup *c, const kiln_store *store, const char *fleet) {
   char text[8192], program[4096];
   const char *space = strchr(store->folder, '.') + 1;
-  bool writes = environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
-  if (!environment_get(ENV_KILN_CACHE_REMOTE)) return;
-  if (cache_open_remote_fault(text, sizeof text)) {
+  bool writes = fleet || environment_flag(ENV_KILN_CACHE_REMOTE_WRITE, false);
+  if (!fleet && !environment_get(ENV_KILN_CACHE_REMOTE)) return;
+  if (!fleet && cache_open_remote_fault(text, sizeof text)) {
     report_check(c, false, "remote caches", text);
     return;
   }
@@ -134,10 +135,19 @@ static void check_remote(checkup *c, const kiln_store *store) {
   pid_t pid = fork();
   if (!pid) {
     dup2(out[1], 1);
-    const char *words[] = {program,     "check",    "--store",
-                           store->root, "--domain", store->domain,
-                           "--space",   space,      writes ? "--write" : NULL,
+    const char *words[] = {program,
+                           "check",
+                           "--store",
+                           store->root,
+                           "--domain",
+                           store->domain,
+                           "--space",
+                           space,
+                           "--lease-ms",
+                           fleet ? "1000" : "0",
+                           writes ? "--write" : NULL,
                            NULL};
+    if (fleet) setenv("KILN_CACHE_REMOTE", fleet, 1);
     char *clean[KILN_ENV_MOST + 1];
     kiln_env_for(KILN_ENV_HELPER, environ, clean); // has the address
     execve(program, (char **)(uintptr_t)words, clean);
@@ -149,7 +159,7 @@ static void check_remote(checkup *c, const kiln_store *store) {
   while (answers && fgets(text, sizeof text, answers)) { // "ok URL: text"
     text[strcspn(text, "\n")] = 0;
     char *rest = strchr(text, ' ');
-    report_check(c, !strncmp(text, "ok ", 3), "remote cache", rest ? rest + 1 : text);
+    report_check(c, !strncmp(text, "ok ", 3), fleet ? "fleet" : "remote cache", rest ? rest + 1 : text);
     count++;
   }
   if (answers) fclose(answers);
@@ -180,9 +190,13 @@ static void check_entries(checkup *c, kiln_store *store) {
 
 int cache_command_doctor(int argc, char **argv) {
   cache_tool tool = {0};
-  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool)};
+  const char *fleet = NULL;
+  const cli_option options[] = {
+      CACHE_TOOL_OPTIONS(&tool),
+      {"fleet", 0, CLI_TEXT, &fleet, "redis://...",
+       "ask this server, too, as `kiln build --fleet` would: a look-up, an upload and a lease"}};
   const cli_page page =
-      CLI_PAGE("kiln cache doctor [--json]",
+      CLI_PAGE("kiln cache doctor [--fleet=redis://...] [--json]",
                "Checks folder, permissions, locks, file system and settings, and asks each remote cache: a "
                "look-up and,\n"
                "with KILN_CACHE_REMOTE_WRITE, an upload of a few bytes. Exit code 1 when something is bad.",
@@ -214,7 +228,8 @@ int cache_command_doctor(int argc, char **argv) {
   for (size_t at = 0; environment_next_misspelt(&at, text, sizeof text);)
     report_check(&c, false, "settings", text);
   check_entries(&c, tool.store);
-  check_remote(&c, tool.store);
+  check_remote(&c, tool.store, NULL);
+  if (fleet) check_remote(&c, tool.store, fleet);
   if (tool.json) kiln_buffer_format(&c.out, "\n]\n");
   cache_print(&c.out);
   return cache_tool_end(&tool, c.bad ? CLI_FAILED : CLI_OK);
