@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs the commands that pages show, each page's in a folder of its own with the files that they name.
-// README's are run after an installation (tests/first_example.sh).
+// Runs the commands that pages show, each page's in a folder of its own with the files that they name, and compares
+// what they print with tests/golden/examples.txt. README's are run after an installation (tests/first_example.sh).
+#include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,58 @@ static void plain(const char *line, size_t length, char *out, size_t size) {
   if (end) *end = 0;
 }
 
+/// The beginning of what every command printed. Numbers are N: they are of a machine, of a time, or of the compiler.
+static char printed[100000];
+static size_t printed_size;
+
+static void put(const char *text, size_t size) {
+  CHECK(printed_size + size < sizeof printed);
+  memcpy(printed + printed_size, text, size);
+  printed_size += size;
+}
+
+/// How many characters at `at` are one number: digits with points between them, or a digest.
+static size_t number_length(const char *at) {
+  size_t hex = strspn(at, "0123456789abcdef"), n = 0;
+  if (hex >= 8) return hex;
+  while (isdigit((unsigned char)at[n]) || (n && at[n] == '.' && isdigit((unsigned char)at[n + 1]))) n++;
+  return n;
+}
+
+/// Lines that are of NVIDIA's assembler, which may be absent.
+static bool is_of_the_assembler(const char *line, size_t length) {
+  static const char *const parts[] = {"no assembler (", "note assembler: ", "\"notes\": {",
+                                      "  registers ",   "  spills ",        "  occupancy "};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (memmem(line, length, parts[i], strlen(parts[i]))) return true;
+  return false;
+}
+
+static void note(const char *page, const char *command, const char *out, const char *folder) {
+  enum { LINES = 5, COLUMNS = 100 };
+  put(page, strlen(page));
+  put(" $ ", 3);
+  put(command, strlen(command));
+  put("\n", 1);
+  for (unsigned count = 0; *out && count < LINES;) {
+    size_t length = strcspn(out, "\n"), here = strlen(folder), above = strlen(kiln_test_folder());
+    const char *end = out + length, *at = out;
+    out = end + (*end == '\n');
+    if (is_of_the_assembler(at, length)) continue;
+    put("  ", 2);
+    for (size_t begin = printed_size; at < end && printed_size - begin < COLUMNS;) {
+      size_t n = number_length(at);
+      if (!strncmp(at, folder, here)) put(".", 1), at += here;
+      else if (!strncmp(at, kiln_test_folder(), above)) put("..", 2), at += above;
+      else if (at[0] == ' ' && at[1] == ' ') at++; // columns are as wide as numbers
+      else if (n) put("N", 1), at += n;
+      else put(at++, 1);
+    }
+    put("\n", 1);
+    count++;
+  }
+}
+
 /// The commands of a page, of which `prefix` is what they stand after; returns how many were run.
 static unsigned run_page(const char *path, const char *prefix) {
   char *page = kiln_test_read(path, NULL), command[1000], folder[4000], *out;
@@ -89,6 +142,7 @@ static unsigned run_page(const char *path, const char *prefix) {
       if (!is_exception(command)) {
         if (!count++ && kiln_test_run(&out, "cp -r %s/files %s", kiln_test_folder(), folder)) FAIL("%s", out);
         if (shell(&out, folder, command)) FAIL("%s: %s\n%s", path, command, out);
+        note(name, command, out, folder);
         free(out);
       }
     }
@@ -103,16 +157,18 @@ static const char first_page[] = "kiln-sign.1";
 
 /// A page shows a command as a line of its own: in roff at its beginning, in Markdown after four spaces.
 static unsigned run_folder(const char *folder, const char *ending, const char *prefix) {
-  DIR *d = opendir(folder);
+  struct dirent **entries;
   char path[512];
   unsigned count = 0;
-  CHECK(d != NULL);
-  for (struct dirent *entry; (entry = readdir(d));) {
-    const char *dot = strrchr(entry->d_name, '.');
-    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    if (dot && !strcmp(dot, ending) && strcmp(entry->d_name, first_page)) count += run_page(path, prefix);
+  int found = scandir(folder, &entries, NULL, alphasort);
+  CHECK(found > 0);
+  for (int i = 0; i < found; i++) {
+    const char *name = entries[i]->d_name, *dot = strrchr(name, '.');
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (dot && !strcmp(dot, ending) && strcmp(name, first_page)) count += run_page(path, prefix);
+    free(entries[i]);
   }
-  closedir(d);
+  free(entries);
   return count;
 }
 
@@ -131,6 +187,7 @@ TEST(examples, commands_of_the_pages) {
   count += run_folder("docs/man", ".1", "");
   count += run_folder("docs", ".md", "    ");
   if (count < 50) FAIL("%u commands were run", count);
+  kiln_test_golden("examples.txt", printed, printed_size);
   for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++)
     if (!exceptions[i].is_used) FAIL("no page has '%s'", exceptions[i].part);
 }
