@@ -4,6 +4,9 @@ the ones that run on a GPU. Skipped where PyTorch or Triton is absent (PYTHON=..
 import json
 import os
 import pickle
+import re
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,7 +24,7 @@ try:
     import triton
     import triton.language as tl
     import kiln.triton
-    from kiln.triton import _absent_gpu as absent_gpu, _aot_inductor as aot_inductor, _torch_results as torch_results
+    from kiln.triton import _absent_gpu as absent_gpu, _aot_inductor as aot_inductor, _torch_results as torch_results, _triton_identity as triton_identity
     import torch._inductor.config as inductor
     from torch._inductor.runtime import static_triton_launcher, triton_compat, triton_heuristics
 except ImportError as missing:
@@ -450,8 +453,39 @@ class Inside(Cases):
         kiln.triton.disable()
         theirs = triton_compat.triton_key()
         kiln.triton.enable()
-        self.assertEqual(ours, theirs + "-kiln " + kiln.version())
+        self.assertRegex(ours, "^%s-.*-kiln %s$" % (re.escape(triton.__version__), re.escape(kiln.version())))
+        self.assertNotEqual(ours, theirs)
         self.assertNotEqual(self.compiled().hash, self.compiled().src.hash())
+
+    def test_keys_tell_tritons_apart(self):
+        """Its library by the linker's number, read whole where it has none; its Python by content."""
+        whole, seen = lambda: "read whole", set()
+        note = struct.pack("<III", 4, 20, 3) + b"GNU\0"
+        other = struct.pack("<III", 4, 4, 1) + b"GNU\0" + bytes(4)
+        with tempfile.TemporaryDirectory() as folder:
+            for notes, number in ((note + bytes(range(20)), bytes(range(20)).hex()), (other + note + bytes(20), "00" * 20), (other, None), (note[:-2], None), (b"", None)):
+                path = os.path.join(folder, "libtriton.so")
+                header = b"\x7fELF\x02\x01" + bytes(26) + struct.pack("<Q", 64) + bytes(14) + struct.pack("<HH", 56, 1) + bytes(6)
+                with open(path, "wb") as file:
+                    file.write(header + struct.pack("<IIQQQQQQ", 4, 4, 120, 0, 0, len(notes), len(notes), 4) + notes)
+                self.assertEqual(triton_identity.build_id(path), number)
+            for cut in range(0, 130, 7):
+                with open(path, "r+b") as file:
+                    file.truncate(130 - cut)
+                self.assertIsNone(triton_identity.build_id(path))
+            shutil.copytree(os.path.dirname(triton.__file__), os.path.join(folder, "triton"), ignore=lambda _, names: [name for name in names if name.endswith((".so", ".a", ".h"))])
+            with unittest.mock.patch.object(triton, "__file__", os.path.join(folder, "triton", "__init__.py")):
+                for number in ("ab" * 20, "cd" * 20, None):
+                    with unittest.mock.patch.object(triton_identity, "build_id", lambda _, number=number: number):
+                        triton_identity.of.cache_clear()
+                        seen.add(triton_identity.of(whole))
+                self.assertIn("read whole", seen)
+                with open(os.path.join(folder, "triton", "language", "core.py"), "a") as file:
+                    file.write("#")
+                triton_identity.of.cache_clear()
+                seen.add(triton_identity.of(whole))
+        triton_identity.of.cache_clear()
+        self.assertEqual(len(seen), 4)
 
 
 if __name__ == "__main__":

@@ -152,11 +152,11 @@ def _key(kernel, arguments, every_fact, **row):
 # ------------------------------------------------------------------------------------------- saving
 
 def _packed(data):
-    return base64.b85encode(zlib.compress(data, 9)).decode()
+    return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
 def _unpacked(text):
-    return zlib.decompress(base64.b85decode(text))
+    return zlib.decompress(base64.b64decode(text))
 
 
 def _guards(bound, arguments):

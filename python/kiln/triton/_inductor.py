@@ -11,7 +11,7 @@ import triton
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime import driver
 
-from . import _aot_inductor, _bundles, _compilation, _devices, _host_driver, _index, _launcher, _monitor, _torch_artifacts
+from . import _aot_inductor, _bundles, _compilation, _devices, _host_driver, _index, _launcher, _monitor, _torch_artifacts, _triton_identity
 from .._core import Runner, version
 from .._errors import Error
 
@@ -185,7 +185,7 @@ def _take_heuristics(module, replace):
 def _take_keys(module, replace):
     """The key of everything that PyTorch caches: sources, choices of configs, cubins."""
     theirs = module.triton_key
-    replace(module, "triton_key", lambda: "%s-kiln %s" % (theirs(), version()))
+    replace(module, "triton_key", lambda: "%s-kiln %s" % (_triton_identity.of(theirs), version()))
 
 
 def _take_backend(module, replace):

@@ -32,7 +32,7 @@ def notes(results, before):
     """{key of a note: its text}. The same results have the same notes, so bundles of several processes merge. `before` are notes that go into the same bundle."""
     found = {}
     for kind, key, content in results:
-        packed = base64.b85encode(zlib.compress(content, 9)).decode()
+        packed = base64.b64encode(zlib.compress(content, 9)).decode()
         digest = hashlib.sha256("\0".join((kind, key, packed)).encode()).hexdigest()[:32]
         parts = [packed[at:at + PART] for at in range(0, len(packed), PART)]
         for i, part in enumerate(parts):
@@ -54,7 +54,7 @@ def unpack(found, path):
         if len(parts) != count:
             raise Error("%s: note '%s' has %d parts, expected %d" % (path, name, len(parts), count))
         try:
-            yield kind, key, zlib.decompress(base64.b85decode("".join(parts)))
+            yield kind, key, zlib.decompress(base64.b64decode("".join(parts)))
         except (ValueError, zlib.error):
             raise Error("%s: note '%s' is damaged" % (path, name)) from None
 
