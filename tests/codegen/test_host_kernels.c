@@ -40,6 +40,12 @@ TEST(host_kernels, loops) { check(KERNEL("loops"), 20, 1); }
 
 TEST(host_kernels, branches) { check(KERNEL("branches"), 0, 5); }
 
+// The place of a tile in memory holds where it was filled, until something else takes it.
+TEST(host_kernels, kept_in_regions) {
+  const char *text = KERNEL("kept_in_regions");
+  for (int n = 0; n < 4; n++) check(text, n, 1);
+}
+
 // A view that is selected, of parts of another one.
 TEST(host_kernels, selected_views) { check(KERNEL("selected_views"), 2, 4); }
 

@@ -122,6 +122,15 @@ typedef struct host_value {
   uint32_t user_count, user_capacity;
 } host_value;
 
+/// That a value was kept where the walk stood. Of a value from outside the region it holds only until the
+/// region ends: the other side of a branch and a loop of no turns do not fill the buffer, and what follows the
+/// region takes its memory.
+typedef struct host_binding {
+  const struct host_binding *next; ///< made before this one
+  host_value *value;
+  host_buffer *before;
+} host_binding;
+
 // ------------------------------------------------------------------------------------------- roots
 
 typedef enum host_root_kind {
@@ -190,8 +199,9 @@ typedef struct host {
   bool has_pairs;         ///< multiplies pairs of 16 bits and adds the two products
   uint64_t scratch_at, scratch_bytes;
   uint32_t point_count, group_count, walk_count;
-  host_point *point; ///< where pulls happen
-  host_group *open;  ///< group that gathers roots
+  host_point *point;            ///< where pulls happen
+  host_group *open;             ///< group that gathers roots
+  const host_binding *bindings; ///< newest first
   const kiln_facts *facts;
 } host;
 
@@ -301,7 +311,9 @@ void host_barrier(host *h);
 void host_add_root(host *h, const host_root *root, ir_type space, uint32_t reduced);
 /// Emits the open group.
 void host_flush(host *h);
-/// Keeps `v` in a new buffer (at once).
+/// Forgets where values were kept since `until` was the newest binding.
+void host_unbind(host *h, const host_binding *until);
+/// Keeps `v` in a new buffer (at once), until the region ends in which the walk stands.
 host_buffer *host_keep_now(host *h, ir_value *v);
 /// True when pulling `op`'s operands needs results of the open group.
 bool host_waits(const host *h, const ir_op *op);

@@ -106,9 +106,11 @@ static void assign(host *h, const carried *c, ir_value *const *values) {
 
 static void region(host *h, ir_block *block, const carried *results, uint32_t skip) {
   uint64_t mark = h->scratch_at;
+  const host_binding *bindings = h->bindings;
   host_block_emit(h, block);
   host_flush(h);
   if (h->status == KILN_OK) assign(h, results, ir_terminator(block)->operands + skip);
+  host_unbind(h, bindings);
   h->scratch_at = mark;
 }
 

@@ -310,10 +310,23 @@ static void check_assert(host *h, const host_root *root) {
   LLVMPositionBuilderAtEnd(B, fine);
 }
 
+static void bind(host *h, ir_value *v, host_buffer *buffer) {
+  host_value *info = host_info(v);
+  host_binding *made = KILN_NEW(h->arena, host_binding);
+  *made = (host_binding){h->bindings, info, info->buffer};
+  h->bindings = made;
+  info->buffer = buffer;
+}
+
+void host_unbind(host *h, const host_binding *until) {
+  for (; h->bindings != until; h->bindings = h->bindings->next)
+    h->bindings->value->buffer = h->bindings->before;
+}
+
 static void finish_roots(host *h, host_group *g) {
   for (uint32_t i = 0; i < g->root_count; i++) {
     const host_root *root = &g->roots[i];
-    if (root->kind == HOST_ROOT_KEEP && root->binds) host_info(root->value)->buffer = root->buffer;
+    if (root->kind == HOST_ROOT_KEEP && root->binds) bind(h, root->value, root->buffer);
     if (root->kind == HOST_ROOT_ASSERT) check_assert(h, root);
   }
 }
