@@ -344,6 +344,8 @@ void host_dot(host *h, ir_op *op);
 void host_dot_before(host *h, const ir_op *loop);
 void host_dot_after(host *h, const ir_op *loop);
 void host_for(host *h, ir_op *op);
+/// The constant or spread scalar by which argument `arg` of a loop grows each turn; NULL: it does not.
+const ir_value *host_growth(const ir_value *arg, const ir_value *yielded);
 void host_while(host *h, ir_op *op);
 void host_if(host *h, ir_op *op);
 void host_block_emit(host *h, ir_block *block);

@@ -145,8 +145,7 @@ static LLVMValueRef turn_count(host *h, LLVMValueRef lo, LLVMValueRef hi, LLVMVa
   return LLVMBuildSelect(B, some, count, zero, "");
 }
 
-/// What the yielded value adds to argument `arg`: a constant or a scalar from outside the loop, or NULL.
-static LLVMValueRef step_of(host *h, const ir_value *arg, const ir_value *yielded) {
+const ir_value *host_growth(const ir_value *arg, const ir_value *yielded) {
   const ir_op *op = yielded->def;
   int64_t constant;
   if (!arg->type.rank || !op || (op->code != IR_PTRADD && op->code != IR_ADD) || op->block != arg->block)
@@ -155,8 +154,15 @@ static LLVMValueRef step_of(host *h, const ir_value *arg, const ir_value *yielde
   if (op->code == IR_ADD && more == arg) more = op->operands[0];
   else if (op->operands[0] != arg) return NULL;
   if (op->code == IR_ADD && ir_type_class(arg->type) != KILN_CLASS_INT) return NULL;
+  return ir_constant_int(more, &constant) || (more->def && more->def->code == IR_SPLAT) ? more : NULL;
+}
+
+/// What the yielded value adds to argument `arg`: a constant or a scalar from outside the loop, or NULL.
+static LLVMValueRef step_of(host *h, const ir_value *arg, const ir_value *yielded) {
+  const ir_value *more = host_growth(arg, yielded);
+  int64_t constant;
+  if (!more) return NULL;
   if (ir_constant_int(more, &constant)) return host_i64(h, constant);
-  if (!more->def || more->def->code != IR_SPLAT) return NULL;
   const host_value *scalar = host_info(more->def->operands[0]);
   if (!scalar->has_lanes || scalar->lanes.form != HOST_UNIFORM) return NULL;
   return LLVMBuildSExt(B, scalar->lanes.value, h->i64, "");

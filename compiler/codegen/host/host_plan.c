@@ -208,6 +208,16 @@ static void merge_lazy(uses *u, const ir_op *user, uint32_t group) {
   }
 }
 
+// What a loop makes grow is computed from what it began with, wherever it is pulled after the loop.
+static void merge_grown(uses *u, const ir_value *v, const ir_op *loop) {
+  for (uint32_t i = 0; loop->code == IR_FOR && i < loop->result_count; i++) {
+    const host_value *x = host_info(&loop->results[i]);
+    if (x->user_count && ir_loop_initials(loop)[i] == v &&
+        host_growth(ir_loop_args(loop)[i], ir_loop_next(loop)->operands[i]))
+      merge(u, x->last, false, x->first_group, x->last_group);
+  }
+}
+
 static uses uses_of(const ir_value *v, const ir_block *block, const uint32_t *group_of) {
   uses u = {.first_group = UINT32_MAX};
   const host_value *info = host_info(v);
@@ -218,7 +228,10 @@ static uses uses_of(const ir_value *v, const ir_block *block, const uint32_t *gr
       u.nested = true;
       merge(&u, user->number, false, group, group);
     } else if (host_is_lazy(user)) merge_lazy(&u, user, group);
-    else merge(&u, user->number, rows[user->code].role == HOST_ROOT, group, group);
+    else {
+      merge(&u, user->number, rows[user->code].role == HOST_ROOT, group, group);
+      merge_grown(&u, v, user);
+    }
   }
   return u;
 }
