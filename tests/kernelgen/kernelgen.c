@@ -283,6 +283,46 @@ static void state_dot(kernelgen_generator *g) {
   keep(g, op ? &op->results[0] : NULL);
 }
 
+ir_value *kernelgen_cheap(kernelgen_generator *g) {
+  ir_type shape = random_shape(g);
+  if (!shape.rank) shape = tile(KILN_I32, 1, (uint8_t[]){6});
+  if (chance(g, 40)) return keep(g, lanes(g, shape));
+  const bool is_factor = chance(g, 20);
+  if (is_factor) shape = tile(KILN_I32, 2, (uint8_t[]){4, 4});
+  ir_value *v = binary(g, IR_MUL, lanes(g, shape), constant(g, shape, 1 + below(g, 4)));
+  v = binary(g, IR_AND, v, constant(g, shape, 63));
+  return keep(g, cast(g, v, is_factor ? KILN_I8 : random_scalar(g)));
+}
+
+static ir_value *gathered(kernelgen_generator *g, ir_value *a, ir_value *from) {
+  ir_attrs attrs = {.axis = (uint8_t)below(g, a->type.rank)};
+  ir_type index = ir_with_element(a->type, ir_scalar_type(KILN_I32));
+  ir_value *at = binary(g, IR_MUL, lanes(g, index), constant(g, index, 1 + 2 * below(g, 8)));
+  at = binary(g, IR_XOR, at, cast(g, from, KILN_I32));
+  ir_op *op = ir_emit(&g->b, IR_GATHER, &attrs, (ir_value *[]){a, at}, 2, NULL, NULL, 0);
+  return op ? &op->results[0] : NULL;
+}
+
+/// The product of an i8 tile with itself.
+static ir_value *squared(kernelgen_generator *g, ir_value *a, ir_value *from) {
+  ir_value *sum = cast(g, from, KILN_I32);
+  ir_op *op = ir_emit(&g->b, IR_DOT, NULL, (ir_value *[]){a, a, sum}, 3, NULL, NULL, 0);
+  return op ? cast(g, &op->results[0], KILN_I8) : NULL;
+}
+
+ir_value *kernelgen_want(kernelgen_generator *g, ir_value *a, ir_value *from) {
+  const bool is_int = ir_type_class(a->type) == KILN_CLASS_INT;
+  const bool is_factor =
+      a->type.scalar == KILN_I8 && a->type.rank == 2 && a->type.log2[0] == 4 && a->type.log2[1] == 4;
+  if (is_factor && chance(g, 60)) return keep(g, squared(g, a, from));
+  if (!is_int || chance(g, 70)) return keep(g, gathered(g, a, from));
+  ir_attrs attrs = {.kind = IR_COMBINE_XOR, .axis = (uint8_t)below(g, a->type.rank)};
+  ir_value *made = from == a ? a : binary(g, IR_ADD, a, from);
+  ir_op *op = chance(g, 50) ? ir_emit(&g->b, IR_SORT, NULL, &made, 1, &made->type, NULL, 0)
+                            : ir_emit(&g->b, IR_SCAN, &attrs, &made, 1, NULL, NULL, 0);
+  return keep(g, op ? &op->results[0] : NULL);
+}
+
 static void state_hint(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT);
   ir_op *op = ir_emit(&g->b, IR_HINT, &(ir_attrs){.hint = {.divisible = 1}}, &a, 1, NULL, NULL, 0);

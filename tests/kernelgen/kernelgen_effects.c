@@ -88,30 +88,44 @@ void kernelgen_store_unused(kernelgen_generator *g) {
     if (!g->pool[i]->uses && !g->pool[i]->type.pointer && g->pool[i]->def) store_value(g, g->pool[i]);
 }
 
-/// Fills a region: statements, then the yield of a value of each type. Restores the pool.
-static void fill_region(kernelgen_generator *g, ir_block *block, ir_value *const *given, uint32_t given_count,
-                        const ir_type *types, uint32_t count) {
+/// Fills a region: statements, then the yield of a value of each type. Restores the pool. `wanted`, not NULL,
+/// comes from outside, is of the last type, and what something makes of it in memory is yielded.
+static void fill_region(kernelgen_generator *g, ir_block *block, ir_value *wanted, ir_value *const *given,
+                        uint32_t given_count, const ir_type *types, uint32_t count) {
   ir_builder outer = g->b;
   uint32_t pool = g->pool_count;
   ir_value *values[4];
   g->b = (ir_builder){.arena = g->arena, .block = block};
   for (uint32_t i = 0; i < given_count; i++) keep(g, given[i]);
+  ir_value *made = wanted ? kernelgen_want(g, wanted, given_count ? given[given_count - 1] : wanted) : NULL;
   kernelgen_statements(g, 1 + below(g, 3));
   for (uint32_t i = 0; i < count; i++) values[i] = pick_like(g, types[i]);
+  if (made) values[count - 1] = made;
   ir_yield(&g->b, values, count);
   if (g->b.error.status != KILN_OK) keep(g, NULL);
   g->b = outer;
   g->pool_count = pool;
 }
 
+static ir_value *draw_wanted(kernelgen_generator *g) { return chance(g, 60) ? kernelgen_cheap(g) : NULL; }
+
+/// After the region: the value itself, and now and then in memory too.
+static void use_wanted(kernelgen_generator *g, ir_value *wanted) {
+  if (!wanted) return;
+  ir_value *mask = pick_like(g, ir_with_element(wanted->type, ir_scalar_type(KILN_I1)));
+  ir_value *other = chance(g, 30) ? kernelgen_want(g, wanted, wanted) : pick_like(g, wanted->type);
+  keep(g, ir_ternary(&g->b, IR_SELECT, 0, mask, wanted, other));
+}
+
 void kernelgen_state_for(kernelgen_generator *g) {
   ir_block *body = ir_block_create(g->arena);
   kiln_scalar index = chance(g, 70) ? KILN_I32 : KILN_I64;
-  ir_value *first[4] = {pick_any(g, ANY_CLASS), pick_any(g, ANY_CLASS)}, *given[3], *operands[5];
+  ir_value *wanted = draw_wanted(g), *given[3], *operands[5];
+  ir_value *first[4] = {pick_any(g, ANY_CLASS), wanted ? wanted : pick_any(g, ANY_CLASS)};
   ir_type types[2] = {first[0]->type, first[1]->type};
   given[0] = ir_block_arg(g->arena, body, ir_scalar_type(index));
   for (int i = 0; i < 2; i++) given[1 + i] = ir_block_arg(g->arena, body, types[i]);
-  fill_region(g, body, given, 3, types, 2);
+  fill_region(g, body, wanted, given, 3, types, 2);
   operands[0] = ir_const_int(&g->b, index, (int64_t)below(g, 5) - 2);
   operands[1] = chance(g, 50) ? cast(g, g->small, index) : ir_const_int(&g->b, index, below(g, 7));
   operands[2] = ir_const_int(&g->b, index, 1 + below(g, 3));
@@ -120,11 +134,12 @@ void kernelgen_state_for(kernelgen_generator *g) {
   ir_op *op = ir_emit(&g->b, IR_FOR, NULL, operands, 5, NULL, &body, 1);
   keep(g, op ? &op->results[0] : NULL);
   keep(g, &op->results[1]);
+  use_wanted(g, wanted);
 }
 
 void kernelgen_state_while(kernelgen_generator *g) {
   ir_block *test = ir_block_create(g->arena), *body = ir_block_create(g->arena);
-  ir_value *first = pick_any(g, ANY_CLASS);
+  ir_value *wanted = draw_wanted(g), *first = wanted ? wanted : pick_any(g, ANY_CLASS);
   ir_type types[2] = {ir_scalar_type(KILN_I32), first->type};
   ir_builder t = {.arena = g->arena, .block = test};
   ir_value *args[2] = {ir_block_arg(g->arena, test, types[0]), ir_block_arg(g->arena, test, types[1])};
@@ -132,7 +147,7 @@ void kernelgen_state_while(kernelgen_generator *g) {
                          args[0], args[1]};
   ir_emit(&t, IR_COND, NULL, passed, 3, NULL, NULL, 0);
   ir_value *given[2] = {ir_block_arg(g->arena, body, types[0]), ir_block_arg(g->arena, body, types[1])};
-  fill_region(g, body, given, 2, types, 2);
+  fill_region(g, body, wanted, given, 2, types, 2);
   ir_op *end = ir_terminator(body);
   ir_builder w = {.arena = g->arena, .block = body, .before = end};
   end->operands[0] = ir_binary(&w, IR_ADD, 0, given[0], ir_const_int(&w, KILN_I32, 1));
@@ -140,14 +155,18 @@ void kernelgen_state_while(kernelgen_generator *g) {
   ir_op *op = ir_emit(&g->b, IR_WHILE, NULL, initial, 2, NULL, (ir_block *[]){test, body}, 2);
   keep(g, op ? &op->results[0] : NULL);
   keep(g, &op->results[1]);
+  use_wanted(g, wanted);
 }
 
 void kernelgen_state_if(kernelgen_generator *g) {
   ir_block *regions[2] = {ir_block_create(g->arena), ir_block_create(g->arena)};
-  ir_type type = pick_any(g, ANY_CLASS)->type;
+  ir_value *wanted = draw_wanted(g);
+  ir_type type = wanted ? wanted->type : pick_any(g, ANY_CLASS)->type;
+  const bool is_either = chance(g, 30);
   ir_value *condition =
       ir_compare(&g->b, (ir_predicate)below(g, 6), 0, g->program, ir_const_int(&g->b, KILN_I32, below(g, 3)));
-  for (int i = 0; i < 2; i++) fill_region(g, regions[i], NULL, 0, &type, 1);
+  for (int i = 0; i < 2; i++) fill_region(g, regions[i], i && !is_either ? NULL : wanted, NULL, 0, &type, 1);
   ir_op *op = ir_emit(&g->b, IR_IF, NULL, &condition, 1, NULL, regions, 2);
   keep(g, op ? &op->results[0] : NULL);
+  use_wanted(g, wanted);
 }

@@ -181,6 +181,11 @@ static inline void draw_first(const kernelgen_generator *g, ir_type view, ir_att
 
 // -------------------------------------------------------------------------------------- statements
 
+/// A tile that is sooner computed again than read back: numbers of elements, times a constant.
+ir_value *kernelgen_cheap(kernelgen_generator *g);
+/// What an operation makes of `a` that wants it in memory or passes it between threads, of its type; also of
+/// `from`, of that type too.
+ir_value *kernelgen_want(kernelgen_generator *g, ir_value *a, ir_value *from);
 /// Some random statements, at the place where the generator stands (kernelgen.c).
 void kernelgen_statements(kernelgen_generator *g, uint32_t count);
 // kernelgen_effects.c
