@@ -58,9 +58,79 @@ static bool drop_listed(void *context, const view_kernel *k, const view_code *c)
   return !drop_kernel && !drop_target;
 }
 
+static const char *shape_of(const kiln_param_record *p) {
+  return p->view_rank ? "view " : p->pointer == 2 ? "**" : p->pointer ? "*" : "";
+}
+
+static void say_params(kiln_buffer *out, const kiln_param_record *a, const kiln_param_record *b) {
+  if (strcmp(a->name, b->name))
+    kiln_buffer_format(out, "a parameter '%s' here and '%s' there", a->name, b->name);
+  else if (a->scalar != b->scalar || a->pointer != b->pointer || a->view_rank != b->view_rank)
+    kiln_buffer_format(out, "parameter '%s' is %s%s here and %s%s there", a->name, shape_of(a),
+                       kiln_scalars[a->scalar].spelling, shape_of(b), kiln_scalars[b->scalar].spelling);
+  else if (a->access != b->access || a->align != b->align || a->rows != b->rows || a->div != b->div ||
+           a->has_range != b->has_range || a->lo != b->lo || a->hi != b->hi)
+    kiln_buffer_format(out, "parameter '%s' has another access mode or other facts", a->name);
+}
+
+/// The first difference between two interfaces whose records differ. The caller deinits `out`.
+static void say_difference(kiln_buffer *out, const kiln_interface *a, const kiln_interface *b) {
+  if (a->param_count != b->param_count)
+    kiln_buffer_format(out, "%u parameters here and %u there", a->param_count, b->param_count);
+  for (uint32_t i = 0; i < a->param_count && !out->size; i++) say_params(out, &a->params[i], &b->params[i]);
+  if (!out->size && a->config_count != b->config_count)
+    kiln_buffer_format(out, "%u configs here and %u there", a->config_count, b->config_count);
+  for (uint32_t i = 0; i < a->config_count && !out->size; i++)
+    if (strcmp(a->configs[i].text, b->configs[i].text))
+      kiln_buffer_format(out, "a config '%s' here and '%s' there", a->configs[i].text, b->configs[i].text);
+  if (!out->size && a->variant_count != b->variant_count)
+    kiln_buffer_format(out, "%u variants here and %u there", a->variant_count, b->variant_count);
+  if (!out->size) kiln_buffer_format(out, "the same parameters and configs; something else of it differs");
+}
+
+static const view_kernel *with_code(const bundle_view *v, const char *name) {
+  for (uint32_t i = 0; i < v->kernel_count; i++)
+    if (v->kernels[i].code_count && !strcmp(v->kernels[i].name, name)) return &v->kernels[i];
+  return NULL;
+}
+
+// Whether a kernel of `later` has another interface in `earlier`; the error then says so.
+static bool refuse_interfaces(const bundle_view *earlier, const char *earlier_path, const bundle_view *later,
+                              const char *path, kiln_error *err) {
+  for (uint32_t i = 0; i < later->kernel_count; i++) {
+    const view_kernel *b = &later->kernels[i], *a = with_code(earlier, b->name);
+    if (!b->code_count || !a ||
+        (a->record_size == b->record_size && !memcmp(a->record, b->record, a->record_size)))
+      continue;
+    kiln_buffer text = {0};
+    say_difference(&text, &b->interface, &a->interface);
+    kiln_fail(err, KILN_STATUS_EXISTS,
+              "%s: '%s' has another interface in %s: %.*s; one bundle cannot have both (`kiln prune "
+              "--drop-kernel` leaves one out)",
+              path, b->name, earlier_path, (int)text.size, (const char *)text.bytes);
+    kiln_buffer_deinit(&text);
+    return true;
+  }
+  return false;
+}
+
+// The writer knows no files: looks which of the bundles before number `index` has the other interface.
+static void explain_conflict(const combine_settings *s, size_t index, const bundle_view *later,
+                             kiln_error *err) {
+  bool found = false;
+  for (size_t i = 0; i < index && !found; i++) {
+    bundle_view v;
+    kiln_error ignored;
+    if (bundle_view_open(s->words.items[i], &v, &ignored) != KILN_OK) continue;
+    found = refuse_interfaces(&v, s->words.items[i], later, s->words.items[index], err);
+    bundle_view_close(&v);
+  }
+}
+
 // Adds one bundle. If the result will be signed, the whole bundle and its signature are checked first.
-static kiln_status add_bundle(combine_settings *s, const char *path, kiln_bundle_writer *w,
-                              bundle_filter *filter, filter_context *context, kiln_error *err) {
+static kiln_status add_bundle(combine_settings *s, size_t index, kiln_bundle_writer *w, bundle_filter *filter,
+                              filter_context *context, kiln_error *err) {
+  const char *path = s->words.items[index];
   bundle_view v;
   kiln_buffer file = {0};
   resign *r = &s->signature;
@@ -73,7 +143,10 @@ static kiln_status add_bundle(combine_settings *s, const char *path, kiln_bundle
       status = bundle_check(&v, &file, (const uint8_t(*)[KEY_FILE_PUBLIC])r->keys, r->key_count, err);
     if (status != KILN_OK) kiln_context(err, status, "--sign");
     resign_note_input(r, path, v.bundle->header, &v.statement);
-    if (status == KILN_OK) status = bundle_view_copy(&v, w, filter, context, true, err);
+    if (status == KILN_OK) {
+      status = bundle_view_copy(&v, w, filter, context, true, err);
+      if (status == KILN_STATUS_EXISTS) explain_conflict(s, index, &v, err);
+    }
     bundle_view_close(&v);
   }
   kiln_buffer_deinit(&file);
@@ -88,7 +161,7 @@ static kiln_status combine(combine_settings *s, bundle_filter *filter, filter_co
   kiln_status status = w ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   resign_begin(&s->signature);
   for (size_t i = 0; i < s->words.count && status == KILN_OK; i++)
-    status = add_bundle(s, s->words.items[i], w, filter, context, err);
+    status = add_bundle(s, i, w, filter, context, err);
   if (status == KILN_OK) status = kiln_bundle_writer_build(w, &options, out, sums, err);
   kiln_bundle_writer_destroy(w);
   return status;
@@ -212,7 +285,8 @@ int kiln_command_merge(int argc, char **argv) {
   const cli_option options[] = {COMBINE_OPTIONS(&s)};
   const cli_page page = CLI_PAGE("kiln merge -o FILE BUNDLE...",
                                  "Merges bundles into one. Where two have the same kernel, config, variant "
-                                 "and target, the earlier one wins.",
+                                 "and target, the earlier one wins. "
+                                 "A kernel must have the same interface in all of them.",
                                  options);
   return finish(&page, cli_parse(&page, argc, argv, &s.words), &s, SIZE_MAX, NULL);
 }

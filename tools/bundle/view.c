@@ -201,9 +201,8 @@ static kiln_status copy_kernel(const bundle_view *v, const view_kernel *k, kiln_
     kiln_status status = number == KILN_BUNDLE_NONE
                              ? kiln_bundle_writer_kernel(w, k->name, k->record, k->record_size, &number, err)
                              : KILN_OK;
-    // Another interface of the same name: the codes of the two cannot be in one bundle.
-    if (status == KILN_STATUS_EXISTS && first_wins) return KILN_OK;
-    if (status == KILN_OK) status = copy_code(v, &k->codes[i], number, added, w, err);
+    if (status != KILN_OK) return status; // EXISTS: codes of two interfaces cannot be in one bundle
+    status = copy_code(v, &k->codes[i], number, added, w, err);
     if (status != KILN_OK && !(status == KILN_STATUS_EXISTS && first_wins)) return status;
   }
   return number == KILN_BUNDLE_NONE ? KILN_OK : copy_notes(v, k, w, first_wins, err);
