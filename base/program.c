@@ -3,11 +3,13 @@
 // prints, and colours the messages on standard error.
 #include "base/program.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -31,6 +33,7 @@ typedef struct shown {
   bool has_lead; ///< the last piece ended in the first byte of a control character of two
   bool colored;
   bool is_begun, has_text; ///< of the current line, when coloured: there is something of it, not only blanks
+  int error;               ///< errno of a write that failed
   kiln_buffer gathered;    ///< what goes out in one write, when coloured
 } shown;
 
@@ -133,6 +136,7 @@ static ssize_t write_shown(void *cookie, const char *text, size_t size) {
     good &= !s->gathered.failed && kiln_stream_write(s->fd, s->gathered.bytes, s->gathered.size);
     kiln_buffer_clear(&s->gathered);
   }
+  if (!good) s->error = errno;
   return good ? (ssize_t)size : 0;
 }
 
@@ -144,6 +148,13 @@ static FILE *open_shown(int fd, shown *s, int mode) {
   return stream;
 }
 
+static void fail_if_output_is_lost(void) {
+  fflush(stdout);
+  if (!out_stream.error) return;
+  fprintf(stderr, "kiln: error: standard output: %s\n", strerror(out_stream.error));
+  _exit(EXIT_FAILURE);
+}
+
 void kiln_program_begin(void) {
   hold_standard_descriptors();
   signal(SIGXFSZ, SIG_IGN);
@@ -151,6 +162,7 @@ void kiln_program_begin(void) {
        *shown_err = open_shown(2, &err_stream, _IONBF);
   if (shown_out) stdout = shown_out;
   if (shown_err) stderr = shown_err;
+  atexit(fail_if_output_is_lost);
 }
 
 void kiln_program_color(kiln_program_colors when) { colors = when; }
