@@ -81,7 +81,11 @@ bool kiln_fold_binary(kiln_elab *e, ir_place place, ir_opcode code, kiln_value a
   if (!kiln_value_is_known(a) || !kiln_value_is_known(b)) return false;
   if (a.kind == KILN_VALUE_INT && b.kind == KILN_VALUE_INT) {
     *out = fold_ints(e, place, code, a.integer, b.integer);
-    out->is_pattern = a.is_pattern && b.is_pattern && out->kind == KILN_VALUE_INT && out->integer >= 0;
+    const bool is_either = code == IR_AND || code == IR_OR || code == IR_XOR,
+               is_shift = code == IR_SHL || code == IR_SHR;
+    out->is_pattern =
+        (is_either ? a.is_pattern || b.is_pattern : a.is_pattern && (b.is_pattern || is_shift)) &&
+        out->kind == KILN_VALUE_INT && out->integer >= 0;
     return true;
   }
   if (a.kind != KILN_VALUE_CONST && b.kind != KILN_VALUE_CONST)

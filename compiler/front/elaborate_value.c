@@ -58,10 +58,12 @@ kiln_value kiln_elab_result(kiln_elab *e, ir_place place, ir_value *v) {
 static kiln_value int_as(kiln_elab *e, ir_place place, kiln_value v, ir_type element) {
   unsigned width = ir_type_bits(element);
   if (width < 64 && v.kind == KILN_VALUE_INT) {
-    int64_t least = v.is_pattern ? 0 : -(INT64_C(1) << (width - 1)), most = (INT64_C(1) << width) - 1;
+    const unsigned digits = v.is_pattern || width == 1 ? width : width - 1;
+    const int64_t least = v.is_pattern ? 0 : -(INT64_C(1) << (width - 1)), most = (INT64_C(1) << digits) - 1;
     if (v.integer < least || v.integer > most)
-      return kiln_elab_error(e, place, "%lld does not fit %s", (long long)v.integer,
-                             kiln_scalars[element.scalar].spelling);
+      return kiln_elab_error(
+          e, place, "%lld does not fit %s%s", (long long)v.integer, kiln_scalars[element.scalar].spelling,
+          v.integer > most && v.integer >> width == 0 ? "; hexadecimal integers are bit patterns" : "");
   }
   return kiln_value_const(element, (uint64_t)v.integer);
 }

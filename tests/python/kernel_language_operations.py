@@ -161,7 +161,9 @@ class Operations:
                    "^": lambda: a ^ b, "<<": lambda: a << b, ">>": lambda: a >> b}[op]()
         if not -(1 << 63) <= out < 1 << 63:
             raise Refused("an integer that overflows")
-        return Value("hex" if left.kind == right.kind == "hex" and out >= 0 else "int", out, True)
+        hexes = left.kind == "hex", right.kind == "hex"
+        is_hex = any(hexes) if op in ("&", "|", "^") else hexes[0] if op in ("<<", ">>") else all(hexes)
+        return Value("hex" if is_hex and out >= 0 else "int", out, True)
 
     def moved(self, op, left, right):
         if op == "+" and left.kind[0] != "*":

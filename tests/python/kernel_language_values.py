@@ -46,7 +46,7 @@ def as_kind(v, kind):
     if is_int(kind) and v.kind != "real":
         width = width_of(kind)
         least = 0 if v.kind == "hex" else -(1 << (width - 1))
-        if not (v.kind == "hex" and width == 64) and not least <= v.data <= (1 << width) - 1:
+        if not (v.kind == "hex" and width == 64) and not least <= v.data <= (1 << (width if v.kind == "hex" or width == 1 else width - 1)) - 1:
             if width < 64:
                 raise Refused("%s does not fit %s" % (v.data, kind))
         data = v.data & ((1 << width) - 1)
