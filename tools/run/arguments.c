@@ -127,9 +127,11 @@ static bool read_float(kiln_scalar scalar, const char *text, uint64_t *out) {
   errno = 0;
   double value = strtod(text, &end);
   if (end == text || *end) return false;
-  *out = ir_float_to_bits(scalar, value, true);
-  bool is_named = strpbrk(text, "nN"); // inf, nan
-  return is_named || (isfinite(value) && isfinite((double)ir_bits_to_float(scalar, *out)));
+  *out = ir_float_to_bits(scalar, value, false);
+  const double held = (double)ir_bits_to_float(scalar, *out);
+  if (isnan(value)) return isnan(held);
+  if (isinf(value)) return strpbrk(text, "nN") && isinf(held); // named, not a number of too many digits
+  return isfinite(held);
 }
 
 /// The bits of a scalar that the type can hold.
