@@ -290,6 +290,18 @@ kiln_status kiln_output_try(const char *path, kiln_error *err) {
   return KILN_OK;
 }
 
+kiln_status kiln_output_apart(const char *path, const char *other, kiln_error *err) {
+  struct stat a, b;
+  if (!path || !other || !strcmp(path, "-") || !strcmp(other, "-")) return KILN_OK;
+  const bool is_there = !stat(path, &a),
+             is_same = is_there && !stat(other, &b)
+                           ? S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino
+                           : !is_there && !strcmp(path, other);
+  return is_same
+             ? kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "writing '%s' would replace '%s'", path, other)
+             : KILN_OK;
+}
+
 kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes, size_t size,
                                kiln_error *err) {
   int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, mode);

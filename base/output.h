@@ -41,6 +41,10 @@ kiln_status kiln_output_close(kiln_output *out, kiln_status status, kiln_error *
 /// standard output.
 kiln_status kiln_output_try(const char *path, kiln_error *err);
 
+/// INVALID_ARGUMENT where `path`, which will be written, is the same regular file as `other`, or the same name where
+/// there is none yet. For outputs that would replace an input or each other. NULL and "-" are no files.
+kiln_status kiln_output_apart(const char *path, const char *other, kiln_error *err);
+
 /// Makes a file that must not be there yet, nor a link in its place: EXISTS. For keys.
 kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes, size_t size,
                                kiln_error *err);

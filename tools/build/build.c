@@ -49,6 +49,18 @@ static kiln_status check_depfile(const build *b, kiln_error *err) {
   return status;
 }
 
+/// No output is an input or another output. Before anything is read, since a trace is written after an error too.
+static kiln_status check_outputs(const build *b, kiln_error *err) {
+  const char *outputs[] = {b->bundle.output, b->depfile, b->trace};
+  for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+    for (size_t k = 0; k < i; k++) KILN_TRY(kiln_output_apart(outputs[i], outputs[k], err));
+    for (size_t k = 0; k < b->s.words.count; k++)
+      KILN_TRY(kiln_output_apart(outputs[i], b->s.words.items[k], err));
+    KILN_TRY(kiln_output_apart(outputs[i], b->s.tuned, err));
+  }
+  return KILN_OK;
+}
+
 /// The sources that --keep-going left out.
 static void put_failed_sources(const plan *p, kiln_buffer *out) {
   size_t count = 0;
@@ -146,8 +158,10 @@ static int make_bundle(build *b, uint64_t start) {
   kiln_error err = {0};
   bool may_reuse = !b->json && !b->trace; // they tell of each object, so each is looked up
   int code;
+  kiln_status status = check_outputs(b, &err);
+  if (status != KILN_OK) return cli_report(status, &err);
   trace_phase(&b->timeline, "read, check and lower sources");
-  kiln_status status = session_read(&b->s, "host", &err);
+  status = session_read(&b->s, "host", &err);
   if (status == KILN_OK) status = check_depfile(b, &err);
   bool is_there = status == KILN_OK && may_reuse && session_reuse_build(&b->s, &b->bundle, &sums);
   // Whether the bundle can be written shows before minutes of compiling. What the cache has is written at once.

@@ -208,7 +208,8 @@ int kiln_command_compile(int argc, char **argv) {
   if (code == -1 && plan_is_kir_path(c.s.words.items[0])) code = compile_text(&c, &page);
   if (code == -1) {
     if (c.until) c.s.no_cache = true;
-    kiln_status status = session_open(&c.s, "host", &err);
+    kiln_status status = kiln_output_apart(c.output, c.s.words.items[0], &err);
+    if (status == KILN_OK) status = session_open(&c.s, "host", &err);
     if (status == KILN_OK) status = plan_look_at_source(&c.s.plan, c.s.words.items[0], &err);
     if (status == KILN_OK) code = reuse_object(&c);
     if (status == KILN_OK && code == -1) status = plan_finish_source(&c.s.plan.sources[0], &err);
