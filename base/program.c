@@ -150,7 +150,7 @@ static FILE *open_shown(int fd, shown *s, int mode) {
 
 static void fail_if_output_is_lost(void) {
   fflush(stdout);
-  if (!out_stream.error) return;
+  if (!out_stream.error || out_stream.error == EBADF) return; // EBADF: whoever closed it wants no output
   fprintf(stderr, "kiln: error: standard output: %s\n", strerror(out_stream.error));
   _exit(EXIT_FAILURE);
 }

@@ -8,7 +8,7 @@
 /// of write instead of a signal. Output through stdout and stderr of stdio shows control characters, except
 /// line ends and tabs, as \x1b: names and texts come from bundles, servers and other people's files. Bytes
 /// for other programs (`-o -`) are written to the descriptor. A process whose output could not be written (a full
-/// disk) says so as it exits, and its exit code is 1.
+/// disk; not a closed descriptor) says so as it exits, and its exit code is 1.
 void kiln_program_begin(void);
 
 /// Whether messages on standard error are coloured: "PLACE: error:", "warning:", "note:" at the beginning of a line,
