@@ -10,7 +10,7 @@
 /// The places of hooks that are taken, a bit each.
 extern _Atomic uint32_t kiln_hook_places;
 static inline bool kiln_hook_is_any(void) { return atomic_load(&kiln_hook_places); }
-/// Tells the hooks that want events of the kind. All pointers may be NULL.
+/// Calls the hooks that want events of the kind. All pointers may be NULL.
 void kiln_hook_tell(const kiln_device *device, const char *kernel, uint32_t kind, int level, const char *text,
                     const void *function);
 /// Makes `device->hooked`, which is `device->own` with hooks.
