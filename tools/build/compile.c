@@ -130,6 +130,12 @@ static void choose_output(compile_command *c) {
     if (c->s.plan.options.output == texts[i]) c->output = "-";
 }
 
+/// Whether the code may be written; a file that holds it already is not written, and costs a hit no look here.
+static kiln_status check_output(const compile_command *c, kiln_error *err) {
+  KILN_TRY(kiln_output_apart(c->output, c->s.words.items[0], err));
+  return c->output ? kiln_output_try(c->output, err) : KILN_OK;
+}
+
 /// The same from the cache, without parsing the source; -1 if the cache does not know it.
 static int reuse_object(compile_command *c) {
   kiln_error err = {0};
@@ -137,8 +143,9 @@ static int reuse_object(compile_command *c) {
   bool is_there;
   if (!is_plain(c) || !object_memo_reuse(&c->s, &c->which, c->output, &entry, &is_there)) return -1;
   const kiln_bytes *code = &entry.content.payload;
-  kiln_status status =
-      c->output && !is_there ? cli_write_file(c->output, code->bytes, code->size, &err) : KILN_OK;
+  kiln_status status = is_there ? KILN_OK : kiln_output_apart(c->output, c->s.words.items[0], &err);
+  if (status == KILN_OK && c->output && !is_there)
+    status = cli_write_file(c->output, code->bytes, code->size, &err);
   kiln_cache_entry_deinit(&entry);
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
@@ -208,12 +215,11 @@ int kiln_command_compile(int argc, char **argv) {
   if (code == -1 && plan_is_kir_path(c.s.words.items[0])) code = compile_text(&c, &page);
   if (code == -1) {
     if (c.until) c.s.no_cache = true;
-    kiln_status status = kiln_output_apart(c.output, c.s.words.items[0], &err);
-    if (status == KILN_OK) status = session_open(&c.s, "host", &err);
+    kiln_status status = session_open(&c.s, "host", &err);
     if (status == KILN_OK) status = plan_look_at_source(&c.s.plan, c.s.words.items[0], &err);
     if (status == KILN_OK) code = reuse_object(&c);
     if (status == KILN_OK && code == -1) status = plan_finish_source(&c.s.plan.sources[0], &err);
-    if (status == KILN_OK && code == -1 && c.output) status = kiln_output_try(c.output, &err);
+    if (status == KILN_OK && code == -1) status = check_output(&c, &err);
     if (status == KILN_OK && code == -1) status = session_lower(&c.s, &err);
     if (status == KILN_OK && code == -1) status = choose_job(&c, &err);
     if (status != KILN_OK) code = cli_report(status, &err);
