@@ -43,13 +43,22 @@ static inline uint32_t kiln_code_variant(const kiln_kernel *k, const kiln_code *
 /// What is known of a launch of `code` with that grid. choose.c
 void kiln_choice_of(const kiln_code *code, const uint32_t *grid, kiln_choice *out);
 
-/// Copies arguments to their places in a block. Copies of a constant size become single moves. False: one is
-/// NULL.
+/// Copies arguments from the slot `s` on to their places in a block. False: one is NULL.
+static inline bool kiln_pack_rest(const kiln_kernel *k, const kiln_slot *s, const void *const *args,
+                                  uint8_t *block) {
+  const kiln_slot *end = k->slots + k->interface.param_count;
+  for (const void *from; s < end; s++) {
+    if (KILN_UNLIKELY(!(from = args[s->param]))) return false;
+    memcpy(block + s->offset, from, s->size);
+  }
+  return true;
+}
+
+/// All of them, and clears what lies between. Copies of a constant size become single moves.
 static inline bool kiln_pack(const kiln_kernel *k, const void *const *args, uint8_t *block) {
-  const kiln_slot *s = k->slots, *end_8 = s + k->slots_of_8, *end_4 = s + k->slots_to_4,
-                  *end = s + k->interface.param_count;
+  const kiln_slot *s = k->slots, *end_8 = s + k->slots_of_8, *end_4 = s + k->slots_to_4;
   if (KILN_UNLIKELY(k->has_gaps)) memset(block, 0, k->interface.block_bytes);
-  else if (s != end) memset(block + k->interface.block_bytes - 8, 0, 8);
+  else if (k->interface.param_count) memset(block + k->interface.block_bytes - 8, 0, 8);
   for (const void *from; s < end_8; s++) {
     if (KILN_UNLIKELY(!(from = args[s->param]))) return false;
     memcpy(block + s->offset, from, 8);
@@ -58,11 +67,7 @@ static inline bool kiln_pack(const kiln_kernel *k, const void *const *args, uint
     if (KILN_UNLIKELY(!(from = args[s->param]))) return false;
     memcpy(block + s->offset, from, 4);
   }
-  for (const void *from; s < end; s++) {
-    if (KILN_UNLIKELY(!(from = args[s->param]))) return false;
-    memcpy(block + s->offset, from, s->size);
-  }
-  return true;
+  return kiln_pack_rest(k, s, args, block);
 }
 
 static inline int64_t kiln_expr_param(const kiln_prepared_expr *e, const uint8_t *block) {
@@ -87,8 +92,11 @@ static inline bool kiln_holds(const kiln_conjunction *c, const uint8_t *block, c
 
 static inline kiln_status kiln_check_promises(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
   uint64_t broken = 0;
-  for (uint32_t i = 0; i < k->alignment_count; i++)
-    broken |= kiln_le64(block + k->alignments[i].offset) & k->alignments[i].mask;
+  for (const kiln_alignment *a = k->alignments, *end = a + k->alignment_count; a < end; a++) {
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < a->count; i++) bits |= kiln_le64(block + a->offset + 8 * i);
+    broken |= bits & a->mask;
+  }
   if (KILN_UNLIKELY(broken)) return kiln_refuse_alignment(k, block, err);
   return KILN_UNLIKELY(k->fact_count) ? kiln_check_facts(k, block, err) : KILN_OK;
 }

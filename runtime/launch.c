@@ -21,14 +21,16 @@ static KILN_COLD kiln_status first_load(kiln_kernel *k, const kiln_launch_call *
 // kiln_decide for what most kernels are: the first config that may be used, and expressions in short forms.
 static inline kiln_status decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid,
                                  kiln_launch_call *out, kiln_error *err) {
-  uint32_t c = 0;
+  const kiln_code *code = k->certain;
+  uint32_t c = k->certain_config;
   if (KILN_UNLIKELY(!k->is_plain)) return kiln_decide(k, block, grid, out, err);
   KILN_TRY(kiln_check_promises(k, block, err));
-  out->code = NULL;
-  for (; c < k->interface.config_count && !(out->code = kiln_code_of(k, c, block, NULL)); c++) continue;
-  if (KILN_UNLIKELY(!out->code)) return kiln_refuse_configs(k, block, err);
-  return grid ? kiln_take_grid(k, out->code, grid, out->grid, err)
-              : kiln_evaluate_grid(k, c, out->code, block, NULL, out->grid, err);
+  while (!code && c < k->interface.config_count)
+    if (!(code = kiln_code_of(k, c, block, NULL))) c++;
+  if (KILN_UNLIKELY(!code)) return kiln_refuse_configs(k, block, err);
+  out->code = code;
+  return grid ? kiln_take_grid(k, code, grid, out->grid, err)
+              : kiln_evaluate_grid(k, c, code, block, NULL, out->grid, err);
 }
 
 static __attribute__((noinline)) kiln_status launch_block(kiln_kernel *k, kiln_stream stream,

@@ -114,13 +114,19 @@ static bool add_facts(kiln_kernel *k) {
   uint32_t count = k->interface.param_count, most = count;
   for (uint32_t i = 0; i < count; i++) most += k->interface.params[i].view_rank;
   k->alignments = KILN_NEW_ARRAY(k->arena, kiln_alignment, count);
+  k->masks = KILN_NEW_ARRAY(k->arena, uint64_t, count);
   k->facts = KILN_NEW_ARRAY(k->arena, kiln_fact, most);
   if (!k->facts) return false;
+  kiln_alignment *next = k->alignments;
   for (uint32_t i = 0; i < count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
     if (kiln_param_is_address(p)) {
-      if (p->align > 1 && !(p->align & (p->align - 1)))
-        k->alignments[k->alignment_count++] = (kiln_alignment){i, p->offset, p->align - 1};
+      uint64_t mask = p->align > 1 && !(p->align & (p->align - 1)) ? p->align - 1 : 0;
+      k->masks[i] = mask;
+      if (mask && next != k->alignments && next[-1].mask == mask &&
+          next[-1].offset + 8 * next[-1].count == p->offset)
+        next[-1].count++;
+      else if (mask) *next++ = (kiln_alignment){p->offset, 1, mask};
       if (p->rows) add_strides(k, i);
     } else if (kiln_param_is_integer(p) && (p->div > 1 || p->has_range)) {
       k->facts[k->fact_count++] = (kiln_fact){.param = i,
@@ -132,6 +138,7 @@ static bool add_facts(kiln_kernel *k) {
                                               .hi = p->has_range ? p->hi : INT64_MAX};
     }
   }
+  k->alignment_count = (uint32_t)(next - k->alignments);
   return true;
 }
 
@@ -154,7 +161,7 @@ static bool add_slots(kiln_kernel *k) {
     for (uint32_t i = 0; i < k->interface.param_count; i++) {
       const kiln_param_record *p = &k->interface.params[i];
       unsigned group = p->size == 8 ? 0 : p->size == 4 ? 1 : 2;
-      if (group == pass) k->slots[count++] = (kiln_slot){(uint16_t)i, (uint16_t)p->offset, (uint16_t)p->size};
+      if (group == pass) k->slots[count++] = (kiln_slot){(uint16_t)i, (uint16_t)p->size, p->offset};
     }
     if (pass == 0) k->slots_of_8 = count;
     if (pass == 1) k->slots_to_4 = count;
@@ -169,11 +176,9 @@ static bool add_slots(kiln_kernel *k) {
 // What a prepared launch has to look at when a parameter changes.
 static bool add_reads(kiln_kernel *k, const uint8_t *used) {
   k->is_read = KILN_NEW_ARRAY(k->arena, bool, k->interface.param_count);
-  k->masks = KILN_NEW_ARRAY(k->arena, uint64_t, k->interface.param_count);
-  if (!k->masks) return false;
+  if (!k->is_read) return false;
   for (uint32_t i = 0; i < k->interface.param_count; i++) k->is_read[i] = used[i] != 0;
   for (uint32_t i = 0; i < k->fact_count; i++) k->is_read[k->facts[i].param] = true;
-  for (uint32_t i = 0; i < k->alignment_count; i++) k->masks[k->alignments[i].param] = k->alignments[i].mask;
   return true;
 }
 
@@ -217,13 +222,12 @@ static bool add_memo(kiln_kernel *k, const uint8_t *used) {
   for (uint32_t i = 0; i < k->interface.param_count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
     if (used[i] & USE_WHOLE) kiln_memo_note(m, p->offset, size_of(p), UINT64_MAX);
+    if (k->masks[i]) kiln_memo_note(m, p->offset, 8, k->masks[i]);
   }
   for (uint32_t i = 0; i < k->interface.config_count; i++) note_tests(m, &k->configs[i].require);
   for (uint32_t i = 0; i < k->interface.variant_count; i++) note_tests(m, &k->variants[i]);
   for (uint32_t i = 0; i < k->fact_count; i++)
     kiln_memo_note(m, k->facts[i].offset, k->facts[i].size, UINT64_MAX);
-  for (uint32_t i = 0; i < k->alignment_count; i++)
-    kiln_memo_note(m, k->alignments[i].offset, 8, k->alignments[i].mask);
   return true;
 }
 

@@ -91,8 +91,8 @@ KILN_COLD kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size
     return kiln_refuse_count(k, arg_count, err);
   kiln_prepared *p = create(k, grid);
   if (!p) return kiln_kernel_no_memory(k, err);
-  return end_prepare(p, kiln_pack(k, args, p->block) ? KILN_OK : kiln_refuse_count(k, arg_count, err), out,
-                     err);
+  bool is_packed = kiln_pack_rest(k, k->slots, args, p->block); // which create() has cleared
+  return end_prepare(p, is_packed ? KILN_OK : kiln_refuse_count(k, arg_count, err), out, err);
 }
 
 // ------------------------------------------------------------------------------------- scratch memory

@@ -53,11 +53,12 @@ kiln_status kiln_refuse_expr(const kiln_kernel *k, kiln_span code, const uint8_t
 }
 
 kiln_status kiln_refuse_alignment(const kiln_kernel *k, const uint8_t *block, kiln_error *err) {
-  const kiln_alignment *a = k->alignments;
-  while (!(kiln_le64(block + a->offset) & a->mask)) a++;
+  const kiln_param_record *p = k->interface.params;
+  const uint64_t *mask = k->masks;
+  while (!*mask || !(kiln_le64(block + p->offset) & *mask)) p++, mask++;
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s is promised to be aligned to %llu bytes, but is 0x%llx",
-                   k->interface.name, k->interface.params[a->param].name, (unsigned long long)a->mask + 1,
-                   (unsigned long long)kiln_le64(block + a->offset));
+                   k->interface.name, p->name, (unsigned long long)*mask + 1,
+                   (unsigned long long)kiln_le64(block + p->offset));
 }
 
 static kiln_status refuse_stride(const kiln_kernel *k, const kiln_fact *f, int64_t value, kiln_error *err) {

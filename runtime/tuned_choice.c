@@ -252,10 +252,25 @@ static kiln_status attach_choices(kiln_kernel *k, kiln_error *err) {
   return KILN_OK;
 }
 
+static bool is_empty(const kiln_conjunction *c) { return !c->mask_count && !c->other_count; }
+
+// The first code of the first config that may be used, unless a condition stands before it.
+static void find_certain(kiln_kernel *k) {
+  uint32_t c = 0, v = 0;
+  const uint32_t variants = k->interface.variant_count;
+  while (c < k->interface.config_count && !k->configs[c].is_usable) c++;
+  if (c == k->interface.config_count || !is_empty(&k->configs[c].require)) return;
+  while (!k->codes[c * variants + v].is_present) v++;
+  if (!is_empty(&k->variants[v])) return;
+  k->certain_config = c;
+  k->certain = &k->codes[c * variants + v];
+}
+
 kiln_status kiln_tuned_attach(kiln_kernel *k, kiln_error *err) {
   KILN_TRY(attach_choices(k, err));
   KILN_TRY(attach_recorder(k, err));
   k->is_plain = !k->tuned && !k->has_costs && !k->integer_count;
+  if (k->is_plain) find_certain(k);
   for (uint32_t i = 0; k->tuned && i < k->tuned->input_count; i++) {
     const kiln_tuned_input *in = &k->tuned->inputs[i];
     k->is_read[in->param] = true;

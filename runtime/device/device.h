@@ -137,10 +137,10 @@ static inline const kiln_device_kind *kiln_device_table(const kiln_device *d) {
 /// applied. `rule` may be NULL.
 unsigned kiln_device_rank(kiln_device *device, size_t index, uint32_t number, bool is_ptx, char *rule);
 
-/// A promised alignment of a pointer.
+/// The promised alignment of pointers that follow each other in the block.
 typedef struct kiln_alignment {
-  uint32_t param, offset;
-  uint64_t mask; // alignment - 1
+  uint32_t offset, count; // the first pointer's, how many
+  uint64_t mask;          // alignment - 1
 } kiln_alignment;
 
 /// A promised divisor and range of an integer, or of a stride of a view.
@@ -200,7 +200,8 @@ typedef struct kiln_integer_param {
 
 /// Where an argument lies in the block. Sorted by size: those of 8 bytes, of 4, the rest.
 typedef struct kiln_slot {
-  uint16_t param, offset, size;
+  uint16_t param, size;
+  uint32_t offset;
 } kiln_slot;
 
 typedef struct kiln_tuned kiln_tuned;
@@ -217,6 +218,8 @@ struct kiln_kernel {
   bool has_gaps;                   // bytes between parameters
   bool is_plain;  // the order of configs decides, no cost, tuned choice, recorder; no expression is general
   bool has_costs; // the least of its configs is taken, not the first
+  uint32_t certain_config;
+  const kiln_code *certain; // of that config: what every launch of a plain kernel runs; NULL: it depends
   uint32_t alignment_count, fact_count, integer_count;
   kiln_alignment *alignments;
   kiln_fact *facts;

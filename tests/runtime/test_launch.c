@@ -392,6 +392,81 @@ TEST(launch, broken_promises_are_refused_by_name) {
   kiln_close(l);
 }
 
+enum { MOST_DRAWN = 40 };
+
+// Drawn parameters of 1 to 8 bytes, pointers with and without a promise in any order: each argument comes to its
+// place, and the first pointer that breaks its promise is named.
+TEST(launch, drawn_parameters_are_packed_and_their_alignments_tested) {
+  static const kiln_scalar scalars[] = {KILN_I8, KILN_I16, KILN_I32, KILN_F32, KILN_I64, KILN_F64, KILN_I1};
+  enum { KERNELS = 30 };
+  uint64_t state = 20261128;
+  for (int round = 0; round < KERNELS; round++) {
+    kiln_param_record params[MOST_DRAWN];
+    char names[MOST_DRAWN][12], object[400];
+    uint64_t values[MOST_DRAWN];
+    const void *args[MOST_DRAWN];
+    fixture f;
+    kiln_library *l;
+    kiln_device *d;
+    kiln_kernel *k;
+    kiln_error err;
+    size_t size;
+    uint8_t written[MOST_DRAWN * 8], expected[sizeof written] = {0};
+    uint8_t *target = written;
+    uint32_t count = 1 + (uint32_t)(kiln_test_random(&state) % (MOST_DRAWN - 1)), promised = 0;
+    for (uint32_t i = 0; i < count; i++) {
+      snprintf(names[i], sizeof names[i], "p%u", i);
+      args[i] = &values[i];
+      values[i] = kiln_test_random(&state);
+      params[i] = scalar_param(names[i], scalars[kiln_test_random(&state) % 7]);
+      if (params[i].scalar == KILN_I1) values[i] &= 1;
+      if (i && kiln_test_random(&state) % 3) continue;
+      params[i] = pointer_param(names[i], KILN_F32);
+      params[i].align = i && kiln_test_random(&state) % 4 ? 4u << kiln_test_random(&state) % 5 : 0;
+      if (params[i].align) values[i] &= ~(uint64_t)(params[i].align - 1), promised++;
+    }
+    memcpy(&values[0], &target, sizeof target);
+    kiln_interface in = {.name = "drawn",
+                         .params = params,
+                         .param_count = count,
+                         .config_count = 1,
+                         .variant_count = 1,
+                         .configs = (kiln_config_record[]){{.text = "", .grid = {SPAN(C(1))}}},
+                         .variants = (kiln_variant_record[]){{.text = ""}}};
+    kiln_layout_params(&in);
+    const uint32_t bytes = params[count - 1].offset + params[count - 1].size;
+    for (uint32_t i = 0; i < count; i++) memcpy(expected + params[i].offset, &values[i], params[i].size);
+    snprintf(object, sizeof object,
+             HOST_KERNEL("drawn") " { (void)id, (void)grid, (void)scratch; for (int i = 0; i < %u; i++) "
+                                  "(*(char *const *)args)[i] = ((const char *)args)[i]; return 0; }\n",
+             bytes);
+    uint8_t *code = fixture_object(object, &size);
+    fixture_begin(&f);
+    fixture_code(&f, fixture_kernel(&f, &in), 0, 0, KILN_FORMAT_HOST, "x86-64-v2", "drawn", code, size);
+    fixture_write(&f, kiln_test_path("a.kbundle"), "");
+    fixture_open(kiln_test_path("a.kbundle"), "host", &l, &d);
+    CHECK_OK(kiln_kernel_get(d, "drawn", NULL, &k, &err), err);
+    memset(written, 0xee, sizeof written);
+    CHECK_OK(kiln_launch(k, NULL, args, count, &err), err);
+    if (memcmp(written, expected, bytes)) FAIL("kernel %d: another block of %u parameters", round, count);
+    for (uint32_t tries = 0, first = MOST_DRAWN; promised && tries < 3; tries++) {
+      uint32_t broken = (uint32_t)(kiln_test_random(&state) % count);
+      if (!params[broken].pointer || !params[broken].align) continue;
+      values[broken] |= 2;
+      if (broken < first) first = broken;
+      CHECK_INT(kiln_launch(k, NULL, args, count, &err), KILN_STATUS_LAUNCH);
+      char expected_text[100];
+      snprintf(expected_text, sizeof expected_text,
+               "'drawn': p%u is promised to be aligned to %u bytes, but is 0x%llx", first,
+               params[first].align, (unsigned long long)values[first]);
+      CHECK_TEXT(err.text, expected_text);
+    }
+    free(code);
+    kiln_device_close(d);
+    kiln_close(l);
+  }
+}
+
 // What a view promises of its rows is tested for each stride, at a launch and where a prepared one is
 // changed.
 TEST(launch, broken_rows_of_views_are_refused) {
