@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels of Triton through Kiln, on the host: ahead of time and at their first call. Skipped where Triton or PyTorch is absent
 (PYTHON=.../python tests/run.sh names the interpreter that has them)."""
+import collections
 import os
 import subprocess
 import sys
@@ -51,6 +52,20 @@ if triton is not None:
         if flag:
             value += 10000
         tl.store(y, value)
+
+    @triton.jit
+    def fields(y, t):
+        tl.store(y, t.p * 10.0 + t.q)
+
+    @triton.jit
+    def fixed_fields(y, T: tl.constexpr):
+        tl.store(y, T.p * 10.0 + T.q)
+
+    settings = types.ModuleType("settings")
+
+    @triton.jit
+    def by_settings(y, v):
+        tl.store(y, v * settings.factor)
 
     @triton.jit
     def kind_of(y, A: tl.constexpr):
@@ -171,12 +186,33 @@ def program(x):
 """
 
 
+# Constants that the IR does not show.
+SAME_IR = """
+import torch, triton, triton.language as tl, kiln.triton
+
+@triton.jit
+def same(y, A: tl.constexpr):
+    tl.store(y, 5.0)
+
+def program():
+    found = []
+    for A in (1, True, 2, "text", (1, 2), tl.float16, None):
+        y = torch.zeros(1)
+        same[(1,)](y, A)
+        found.append(y.item())
+    return found
+"""
+
+
 class Ahead(Cases):
     """What is exported has the keys of launches: a process that may compile nothing runs from it."""
 
     def run_without_compiler(self, bundle, *lines):
-        text = "\n".join(("import sys", "sys.path[:0] = %r" % [self.folder.name, os.path.join(support.BUILD, "python")], "from captured import *",
-                          "kiln.triton.load(%r)" % bundle, *lines, "now = kiln.triton.monitor()", "assert now.launches['bundle'] == now.by_kiln > 0, now.text()"))
+        self.run_python("from captured import *", "kiln.triton.load(%r)" % bundle, *lines, "now = kiln.triton.monitor()",
+                        "assert now.launches['bundle'] == now.by_kiln > 0, now.text()")
+
+    def run_python(self, *lines):
+        text = "\n".join(("import sys", "sys.path[:0] = %r" % [self.folder.name, os.path.join(support.BUILD, "python")], *lines))
         done = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
 
@@ -205,6 +241,14 @@ class Ahead(Cases):
         exec(compile(TUNED_DESCRIPTOR, path, "exec"), names)
         self.assertEqual(len(kiln.triton.capture(names["program"], torch.randn(64, 32), targets=["host"], output=bundle).kernels), 2)
         self.run_without_compiler(bundle, "x = torch.randn(64, 32)", "torch.testing.assert_close(program(x), x)")
+
+    def test_launches_of_the_same_ir_are_all_found(self):
+        bundle, path = os.path.join(self.folder.name, "same.kbundle"), os.path.join(self.folder.name, "captured.py")
+        with open(path, "w") as file:
+            file.write(SAME_IR)
+        self.run_python("from captured import *", "kiln.triton.enable()", "assert program() == 7 * [5.0]", "kiln.triton.save(%r)" % bundle)
+        self.assertEqual(kiln.Library(bundle).kernels, ["same"])
+        self.run_without_compiler(bundle, "assert program() == 7 * [5.0]")
 
     def stop(self):
         raise RuntimeError("in the middle")
@@ -341,6 +385,28 @@ class Specialised(Cases):
         self.assertEqual(self.value(jitted, True), 7)
         self.assertEqual(self.value(jitted, 1), 7)
         self.assertEqual(len(jitted.variants), 3)
+
+    def test_named_tuples_of_two_classes_are_not_the_same(self):
+        P, Q = collections.namedtuple("P", "p q"), collections.namedtuple("Q", "q p")
+        jitted, fixed = kiln.triton.jit(fields), kiln.triton.jit(fixed_fields)
+        for one in (P, Q, P, Q):
+            self.assertEqual(self.value(jitted, one(2, 3)), 23 if one is P else 32)
+            self.assertEqual(self.value(fixed, one(2, 3)), 23 if one is P else 32)
+        for first, wanted in ((1, 7), (True, 7), (1.0, 7)):  # which are equal
+            self.assertEqual(self.value(kiln.triton.jit(fixed_fields), P(first, -3)), wanted)
+        self.assertEqual(len(fixed.variants), 2)
+        for first in (1, True, 1.0):
+            self.value(fixed, P(first, -3))
+        self.assertEqual(len(fixed.variants), 5)
+
+    def test_what_changes_in_a_module_is_refused(self):
+        settings.factor = tl.constexpr(3)
+        jitted = kiln.triton.jit(by_settings)
+        for _ in range(3):
+            self.assertEqual(self.value(jitted, 7), 21)
+        settings.factor = tl.constexpr(4)
+        with self.assertRaisesRegex(RuntimeError, "settings.factor has changed since we compiled this kernel"):
+            self.value(jitted, 7)
 
     def test_integers_by_width_one_and_divisibility(self):
         jitted, variants = kiln.triton.jit(type_of), 0

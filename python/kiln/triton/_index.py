@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The key of a kernel before any Triton IR is built, and the notes of a bundle that lead from keys to its kernels (docs/bundle.md). The key is of what Triton's
-own is of: the source with all functions that it calls, the types, the constants, the promises and the options. The processor is not in it: a bundle has code
-for several."""
+own is of, the source with all functions that it calls, the types, the constants, the promises and the options, and the values that the source reads. The
+processor is not in it: a bundle has code for several."""
 import functools
 import hashlib
 import json
 import os
 import struct
 
-from triton import language as tl
 from triton.compiler import make_backend
-from triton.runtime.jit import JITCallable
 
-from . import _compilation, _torch_results
+from . import _compilation, _dependencies, _torch_results
 from .._errors import Error
 
 NOTE = "triton "  # and the key: the key of a note
@@ -23,23 +21,14 @@ NEVER = ("launch_cooperative_grid", "launch_pdl", "instrumentation_mode")  # whi
 
 # ------------------------------------------------------------------------------------------- facts
 
-def _text_of(value):
-    """A constant as text: what is equal but not the same has another one."""
-    if isinstance(value, JITCallable):
-        return "%s %s" % (value.__name__, value.cache_key)
-    if isinstance(value, tl.constexpr):
-        return "constexpr(%s)" % _text_of(value.value)
-    if isinstance(value, (tuple, list)):
-        return "(%s)" % ", ".join(map(_text_of, value))
-    return str(value) if isinstance(value, tl.dtype) else repr(value)
-
-
 def _place(names, path):
     """"n", or "pair[1][0]" within a tuple."""
     return names[path[0]] + "".join("[%d]" % at for at in path[1:])
 
 
 def _kind(kind):
+    if _dependencies.is_named(kind):
+        return "%s(%s)" % (type(kind).__qualname__, ", ".join("%s=%s" % (name, _kind(one)) for name, one in zip(kind._fields, kind)))
     return "(%s)" % ", ".join(map(_kind, kind)) if isinstance(kind, (tuple, list)) else str(kind)
 
 
@@ -53,13 +42,14 @@ def facts_of(source, options, read_for):
     names, usual = source.fn.arg_names, _defaults(read_for)
     with _compilation.parsing:
         facts = {"kernel": source.fn.__name__, "source": source.fn.cache_key, "backend": read_for.backend}
+        facts.update(("value of " + name, text) for name, text in _dependencies.of(source.fn)[0].items())
     facts.update(("type of " + name, _kind(kind)) for name, kind in source.signature.items())
-    facts.update(("constant " + _place(names, path), _text_of(value)) for path, value in source.constants.items())
+    facts.update(("constant " + _place(names, path), _dependencies.text_of(value)) for path, value in source.constants.items())
     for path, promises in source.attrs.items():
         path = (names.index(path),) if isinstance(path, str) else (path,) if isinstance(path, int) else path
         if promises:
             facts["promise of " + _place(names, path)] = ", ".join("%s %s" % tuple(one) for one in promises)
-    facts.update(("option " + name, _text_of(value)) for name, value in vars(options).items()
+    facts.update(("option " + name, _dependencies.text_of(value)) for name, value in vars(options).items()
                  if name not in NEVER and (name in ALWAYS or value != usual.get(name)))
     return facts
 

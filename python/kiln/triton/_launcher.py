@@ -11,7 +11,7 @@ from triton import knobs
 from triton.compiler.compiler import LazyDict
 from triton.runtime.jit import JITFunction, KernelInterface, create_function_from_signature
 
-from . import _bundles, _compilation, _devices, _index, _monitor, _parallel_compile, _versions
+from . import _bundles, _compilation, _dependencies, _devices, _index, _monitor, _parallel_compile, _versions
 from .._compiler import warn
 from .._core import Plan, Variants
 
@@ -203,7 +203,12 @@ _FIXED = (int, float, str, bool, type(None), tl.constexpr, tl.dtype)  # whose ob
 def _exactly(value):
     """What distinguishes constants that compare equal: True, 1 and 1.0 are, and 0.0 is -0.0."""
     kind = value.__class__
-    return kind if kind is int or kind is bool or kind is str else repr(value) if kind is float or kind is tuple else kind
+    return kind if kind is int or kind is bool or kind is str else repr(value) if kind is float else (kind, *map(_exactly, value)) if isinstance(value, tuple) else kind
+
+
+def _class_of(kind):
+    """What distinguishes the kinds of tuples: named tuples of two classes are equal."""
+    return (kind.__class__, *map(_class_of, kind)) if isinstance(kind, tuple) else None
 
 
 def warn_of(name, options):
@@ -234,7 +239,7 @@ class Engine:
             raise TypeError("%s: functions of Gluon are not taken" % fn.__name__)
         self.fn = fn
         self.variants = {}
-        self._binders, self._source = {}, fn.src
+        self._binders, self._source, self._watched = {}, fn.src, ()
         self._constants = [param.num for param in fn.params if param.is_constexpr]
         defaults = {param.name: param.default for param in fn.params if param.has_default}
         self.call = Variants(self.run, self._guards, tuple(map(sys.intern, fn.arg_names)), tuple(self._constants), defaults, tl.dtype)
@@ -257,6 +262,8 @@ class Engine:
             if type(where.get(name)) not in _FIXED:
                 return None
             found += [where, name, where[name]]
+        for where, name, value, _ in self._watched:
+            found += [where, name, value]
         return tuple(found)
 
     def _begin(self, ahead, place, key, *kinds):
@@ -280,12 +287,13 @@ class Engine:
         begun = ahead and ahead.take((self, key))
         source = _compilation.source_of(fn, signature, constants, attributes)
         found = _bundles.find_or_compile(source, options, place.read_for, place.target, begun)
+        self._watched = _dependencies.of(fn)[1]
         if found is None:
             self.variants[key] = TRITONS
             return TRITONS
         code, keys, text, facts = found
         compiled = Compiled(fn, place, bound, signature, options, constants, code, keys, text, facts)
-        self.variants[key] = variants[fn.__name__, compiled.identity, place.target] = compiled
+        self.variants[key] = variants[fn.__name__, compiled.identity, place.target, _index.key_of(keys)] = compiled
         _versions.call_hook(fn, knobs.runtime.jit_post_compile_hook, *told)
         return compiled
 
@@ -301,6 +309,9 @@ class Engine:
             found = where.get(name, _MISSING)
             if found != value:
                 raise RuntimeError("Global variable %s has changed since we compiled this kernel, from %s to %s" % (name, value, found))
+        for where, name, value, text in self._watched:
+            if where.get(name, _MISSING) is not value:
+                raise RuntimeError("%s has changed since we compiled this kernel, from %s to %s" % (text, value, where.get(name, "nothing")))
 
     def run(self, *arguments, grid, warmup=False, stream=None, **named):
         """Triton's way to launch; with `warmup` it only compiles."""
@@ -313,8 +324,8 @@ class Engine:
         if binder is None:
             binder = self._binders[device] = create_function_from_signature(fn.signature, fn.params, place.backend)
         bound, specialization, options = binder(*arguments, **named)
-        key = (device, *specialization, *[_exactly(specialization[i][1]) for i in self._constants], knobs.runtime.debug,
-               str(sorted(options.items())) if options else None)
+        key = (device, *specialization, *[_exactly(specialization[i][1]) for i in self._constants], *[_class_of(kind) for kind, _ in specialization if kind.__class__ is not str],
+               knobs.runtime.debug, str(sorted(options.items())) if options else None)
         if fn._src is not self._source or fn.hash is None:
             self._forget_changed_source()
         compiled = self.variants.get(key)
@@ -327,7 +338,7 @@ class Engine:
                 return None
         if compiled is TRITONS:
             return tritons_run(fn, *arguments, grid=grid, warmup=warmup, **named)
-        if fn.used_global_vals:
+        if fn.used_global_vals or self._watched:
             self._refuse_changed_globals()
         if warmup:
             return compiled
