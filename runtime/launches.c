@@ -102,12 +102,6 @@ static kiln_status find_launches(kiln_kernel *k, const struct kiln_launches **ou
 
 // --------------------------------------------------------------------------------------- deciding
 
-static kiln_status evaluate(const kiln_kernel *k, kiln_span code, const uint8_t *block, const int64_t *values,
-                            const char *what, int64_t *out, kiln_error *err) {
-  if (kiln_expr_eval(code.bytes, code.size, values, out)) return KILN_OK;
-  return kiln_refuse_expr(k, code, block, what, err);
-}
-
 /// Arguments, the address of the scratch memory, and what is computed first.
 typedef struct launch_values {
   int64_t of[KILN_MOST_PARAMS + 1 + KILN_MOST_VALUES];
@@ -151,8 +145,9 @@ kiln_status kiln_scratch_size(kiln_kernel *k, const void *block, size_t size, si
   return KILN_OK;
 }
 
-static kiln_status fill_block(const kiln_kernel *k, const kiln_launch_record *record, const kiln_kernel *to,
-                              const uint8_t *from, const int64_t *values, uint8_t *block, kiln_error *err) {
+// False: an argument cannot be computed, or its parameter cannot hold it.
+static bool fill_block(const kiln_kernel *k, const kiln_launch_record *record, const kiln_kernel *to,
+                       const uint8_t *from, const launch_values *values, uint8_t *block) {
   memset(block, 0, to->interface.block_bytes);
   for (uint32_t i = 0; i < record->arg_count; i++) {
     const kiln_launch_argument *arg = &record->args[i];
@@ -163,22 +158,24 @@ static kiln_status fill_block(const kiln_kernel *k, const kiln_launch_record *re
       memcpy(block + p->offset, from + k->interface.params[arg->param].offset, p->size);
       continue;
     }
-    KILN_TRY(evaluate(k, arg->value, from, values, "an argument of a launch in its place", &value, err));
+    if (!computes(arg->value, values, &value)) return false;
     kiln_put64(bytes, (uint64_t)value);
     if (!p->pointer && p->size < 8 &&
         value != kiln_read_integer(bytes, (uint8_t)p->size, p->scalar != KILN_I1))
-      return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' in place of '%s': '%s' cannot hold %lld",
-                       to->interface.name, k->interface.name, p->name, (long long)value);
+      return false;
     memcpy(block + p->offset, bytes, p->size < 8 ? p->size : 8);
   }
-  return KILN_OK;
+  return true;
 }
 
+// The first time each launch is only tried: one that would be refused leaves the kernel itself, and nothing has run.
 kiln_status kiln_launches_decide(kiln_kernel *k, const uint8_t *block, const void *scratch, size_t bytes,
                                  kiln_launches_visit *visit, void *context, bool *out_any, kiln_error *err) {
   launch_values values;
   int64_t holds;
   uint8_t its_block[KILN_MOST_BLOCK];
+  kiln_launch_call call;
+  kiln_error unseen;
   const struct kiln_launches *l;
   *out_any = false;
   if (!scratch) return KILN_OK;
@@ -188,14 +185,17 @@ kiln_status kiln_launches_decide(kiln_kernel *k, const uint8_t *block, const voi
                      SCRATCH_ALIGNMENT, scratch);
   KILN_TRY(find_launches(k, &l, err));
   if (!compute(k, l, block, scratch, &values) || bytes < values.needed) return KILN_OK;
-  for (uint32_t i = 0; i < l->note.launch_count; i++) {
-    const kiln_launch_record *record = &l->note.launches[i];
-    KILN_TRY(evaluate(k, record->condition, block, values.of, "the condition of a launch in its place",
-                      &holds, err));
+  for (uint32_t i = 0; i < 2 * l->note.launch_count; i++) {
+    const bool runs = i >= l->note.launch_count;
+    const uint32_t at = i % l->note.launch_count;
+    const kiln_launch_record *record = &l->note.launches[at];
+    kiln_kernel *to = l->kernels[at];
+    if (!computes(record->condition, &values, &holds)) return KILN_OK;
     if (!holds) continue;
-    *out_any = true;
-    KILN_TRY(fill_block(k, record, l->kernels[i], block, values.of, its_block, err));
-    KILN_TRY(visit(context, l->kernels[i], its_block, err));
+    if (!fill_block(k, record, to, block, &values, its_block)) return KILN_OK;
+    if (!runs && kiln_decide(to, its_block, NULL, &call, &unseen) != KILN_OK) return KILN_OK;
+    *out_any = runs;
+    if (runs) KILN_TRY(visit(context, to, its_block, err));
   }
   return KILN_OK;
 }
@@ -212,17 +212,10 @@ static kiln_status launch_one(void *context, kiln_kernel *k, const uint8_t *bloc
   return kiln_launch_packed(k, *(kiln_stream *)context, block, k->interface.block_bytes, err);
 }
 
-static kiln_status check_one(void *context, kiln_kernel *k, const uint8_t *block, kiln_error *err) {
-  (void)context;
-  return kiln_check_promises(k, block, err);
-}
-
-/// All launches are checked before the first: what is refused has changed nothing.
 kiln_status kiln_launch_scratch(kiln_kernel *k, kiln_stream stream, const void *block, size_t size,
                                 void *scratch, size_t scratch_bytes, kiln_error *err) {
   bool any;
   if (!k || size != k->interface.block_bytes || (!block && size)) return kiln_refuse_size(k, size, err);
-  KILN_TRY(kiln_launches_decide(k, block, scratch, scratch_bytes, check_one, NULL, &any, err));
   KILN_TRY(kiln_launches_decide(k, block, scratch, scratch_bytes, launch_one, &stream, &any, err));
   return any ? KILN_OK : kiln_launch_packed(k, stream, block, size, err);
 }

@@ -10,7 +10,8 @@
 typedef kiln_status kiln_launches_visit(void *context, kiln_kernel *kernel, const uint8_t *block,
                                         kiln_error *err);
 /// Finds what is launched in place of `k` for these arguments and scratch memory. `out_any`: something is;
-/// otherwise (no scratch memory, less than wanted, no condition holds) the kernel itself has to be.
+/// otherwise (no scratch memory, less than wanted, no condition holds, one of them would be refused) the kernel
+/// itself has to be.
 kiln_status kiln_launches_decide(kiln_kernel *k, const uint8_t *block, const void *scratch, size_t bytes,
                                  kiln_launches_visit *visit, void *context, bool *out_any, kiln_error *err);
 /// Loads the code of the kernels that may be launched in place of `k`.

@@ -133,29 +133,78 @@ static tree *number(walk *w, const scope *s, const kiln_node *n) {
   return NULL;
 }
 
-// An address: a pointer or `scratch`, either with elements (of `scratch`, bytes) added, or a choice of two.
-static tree *address(walk *w, const scope *s, const kiln_node *n) {
+/// Where a launch passes a parameter or an address to.
+typedef struct receiver {
+  const char *kernel;
+  const ir_param *param;
+} receiver;
+
+/// An address, and the bytes of what a number counts that is added to it.
+typedef struct sized_address {
+  tree *value;   ///< NULL: an error was reported
+  int64_t scale; ///< 0: in one case elements, in another bytes
+} sized_address;
+
+// What a launched kernel does through its parameter, the launching kernel's has to allow; what is added to is both
+// read and written.
+static bool allows(kiln_elab *e, ir_place at, const ir_param *from, const receiver *to) {
+  static const char *const modes[] = {[IR_ACCESS_IN] = "in",
+                                      [IR_ACCESS_OUT] = "out",
+                                      [IR_ACCESS_INOUT] = "inout",
+                                      [IR_ACCESS_ACCUM] = "accum"};
+  const uint8_t wanted = to->param->access;
+  if (from->access == wanted || from->access == IR_ACCESS_INOUT || from->access == IR_ACCESS_ACCUM)
+    return true;
+  return kiln_elab_error(e, at, "launches: '%s' is '%s', but '%s' takes it as '%s'", from->name,
+                         modes[from->access], to->kernel, modes[wanted]),
+         false;
+}
+
+static bool is_of_type(kiln_elab *e, ir_place at, const ir_param *from, const receiver *to) {
+  char wanted[IR_TYPE_TEXT], found[IR_TYPE_TEXT];
+  if (ir_type_equal(from->type, to->param->type)) return true;
+  return kiln_elab_error(e, at, "launches: '%s' is %s, found '%s' of type %s", to->param->name,
+                         ir_type_text(to->param->type, wanted), from->name, ir_type_text(from->type, found)),
+         false;
+}
+
+// A pointer or `scratch`, either with elements (of `scratch`, bytes) added, or a choice of two.
+static sized_address address(walk *w, const scope *s, const kiln_node *n, const receiver *to) {
+  static const sized_address none = {NULL, 0};
   kiln_elab *e = &w->m->e;
   int param = param_named(w, s, n);
-  if (param >= 0 && w->params[param].type.pointer) return kiln_launch_param(e->arena, (uint32_t)param, false);
+  if (param >= 0 && w->params[param].type.pointer) {
+    const ir_param *from = &w->params[param];
+    if (!is_of_type(e, n->place, from, to) || !allows(e, n->place, from, to)) return none;
+    return (sized_address){kiln_launch_param(e->arena, (uint32_t)param, false),
+                           from->type.pointer == 1 ? kiln_scalars[from->type.scalar].bytes : 8};
+  }
   if (n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "scratch"))
-    return kiln_launch_param(e->arena, w->param_count, false);
+    return (sized_address){kiln_launch_param(e->arena, w->param_count, false), 1};
   if (n->kind == KILN_NODE_BINARY && n->op == KILN_TOKEN_PLUS) {
-    tree *base = address(w, s, n->a), *offset = base ? number(w, s, n->b) : NULL;
-    param = param_named(w, s, n->a);
-    bool counts_elements = param >= 0 && w->params[param].type.pointer == 1;
-    int64_t scale = counts_elements ? kiln_scalars[w->params[param].type.scalar].bytes : 1;
-    offset = kiln_launch_node(e, KILN_EXPR_MUL, offset, constant(e, scale), n->place, what);
-    return kiln_launch_node(e, KILN_EXPR_ADD, base, offset, n->place, what);
+    sized_address x = address(w, s, n->a, to);
+    tree *offset = x.value ? number(w, s, n->b) : NULL;
+    if (!offset) return none;
+    if (!x.scale)
+      return kiln_elab_error(e, n->place,
+                             "launches: of scratch this counts bytes, and of the pointer elements; add the "
+                             "numbers within select(..)"),
+             none;
+    offset = kiln_launch_node(e, KILN_EXPR_MUL, offset, constant(e, x.scale), n->place, what);
+    x.value = kiln_launch_node(e, KILN_EXPR_ADD, x.value, offset, n->place, what);
+    return x;
   }
   if (n->kind == KILN_NODE_CALL && !strcmp(n->atom->text, "select") && n->list.count == 3) {
-    tree *condition = number(w, s, n->list.items[0]), *x = address(w, s, n->list.items[1]);
-    return kiln_launch_select(e, condition, x, address(w, s, n->list.items[2]), n->place, what);
+    tree *condition = number(w, s, n->list.items[0]);
+    sized_address x = address(w, s, n->list.items[1], to), y = address(w, s, n->list.items[2], to);
+    if (!condition || !x.value || !y.value) return none;
+    return (sized_address){kiln_launch_select(e, condition, x.value, y.value, n->place, what),
+                           x.scale == y.scale ? x.scale : 0};
   }
   kiln_elab_error(e, n->place,
                   "launches: expected an address: a pointer or scratch, with a number added or not, or "
                   "select(condition, address, address)");
-  return NULL;
+  return none;
 }
 
 // Whether some value that the expression can have is one of the parameter's type; a launch checks the one
@@ -167,24 +216,24 @@ static bool can_fit(const walk *w, tree *x, ir_type type) {
   return hi >= -(INT64_C(1) << (width - 1)) && lo < INT64_C(1) << (width - 1);
 }
 
-static bool make_argument(walk *w, const scope *s, const kiln_node *n, const ir_param *to,
+static bool make_argument(walk *w, const scope *s, const kiln_node *n, const receiver *by,
                           kiln_launch_argument *out) {
-  char wanted[IR_TYPE_TEXT], found[IR_TYPE_TEXT];
+  char wanted[IR_TYPE_TEXT];
   kiln_elab *e = &w->m->e;
+  const ir_param *to = by->param;
   int param = param_named(w, s, n);
   bool is_same = param >= 0 && ir_type_equal(w->params[param].type, to->type);
-  if (is_same) return *out = (kiln_launch_argument){.param = (uint32_t)param}, true;
+  if (is_same) {
+    *out = (kiln_launch_argument){.param = (uint32_t)param};
+    return allows(e, n->place, &w->params[param], by);
+  }
   unsigned class = to->type.pointer || to->type.is_view ? 0 : ir_type_class(to->type);
   if (!to->type.pointer && !(class & (KILN_CLASS_INT | KILN_CLASS_BOOL)))
     return kiln_elab_error(e, n->place, "launches: '%s' is %s; only a parameter of this type can be passed",
                            to->name, ir_type_text(to->type, wanted)),
            false;
-  if (param >= 0 && w->params[param].type.pointer)
-    return kiln_elab_error(e, n->place, "launches: '%s' is %s, found '%s' of type %s", to->name,
-                           ir_type_text(to->type, wanted), w->params[param].name,
-                           ir_type_text(w->params[param].type, found)),
-           false;
-  tree *x = to->type.pointer ? address(w, s, n) : number(w, s, n);
+  if (param >= 0 && w->params[param].type.pointer) return is_of_type(e, n->place, &w->params[param], by);
+  tree *x = to->type.pointer ? address(w, s, n, by).value : number(w, s, n);
   if (!x) return false;
   if (class && x->is_bool != (class == KILN_CLASS_BOOL))
     return kiln_elab_error(e, n->place, "launches: '%s' is %s, found %s", to->name,
@@ -244,7 +293,8 @@ static bool add_launch(walk *w, const scope *s, const kiln_node *n) {
                             .args = KILN_NEW_ARRAY(e->arena, kiln_launch_argument, n->list.count),
                             .arg_count = n->list.count};
   for (uint32_t i = 0; i < n->list.count; i++)
-    if (!make_argument(w, s, n->list.items[i], &to->params[i], &r->args[i])) return false;
+    if (!make_argument(w, s, n->list.items[i], &(receiver){item->atom->text, &to->params[i]}, &r->args[i]))
+      return false;
   w->count++;
   return true;
 }
@@ -326,6 +376,11 @@ void kiln_make_launches(kiln_maker *m, uint32_t index) {
   bool is_fine = walk_block(&w, (scope){0}, in->kernel->launches);
   kiln_elab_close_scope(&m->e, w.top, w.open);
   if (!is_fine || !w.count) return;
+  if (w.bytes->op == KILN_EXPR_CONST && !w.bytes->value) {
+    kiln_elab_error(&m->e, in->kernel->launches->place,
+                    "launches: nothing asks for memory, so none of these would run; add scratch(bytes)");
+    return;
+  }
   in = &m->unit->instances[index]; // launched kernels may have been made
   in->interface.launches = w.records, in->interface.launch_count = w.count;
   in->interface.values = w.computed, in->interface.value_count = w.computed_count;
