@@ -2,6 +2,7 @@
 """Kernels of Triton through Kiln, on the host: ahead of time and at their first call. Skipped where Triton or PyTorch is absent
 (PYTHON=.../python tests/run.sh names the interpreter that has them)."""
 import collections
+import dataclasses
 import os
 import subprocess
 import sys
@@ -52,6 +53,24 @@ if triton is not None:
         if flag:
             value += 10000
         tl.store(y, value)
+
+    @dataclasses.dataclass(frozen=True)
+    class Wrapped:
+        v: object
+
+    @triton.constexpr_function
+    def kind_number(one):
+        while isinstance(one, (Wrapped, tuple)):
+            one = one.v if isinstance(one, Wrapped) else one[0]
+        return 3 if one is True else 2 if isinstance(one, float) else 1
+
+    @triton.jit
+    def first_of(y, A: tl.constexpr):
+        tl.store(y, kind_number(A) * 1.0)
+
+    @triton.jit
+    def first_of_tuple(y, t):
+        tl.store(y, kind_number(t[0]) * 1.0)
 
     @triton.jit
     def fields(y, t):
@@ -385,6 +404,18 @@ class Specialised(Cases):
         self.assertEqual(self.value(jitted, True), 7)
         self.assertEqual(self.value(jitted, 1), 7)
         self.assertEqual(len(jitted.variants), 3)
+
+    def test_what_wraps_equal_constants_is_not_the_same(self):
+        for wrap in (tl.constexpr, Wrapped, lambda one: Wrapped(Wrapped(one)), lambda one: (one, one), lambda one: (Wrapped(one),)):
+            jitted = kiln.triton.jit(first_of)
+            for _ in range(2):
+                for one, wanted in ((1, 1), (True, 3), (1.0, 2)):
+                    self.assertEqual(self.value(jitted, wrap(one)), wanted)
+            self.assertEqual(len(jitted.variants), 3)
+        jitted = kiln.triton.jit(first_of_tuple)
+        for _ in range(2):
+            for one, wanted in ((1, 1), (True, 3), (1.0, 2)):
+                self.assertEqual(self.value(jitted, (tl.constexpr(one), 5)), wanted)
 
     def test_named_tuples_of_two_classes_are_not_the_same(self):
         P, Q = collections.namedtuple("P", "p q"), collections.namedtuple("Q", "q p")

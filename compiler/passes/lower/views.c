@@ -122,16 +122,26 @@ static ir_value *grown(viewing *v, ir_value *x, ir_type tile) {
   return ir_same_shape(x->type, type) ? x : ir_broadcast(&v->b, x, type);
 }
 
+/// The index, or -tile: before that no lane is inside.
+static ir_value *index_or_least(viewing *v, const axis *a) {
+  return ir_binary(&v->b, IR_MAX, 0, a->index, i64(v, -((int64_t)1 << a->log2)));
+}
+
 /// extent - index, or what says the same of the tile's lanes where that is more than 64 bits hold.
 static ir_value *left_of_axis(viewing *v, const axis *a) {
-  const int64_t tile = (int64_t)1 << a->log2;
   ir_value *extent = a->extent, *index = a->index;
   int64_t most;
   if (__builtin_sub_overflow(kiln_fact_of(v->facts, extent)->hi, kiln_fact_of(v->facts, index)->lo, &most)) {
-    extent = ir_binary(&v->b, IR_MIN, 0, extent, i64(v, INT64_MAX - tile));
-    index = ir_binary(&v->b, IR_MAX, 0, index, i64(v, -tile));
+    extent = ir_binary(&v->b, IR_MIN, 0, extent, i64(v, INT64_MAX - ((int64_t)1 << a->log2)));
+    index = index_or_least(v, a);
   }
   return ir_binary(&v->b, IR_SUB, 0, extent, index);
+}
+
+/// -index, likewise.
+static ir_value *before_axis(viewing *v, const axis *a) {
+  bool is_held = kiln_fact_of(v->facts, a->index)->lo > INT64_MIN;
+  return ir_binary(&v->b, IR_SUB, 0, i64(v, 0), is_held ? a->index : index_or_least(v, a));
 }
 
 static ir_value *lane_mask(viewing *v, const axis *a, unsigned at, unsigned rank) {
@@ -145,7 +155,7 @@ static ir_value *lane_mask(viewing *v, const axis *a, unsigned at, unsigned rank
     mask = both(v, mask, ir_compare(&v->b, IR_LT, 0, lane, count));
   }
   if (a->may_begin) {
-    ir_value *before = clamped(v, ir_binary(&v->b, IR_SUB, 0, i64(v, 0), a->index), a->log2);
+    ir_value *before = clamped(v, before_axis(v, a), a->log2);
     mask = both(v, mask, ir_compare(&v->b, IR_GE, 0, lane, ir_splat(&v->b, before, lane->type)));
   }
   return mask;

@@ -203,12 +203,14 @@ _FIXED = (int, float, str, bool, type(None), tl.constexpr, tl.dtype)  # whose ob
 def _exactly(value):
     """What distinguishes constants that compare equal: True, 1 and 1.0 are, and 0.0 is -0.0."""
     kind = value.__class__
-    return kind if kind is int or kind is bool or kind is str else repr(value) if kind is float else (kind, *map(_exactly, value)) if isinstance(value, tuple) else kind
+    return kind if kind is int or kind is bool or kind is str or value is None else _dependencies.text_of(value)
 
 
-def _class_of(kind):
-    """What distinguishes the kinds of tuples: named tuples of two classes are equal."""
-    return (kind.__class__, *map(_class_of, kind)) if isinstance(kind, tuple) else None
+def _of_tuple(kind, promise):
+    """The same of the kinds of a tuple and its constants: named tuples of two classes are equal."""
+    if not isinstance(kind, tuple):
+        return _exactly(promise) if kind == "constexpr" else None
+    return (kind.__class__, *map(_of_tuple, kind, promise or (None,) * len(kind)))
 
 
 def warn_of(name, options):
@@ -324,7 +326,7 @@ class Engine:
         if binder is None:
             binder = self._binders[device] = create_function_from_signature(fn.signature, fn.params, place.backend)
         bound, specialization, options = binder(*arguments, **named)
-        key = (device, *specialization, *[_exactly(specialization[i][1]) for i in self._constants], *[_class_of(kind) for kind, _ in specialization if kind.__class__ is not str],
+        key = (device, *specialization, *[_exactly(specialization[i][1]) for i in self._constants], *[_of_tuple(*one) for one in specialization if one[0].__class__ is not str],
                knobs.runtime.debug, str(sorted(options.items())) if options else None)
         if fn._src is not self._source or fn.hash is None:
             self._forget_changed_source()
