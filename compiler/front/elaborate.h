@@ -197,7 +197,7 @@ bool kiln_fold_binary(kiln_elab *e, ir_place place, ir_opcode code, kiln_value l
                       kiln_value *out);
 bool kiln_fold_compare(kiln_elab *e, ir_place place, ir_predicate predicate, bool is_unsigned,
                        kiln_value left, kiln_value right, kiln_value *out);
-kiln_value kiln_fold_cast(kiln_value v, ir_type element, uint32_t flags, ir_round round);
+kiln_value kiln_fold_cast(const kiln_elab *e, kiln_value v, ir_type element, uint32_t flags, ir_round round);
 
 // elaborate_call.c
 kiln_values kiln_elab_call(kiln_elab *e, const kiln_node *n, kiln_value *one);

@@ -136,7 +136,7 @@ kiln_value kiln_elab_cast(kiln_elab *e, ir_place place, kiln_value v, ir_type el
                            ir_type_text(element, text));
   if (v.kind == KILN_VALUE_CONST && ir_type_equal(v.type, element)) return v;
   if (kiln_value_is_known(v) && !v.type.pointer)
-    return kiln_elab_emit_const(e, kiln_fold_cast(v, element, flags, round));
+    return kiln_elab_emit_const(e, kiln_fold_cast(e, v, element, flags, round));
   ir_value *ir = kiln_elab_runtime(e, place, v);
   if (!ir) return (kiln_value){0};
   if (ir->type.pointer || ir->type.is_view)

@@ -54,8 +54,16 @@ static kiln_value fold_reals(kiln_elab *e, ir_place place, ir_opcode code, doubl
   return kiln_value_real(r);
 }
 
+// Typed constants are computed as the kernel would compute them.
+static bool is_flushing(const kiln_elab *e) { return e->kernel && e->kernel->fp_flush; }
+
+static uint64_t evaluate(const kiln_elab *e, const ir_op *op, const uint64_t *bits) {
+  return is_flushing(e) ? kiln_scalar_eval_flushed(op, bits) : kiln_scalar_eval(op, bits);
+}
+
 // Runs one operation of the IR on constants of one type.
-static uint64_t run(ir_opcode code, uint8_t kind, uint32_t flags, ir_type type, uint64_t a, uint64_t b) {
+static uint64_t run(const kiln_elab *e, ir_opcode code, uint8_t kind, uint32_t flags, ir_type type,
+                    uint64_t a, uint64_t b) {
   ir_value left = {.type = type}, right = {.type = type},
            result = {.type = code == IR_CMP ? ir_scalar_type(KILN_I1) : type};
   ir_value *operands[] = {&left, &right};
@@ -66,7 +74,7 @@ static uint64_t run(ir_opcode code, uint8_t kind, uint32_t flags, ir_type type, 
               .results = &result,
               .attrs = {.kind = kind, .flags = flags}};
   uint64_t bits[] = {a, b};
-  return kiln_scalar_eval(&op, bits);
+  return evaluate(e, &op, bits);
 }
 
 static bool bring_together(kiln_elab *e, ir_place place, kiln_value *a, kiln_value *b) {
@@ -94,7 +102,7 @@ bool kiln_fold_binary(kiln_elab *e, ir_place place, ir_opcode code, kiln_value a
   unsigned class = ir_type_class(a.type);
   if (!(ir_ops[code].classes & class)) return false;
   if ((code == IR_DIV || code == IR_REM) && class == KILN_CLASS_INT && !b.bits) return false;
-  *out = kiln_value_const(a.type, run(code, 0, 0, a.type, a.bits, b.bits));
+  *out = kiln_value_const(a.type, run(e, code, 0, 0, a.type, a.bits, b.bits));
   return true;
 }
 
@@ -115,7 +123,7 @@ bool kiln_fold_compare(kiln_elab *e, ir_place place, ir_predicate p, bool is_uns
   if (!kiln_value_is_known(a) || !kiln_value_is_known(b)) return false;
   if (a.kind == KILN_VALUE_CONST || b.kind == KILN_VALUE_CONST) {
     if (!bring_together(e, place, &a, &b)) return *out = (kiln_value){0}, true;
-    *out = kiln_value_bool(run(IR_CMP, (uint8_t)p, is_unsigned ? IR_UNSIGNED : 0, a.type, a.bits, b.bits));
+    *out = kiln_value_bool(run(e, IR_CMP, (uint8_t)p, is_unsigned ? IR_UNSIGNED : 0, a.type, a.bits, b.bits));
   } else if (a.kind == KILN_VALUE_INT && b.kind == KILN_VALUE_INT) {
     *out = kiln_value_bool(
         holds(p, is_unsigned ? (uint64_t)a.integer < (uint64_t)b.integer : a.integer < b.integer,
@@ -127,7 +135,7 @@ bool kiln_fold_compare(kiln_elab *e, ir_place place, ir_predicate p, bool is_uns
   return true;
 }
 
-kiln_value kiln_fold_cast(kiln_value v, ir_type element, uint32_t flags, ir_round round) {
+kiln_value kiln_fold_cast(const kiln_elab *e, kiln_value v, ir_type element, uint32_t flags, ir_round round) {
   kiln_scalar from = v.kind == KILN_VALUE_CONST ? (kiln_scalar)v.type.scalar
                      : v.kind == KILN_VALUE_INT ? KILN_I64
                                                 : KILN_F64;
@@ -137,7 +145,13 @@ kiln_value kiln_fold_cast(kiln_value v, ir_type element, uint32_t flags, ir_roun
   // A literal has no width, and its sign.
   if (v.kind == KILN_VALUE_INT && (ir_type_class(element) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)))
     flags &= ~IR_UNSIGNED;
-  return kiln_value_const(element, kiln_scalar_cast(from, (kiln_scalar)element.scalar, flags, round, bits));
+  const kiln_scalar to = (kiln_scalar)element.scalar;
+  const bool is_flushed =
+      is_flushing(e) && v.kind == KILN_VALUE_CONST &&
+      ((from == KILN_F32 && to == KILN_F64) || (from == KILN_F64 && to == KILN_F32)); // as at run time
+  if (is_flushed) bits = kiln_scalar_flush(from, bits);
+  bits = kiln_scalar_cast(from, to, flags, round, bits);
+  return kiln_value_const(element, is_flushed ? kiln_scalar_flush(to, bits) : bits);
 }
 
 // Literals are computed as i64 and f64 and stay literals.
@@ -181,7 +195,7 @@ bool kiln_fold_operation(kiln_elab *e, ir_place place, ir_opcode code, uint32_t 
               .operands = pointers,
               .results = &result,
               .attrs = {.flags = flags}};
-  *out = kiln_value_const(type, kiln_scalar_eval(&op, bits));
+  *out = kiln_value_const(type, typed ? evaluate(e, &op, bits) : kiln_scalar_eval(&op, bits));
   if (!typed)
     *out = type.scalar == KILN_F64 ? kiln_value_real(kiln_value_const_real(*out))
                                    : kiln_value_int((int64_t)out->bits);

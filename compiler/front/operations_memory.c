@@ -53,7 +53,7 @@ static ir_value *wide(kiln_elab *e, const kiln_node *n, const char *what) {
   kiln_value v = kiln_elab_eval(e, n);
   if (v.kind == KILN_VALUE_INT) v = kiln_elab_as_element(e, n->place, v, ir_scalar_type(KILN_I64), what);
   if (v.kind == KILN_VALUE_CONST && ir_type_class(v.type) == KILN_CLASS_INT)
-    v = kiln_fold_cast(v, ir_scalar_type(KILN_I64), 0, IR_ROUND_NEAREST);
+    v = kiln_fold_cast(e, v, ir_scalar_type(KILN_I64), 0, IR_ROUND_NEAREST);
   ir_value *ir = v.kind == KILN_VALUE_ERROR ? NULL : kiln_elab_runtime(e, n->place, v);
   if (!ir) return NULL;
   if (ir->type.rank || ir_type_class(ir->type) != KILN_CLASS_INT) {

@@ -130,8 +130,11 @@ static ir_value *index_or_least(viewing *v, const axis *a) {
 /// extent - index, or what says the same of the tile's lanes where that is more than 64 bits hold.
 static ir_value *left_of_axis(viewing *v, const axis *a) {
   ir_value *extent = a->extent, *index = a->index;
-  int64_t most;
-  if (__builtin_sub_overflow(kiln_fact_of(v->facts, extent)->hi, kiln_fact_of(v->facts, index)->lo, &most)) {
+  const kiln_fact *extents = kiln_fact_of(v->facts, extent), *indices = kiln_fact_of(v->facts, index);
+  int64_t held;
+  if (__builtin_sub_overflow(extents->lo, indices->hi, &held))
+    extent = ir_binary(&v->b, IR_MAX, 0, extent, i64(v, 0));
+  if (__builtin_sub_overflow(extents->hi, indices->lo, &held)) {
     extent = ir_binary(&v->b, IR_MIN, 0, extent, i64(v, INT64_MAX - ((int64_t)1 << a->log2)));
     index = index_or_least(v, a);
   }
