@@ -51,10 +51,11 @@ void ptx_do_mov(ptx_exec *x) {
   }
 }
 
-// setp.cmp.bool p|q, a, b, c: p = cmp op c, q = !cmp op c.
+// setp.cmp.bool p|q, a, b, c: p = cmp op c, q = !cmp op c. Of f16x2 and bf16x2 p is of the lower half, q of the upper.
 void ptx_do_setp(ptx_exec *x) {
   const ptx_instruction *i = x->i;
   const ptx_operand *to = &i->operands[0];
+  const ptx_type type = ptx_half_type(i->types[0]);
   ptx_operand second = {.kind = to->second >= 0 ? OPERAND_REGISTER : OPERAND_SINK, .index = to->second};
   uint64_t ab[PTX_LANES], bb[PTX_LANES], cb[PTX_LANES];
   uint32_t defined = ~0u;
@@ -62,7 +63,9 @@ void ptx_do_setp(ptx_exec *x) {
                  *b = ptx_source(x, &i->operands[2], bb, &defined);
   const uint64_t *c = i->operand_count > 3 ? ptx_source(x, &i->operands[3], cb, &defined) : NULL;
   PTX_EACH_LANE(lane, x->mask) {
-    bool p = ptx_compare_values(i->types[0], i->compare, a[lane], b[lane], i->ftz), q = !p;
+    bool p = ptx_compare_values(type, i->compare, a[lane], b[lane], i->ftz),
+         q = type == i->types[0] ? !p
+                                 : ptx_compare_values(type, i->compare, a[lane] >> 16, b[lane] >> 16, i->ftz);
     bool with = c && c[lane];
     if (i->boolean == WORD_and) p &= with, q &= with;
     if (i->boolean == WORD_or) p |= with, q |= with;
