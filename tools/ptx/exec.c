@@ -16,10 +16,6 @@ static const char *const kind_names[PTX_FINDING_KINDS] = {[PTX_RACE] = "race",
                                                           [PTX_ENDLESS] = "endless",
                                                           [PTX_UNKNOWN] = "not modelled"};
 
-const char *ptx_finding_name(ptx_finding_kind kind) {
-  return kind < PTX_FINDING_KINDS ? kind_names[kind] : "?";
-}
-
 uint64_t ptx_random(ptx_run *run) {
   uint64_t z = run->random += 0x9e3779b97f4a7c15ull; // splitmix64
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;

@@ -118,6 +118,5 @@ bool ptx_tensor_encode(void *out, uint32_t element_bytes, ptx_element_kind kind,
 /// for each.
 void ptx_module_census(const ptx_module *module,
                        void (*take)(void *context, const char *name, uint32_t count), void *context);
-const char *ptx_finding_name(ptx_finding_kind kind);
 
 #endif
