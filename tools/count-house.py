@@ -18,7 +18,8 @@ there, and afterwards returns to the caller, and further up if the next unread c
 - a launch: kiln_launch, twice on `cuda` (the interpreter of PTX stands in for the driver) and twice on `null`.
 
 Called once: exactly one other place names the function, in all C of the product; short: at most 6 lines between the braces. Changes a signature: all it does is call
-another function with names, fields and constants. Both count functions that the product entered; in parentheses, those of all sources.
+another function with names, fields and constants. Both count functions that the product entered; in parentheses, those of them that are a value where they are named
+(a row of a table, a callback), which no caller can take in, and those of all sources.
 A circle is a group of C files each of which reaches all others by calls of external functions by name, in all sources; calls through tables do not count.
 A stage can be read back if `kiln compile` takes what it prints and makes the same PTX of it; the stages are the canonical form, every pass on sm_90a and
 sm_80, and LLVM's. Lines and heads: files that git knows. tools/ptx/ is an instrument, and counts only where heads of files are counted."""
@@ -127,8 +128,10 @@ def runs(house):
     for text, rule, bar in (("functions with at most 6 lines that one place calls", sources.is_short_and_used_once, 40),
                             ("functions that only change a signature", sources.only_changes_a_signature, 0)):
         all_of_them = [d for d in house.definitions if rule(d)]
-        found = ["%s:%d: %s" % (d.path, d.line, d.name) for d in all_of_them if (d.path, d.name) in names]
-        yield "%s (in all sources: %d)" % (text, len(all_of_them)), (len(found),), (bar,), found
+        entered_ones = [d for d in all_of_them if (d.path, d.name) in names]
+        found = ["%s:%d: %s%s" % (d.path, d.line, d.name, " (a value)" * d.is_value) for d in entered_ones]
+        values = sum(d.is_value for d in entered_ones)
+        yield "%s (values among them: %d; in all sources: %d)" % (text, values, len(all_of_them)), (len(found),), (bar,), found
     circles = sources.circles(sources.file_calls(house.texts, house.definitions))
     yield "circles of files that call each other (files in them: %d)" % sum(map(len, circles)), (len(circles),), (6,), [" ".join(c) for c in circles]
 

@@ -46,8 +46,12 @@ def without_comments(text):
 def functions(text):
     """(name, first line, lines, body) of each function that begins in the first column and ends with } there."""
     lines = text.split("\n")
-    start = None
+    start, is_data = None, False
     for number, line in enumerate(lines):
+        is_data = is_data or start is None and re.match(r"[A-Za-z_][^(){]*=", line) is not None
+        if is_data:
+            is_data = not line.endswith(";")
+            continue
         if start is None and re.match(r"[A-Za-z_]", line) and not re.match(r"(typedef|enum|struct|union|extern)\b[^(]*$", line):
             start = number
         if start is not None and line.endswith(";") and "{" not in "".join(lines[start:number + 1]):

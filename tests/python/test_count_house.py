@@ -57,6 +57,29 @@ class Rules(unittest.TestCase):
             """)
         self.assertEqual(sorted(n for n, d in found.items() if sources.is_short_and_used_once(d)), ["external", "once"])
 
+    def test_values(self):
+        found = definitions(a="""\
+            static int called(int x) { return x; }
+
+            static int passed(int x) { return x; }
+
+            static int in_table(int x) { return x; }
+
+            static int (*const table[])(int) = {in_table};
+
+            int main(void) { return called(1) + each(passed) + table[0](1); }
+            """)
+        self.assertEqual({n: (d.calls, d.is_value) for n, d in found.items() if n != "main"}, {"called": (1, False), "passed": (1, True), "in_table": (1, True)})
+
+    def test_data_is_no_head_of_a_function(self):
+        for data in ("static const int all[] = {1, 2};", "static const int all[] = {1,\n                          2};", "static const int all[] = {\n  1,\n};"):
+            (found,) = sources.definitions({"x/a.c": data + "\n\nint after(void) {\n  return all[0];\n}\n"})
+            self.assertEqual((found.name, found.is_static, found.line), ("after", False, data.count("\n") + 3))
+
+    def test_static_functions_of_headers(self):
+        texts = {"x/a.h": "static inline int shared(int x) {\n  return x;\n}\n", "x/a.c": "int a(void) { return shared(1); }\n", "x/b.c": "int b(void) { return shared(2); }\n"}
+        self.assertEqual({d.name: d.calls for d in sources.definitions(texts)}, {"shared": 2, "a": 0, "b": 0})
+
     def test_changes_a_signature(self):
         bodies = {"plain": "return inner(x, y);", "with_constant": "return inner(x, -1);", "with_field": "inner(&s->field, s->other.x);", "with_cast": "return (int)inner((long)x, y);",
                   "computes": "return inner(x + 1, y);", "calls": "return inner(outer(x), y);", "steps": "x++; return inner(x, y);", "tests": "return x ? inner(x, y) : 0;", "adds": "return inner(x, y) + 1;"}

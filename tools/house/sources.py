@@ -11,7 +11,7 @@ FOLDERS = ("base", "cache", "compiler", "kernels", "runtime", "targets", "tools"
 OUTSIDE = "tools/ptx/"  # judges the product and is no part of it
 SHORT = 6  # lines between the braces
 
-Definition = collections.namedtuple("Definition", "path name line is_static head body calls")
+Definition = collections.namedtuple("Definition", "path name line is_static head body calls is_value")
 
 
 @functools.cache
@@ -40,7 +40,8 @@ def has_head(path):
 
 
 def definitions(texts):
-    """Every function of these texts (without comments), with the number of other places that name it."""
+    """Every function of these texts (without comments), with the number of other places that name it, and whether they all take it as a value: a row of a
+    table, a callback. A static function of a header is everybody's."""
     functions = lint().functions
     words = {path: collections.Counter(re.findall(r"[A-Za-z_]\w*", text)) for path, text in texts.items()}
     declared = {path: collections.Counter(re.findall(r"^[A-Za-z_][\w ]*[ *](\w+)\([^{};]*;", text, re.M)) for path, text in texts.items()}
@@ -52,8 +53,11 @@ def definitions(texts):
         for name, line, _, whole in functions(text) if path.endswith((".c", ".h", ".cpp")) else ():
             head, _, body = whole.partition("{")
             is_static = re.match(r"static\b", head) is not None
-            used = words[path][name] - declared[path][name] if is_static else everywhere[name] - declared_anywhere[name]
-            found.append(Definition(path, name, line, is_static, head, body[:body.rindex("}")], used - 1))
+            is_local = is_static and not path.endswith(".h")
+            used = words[path][name] - declared[path][name] if is_local else everywhere[name] - declared_anywhere[name]
+            seen = [texts[path]] if is_local else texts.values()
+            calls = used == 2 and sum(len(re.findall(r"\b%s\(" % name, t)) for t in seen) - (declared[path] if is_local else declared_anywhere)[name]
+            found.append(Definition(path, name, line, is_static, head, body[:body.rindex("}")], used - 1, calls == 1))
     return found
 
 
