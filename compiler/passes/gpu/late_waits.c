@@ -47,25 +47,19 @@ static void visit_op(ir_op *op, search *s) {
   for (uint32_t r = 0; r < op->region_count; r++) ir_walk(op->regions[r], note_use, s);
 }
 
-/// What `fetch` makes, and the waits that its slots want.
-static bool is_of_slots(const ir_op *op) {
-  return op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT ||
-         op->code == IR_SLOT_STORE || op->code == IR_MMA_WAIT;
-}
-
-/// Those up to the last that no loop carries on.
-static unsigned all_but_carried(const waiting *w) {
-  unsigned count = w->count;
-  while (count && w->out[count - 1]->attrs.mma.is_carried) count--;
-  return count;
-}
-
 /// How many of the products under way have to end before `op`.
 static unsigned needed_by(const waiting *w, ir_op *op) {
+  // What `fetch` makes, and the waits that its slots want.
+  bool is_of_slots = op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT ||
+                     op->code == IR_SLOT_STORE || op->code == IR_MMA_WAIT;
   bool is_known = op->code == IR_MMA || op->code == IR_BAR_WAIT || op->code == IR_BAR_ARRIVE ||
-                  op->code == IR_PUT || op->code == IR_BARRIER || op->code == IR_STAGE || is_of_slots(op) ||
+                  op->code == IR_PUT || op->code == IR_BARRIER || op->code == IR_STAGE || is_of_slots ||
                   ir_is_pure(op) || ir_ops[op->code].effect == IR_READ || ir_ops[op->code].effect == IR_FACT;
-  if (!is_known || op->region_count || ir_is_terminator(op)) return all_but_carried(w);
+  if (!is_known || op->region_count || ir_is_terminator(op)) {
+    unsigned last = w->count; // the last that no loop carries on
+    while (last && w->out[last - 1]->attrs.mma.is_carried) last--;
+    return last;
+  }
   for (unsigned i = w->count; i > 0; i--) {
     search s = {.value = &w->out[i - 1]->results[0]};
     visit_op(op, &s);
@@ -113,28 +107,22 @@ static void wait_for(waiting *w, ir_op *op, unsigned ends) {
   move_releases(w, wait);
 }
 
-static void issue(waiting *w, ir_op *op) {
-  if (w->count == MOST_OUT) wait_for(w, op, 1);
-  if (!w->is_trial) op->attrs.mma.is_async = op->attrs.mma.is_queued = true;
-  w->out[w->count++] = op;
-  w->issued++;
-  if (w->count > w->most) w->most = w->count;
-}
-
-static void keep_release(waiting *w, ir_op *op) {
-  if (!w->count) return;
-  if (w->release_count == MOST_OUT) wait_for(w, op, w->count);
-  if (!w->count) return;
-  w->releases[w->release_count] = op;
-  w->follows[w->release_count++] = w->issued;
-}
-
 static void walk_block(waiting *w) {
   for (ir_op *op = w->block->first, *next; op; op = next) {
     next = op->next;
     wait_for(w, op, needed_by(w, op));
-    if (op->code == IR_MMA) issue(w, op);
-    if (op->code == IR_BAR_ARRIVE) keep_release(w, op);
+    if (op->code == IR_MMA) {
+      if (w->count == MOST_OUT) wait_for(w, op, 1);
+      if (!w->is_trial) op->attrs.mma.is_async = op->attrs.mma.is_queued = true;
+      w->out[w->count++] = op;
+      w->issued++;
+      if (w->count > w->most) w->most = w->count;
+    }
+    if (op->code != IR_BAR_ARRIVE) continue;
+    if (w->release_count == MOST_OUT) wait_for(w, op, w->count);
+    if (!w->count) continue; // it releases what no product under way reads
+    w->releases[w->release_count] = op;
+    w->follows[w->release_count++] = w->issued;
   }
 }
 

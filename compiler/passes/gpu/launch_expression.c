@@ -39,10 +39,6 @@ static bool put_with_constant(writing *w, kiln_expr_op code, int64_t value) {
   return put_constant(w, value) && put_operation(w, code);
 }
 
-static bool is_signed_integer(const ir_value *v) {
-  return !v->type.rank && !v->type.pointer && (v->type.scalar == KILN_I32 || v->type.scalar == KILN_I64);
-}
-
 /// The value on top as 32 bits have it: (x + 2^31) modulo 2^32, not negative, less 2^31.
 static bool put_wrapped(writing *w, unsigned depth, range *r) {
   const int64_t all = (int64_t)1 << 32, half = all / 2;
@@ -120,7 +116,8 @@ static bool write_operation(writing *w, const ir_op *op, unsigned depth, range *
 /// Writes the value where `depth` values lie below it.
 static bool write_value(writing *w, const ir_value *v, unsigned depth, range *out) {
   int64_t constant;
-  if (depth >= KILN_EXPR_DEPTH || !is_signed_integer(v)) return false;
+  if (depth >= KILN_EXPR_DEPTH || v->type.rank || v->type.pointer) return false;
+  if (v->type.scalar != KILN_I32 && v->type.scalar != KILN_I64) return false;
   if (ir_constant_int(v, &constant)) {
     *out = (range){constant, constant};
     return put_constant(w, constant);

@@ -269,16 +269,12 @@ static void visit_if(ordering *o, const ir_op *op) {
   join_way(o, left);
 }
 
-/// One barrier before the loop instead of one in each turn.
-static void meet_before_loop(ordering *o, ir_op *loop) {
-  needs n = {.o = o};
-  for (uint32_t i = 0; i < loop->region_count && o->count; i++) ir_walk(loop->regions[i], note_needs, &n);
-  meet(o, loop, &n);
-}
-
-/// The second time finds what the turn before has left. The loop may also have no turn.
+/// One barrier before the loop instead of one in each turn. The second time finds what the turn before has left.
+/// The loop may also have no turn.
 static void visit_loop(ordering *o, ir_op *op) {
-  meet_before_loop(o, op);
+  needs n = {.o = o};
+  for (uint32_t i = 0; i < op->region_count && o->count; i++) ir_walk(op->regions[i], note_needs, &n);
+  meet(o, op, &n);
   const way before = keep_way(o);
   o->depth++;
   for (unsigned turn = 0; turn < (o->depth > MOST_NESTED ? 1u : 2u); turn++) {

@@ -45,25 +45,11 @@ static bool is_of_number(const moving *m, ir_op *op) {
   return l.is_of_number;
 }
 
-static void find_scalars(moving *m) {
-  ir_for_counter(m->loop)->slot = m->loop;
-  for (ir_op *op = m->body->first; op; op = op->next) {
-    if (!kiln_is_scalars(op) || m->count == MOST_SCALARS || !is_of_number(m, op)) continue;
-    m->scalars[m->count++] = op;
-    for (uint32_t i = 0; i < op->result_count; i++) op->results[i].slot = op;
-  }
-}
-
-/// The operation of the loop's body that `op` is, or is inside of.
-static const ir_op *within_body(const moving *m, const ir_op *op) {
-  while (op->block != m->body) op = op->block->parent;
-  return op;
-}
-
 /// What others than f read of it.
 static void note_wanted(ir_op *op, void *context) {
   moving *m = context;
-  const ir_op *outer = within_body(m, op);
+  const ir_op *outer = op; // in the loop's body
+  while (outer->block != m->body) outer = outer->block->parent;
   if (outer->result_count && outer->results[0].slot) return;
   for (uint32_t i = 0; i < op->operand_count; i++) {
     ir_value *v = op->operands[i];
@@ -99,7 +85,12 @@ kiln_status kiln_pass_next_program(ir_kernel *kernel, kiln_pass_context *context
   m.body = ir_loop_body(m.loop);
   kiln_hoist_scalars(m.loop);
   ir_number(kernel); // clears slots
-  find_scalars(&m);
+  ir_for_counter(m.loop)->slot = m.loop;
+  for (ir_op *op = m.body->first; op; op = op->next) {
+    if (!kiln_is_scalars(op) || m.count == MOST_SCALARS || !is_of_number(&m, op)) continue;
+    m.scalars[m.count++] = op;
+    for (uint32_t i = 0; i < op->result_count; i++) op->results[i].slot = op;
+  }
   ir_walk(m.body, note_wanted, &m);
   if (!m.wanted_count || m.wanted_count > MOST_CARRIED) return KILN_OK;
   ir_builder before = {.arena = kernel->arena, .block = m.loop->block, .before = m.loop, .machine = true},

@@ -77,12 +77,6 @@ static void note_write(const kiln_earlier_write *write, void *context) {
   o->is_found |= may_be_cluster || !kiln_can_meet_after(write);
 }
 
-static bool follows_write(const promoting *p, const ir_op *load) {
-  obstacle o = {.p = p};
-  kiln_visit_earlier_writes(p->kernel, p->kernel->body, load, note_write, &o);
-  return o.is_found;
-}
-
 static bool is_multiple(const promoting *p, const ir_value *v, unsigned bytes) {
   unsigned have = kiln_fact_of(p->facts, v)->divisibility[0];
   return (uint64_t)bytes << (have > 16 ? 16 : have) >= MAP_ALIGN;
@@ -122,13 +116,6 @@ static kiln_refusal judge_axis(const promoting *p, const ir_op *view, unsigned i
   return because(KILN_REASON_NONE);
 }
 
-/// The parameter promises it, which the launch tests, or a hint that every program passes.
-static bool is_aligned(const promoting *p, const ir_value *base) {
-  const bool is_hinted = base->def && base->def->block == p->kernel->body;
-  return p->kernel->params[kiln_behind(base)->index].align >= MAP_ALIGN ||
-         (is_hinted && is_multiple(p, base, 1));
-}
-
 /// What keeps a tensor map from describing the view and its tile.
 static kiln_refusal judge_view(const promoting *p, const ir_op *view) {
   ir_type type = view->results[0].type;
@@ -136,7 +123,10 @@ static kiln_refusal judge_view(const promoting *p, const ir_op *view) {
   unsigned rank = type.rank, bytes = kiln_scalars[type.scalar].bytes;
   if (type.pointer || rank < 2 || rank > MAP_RANK) return because(KILN_REASON_MAP_VIEW);
   if (param->def || param->block != p->kernel->body) return because(KILN_REASON_MAP_BASE);
-  if (!is_aligned(p, base)) return because_of(p, base, KILN_REASON_MAP_ALIGN, KILN_REASON_MAP_BASE);
+  // The parameter promises it, which the launch tests, or a hint that every program passes.
+  const bool is_hinted = base->def && base->def->block == p->kernel->body;
+  if (p->kernel->params[param->index].align < MAP_ALIGN && !(is_hinted && is_multiple(p, base, 1)))
+    return because_of(p, base, KILN_REASON_MAP_ALIGN, KILN_REASON_MAP_BASE);
   if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN)
     return because(KILN_REASON_MAP_TILE);
   for (unsigned i = 0; i < rank; i++) {
@@ -166,7 +156,10 @@ static bool can_map(const promoting *p, const ir_op *op) { return !judge_access(
 
 static kiln_refusal judge_load(const promoting *p, const ir_op *load) {
   kiln_refusal refusal = judge_access(p, load);
-  return refusal.reason || !follows_write(p, load) ? refusal : because(KILN_REASON_WRITTEN);
+  if (refusal.reason) return refusal;
+  obstacle o = {.p = p};
+  kiln_visit_earlier_writes(p->kernel, p->kernel->body, load, note_write, &o);
+  return because(o.is_found ? KILN_REASON_WRITTEN : KILN_REASON_NONE);
 }
 
 static bool is_in_loop(const ir_op *op) {
@@ -369,11 +362,6 @@ static kiln_report_reason judge_room(const promoting *p) {
   return p->fixed_bytes + least_slots(p) * slot + SPARE > room ? KILN_REASON_SLOTS : KILN_REASON_NONE;
 }
 
-static kiln_report_reason judge_kernel(const promoting *p) {
-  kiln_report_reason why = p->refused ? p->refused : judge_room(p);
-  return !why && (p->leaves_product || !are_all_from_memory(p)) ? KILN_REASON_USES : why;
-}
-
 /// What the marked products of a kernel want.
 typedef struct demand {
   unsigned registers; ///< accumulators of a thread
@@ -407,7 +395,8 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refus
   ir_walk(kernel->body, forbid, &p);
   if (!p.refused) ir_walk(kernel->body, visit_dot, &p);
   ir_walk(kernel->body, visit_store, &p);
-  kiln_report_reason why = judge_kernel(&p);
+  kiln_report_reason why = p.refused ? p.refused : judge_room(&p);
+  if (!why && (p.leaves_product || !are_all_from_memory(&p))) why = KILN_REASON_USES;
   if (why) {
     kiln_refuse_others(refusals, why);
     ir_walk(kernel->body, unmark, NULL);

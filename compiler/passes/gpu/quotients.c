@@ -41,10 +41,6 @@ typedef struct carrying {
   unsigned number_count, count;
 } carrying;
 
-static ir_value *divided(ir_builder *b, const division *d, ir_opcode code, ir_value *x) {
-  return ir_binary(b, code, d->flags, x, d->divisor);
-}
-
 /// `value`, of the other sign where the divisor is negative.
 static ir_value *by_sign(ir_builder *b, const division *d, ir_value *value) {
   if (d->flags & IR_UNSIGNED) return value;
@@ -57,11 +53,12 @@ static void carry(carrying *c, const stepped *of, division *d) {
   ir_builder *before = &c->before, *after = &c->after;
   ir_value *size = by_sign(before, d, d->divisor),
            *unit = by_sign(before, d, ir_const_int(before, KILN_I32, 1));
-  ir_value *rest = divided(before, d, IR_REM, of->step), *whole = divided(before, d, IR_DIV, of->step);
+  ir_value *rest = ir_binary(before, IR_REM, d->flags, of->step, d->divisor),
+           *whole = ir_binary(before, IR_DIV, d->flags, of->step, d->divisor);
   d->quotient = ir_block_arg(c->kernel->arena, c->body, ir_scalar_type(KILN_I32));
   d->remainder = ir_block_arg(c->kernel->arena, c->body, ir_scalar_type(KILN_I32));
-  d->first[0] = divided(before, d, IR_DIV, of->first);
-  d->first[1] = divided(before, d, IR_REM, of->first);
+  d->first[0] = ir_binary(before, IR_DIV, d->flags, of->first, d->divisor);
+  d->first[1] = ir_binary(before, IR_REM, d->flags, of->first, d->divisor);
   ir_value *r = ir_binary(after, IR_ADD, 0, d->remainder, rest);
   if (of->more) r = ir_binary(after, IR_ADD, 0, r, ir_cast(after, of->more, KILN_I32, IR_UNSIGNED, 0));
   ir_value *wraps = ir_compare(after, IR_GE, IR_UNSIGNED, r, size);
@@ -100,16 +97,13 @@ static void replace(carrying *c, ir_op *op) {
   }
 }
 
-/// The number of a block's first program and how many blocks there are: neither is negative.
-static bool is_over_programs(const ir_op *loop) {
-  const ir_op *lower = ir_for_lower(loop)->def, *step = ir_for_step(loop)->def;
-  return lower && step && lower->code == IR_BLOCK && step->code == IR_BLOCK;
-}
-
 kiln_status kiln_pass_quotients(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context;
   ir_op *loop = kiln_program_loop(kernel, KILN_CONSUMER);
-  if (!loop || !is_over_programs(loop)) return KILN_OK;
+  if (!loop) return KILN_OK;
+  // The number of a block's first program and how many blocks there are: neither is negative.
+  const ir_op *lower = ir_for_lower(loop)->def, *step = ir_for_step(loop)->def;
+  if (!lower || !step || lower->code != IR_BLOCK || step->code != IR_BLOCK) return KILN_OK;
   carrying c = {.kernel = kernel, .loop = loop, .body = ir_loop_body(loop)};
   ir_value *first[2 * MOST_DIVISIONS], *next[2 * MOST_DIVISIONS];
   kiln_hoist_scalars(loop);

@@ -33,10 +33,6 @@ static direction direction_of(const kiln_layouts *c, const ir_op *op) {
 
 unsigned kiln_access_axis(const kiln_layouts *c, const ir_op *op) { return direction_of(c, op).axis; }
 
-static bool is_plain_access(const ir_op *op) {
-  return op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
-}
-
 /// A load whose address is the same all along another axis, such as a number for each row: of a line of memory, which any
 /// layout reads well as long as a thread has few elements.
 static bool is_line(const kiln_layouts *c, const ir_op *op, direction d) {
@@ -54,7 +50,8 @@ static bool is_line(const kiln_layouts *c, const ir_op *op, direction d) {
 /// widest vector that any of them can use, in elements.
 static void collect(ir_op *op, void *context) {
   kiln_layouts *c = context;
-  if (!is_plain_access(op) || !op->operands[0]->type.rank) return;
+  bool is_plain = op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
+  if (!is_plain || !op->operands[0]->type.rank) return;
   direction d = direction_of(c, op);
   if (is_line(c, op, d)) return;
   for (kiln_shape *s = c->shapes; s; s = s->next)

@@ -141,7 +141,10 @@ static void assign_dot(kiln_layouts *c, ir_op *op) {
 }
 
 static void assign_mma(kiln_layouts *c, ir_op *op) {
-  if (op->code == IR_MMA) kiln_slots_are_multiplied(c, op);
+  for (uint32_t i = 2; op->code == IR_MMA && i < op->operand_count; i++) {
+    kiln_slot_layouts *s = op->operands[i]->type.slots ? kiln_notes_of(c, op->operands[i])->slots : NULL;
+    if (s) s->is_for_unit = true; // without it the copy engine fills them
+  }
   for (uint32_t i = 0; i < op->result_count; i++)
     set_home(c, &op->results[i], kiln_layout_of_accumulator(c, op->results[i].type));
 }
@@ -482,7 +485,7 @@ kiln_status kiln_pass_layouts(ir_kernel *kernel, kiln_pass_context *context, kil
   if (s.count) ir_walk(kernel->body, note_spread, &s);
   assign_block(c, kernel->body);
   ir_walk(kernel->body, take_operands, c);
-  kiln_slots_place(c);
+  ir_walk(kernel->body, kiln_slots_place, c);
   kernel->layouts = c;
   return KILN_OK;
 }

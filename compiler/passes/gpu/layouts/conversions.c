@@ -47,8 +47,6 @@ static bool is_tile(const ir_value *value) {
   return value->type.rank && !value->type.is_view && !value->type.slots;
 }
 
-static bool is_slot_load(const ir_value *value) { return value->def && value->def->code == IR_SLOT_LOAD; }
-
 // ------------------------------------------------------------------------------------------- places
 
 /// The block around `block`: that of the test of a `while` is around its body.
@@ -70,16 +68,6 @@ static ir_op *place_for(const ir_value *value, ir_op *at) {
 // ----------------------------------------------------------------------------------------- versions
 
 static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *at);
-
-static const version *find_version(conversions *x, ir_value *value, const kiln_layout *layout,
-                                   const ir_op *at) {
-  const version *v = state_of(x, value)->versions;
-  for (; v; v = v->next)
-    if (layout_equal(v->value->layout, layout) && v->stretch == x->stretch &&
-        ir_encloses(v->block, at->block))
-      break;
-  return v;
-}
 
 static void note_version(conversions *x, ir_value *value, const ir_block *block, ir_value *made,
                          const kiln_layout *layout) {
@@ -115,10 +103,6 @@ static ir_op *copy_for(conversions *x, const ir_op *op, const kiln_layout *layou
   return copy;
 }
 
-bool kiln_is_sum_of_base(const ir_op *op) {
-  return op && op->code == IR_PTRADD && op->operands[0]->def && op->operands[0]->def->code == IR_SPLAT;
-}
-
 static ir_value *make_version(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *before) {
   ir_op *op = value->def, *made;
   if (!value->layout || kiln_is_sum_of_base(op)) {
@@ -134,9 +118,12 @@ static ir_value *make_version(conversions *x, ir_value *value, const kiln_layout
 }
 
 static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *at) {
-  if (value->layout && layout_equal(value->layout, layout) && !is_slot_load(value)) return value;
-  const version *found = find_version(x, value, layout, at);
-  if (found) return found->value;
+  bool is_slot_load = value->def && value->def->code == IR_SLOT_LOAD;
+  if (value->layout && layout_equal(value->layout, layout) && !is_slot_load) return value;
+  for (const version *v = state_of(x, value)->versions; v; v = v->next)
+    if (layout_equal(v->value->layout, layout) && v->stretch == x->stretch &&
+        ir_encloses(v->block, at->block))
+      return v->value;
   if (x->depth >= MOST_DEPTH)
     x->builder.error.status = kiln_fail_at(
         &x->builder.error, KILN_STATUS_LIMIT, ir_operation(x->user),
@@ -268,7 +255,7 @@ kiln_status kiln_pass_conversions(ir_kernel *kernel, kiln_pass_context *context,
   const kiln_kept_notes k = kiln_layouts_keep_notes(c);
   conversions x = {.c = c, .builder = {.arena = c->arena, .machine = true}};
   kiln_layouts_find_full_loops(c);
-  kiln_layouts_place_feeds(c);
+  if (c->machine.has_buffers) kiln_layouts_place_feeds(c, kernel->body);
   if (kiln_layouts_load_directly(c, err) != KILN_OK) return err->status;
   convert_block(&x, kernel->body);
   if (x.builder.error.status != KILN_OK) return *err = x.builder.error, err->status;

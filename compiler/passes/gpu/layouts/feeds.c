@@ -70,23 +70,19 @@ static bool waits(const kiln_layouts *c, const ir_op *op) {
 
 /// Of a loop that takes all registers, to after the product, whose operands have to be gone from them, the
 /// last one first; else to just before it: it issues them once its operands are in shared memory.
-static void place_in(kiln_layouts *c, ir_block *block) {
+void kiln_layouts_place_feeds(kiln_layouts *c, ir_block *block) {
   uint32_t count = 0;
   for (const ir_op *op = block->first; op; op = op->next) count += waits(c, op);
   ir_op **loads = KILN_NEW_ARRAY(c->arena, ir_op *, count);
   count = 0;
   for (ir_op *op = block->first; op; op = op->next) {
-    for (uint32_t i = 0; i < op->region_count; i++) place_in(c, op->regions[i]);
+    for (uint32_t i = 0; i < op->region_count; i++) kiln_layouts_place_feeds(c, op->regions[i]);
     if (waits(c, op)) loads[count++] = op;
   }
   for (uint32_t i = 0; i < count; i++) {
     ir_op *dot = (ir_op *)kiln_notes_of(c, &loads[i]->results[0])->feed.dot;
     ir_move(loads[i], block, kiln_loop_is_full(c, block->parent) ? dot->next : dot);
   }
-}
-
-void kiln_layouts_place_feeds(kiln_layouts *c) {
-  if (c->machine.has_buffers) place_in(c, c->kernel->body);
 }
 
 void kiln_layouts_note_feeds(kiln_layouts *c) {

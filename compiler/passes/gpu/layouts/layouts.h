@@ -114,7 +114,9 @@ kiln_kept_notes kiln_layouts_keep_notes(kiln_layouts *c);
 void kiln_layouts_number_again(const kiln_kept_notes *k);
 
 /// A sum of a base and offsets is made anew of the offsets, which are smaller than what it comes to.
-bool kiln_is_sum_of_base(const ir_op *op);
+static inline bool kiln_is_sum_of_base(const ir_op *op) {
+  return op && op->code == IR_PTRADD && op->operands[0]->def && op->operands[0]->def->code == IR_SPLAT;
+}
 
 // ----------------------------------------------------------------------------------- direct_loads.c
 
@@ -239,15 +241,14 @@ kiln_layout kiln_layout_of_mma_left(const kiln_layouts *c, ir_type left, const k
 
 /// Finds the products of loads with IR_FEEDS, where loads complete in order.
 void kiln_layouts_note_feeds(kiln_layouts *c);
-/// Moves loads that wait (kiln_feed.waits) to their products; after kiln_layouts_find_full_loops.
-void kiln_layouts_place_feeds(kiln_layouts *c);
+/// Moves the block's loads that wait (kiln_feed.waits) to their products; after kiln_layouts_find_full_loops.
+void kiln_layouts_place_feeds(kiln_layouts *c, ir_block *block);
 
 kiln_slot_layouts *kiln_slot_layouts_of(const kiln_layouts *c, const ir_value *memory);
 /// What a fetch or a store writes into slots, what a product reads from them.
 void kiln_slots_are_fetched(kiln_layouts *c, const ir_op *fetch, const kiln_layout *layout);
 void kiln_slots_are_stored(kiln_layouts *c, const ir_op *store);
 void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot);
-void kiln_slots_are_multiplied(kiln_layouts *c, const ir_op *mma);
 
 /// The layout in which a reduction takes its operands; `axis`: mask of the axis.
 kiln_layout kiln_layout_of_reduction(const kiln_layouts *c, const ir_op *op, uint32_t axis);

@@ -38,14 +38,6 @@ void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot) {
   }
 }
 
-void kiln_slots_are_multiplied(kiln_layouts *c, const ir_op *mma) {
-  for (uint32_t i = 2; i < mma->operand_count; i++) {
-    if (!mma->operands[i]->type.slots) continue;
-    kiln_slot_layouts *s = kiln_notes_of(c, mma->operands[i])->slots;
-    if (s) s->is_for_unit = true; // without it the copy engine fills them
-  }
-}
-
 // ------------------------------------------------------------------------------------------- places
 
 /// One bit, as opposed to none or several.
@@ -147,8 +139,7 @@ void kiln_slots_measure(const ir_op *alloc, kiln_slot_layouts *s) {
   s->end = s->start + (stride ? stride * (slots - 1) + s->bytes : s->bytes * slots);
 }
 
-/// As the first fetch or store writes them.
-static void place(ir_op *op, void *context) {
+void kiln_slots_place(ir_op *op, void *context) {
   kiln_layouts *c = context;
   if (op->code != IR_FETCH && op->code != IR_SLOT_STORE) return;
   const ir_op *alloc = op->operands[op->code == IR_FETCH ? 2 : 0]->def;
@@ -169,8 +160,6 @@ static void place(ir_op *op, void *context) {
   if (op->code == IR_FETCH) keep_words(c, op, s);
   kiln_slots_measure(alloc, s);
 }
-
-void kiln_slots_place(kiln_layouts *c) { ir_walk(c->kernel->body, place, c); }
 
 ir_value *kiln_slots_alloc(const kiln_layouts *c, ir_builder *b, const ir_value *tile, uint32_t at,
                            kiln_slot_layouts *slots) {

@@ -36,8 +36,9 @@ layout_memory kiln_matrix_memory(const kiln_matrix_load *plan, const kiln_layout
 /// matrix loads read it, and `out_plan` says how.
 bool kiln_operand_memory(const kiln_fetch_machine *machine, const kiln_layout *from, const kiln_layout *to,
                          unsigned log2_bytes, kiln_matrix_load *out_plan, layout_memory *out_memory);
-/// Sets where the slots of every `alloc` lie, and how a tile lies in one.
-void kiln_slots_place(kiln_layouts *c);
+/// For ir_walk, with the layouts as context: sets where the slots lie that the operation fetches or stores to, and
+/// how a tile lies in one, as the first of them writes it.
+void kiln_slots_place(ir_op *op, void *layouts);
 /// Sets what follows from the operation and from `memory`.
 void kiln_slots_measure(const ir_op *alloc, kiln_slot_layouts *s);
 /// Emits an `alloc` of one slot for a tile, at byte `at`. Sets all of `slots` but its writer and reader, which

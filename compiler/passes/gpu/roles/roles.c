@@ -38,8 +38,6 @@
 // Needs mapped loads (pass promote). Afterwards the kernel's body is `alloc`s and one `roles`.
 #include "compiler/passes/gpu/roles/roles_inner.h"
 
-ir_value *roles_i32(splitting *s, int64_t value) { return ir_const_int(&s->b, KILN_I32, value); }
-
 void roles_before(splitting *s, ir_op *op) {
   s->b.block = op->block, s->b.before = op, s->b.place = op->place;
 }
@@ -86,16 +84,16 @@ static void exchange(splitting *s, ir_op *op) {
   ir_value *phase = op->operands[1];
   if (s->is_producer) {
     roles_before(s, op);
-    roles_emit_barrier(s, IR_BAR_WAIT, s->taken, roles_i32(s, 0), phase);
-    roles_emit_arrival(s, s->passed, roles_i32(s, 0), false);
+    roles_emit_barrier(s, IR_BAR_WAIT, s->taken, ir_const_int(&s->b, KILN_I32, 0), phase);
+    roles_emit_arrival(s, s->passed, ir_const_int(&s->b, KILN_I32, 0), false);
     pass_on(op);
     return;
   }
   roles_before(s, op);
-  ir_value *before = ir_binary(&s->b, IR_XOR, 0, phase, roles_i32(s, 1));
-  roles_emit_barrier(s, IR_BAR_WAIT, s->passed, roles_i32(s, 0), before);
+  ir_value *before = ir_binary(&s->b, IR_XOR, 0, phase, ir_const_int(&s->b, KILN_I32, 1));
+  roles_emit_barrier(s, IR_BAR_WAIT, s->passed, ir_const_int(&s->b, KILN_I32, 0), before);
   roles_after(s, op);
-  roles_emit_arrival(s, s->taken, roles_i32(s, 0), false);
+  roles_emit_arrival(s, s->taken, ir_const_int(&s->b, KILN_I32, 0), false);
 }
 
 static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
@@ -148,13 +146,6 @@ static void refuse_tile(ir_op *op, void *context) {
     if (op->results[i].type.rank) s->reason = KILN_REASON_INDICES;
 }
 
-static ir_block *copy_body(splitting *s) {
-  ir_block *to = ir_block_create(s->kernel->arena);
-  ir_builder b = {.arena = s->kernel->arena, .block = to};
-  for (const ir_op *op = s->kernel->body->first; op; op = op->next) ir_clone(&b, op);
-  return to;
-}
-
 /// Consumers of all blocks that share the program arrive in this one's memory: it stays until they have
 /// released all slots.
 static void drain(splitting *s) {
@@ -171,27 +162,27 @@ static void drain(splitting *s) {
 static void end_exchange(splitting *s, const ir_op *op) {
   const ir_value *turn = ir_resolve(op->operands[1]);
   ir_value *all = &turn->block->parent->results[turn->index - 1];
-  ir_value *last = ir_binary(&s->b, IR_XOR, 0, all, roles_i32(s, 1));
+  ir_value *last = ir_binary(&s->b, IR_XOR, 0, all, ir_const_int(&s->b, KILN_I32, 1));
   bool is_overlaid = op->attrs.cluster.is_overlaid;
   unsigned count = !is_overlaid ? s->groups / s->spread : s->spread > 1 ? 1 : 0;
   ir_value *told = is_overlaid ? s->passed : op->operands[4];
-  for (unsigned i = 0; i < count; i++) roles_emit_barrier(s, IR_BAR_WAIT, told, roles_i32(s, i), last);
-}
-
-static void end_role(splitting *s, ir_block *block) {
-  s->b.block = block, s->b.before = NULL;
-  if (s->is_producer && s->spread > 1) drain(s);
-  if (!s->is_producer && s->staged) ir_emit(&s->b, IR_STAGE_WAIT, NULL, NULL, 0, NULL, NULL, 0);
-  for (unsigned i = 0; !s->is_producer && i < s->exchange_count; i++) end_exchange(s, s->exchanges[i]);
-  ir_yield(&s->b, NULL, 0);
+  for (unsigned i = 0; i < count; i++)
+    roles_emit_barrier(s, IR_BAR_WAIT, told, ir_const_int(&s->b, KILN_I32, i), last);
 }
 
 static void write_role(splitting *s, ir_block *block, bool is_producer) {
   s->is_producer = is_producer;
   s->b.block = block, s->b.before = block->first;
-  roles_start_positions(s);
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    s->at[i].slot = ir_const_int(&s->b, KILN_I32, 0);
+    s->at[i].phase = ir_const_int(&s->b, KILN_I32, is_producer && !s->rings[i].is_order ? 1 : 0);
+  }
   roles_rewrite_block(s, block);
-  end_role(s, block);
+  s->b.block = block, s->b.before = NULL;
+  if (is_producer && s->spread > 1) drain(s);
+  if (!is_producer && s->staged) ir_emit(&s->b, IR_STAGE_WAIT, NULL, NULL, 0, NULL, NULL, 0);
+  for (unsigned i = 0; !is_producer && i < s->exchange_count; i++) end_exchange(s, s->exchanges[i]);
+  ir_yield(&s->b, NULL, 0);
 }
 
 /// Accumulators of a thread, of the block of text that has most.
@@ -207,23 +198,16 @@ static unsigned accumulators_of(const splitting *s) {
   return most;
 }
 
-/// Accumulators of the largest single instruction: 64 rows, all columns of a group.
-static unsigned widest_of(const splitting *s) {
-  unsigned most = 0;
-  for (unsigned i = 0; i < s->product_count; i++) {
-    unsigned sums = s->products[i].how.columns / 2;
-    if (sums > most) most = sums;
-  }
-  return most;
-}
-
 /// Blocks that share a processor: one group of consumers leaves its units idle while it waits or ends a
 /// program, so as many as have room. More groups fill them alone. The assembler (ptxas 13, C7602) wants that
 /// the registers that threads start with hold a whole instruction.
 static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
   enum { MOST_BLOCKS = 4, INSTRUCTION = 26 };
   if (s->groups > 1) return 1;
-  unsigned needed = accumulators_of(s) + KILN_SPARE_REGISTERS, widest = widest_of(s) + INSTRUCTION;
+  unsigned needed = accumulators_of(s) + KILN_SPARE_REGISTERS, widest = 0;
+  for (unsigned i = 0; i < s->product_count; i++) // accumulators: 64 rows, all columns of a group
+    if (s->products[i].how.columns / 2 > widest) widest = s->products[i].how.columns / 2;
+  widest += INSTRUCTION;
   unsigned blocks = kiln_blocks_within(s->machine, target, s->top + EXCHANGE_BYTES);
   if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
   while (blocks > 1 && (kiln_consumer_registers(s->machine, 1, blocks) < needed ||
@@ -256,7 +240,9 @@ static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *e
   roles_find_sites(s);
   if (s->reason || !s->site_count) return KILN_STATUS_UNSUPPORTED;
   ir_number(kernel); // clears the slots that ir_clone maps by
-  ir_block *producer = copy_body(s), *consumer = ir_block_create(kernel->arena);
+  ir_block *producer = ir_block_create(kernel->arena), *consumer = ir_block_create(kernel->arena);
+  ir_builder copy = {.arena = kernel->arena, .block = producer};
+  for (const ir_op *op = kernel->body->first; op; op = op->next) ir_clone(&copy, op);
   for (ir_op *op = kernel->body->first, *next; op; op = next) {
     next = op->next;
     ir_move(op, consumer, NULL);

@@ -87,7 +87,6 @@ bool roles_is_staged(const ir_op *op);
 ir_value *roles_staging(const splitting *s, const ir_op *op);
 
 // roles_positions.c
-void roles_start_positions(splitting *s);
 void roles_advance(splitting *s, unsigned ring);
 /// Loops and branches carry the positions of the rings that their text moves on.
 void roles_rewrite_for(splitting *s, ir_op *op);
@@ -109,7 +108,6 @@ void roles_release(splitting *s, const site *x);
 void roles_stage(splitting *s, ir_op *op);
 
 // roles.c
-ir_value *roles_i32(splitting *s, int64_t value);
 /// What is emitted next stands before `op`, or after it.
 void roles_before(splitting *s, ir_op *op);
 void roles_after(splitting *s, ir_op *op);

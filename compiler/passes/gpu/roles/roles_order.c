@@ -155,5 +155,5 @@ void roles_meet(splitting *s, ir_op *barrier) {
     return;
   }
   roles_after(s, barrier);
-  roles_emit_arrival(s, s->rings[s->order].full, roles_i32(s, 0), false);
+  roles_emit_arrival(s, s->rings[s->order].full, ir_const_int(&s->b, KILN_I32, 0), false);
 }

@@ -4,16 +4,10 @@
 
 #include "compiler/passes/gpu/roles/roles_inner.h"
 
-void roles_start_positions(splitting *s) {
-  for (unsigned i = 0; i < s->ring_count; i++)
-    s->at[i] = (position){.slot = roles_i32(s, 0),
-                          .phase = roles_i32(s, s->is_producer && !s->rings[i].is_order ? 1 : 0)};
-}
-
 void roles_advance(splitting *s, unsigned number) {
   position *p = &s->at[number];
   const kiln_ring *ring = &s->rings[number].ring;
-  ir_value *flipped = ir_binary(&s->b, IR_XOR, 0, p->phase, roles_i32(s, 1));
+  ir_value *flipped = ir_binary(&s->b, IR_XOR, 0, p->phase, ir_const_int(&s->b, KILN_I32, 1));
   if (ring->slots == 1) {
     p->phase = flipped;
     return;

@@ -8,13 +8,6 @@ static bool is_in_loop(const ir_op *op) {
   return loop && loop->block->parent; // the outermost loop is that of the pass persist
 }
 
-/// Blocks side by side have the same rows of the left operand, those below each other the same columns of
-/// the right one.
-static unsigned parts_of_operand(const splitting *s, bool is_left) {
-  if (s->spread < 2) return 1;
-  return is_left ? s->spread / s->columns : s->columns;
-}
-
 /// A ring is shared by sites of different blocks only, and not of those within each other: else the order of
 /// products could differ from that of loads.
 static bool can_share(const splitting *s, const roles_ring *r, unsigned number, const site *from) {
@@ -35,7 +28,9 @@ static void add_load(const splitting *s, roles_ring *r, const ir_op *load, bool 
   unsigned i = kiln_ring_add(&r->ring, load->results[0].type);
   r->is_left[i] = is_left;
   r->is_mn[i] = is_mn;
-  r->parts[i] = parts_of_operand(s, is_left);
+  // Blocks side by side have the same rows of the left operand, those below each other the same columns of the
+  // right one.
+  r->parts[i] = s->spread < 2 ? 1 : is_left ? s->spread / s->columns : s->columns;
   r->rows[i] = kiln_copied(load, 0), r->columns[i] = kiln_copied(load, 1);
   uint32_t bytes = kiln_memory_bytes(r->ring.tiles[i], r->rows[i], r->columns[i]);
   r->bytes += bytes;
