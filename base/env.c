@@ -32,13 +32,6 @@ static const char for_helpers[][28] = {
 enum { ALL = sizeof for_all / sizeof *for_all, HELPERS = sizeof for_helpers / sizeof *for_helpers };
 _Static_assert(ALL + HELPERS <= KILN_ENV_MOST, "every variable has a place");
 
-static char *find_variable(const char *name, char *const *environment) {
-  size_t length = strlen(name);
-  for (; environment && *environment; environment++)
-    if (!strncmp(*environment, name, length) && (*environment)[length] == '=') return *environment;
-  return NULL;
-}
-
 void kiln_env_set(char *list[KILN_ENV_MOST + 1], char *text) {
   size_t length = strcspn(text, "=") + 1, at = 0;
   while (list[at] && strncmp(list[at], text, length)) at++;
@@ -50,8 +43,11 @@ void kiln_env_set(char *list[KILN_ENV_MOST + 1], char *text) {
 void kiln_env_for(kiln_env_child child, char *const *environment, char *out[KILN_ENV_MOST + 1]) {
   size_t count = 0;
   for (size_t i = 0; i < ALL + (child == KILN_ENV_HELPER ? HELPERS : 0); i++) {
-    char *found = find_variable(i < ALL ? for_all[i] : for_helpers[i - ALL], environment);
-    if (found) out[count++] = found;
+    const char *name = i < ALL ? for_all[i] : for_helpers[i - ALL];
+    size_t length = strlen(name);
+    char *const *at = environment;
+    while (at && *at && (strncmp(*at, name, length) || (*at)[length] != '=')) at++;
+    if (at && *at) out[count++] = *at;
   }
   out[count] = NULL;
 }

@@ -185,24 +185,23 @@ static bool lacks_nameless(int e) {
          e == -ENOENT;
 }
 
-static int create(kiln_output *out) {
-  char folder[PATH_MAX];
-  folder_of(out->path, folder);
-  out->temporary[0] = 0;
-  int fd = kiln_stream_aside(open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666)); // the folder may be a link
-  if (fd < 0) fd = lacks_nameless(-errno) ? create_named(out->path, out->temporary) : -errno;
-  return fd;
-}
-
 kiln_status kiln_output_open(kiln_output *out, const char *path, kiln_error *err) {
   int own;
   out->path = path, out->fd = -1, out->temporary[0] = 0;
   if (strlen(path) >= PATH_MAX)
     return kiln_fail(err, KILN_STATUS_LIMIT, "the path %.200s... is too long", path);
   out->is_through = look_up_place(path, &own) == PLACE_THROUGH;
-  if (own >= 0) out->fd = fcntl(own, F_DUPFD_CLOEXEC, 3);
-  else if (out->is_through) out->fd = kiln_stream_aside(open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY));
-  else out->fd = create(out);
+  if (own >= 0) {
+    out->fd = fcntl(own, F_DUPFD_CLOEXEC, 3);
+  } else if (out->is_through) {
+    out->fd = kiln_stream_aside(open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  } else {
+    char folder[PATH_MAX];
+    folder_of(path, folder);
+    // The folder may be a link.
+    out->fd = kiln_stream_aside(open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666));
+    if (out->fd < 0) out->fd = lacks_nameless(-errno) ? create_named(path, out->temporary) : -errno;
+  }
   if (out->fd >= 0) return KILN_OK;
   int e = out->is_through ? -errno : out->fd;
   out->fd = -1;

@@ -53,18 +53,15 @@ static void memory_name(const kiln_store *store, char out[KILN_STORE_NAME]) {
   else strcpy(out, "digests");
 }
 
-static bool is_own(const kiln_store *store, int fd) {
-  struct stat st;
-  return !store->shared || (!kiln_fs_stat(fd, &st) && st.st_uid == geteuid());
-}
-
 static void load(const kiln_store *store, memory *out) {
   char name[KILN_STORE_NAME];
   out->size = 0;
   memory_name(store, name);
   int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, name, O_RDONLY, 0);
   if (fd < 0) return;
-  if (!is_own(store, fd) || kiln_fs_read_some(fd, out->bytes, sizeof out->bytes, &out->size)) out->size = 0;
+  struct stat st;
+  bool is_own = !store->shared || (!kiln_fs_stat(fd, &st) && st.st_uid == geteuid());
+  if (!is_own || kiln_fs_read_some(fd, out->bytes, sizeof out->bytes, &out->size)) out->size = 0;
   kiln_fs_close(fd);
 }
 
