@@ -82,15 +82,6 @@ static kiln_status refuse_format(const compile *c, unsigned wanted, kiln_error *
                    kiln_target_name(c->target, name), kiln_format_name(wanted), list);
 }
 
-static kiln_status resolve_format(compile *c, kiln_error *err) {
-  bool has_assembler = c->options->assembler != KILN_ASSEMBLER_NONE;
-  unsigned wanted =
-      c->options->output ? c->options->output : kiln_family_format(c->backend->family, has_assembler);
-  if (!(c->form = find_form(c->backend, wanted))) return refuse_format(c, wanted, err);
-  c->artifact->info.format = (uint8_t)wanted;
-  return KILN_OK;
-}
-
 // ------------------------------------------------------------------------------------------- steps
 
 static bool has_far_registers(const compile *c) {
@@ -146,8 +137,7 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   KILN_TRY(kiln_llvm_machine(c->target, c->options->optimise, &c->machine, &layout, err));
   kiln_buffer_clear(&c->artifact->report); // of a form that did not fit
   memcpy(c->artifact->info.most_programs, c->kernel->tests.programs, sizeof c->kernel->tests.programs);
-  c->context = LLVMContextCreate();
-  kiln_llvm_catch(c->context, &c->caught);
+  c->context = kiln_llvm_context(&c->caught);
   if (c->backend->finishes_text) kiln_llvm_keep_addresses(c->context);
   c->module = kiln_llvm_module(c->context, c->target, layout);
   if (c->options->debug)
@@ -324,7 +314,11 @@ static kiln_status generate(ir_kernel *kernel, const kiln_stage *stage, const ch
   c.is_wide = stage->pass ? stage->is_wide : !has_products;
   begin_producer(&c);
   begin_info(&c);
-  kiln_status status = resolve_format(&c, err);
+  bool has_assembler = options->assembler != KILN_ASSEMBLER_NONE;
+  unsigned form = options->output ? options->output : kiln_family_format(c.backend->family, has_assembler);
+  c.form = find_form(c.backend, form);
+  kiln_status status = c.form ? KILN_OK : refuse_format(&c, form, err);
+  if (c.form) out->info.format = (uint8_t)form;
   if (status == KILN_OK) status = check_pass_name(options->print_after, err);
   if (status == KILN_OK) status = check_pass_name(until, err);
   // After the pass that begins the form the kernel is no longer what could be compiled without it.

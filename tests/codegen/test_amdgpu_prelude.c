@@ -40,8 +40,7 @@ static void open_bench(bench *b, const char *target) {
   CHECK_OK(kiln_target_parse(target, &b->target, &err), err);
   gpu_machine_amdgpu(&b->target, &b->machine);
   CHECK_OK(kiln_llvm_machine(&b->target, 2, &b->llvm, &layout, &err), err);
-  b->context = LLVMContextCreate();
-  kiln_llvm_catch(b->context, &b->caught);
+  b->context = kiln_llvm_context(&b->caught);
   b->module = kiln_llvm_module(b->context, &b->target, layout);
   b->prelude = (kl_prelude){.context = b->context,
                             .module = b->module,
@@ -85,7 +84,8 @@ static void add_kernel(bench *b, unsigned function) {
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(b->context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(b->context, kernel, "entry"));
   for (unsigned i = 0; i < count; i++) arguments[i] = LLVMGetParam(kernel, i + 1);
-  LLVMValueRef result = kl_call(&b->prelude, builder, function, arguments, count);
+  b->prelude.builder = builder;
+  LLVMValueRef result = kl_call(&b->prelude, function, arguments, count);
   if (!is_void) LLVMBuildStore(builder, result, LLVMGetParam(kernel, 0));
   LLVMBuildRetVoid(builder);
   LLVMDisposeBuilder(builder);

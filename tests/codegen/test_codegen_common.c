@@ -30,8 +30,7 @@ static void emit_text(const kiln_target *target, const char *text, LLVMCodeGenFi
   LLVMTargetMachineRef machine;
   const char *layout;
   CHECK_OK(kiln_llvm_machine(target, 2, &machine, &layout, &err), err);
-  LLVMContextRef context = LLVMContextCreate();
-  kiln_llvm_catch(context, &caught);
+  LLVMContextRef context = kiln_llvm_context(&caught);
   LLVMModuleRef module = kiln_llvm_module(context, target, layout);
   CHECK_OK(kiln_llvm_link_text(context, module, text, strlen(text), "test", &err), err);
   CHECK_OK(kiln_llvm_verify(module, "test", &err), err);

@@ -6,7 +6,7 @@
 #include "compiler/codegen/gpu/gpu_lower.h"
 
 static LLVMValueRef call(gpu *g, kl_function function, LLVMValueRef a) {
-  return kl_call(&g->prelude, g->builder, function, &a, 1);
+  return kl_call(&g->prelude, function, &a, 1);
 }
 
 static LLVMValueRef intrinsic(const kiln_elements *e, const char *name, LLVMTypeRef type,
@@ -109,7 +109,7 @@ static LLVMValueRef divide(const kiln_elements *e, const ir_attrs *how, LLVMValu
   LLVMValueRef arguments[2] = {a, b};
   if (LLVMTypeOf(a) == g->f64) return LLVMBuildFDiv(g->builder, a, b, "");
   kl_function function = how->flags & IR_PRECISE ? KL_kl_div_rn_f32 : KL_kl_div_f32;
-  return kl_call(&g->prelude, g->builder, function, arguments, 2);
+  return kl_call(&g->prelude, function, arguments, 2);
 }
 
 static LLVMValueRef extreme(const kiln_elements *e, const ir_op *op, bool is_max, LLVMValueRef a,

@@ -46,7 +46,7 @@ static void unpack_result(gpu *g, LLVMValueRef result, ir_type element, unsigned
   }
 }
 
-/// LLVM's messages on assembly end in the number that stands here: kiln_llvm_catch turns it back.
+/// LLVM's messages on assembly end in the number that stands here: kiln_llvm_context turns it back.
 static void name_operation(gpu *g, const ir_op *op, LLVMValueRef call) {
   LLVMMetadataRef number = LLVMValueAsMetadata(LLVMConstInt(g->i64, ir_operation(op) + 1u, false));
   kiln_llvm_note(call, "srcloc", LLVMMDNodeInContext2(g->context, &number, 1));

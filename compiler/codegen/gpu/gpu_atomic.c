@@ -46,7 +46,7 @@ static void fence_thread(gpu *g, const ir_op *op, ir_order order) {
   static const kl_function fences[] = {[IR_SCOPE_GPU] = KL_kl_fence_gpu,
                                        [IR_SCOPE_CTA] = KL_kl_fence_cta,
                                        [IR_SCOPE_SYSTEM] = KL_kl_fence_system};
-  if (has_order(op, order)) kl_call(&g->prelude, g->builder, fences[op->attrs.scope], NULL, 0);
+  if (has_order(op, order)) kl_call(&g->prelude, fences[op->attrs.scope], NULL, 0);
 }
 
 static void scalar_atomic(gpu *g, ir_op *op) {

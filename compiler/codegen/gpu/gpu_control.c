@@ -17,18 +17,14 @@ typedef struct bundle {
 
 enum { WORD_BITS = 32 };
 
-static unsigned elements_in_word(gpu *g, ir_type type, uint32_t count) {
-  unsigned bits = ir_type_bits(type);
-  bool fits = g->has_roles ? bits == 16 : g->machine->carries_words && (bits == 16 || bits == 8);
-  return fits && count >= WORD_BITS / bits ? WORD_BITS / bits : 1;
-}
-
 static bundle new_bundle(gpu *g, ir_value *like) {
   bundle b = {.count = 1, .type = gpu_type(g, ir_element(like->type)), .per_word = 1};
   if (like->type.rank) {
     b.layout = *like->layout;
     b.count = 1u << b.layout.registers;
-    b.per_word = elements_in_word(g, like->type, b.count);
+    unsigned bits = ir_type_bits(like->type);
+    bool fits = g->has_roles ? bits == 16 : g->machine->carries_words && (bits == 16 || bits == 8);
+    if (fits && b.count >= WORD_BITS / bits) b.per_word = WORD_BITS / bits;
   }
   if (b.per_word > 1) b.count /= b.per_word, b.type = g->i32;
   b.values = KILN_NEW_ARRAY(g->arena, LLVMValueRef, b.count);

@@ -102,8 +102,7 @@ static bool make_pairs(gpu *g, const ir_op *op, gpu_tile *tile) {
   gpu_tile operand = gpu_operand(g, op, 0);
   for (uint32_t r = 0; r < count_of(tile); r += 2) {
     LLVMValueRef pair = is_widening ? fp8_pair(g, &operand, r) : NULL,
-                 both = kl_call(&g->prelude, g->builder, how->function, pair ? &pair : &operand.regs[r],
-                                pair ? 1 : 2);
+                 both = kl_call(&g->prelude, how->function, pair ? &pair : &operand.regs[r], pair ? 1 : 2);
     gpu_unpack(g, both, made, tile->regs + r, 2);
     for (uint32_t i = r; how->to == KILN_F32 && i < r + 2; i++)
       tile->regs[i] = LLVMBuildFPExt(g->builder, tile->regs[i], g->f32, "");
@@ -125,7 +124,7 @@ static bool make_sums(gpu *g, const ir_op *op, gpu_tile *tile) {
   for (uint32_t r = 0; r < count_of(tile); r += 2) {
     LLVMValueRef words[2];
     for (unsigned i = 0; i < 2; i++) words[i] = gpu_pack(g, &operands[i].regs[r], 2);
-    gpu_unpack(g, kl_call(&g->prelude, g->builder, function, words, 2), g->i16, tile->regs + r, 2);
+    gpu_unpack(g, kl_call(&g->prelude, function, words, 2), g->i16, tile->regs + r, 2);
   }
   return true;
 }

@@ -4,7 +4,7 @@
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/passes/gpu/layouts/shared_layouts.h"
 
-static void call(gpu *g, kl_function function) { kl_call(&g->prelude, g->builder, function, NULL, 0); }
+static void call(gpu *g, kl_function function) { kl_call(&g->prelude, function, NULL, 0); }
 
 static const kiln_slot_layouts *slots_of(gpu *g, const ir_value *memory) {
   return kiln_slot_layouts_of(g->layouts, memory);
@@ -87,7 +87,7 @@ void gpu_lower_fetch(gpu *g, ir_op *op) {
     if (r & inside) continue;
     LLVMValueRef size = size_of(g, mask.regs[r], left.regs ? left.regs[r] : NULL, bytes, bytes >> vector);
     LLVMValueRef arguments[3] = {gpu_slot_pointer(g, &at, r), pointer.regs[r], size};
-    kl_call(&g->prelude, g->builder, copies[__builtin_ctz(bytes / LEAST)], arguments, 3);
+    kl_call(&g->prelude, copies[__builtin_ctz(bytes / LEAST)], arguments, 3);
   }
   if (!owner) return;
   LLVMBuildBr(g->builder, after);

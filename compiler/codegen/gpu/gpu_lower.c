@@ -26,16 +26,15 @@ static void lower_pid(gpu *g, ir_op *op) {
     gpu_set_scalar(g, &op->results[0], g->grid[axis]);
     return;
   }
-  gpu_set_scalar(g, &op->results[0],
-                 kl_call(&g->prelude, g->builder, functions[op->code == IR_NPID][axis], NULL, 0));
+  gpu_set_scalar(g, &op->results[0], kl_call(&g->prelude, functions[op->code == IR_NPID][axis], NULL, 0));
 }
 
 static void lower_barrier(gpu *g, ir_op *op) {
   bool is_shared = op->attrs.barrier.is_shared || g->barrier_threads;
   if (op->attrs.barrier.is_engine && g->machine->meet_engine) g->machine->meet_engine(g);
-  if (op->attrs.barrier.is_for_products) kl_call(&g->prelude, g->builder, KL_kl_proxy_fence, NULL, 0);
+  if (op->attrs.barrier.is_for_products) kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0);
   if (is_shared) gpu_barrier(g);
-  else kl_call(&g->prelude, g->builder, KL_kl_barrier, NULL, 0);
+  else kl_call(&g->prelude, KL_kl_barrier, NULL, 0);
   g->shared_dirty = false;
 }
 
@@ -59,7 +58,7 @@ static void lower_assert(gpu *g, ir_op *op) {
   LLVMBuildCondBr(g->builder, holds, after, stop);
   LLVMPositionBuilderAtEnd(g->builder, stop);
   if (g->machine->report_assert) g->machine->report_assert(g, op);
-  kl_call(&g->prelude, g->builder, KL_kl_trap, NULL, 0);
+  kl_call(&g->prelude, KL_kl_trap, NULL, 0);
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
@@ -127,10 +126,6 @@ void gpu_lower_block(gpu *g, ir_block *block) {
 
 // --------------------------------------------------------------------------------- kernel function
 
-static LLVMTypeRef param_type(gpu *g, ir_type type) {
-  return !type.pointer && type.scalar == KILN_I1 ? g->i8 : gpu_type(g, type);
-}
-
 static void describe_params(gpu *g) {
   for (uint32_t i = 0; i < g->kernel->param_count; i++) {
     const ir_param *p = &g->kernel->params[i];
@@ -142,24 +137,23 @@ static void describe_params(gpu *g) {
 }
 
 /// After the parameters: the logical grid of a kernel whose blocks compute several programs, then the maps.
-static void find_extras(gpu *g, LLVMValueRef function) {
-  uint32_t at = g->kernel->param_count;
-  for (unsigned axis = 0; g->has_roles && axis < 3; axis++) g->grid[axis] = LLVMGetParam(function, at++);
-  for (unsigned i = 0; i < g->map_count; i++) g->maps[i].param = LLVMGetParam(function, at + i);
-  if (g->map_count) g->machine->mark_maps(g, function, at);
-}
-
 static void make_function(gpu *g) {
   uint32_t count = g->kernel->param_count, extras = (g->has_roles ? 3 : 0) + g->map_count;
   LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count + extras);
-  for (uint32_t i = 0; i < count; i++) types[i] = param_type(g, g->kernel->params[i].type);
+  for (uint32_t i = 0; i < count; i++) {
+    ir_type param = g->kernel->params[i].type;
+    types[i] = !param.pointer && param.scalar == KILN_I1 ? g->i8 : gpu_type(g, param);
+  }
   for (unsigned i = 0; i < extras; i++)
     types[count + i] = g->has_roles && i < 3 ? g->i32 : LLVMPointerTypeInContext(g->context, 0);
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, count + extras, false);
   g->function = LLVMAddFunction(g->module, g->kernel->name, type);
   kiln_llvm_attribute(g->function, KILN_LLVM_ITSELF, "nounwind", 0);
   describe_params(g);
-  find_extras(g, g->function);
+  uint32_t at = count;
+  for (unsigned axis = 0; g->has_roles && axis < 3; axis++) g->grid[axis] = LLVMGetParam(g->function, at++);
+  for (unsigned i = 0; i < g->map_count; i++) g->maps[i].param = LLVMGetParam(g->function, at + i);
+  if (g->map_count) g->machine->mark_maps(g, g->function, at);
   if (g->kernel->fp_flush) kiln_llvm_mark(g->function, "denormal-fp-math-f32", "preserve-sign,preserve-sign");
   g->machine->finish_kernel(g, g->function);
   kiln_llvm_lines_begin(g->lines, g->function);
@@ -209,19 +203,12 @@ static void init_types(gpu *g) {
 
 static void lower_body(gpu *g) {
   make_function(g);
-  g->thread = kl_call(&g->prelude, g->builder, KL_kl_thread, NULL, 0);
+  g->thread = kl_call(&g->prelude, KL_kl_thread, NULL, 0);
   g->shared = LLVMAddGlobalInAddressSpace(g->module, LLVMArrayType2(g->i8, 0), "kiln_shared", 3);
   LLVMSetAlignment(g->shared, g->has_roles ? 1024 : 128);
   if (g->has_roles) g->shared_address = LLVMBuildPtrToInt(g->builder, g->shared, g->i32, "");
   gpu_lower_block(g, g->kernel->body);
   LLVMBuildRetVoid(g->builder);
-}
-
-/// As the kernel's form wants it, unless exchanges took more shared memory than was foreseen.
-static unsigned blocks_of(const gpu *g, const kiln_target *target, uint32_t bytes) {
-  unsigned wanted = g->kernel->body->last->attrs.roles.resident;
-  unsigned room = kiln_blocks_within(kiln_matrix_machine_of(target), target, bytes);
-  return room < wanted && room ? room : wanted;
 }
 
 /// A producer's group stands after the warps that the tiles know.
@@ -257,14 +244,15 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   g.lanes = machine->lanes;
   g.warps = kernel->layouts->warps;
   g.layouts = kernel->layouts;
+  g.builder = LLVMCreateBuilderInContext(l->context);
   g.prelude = (kl_prelude){.context = l->context,
                            .module = l->module,
+                           .builder = g.builder,
                            .bodies = machine->bodies,
                            .body_count = machine->body_count,
                            .processor = machine->processor,
                            .flush = kernel->fp_flush};
   init_types(&g);
-  g.builder = LLVMCreateBuilderInContext(l->context);
   g.elements = (kiln_elements){.machine = &gpu_element_machine,
                                .owner = &g,
                                .context = l->context,
@@ -275,7 +263,7 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   const ir_roles *roles = g.has_roles ? &kernel->body->last->attrs.roles : NULL;
   if (roles) g.spread = roles->spread, g.split = roles->cluster;
   g.spread_columns = roles && roles->is_beside ? 2 : 1;
-  if (g.has_roles) gpu_collect_maps(&g);
+  if (g.has_roles) ir_walk(kernel->body, gpu_collect_map, &g);
   ir_walk(kernel->body, note_write, &g);
   lower_body(&g);
   LLVMDisposeBuilder(g.builder);
@@ -283,7 +271,10 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   info->block_threads = gpu_block_threads(&g);
   if (roles && (g.split || g.spread))
     info->cluster = (uint8_t)((g.split ? g.split : 1) * (g.spread ? g.spread : 1));
-  if (g.has_roles) info->blocks = blocks_of(&g, l->target, info->shared_bytes);
+  if (roles) { // as many as the kernel's form wants, unless exchanges took more shared memory than was foreseen
+    unsigned room = kiln_blocks_within(kiln_matrix_machine_of(l->target), l->target, info->shared_bytes);
+    info->blocks = room < roles->resident && room ? room : roles->resident;
+  }
   info->maps = g.map_count ? gpu_map_record(&g, l->texts) : (kiln_span){0};
   info->wave = 1u << machine->lanes;
   kiln_status status = g.status;

@@ -255,8 +255,8 @@ LLVMBasicBlockRef gpu_block(gpu *g, const char *name);
 void gpu_expect_first(gpu *g, LLVMValueRef branch);
 
 // gpu_maps.c
-/// Finds the tensor maps of the kernel's operations.
-void gpu_collect_maps(gpu *g);
+/// For ir_walk, with `gpu` as context: finds the tensor map of an operation.
+void gpu_collect_map(ir_op *op, void *context);
 /// The record of all, in `arena`; empty without maps.
 kiln_span gpu_map_record(gpu *g, kiln_arena *arena);
 

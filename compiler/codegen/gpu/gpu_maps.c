@@ -9,19 +9,6 @@
 
 #include <string.h>
 
-static void put_expression(kiln_buffer *out, const kiln_buffer *code) {
-  kiln_buffer_block(out, code->bytes, code->size);
-}
-
-/// Swizzles by row width: 0 none, 1 32, 2 64, 3 128 bytes.
-static unsigned swizzle_of(unsigned row) { return row >= 128 ? 3 : row >= 64 ? 2 : row >= 32 ? 1 : 0; }
-
-/// What is copied feeds products: of f32 the unit takes tf32, and would leave the rest of a fraction out,
-/// where the copy engine rounds.
-static unsigned element_of(const ir_op *op, ir_type view) {
-  return op->code == IR_COPY && view.scalar == KILN_F32 ? KILN_MAP_TF32 : view.scalar;
-}
-
 static unsigned row_of(const gpu *g, const ir_op *op) {
   const kiln_matrix_machine *m = kiln_matrix_machine_of(g->target);
   return op->code == IR_STAGE ? kiln_stage_row(m, g->kernel, op)
@@ -73,17 +60,17 @@ static bool put_expressions(gpu *g, kiln_buffer *out, const ir_op *op) {
                                       is_extent ? 1 : bytes, &code);
     if (is_extent && axis == rank - 1 && op->code == IR_STAGE && op->attrs.access.is_ragged)
       put_whole(&code, PIECE / bytes);
-    put_expression(out, &code);
+    kiln_buffer_block(out, code.bytes, code.size);
     kiln_buffer_deinit(&code);
   }
   kiln_buffer offset = {0}; // 0, and the conditions of the launch
   kiln_write_conditions(g->kernel, &offset);
-  put_expression(out, &offset);
+  kiln_buffer_block(out, offset.bytes, offset.size);
   kiln_buffer_deinit(&offset);
   return is_good;
 }
 
-static void add_map(ir_op *op, void *context) {
+void gpu_collect_map(ir_op *op, void *context) {
   gpu *g = context;
   if (op->code != IR_COPY && op->code != IR_STAGE) return;
   const ir_op *view = op->operands[0]->def;
@@ -95,9 +82,14 @@ static void add_map(ir_op *op, void *context) {
              ir_operation(op));
     return;
   }
-  kiln_buffer_u8(&map, (uint8_t)element_of(op, type));
+  // What is copied feeds products: of f32 the unit takes tf32, and would leave the rest of a fraction out, where
+  // the copy engine rounds.
+  bool is_rounded = op->code == IR_COPY && type.scalar == KILN_F32;
+  kiln_buffer_u8(&map, is_rounded ? KILN_MAP_TF32 : type.scalar);
   kiln_buffer_u8(&map, type.rank);
-  kiln_buffer_u8(&map, (uint8_t)swizzle_of(row_of(g, op)));
+  unsigned row = row_of(g, op);
+  unsigned swizzle = row >= 128 ? 3 : row >= 64 ? 2 : row >= 32 ? 1 : 0;
+  kiln_buffer_u8(&map, (uint8_t)swizzle);
   kiln_buffer_u8(&map, 0); // not interleaved
   kiln_buffer_u8(&map, 0); // zeros outside
   kiln_buffer_u8(&map, (uint8_t)base->index);
@@ -120,8 +112,6 @@ static void add_map(ir_op *op, void *context) {
                 (uint32_t)kiln_scalars[type.scalar].bytes << ir_log2_elements(ir_view_tile(type)));
   kiln_buffer_deinit(&map);
 }
-
-void gpu_collect_maps(gpu *g) { ir_walk(g->kernel->body, add_map, g); }
 
 kiln_span gpu_map_record(gpu *g, kiln_arena *arena) {
   if (!g->map_count) return (kiln_span){0};

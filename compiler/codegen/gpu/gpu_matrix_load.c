@@ -16,8 +16,7 @@ void gpu_read_matrix_piece(gpu *g, const kiln_matrix_load *plan, const gpu_share
       regs[r << plan->matrices | i] = LLVMBuildExtractElement(g->builder, read, gpu_i32(g, i), "");
     return;
   }
-  LLVMValueRef loaded =
-      kl_call(&g->prelude, g->builder, functions[plan->is_transposed][plan->matrices], &pointer, 1);
+  LLVMValueRef loaded = kl_call(&g->prelude, functions[plan->is_transposed][plan->matrices], &pointer, 1);
   for (uint32_t m = 0; m < 1u << plan->matrices; m++) {
     LLVMValueRef word =
         plan->matrices ? LLVMBuildExtractElement(g->builder, loaded, gpu_i32(g, m), "") : loaded;

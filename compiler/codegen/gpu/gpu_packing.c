@@ -155,9 +155,7 @@ static LLVMValueRef shuffle(gpu *g, LLVMValueRef value, LLVMValueRef lane, bool 
     arguments[0] = words[i];
     arguments[1] = is_xor ? gpu_i32(g, mask) : lane;
     if (is_xor && g->machine->shuffle_xor) words[i] = g->machine->shuffle_xor(g, words[i], mask);
-    else
-      words[i] =
-          kl_call(&g->prelude, g->builder, is_xor ? KL_kl_shfl_xor_i32 : KL_kl_shfl_idx_i32, arguments, 2);
+    else words[i] = kl_call(&g->prelude, is_xor ? KL_kl_shfl_xor_i32 : KL_kl_shfl_idx_i32, arguments, 2);
   }
   if (count == 2) {
     LLVMValueRef high = LLVMBuildShl(g->builder, LLVMBuildZExt(g->builder, words[1], g->i64, ""),

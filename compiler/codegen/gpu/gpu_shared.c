@@ -10,8 +10,8 @@ void gpu_barrier(gpu *g) {
   LLVMValueRef arguments[2];
   if (g->barrier_threads)
     arguments[0] = gpu_i32(g, g->barrier), arguments[1] = gpu_i32(g, g->barrier_threads);
-  if (g->barrier_threads) kl_call(&g->prelude, g->builder, KL_kl_named_barrier, arguments, 2);
-  else kl_call(&g->prelude, g->builder, functions[kl_has(&g->prelude, KL_kl_barrier_shared)], NULL, 0);
+  if (g->barrier_threads) kl_call(&g->prelude, KL_kl_named_barrier, arguments, 2);
+  else kl_call(&g->prelude, functions[kl_has(&g->prelude, KL_kl_barrier_shared)], NULL, 0);
   g->shared_dirty = false;
 }
 

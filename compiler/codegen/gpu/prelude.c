@@ -86,16 +86,12 @@ static void word_text(kiln_buffer *out, word w) {
 
 enum { MAX_ARGUMENTS = 10 };
 
-/// Several results are a vector, or those of one assembly instruction.
-static LLVMTypeRef result_type(LLVMContextRef c, word w, bool is_assembly) {
-  LLVMTypeRef elements[9];
-  if (!w.lanes || !is_assembly) return word_type(c, w);
-  for (unsigned i = 0; i < w.lanes; i++) elements[i] = letter_type(c, w.letter);
-  return LLVMStructTypeInContext(c, elements, w.lanes, false);
-}
-
+/// Several results are a vector, or a struct of those of one assembly instruction.
 static LLVMTypeRef signature_type(LLVMContextRef c, const char *signature, bool is_assembly) {
-  LLVMTypeRef arguments[MAX_ARGUMENTS], result = result_type(c, next_word(&signature), is_assembly);
+  word w = next_word(&signature);
+  LLVMTypeRef arguments[MAX_ARGUMENTS], parts[9], result;
+  for (unsigned i = 0; i < w.lanes; i++) parts[i] = letter_type(c, w.letter);
+  result = w.lanes && is_assembly ? LLVMStructTypeInContext(c, parts, w.lanes, false) : word_type(c, w);
   unsigned count = 0;
   for (signature++; *signature != ')' && count < MAX_ARGUMENTS;)
     arguments[count++] = word_type(c, next_word(&signature));
@@ -152,10 +148,10 @@ static void declare(kl_prelude *prelude, kl_function function) {
   prelude->declared[function] = callee;
 }
 
-LLVMValueRef kl_call(kl_prelude *prelude, LLVMBuilderRef builder, kl_function function,
-                     const LLVMValueRef *arguments, unsigned count) {
+LLVMValueRef kl_call(kl_prelude *prelude, kl_function function, const LLVMValueRef *arguments,
+                     unsigned count) {
   if (!prelude->declared[function]) declare(prelude, function);
-  LLVMValueRef call = LLVMBuildCall2(builder, prelude->types[function], prelude->declared[function],
+  LLVMValueRef call = LLVMBuildCall2(prelude->builder, prelude->types[function], prelude->declared[function],
                                      (LLVMValueRef *)arguments, count, "");
   if (!prelude->is_instruction[function]) {
     prelude->used[function] = true;

@@ -38,7 +38,8 @@ typedef struct kl_body {
 typedef struct kl_prelude {
   LLVMContextRef context;
   LLVMModuleRef module;
-  const kl_body *bodies; ///< static
+  LLVMBuilderRef builder; ///< where calls go
+  const kl_body *bodies;  ///< static
   size_t body_count;
   unsigned processor;
   bool flush; ///< '^' in bodies stands for ".ftz", else for nothing
@@ -50,8 +51,8 @@ typedef struct kl_prelude {
 /// True when the target has a body for the function.
 bool kl_has(const kl_prelude *prelude, kl_function function);
 /// A call at the builder's place.
-LLVMValueRef kl_call(kl_prelude *prelude, LLVMBuilderRef builder, kl_function function,
-                     const LLVMValueRef *arguments, unsigned count);
+LLVMValueRef kl_call(kl_prelude *prelude, kl_function function, const LLVMValueRef *arguments,
+                     unsigned count);
 /// Result `i` of a call that has several: an instruction's are a struct, a function's a vector.
 LLVMValueRef kl_result(LLVMBuilderRef builder, LLVMValueRef call, unsigned i);
 /// Reads and links the bodies of all functions called so far and makes them internal. INTERNAL when one has

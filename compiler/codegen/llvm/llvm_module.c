@@ -56,8 +56,10 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *p) {
   err->operation = (uint32_t)number;
 }
 
-void kiln_llvm_catch(LLVMContextRef context, kiln_error *err) {
-  LLVMContextSetDiagnosticHandler(context, on_diagnostic, err);
+LLVMContextRef kiln_llvm_context(kiln_error *caught) {
+  LLVMContextRef context = LLVMContextCreate();
+  LLVMContextSetDiagnosticHandler(context, on_diagnostic, caught);
+  return context;
 }
 
 LLVMModuleRef kiln_llvm_module(LLVMContextRef context, const kiln_target *target, const char *layout) {

@@ -10,9 +10,9 @@
 #include "base/status.h"
 #include "targets/targets.h"
 
-/// Keeps the first error that LLVM reports in `context`; without it LLVM prints and ends the process. `err`
-/// must live as long as the context.
-void kiln_llvm_catch(LLVMContextRef context, kiln_error *err);
+/// A context that keeps the first error which LLVM reports in it; without that LLVM prints and ends the process.
+/// `caught` must live as long as the context.
+LLVMContextRef kiln_llvm_context(kiln_error *caught);
 
 /// An empty module for `target`: triple, data layout, and what must be said in it (AMDGPU: the code object
 /// version).

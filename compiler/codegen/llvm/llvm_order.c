@@ -21,6 +21,7 @@ typedef struct block_order {
 } block_order;
 
 enum { FIXED, MOVABLE, PLACED };
+enum { LONG_BLOCK = 4096 }; // instructions; what is shorter the assembler orders itself
 
 static int by_address(const void *a, const void *b) {
   uintptr_t left = (uintptr_t)((const place *)a)->value, right = (uintptr_t)((const place *)b)->value;
@@ -123,11 +124,11 @@ static void order_long_block(LLVMBasicBlockRef block, uint32_t count) {
   free(memory);
 }
 
-void kiln_llvm_order(LLVMModuleRef module, size_t longest) {
+void kiln_llvm_order(LLVMModuleRef module) {
   for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
     for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b; b = LLVMGetNextBasicBlock(b)) {
       uint32_t count = 0;
       for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) count++;
-      if (count > longest) order_long_block(b, count);
+      if (count > LONG_BLOCK) order_long_block(b, count);
     }
 }

@@ -107,12 +107,6 @@ static LLVMTargetMachineRef make_machine(const kiln_target *target, const char *
   return machine;
 }
 
-static machine_entry *find_entry(machine_cache *cache, const char *key) {
-  for (size_t i = 0; i < cache->count; i++)
-    if (strcmp(cache->entries[i].key, key) == 0) return &cache->entries[i];
-  return NULL;
-}
-
 kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVMTargetMachineRef *out_machine,
                               const char **out_layout, kiln_error *err) {
   *out_machine = NULL;
@@ -130,7 +124,9 @@ kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVM
   if (text.failed)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the cache of target machines");
   key = (char *)text.bytes;
-  machine_entry *entry = find_entry(cache, key);
+  machine_entry *entry = NULL;
+  for (size_t i = 0; !entry && i < cache->count; i++)
+    if (strcmp(cache->entries[i].key, key) == 0) entry = &cache->entries[i];
   if (!entry) {
     LLVMTargetMachineRef machine = make_machine(target, features, optimise, err);
     if (!machine) {

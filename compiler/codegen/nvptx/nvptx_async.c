@@ -11,10 +11,6 @@
 
 // --------------------------------------------------------------------------------------- addresses
 
-static LLVMValueRef call(gpu *g, kl_function f, const LLVMValueRef *arguments, unsigned count) {
-  return kl_call(&g->prelude, g->builder, f, arguments, count);
-}
-
 static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
 static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
   return LLVMBuildMul(g->builder, a, gpu_i32(g, factor), "");
@@ -26,9 +22,6 @@ static LLVMValueRef is_first_of(gpu *g, unsigned threads) {
   return LLVMBuildICmp(g->builder, LLVMIntEQ, inside, gpu_i32(g, 0), "");
 }
 
-/// Whether the thread acts for its warpgroup.
-static LLVMValueRef is_leader(gpu *g) { return is_first_of(g, NVPTX_GROUP_THREADS); }
-
 // ------------------------------------------------------------------------------------------- roles
 
 static void init_barriers(ir_op *op, void *context) {
@@ -37,7 +30,7 @@ static void init_barriers(ir_op *op, void *context) {
   for (unsigned i = 0; i < op->results[0].type.slots; i++) {
     LLVMValueRef arguments[2] = {gpu_shared_at(g, gpu_i32(g, op->attrs.alloc.at + i * KILN_BARRIER_BYTES)),
                                  gpu_i32(g, op->attrs.alloc.arrivals)};
-    call(g, KL_kl_mbar_init, arguments, 2);
+    kl_call(&g->prelude, KL_kl_mbar_init, arguments, 2);
   }
 }
 
@@ -47,20 +40,21 @@ static void open_barriers(gpu *g, bool is_cluster) {
   LLVMValueRef first = LLVMBuildICmp(g->builder, LLVMIntEQ, g->thread, gpu_i32(g, 0), "");
   LLVMBuildCondBr(g->builder, first, init, ready);
   LLVMPositionBuilderAtEnd(g->builder, init);
-  for (unsigned i = 0; i < g->map_count; i++) call(g, KL_kl_tensor_prefetch, &g->maps[i].param, 1);
+  for (unsigned i = 0; i < g->map_count; i++)
+    kl_call(&g->prelude, KL_kl_tensor_prefetch, &g->maps[i].param, 1);
   ir_walk(g->kernel->body, init_barriers, g);
-  call(g, KL_kl_mbar_fence, NULL, 0);
+  kl_call(&g->prelude, KL_kl_mbar_fence, NULL, 0);
   LLVMBuildBr(g->builder, ready);
   LLVMPositionBuilderAtEnd(g->builder, ready);
-  if (is_cluster) call(g, KL_kl_cluster_arrive, NULL, 0);
+  if (is_cluster) kl_call(&g->prelude, KL_kl_cluster_arrive, NULL, 0);
 }
 
 /// Until the barriers are there, of all blocks of the cluster. Warps come to it in different places, so
 /// neither is `aligned`: of such a barrier all threads of a block run the same one (PTX ISA, "barrier").
 static void meet(gpu *g, bool is_cluster) {
   LLVMValueRef all[2] = {gpu_i32(g, NVPTX_ROLES_BARRIER), gpu_i32(g, gpu_block_threads(g))};
-  if (is_cluster) call(g, KL_kl_cluster_wait, NULL, 0);
-  else call(g, KL_kl_meeting, all, 2);
+  if (is_cluster) kl_call(&g->prelude, KL_kl_cluster_wait, NULL, 0);
+  else kl_call(&g->prelude, KL_kl_meeting, all, 2);
 }
 
 static void branch_unless(gpu *g, LLVMValueRef condition, LLVMBasicBlockRef otherwise, const char *name) {
@@ -129,7 +123,7 @@ static void lower_producer(gpu *g, ir_block *block, bool is_cluster, LLVMBasicBl
   LLVMValueRef first = gpu_scalar(g, ir_for_lower(op)), programs = gpu_scalar(g, ir_for_upper(op));
   branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntSLT, first, programs, ""), idle, "program");
   meet(g, is_cluster);
-  LLVMValueRef elected = call(g, KL_kl_elect, NULL, 0);
+  LLVMValueRef elected = kl_call(&g->prelude, KL_kl_elect, NULL, 0);
   branch_unless(g, LLVMBuildICmp(g->builder, LLVMIntNE, elected, gpu_i32(g, 0), ""), end, "copying");
   g->is_alone = true;
   for (; op != block->last; op = op->next) gpu_lower_op(g, op);
@@ -171,7 +165,7 @@ static void lower_roles(gpu *g, ir_op *op) {
 
 static void lower_block_number(gpu *g, ir_op *op) {
   kl_function f = op->attrs.axis ? KL_kl_npid_0 : KL_kl_pid_0;
-  gpu_set_scalar(g, &op->results[0], call(g, f, NULL, 0));
+  gpu_set_scalar(g, &op->results[0], kl_call(&g->prelude, f, NULL, 0));
 }
 
 // ---------------------------------------------------------------------------------------- barriers
@@ -184,30 +178,31 @@ static LLVMValueRef barrier_address(gpu *g, ir_value *barriers, ir_value *slot) 
 static void lower_expect(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
                                gpu_i32(g, op->attrs.expect.part)};
-  call(g, KL_kl_mbar_expect, arguments, 2);
+  kl_call(&g->prelude, KL_kl_mbar_expect, arguments, 2);
 }
 
 static void lower_wait(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
                                gpu_scalar(g, op->operands[2])};
-  call(g, op->attrs.arrive.is_cluster ? KL_kl_mbar_wait_cluster : KL_kl_mbar_wait, arguments, 2);
+  kl_call(&g->prelude, op->attrs.arrive.is_cluster ? KL_kl_mbar_wait_cluster : KL_kl_mbar_wait, arguments, 2);
 }
 
 /// Whether the thread arrives, as i32.
 static LLVMValueRef arrives(gpu *g, bool by_warps) {
   if (g->is_alone) return gpu_i32(g, 1);
-  if (by_warps) call(g, KL_kl_warp_meet, NULL, 0);
+  if (by_warps) kl_call(&g->prelude, KL_kl_warp_meet, NULL, 0);
   return LLVMBuildZExt(g->builder, is_first_of(g, by_warps ? 32 : NVPTX_GROUP_THREADS), g->i32, "");
 }
 
 static void lower_arrive(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
                                arrives(g, op->attrs.arrive.by_warps)};
-  if (!op->attrs.arrive.blocks) call(g, KL_kl_mbar_arrive_if, arguments, 2);
+  if (!op->attrs.arrive.blocks) kl_call(&g->prelude, KL_kl_mbar_arrive_if, arguments, 2);
   for (unsigned place = 0; place < op->attrs.arrive.blocks; place++) {
     LLVMValueRef there[2] = {arguments[0], nvptx_block_at(g, gpu_i32(g, place))};
-    call(g, op->attrs.arrive.is_cluster ? KL_kl_cluster_release_writes_if : KL_kl_cluster_release_if,
-         (LLVMValueRef[2]){call(g, KL_kl_cluster_address, there, 2), arguments[1]}, 2);
+    kl_call(&g->prelude,
+            op->attrs.arrive.is_cluster ? KL_kl_cluster_release_writes_if : KL_kl_cluster_release_if,
+            (LLVMValueRef[2]){kl_call(&g->prelude, KL_kl_cluster_address, there, 2), arguments[1]}, 2);
   }
 }
 
@@ -302,7 +297,7 @@ static void lower_copy(gpu *g, ir_op *op) {
     unsigned rank =
         coordinates(g, op, view, add(g, mine.column, gpu_i32(g, i * row / bytes)), mine.row, arguments + 3);
     if (how->is_multicast) load_for_all(g, arguments, rank, mine.blocks);
-    else call(g, loads[rank - 2], arguments, 3 + rank);
+    else kl_call(&g->prelude, loads[rank - 2], arguments, 3 + rank);
   }
 }
 
@@ -344,7 +339,7 @@ static void write_part(gpu *g, const staging *s, uint32_t first, unsigned column
     LLVMValueRef piece = LLVMBuildXor(b, LLVMBuildOr(b, right, gpu_i32(g, column), ""), turn, "");
     arguments[0] = add(g, add(g, start, scale(g, piece, 16)), gpu_i32(g, box * s->box));
     pack_words(g, s, first + 8 * c, arguments + 1);
-    call(g, KL_kl_stmatrix_x4, arguments, 5);
+    kl_call(&g->prelude, KL_kl_stmatrix_x4, arguments, 5);
   }
 }
 
@@ -393,7 +388,7 @@ static void write_turned(gpu *g, const staging *s, uint32_t first, unsigned colu
   for (unsigned c = 0; c < columns / 16; c++) {
     LLVMValueRef arguments[5] = {add(g, start, gpu_i32(g, c * 16 * s->row))};
     pack_words(g, s, first + 8 * c, arguments + 1);
-    call(g, KL_kl_stmatrix_x4_trans, arguments, 5);
+    kl_call(&g->prelude, KL_kl_stmatrix_x4_trans, arguments, 5);
   }
 }
 
@@ -410,9 +405,9 @@ static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned column
     unsigned rank =
         coordinates(g, op, op->operands[0]->type, is_turned ? row : at, is_turned ? at : row, arguments + 2);
     // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): `coordinates` wrote as many as it says
-    call(g, (adds ? additions : stores)[rank - 2], arguments, 2 + rank);
+    kl_call(&g->prelude, (adds ? additions : stores)[rank - 2], arguments, 2 + rank);
   }
-  call(g, KL_kl_bulk_commit, NULL, 0);
+  kl_call(&g->prelude, KL_kl_bulk_commit, NULL, 0);
 }
 
 /// What the engine does not write of the part that it has been sent.
@@ -434,17 +429,10 @@ static void meet_after(gpu *g, LLVMValueRef leader, kl_function wait) {
   LLVMBasicBlockRef drain = gpu_block(g, "drain"), write = gpu_block(g, "stage");
   LLVMBuildCondBr(g->builder, leader, drain, write);
   LLVMPositionBuilderAtEnd(g->builder, drain);
-  call(g, wait, NULL, 0);
+  kl_call(&g->prelude, wait, NULL, 0);
   LLVMBuildBr(g->builder, write);
   LLVMPositionBuilderAtEnd(g->builder, write);
   nvptx_group_barrier(g);
-}
-
-/// Part `number` goes where the part before the last was. Before the first, all that was staged has been
-/// read, so that both slots are free then.
-static void wait_for_slot(gpu *g, LLVMValueRef leader, unsigned number, unsigned slots) {
-  if (number && number < slots) return;
-  meet_after(g, leader, number && slots > 1 ? KL_kl_bulk_wait_read_1 : KL_kl_bulk_wait_read);
 }
 
 static staging open_staging(gpu *g, ir_op *op, unsigned slots) {
@@ -472,7 +460,7 @@ static void lower_stage(gpu *g, ir_op *op) {
   unsigned shares = op->attrs.access.split ? op->attrs.access.split : 1;
   staging s = open_staging(g, op, slots);
   if (g->status != KILN_OK) return;
-  LLVMValueRef leader = is_leader(g), memory = s.memory;
+  LLVMValueRef leader = is_first_of(g, NVPTX_GROUP_THREADS), memory = s.memory;
   const unsigned slot_bytes = 64 * s.columns * kiln_scalars[op->operands[0]->type.scalar].bytes;
   void (*write)(gpu *, const staging *, uint32_t, unsigned) = op->attrs.access.is_turned ? write_turned
                                                               : op->attrs.access.adds    ? write_sums
@@ -482,10 +470,13 @@ static void lower_stage(gpu *g, ir_op *op) {
     for (unsigned at = 0; at < all; at += s.columns, number++) {
       unsigned columns = all - at < s.columns ? all - at : s.columns,
                first = (block << (split.columns - 1)) + at / 2;
-      wait_for_slot(g, leader, number, slots);
+      // Part `number` goes where the part before the last was. Before the first, all that was staged has been
+      // read, so that both slots are free then.
+      if (!number || number >= slots)
+        meet_after(g, leader, number && slots > 1 ? KL_kl_bulk_wait_read_1 : KL_kl_bulk_wait_read);
       s.memory = add(g, memory, gpu_i32(g, number % slots * slot_bytes));
       write(g, &s, first, columns);
-      call(g, KL_kl_proxy_fence, NULL, 0);
+      kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0);
       nvptx_group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
       LLVMValueRef row = add(g, nvptx_group_row(g, &split), gpu_i32(g, 64 * block));
@@ -511,16 +502,16 @@ static void lower_put(gpu *g, ir_op *op) {
     s.memory = add(g, start, gpu_i32(g, 64 * block * s.row));
     write_part(g, &s, block << (split.columns - 1), 1u << split.columns);
   }
-  call(g, KL_kl_proxy_fence, NULL, 0);
+  kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0);
 }
 
 /// What is on its way to global memory needs the block no longer: the end of the launch waits for it.
 static void lower_stage_wait(gpu *g, ir_op *op) {
   (void)op;
   LLVMBasicBlockRef wait = gpu_block(g, "drain"), after = gpu_block(g, "drained");
-  LLVMBuildCondBr(g->builder, is_leader(g), wait, after);
+  LLVMBuildCondBr(g->builder, is_first_of(g, NVPTX_GROUP_THREADS), wait, after);
   LLVMPositionBuilderAtEnd(g->builder, wait);
-  call(g, KL_kl_bulk_wait_read, NULL, 0);
+  kl_call(&g->prelude, KL_kl_bulk_wait_read, NULL, 0);
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
@@ -528,8 +519,8 @@ static void lower_stage_wait(gpu *g, ir_op *op) {
 /// Threads that sent nothing have nothing to wait for. Sources: PTX ISA, "cp.async.bulk.wait_group",
 /// "membar / fence".
 void nvptx_meet_engine(gpu *g) {
-  call(g, KL_kl_bulk_wait, NULL, 0);
-  call(g, KL_kl_proxy_fence_all, NULL, 0);
+  kl_call(&g->prelude, KL_kl_bulk_wait, NULL, 0);
+  kl_call(&g->prelude, KL_kl_proxy_fence_all, NULL, 0);
 }
 
 void nvptx_lower_machine(gpu *g, ir_op *op) {

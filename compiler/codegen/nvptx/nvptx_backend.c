@@ -57,10 +57,6 @@ static kiln_status finish_cubin(kiln_finishing *f, kiln_error *err) {
   return KILN_OK;
 }
 
-enum { LONG_BLOCK = 4096 }; // instructions; what is shorter the assembler orders itself
-
-static void order_long_blocks(LLVMModuleRef module) { kiln_llvm_order(module, LONG_BLOCK); }
-
 static const kiln_backend_form forms[] = {{KILN_FORMAT_PTX, LLVMAssemblyFile, finish_ptx},
                                           {KILN_FORMAT_CUBIN, LLVMAssemblyFile, finish_cubin},
                                           {0}};
@@ -71,7 +67,7 @@ const kiln_backend kiln_backend_nvptx = {
     .machine = gpu_machine_nvptx,
     .finishes_text = true,
     .passes = kiln_llvm_passes,
-    .work_around = order_long_blocks,
+    .work_around = kiln_llvm_order,
     .forms = forms,
     .finish_time = offsetof(kiln_codegen_times, assemble),
 };

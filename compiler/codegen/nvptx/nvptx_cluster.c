@@ -28,10 +28,6 @@ typedef struct exchange {
   LLVMValueRef phase, is_leader;
 } exchange;
 
-static LLVMValueRef call(gpu *g, kl_function f, const LLVMValueRef *arguments, unsigned count) {
-  return kl_call(&g->prelude, g->builder, f, arguments, count);
-}
-
 static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
 
 static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
@@ -55,7 +51,7 @@ LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
 /// (kiln_mma_split_of).
 void nvptx_find_place(gpu *g, unsigned groups) {
   LLVMBuilderRef b = g->builder;
-  LLVMValueRef block = call(g, KL_kl_pid_0, NULL, 0);
+  LLVMValueRef block = kl_call(&g->prelude, KL_kl_pid_0, NULL, 0);
   const unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
   g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
   g->share = LLVMBuildURem(b, g->share, gpu_i32(g, split), "");
@@ -82,7 +78,8 @@ static LLVMValueRef piece_at(gpu *g, LLVMValueRef start, unsigned i) {
 
 /// `address` of this block's shared memory, in that of the block with the iterations of number `share`.
 static LLVMValueRef in_block(gpu *g, LLVMValueRef address, unsigned share) {
-  return call(g, KL_kl_cluster_address, (LLVMValueRef[2]){address, nvptx_block_of_share(g, share)}, 2);
+  return kl_call(&g->prelude, KL_kl_cluster_address,
+                 (LLVMValueRef[2]){address, nvptx_block_of_share(g, share)}, 2);
 }
 
 /// Into the block's own memory first, where the first block has the same place: one bulk copy then counts its
@@ -97,14 +94,14 @@ static void send(gpu *g, const exchange *x) {
   LLVMValueRef number = LLVMBuildSub(g->builder, g->share, gpu_i32(g, 1), "");
   LLVMValueRef turn = LLVMBuildMul(g->builder, number, gpu_i32(g, x->tile_bytes), "");
   LLVMValueRef own = add(g, x->memory, turn), group = add(g, x->group_memory, turn);
-  call(g, KL_kl_mbar_wait, (LLVMValueRef[2]){x->empty, before}, 2);
+  kl_call(&g->prelude, KL_kl_mbar_wait, (LLVMValueRef[2]){x->empty, before}, 2);
   for (unsigned i = 0; i < x->pieces; i++) {
     LLVMValueRef arguments[1 + PIECE] = {piece_at(g, own, i)};
     for (unsigned k = 0; k < PIECE; k++)
       arguments[1 + k] = LLVMBuildBitCast(g->builder, x->tile.regs[i * PIECE + k], g->i32, "");
     nvptx_asm(g, write, sizeof write - 1, "r,r,r,r,r,~{memory}", nothing, arguments, 1 + PIECE);
   }
-  call(g, KL_kl_proxy_fence, NULL, 0);
+  kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0);
   nvptx_group_barrier(g);
   LLVMValueRef arguments[5] = {in_block(g, group, 0), group,
                                gpu_i32(g, x->pieces * PIECE * 4 * NVPTX_GROUP_THREADS),
@@ -133,13 +130,14 @@ static void gather(gpu *g, const exchange *x, LLVMValueRef *sums) {
   LLVMValueRef expected = LLVMBuildMul(g->builder, x->is_leader, gpu_i32(g, bytes), "");
   LLVMValueRef before = LLVMBuildXor(g->builder, x->phase, gpu_i32(g, 1), "");
   // It has told itself, too: no barrier goes on without somebody who waits.
-  call(g, KL_kl_mbar_wait, (LLVMValueRef[2]){x->empty, before}, 2);
-  call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x->full, expected, x->is_leader}, 3);
-  call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->full, x->phase}, 2);
+  kl_call(&g->prelude, KL_kl_mbar_wait, (LLVMValueRef[2]){x->empty, before}, 2);
+  kl_call(&g->prelude, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x->full, expected, x->is_leader}, 3);
+  kl_call(&g->prelude, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->full, x->phase}, 2);
   for (unsigned rank = 1; rank < x->blocks; rank++) add_from(g, x, rank, sums);
   nvptx_group_barrier(g);
   for (unsigned rank = 0; rank < x->blocks; rank++) // itself, too: all wait for it at their end
-    call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x->empty, rank), x->is_leader}, 2);
+    kl_call(&g->prelude, KL_kl_cluster_release_if,
+            (LLVMValueRef[2]){in_block(g, x->empty, rank), x->is_leader}, 2);
 }
 
 /// `registers` of a thread are exchanged.
@@ -215,7 +213,8 @@ static void tell_that_read(gpu *g, const ir_op *op, const exchange *x) {
   for (unsigned rank = 0; rank < x->blocks; rank++)
     for (unsigned group = 0; group < groups; group++) {
       LLVMValueRef there = add(g, add(g, g->shared_address, first), gpu_i32(g, group * BARRIER_BYTES));
-      call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, there, rank), x->is_leader}, 2);
+      kl_call(&g->prelude, KL_kl_cluster_release_if,
+              (LLVMValueRef[2]){in_block(g, there, rank), x->is_leader}, 2);
     }
 }
 
@@ -246,7 +245,7 @@ static void scatter(gpu *g, const exchange *x, const part_registers *r) {
   LLVMValueRef own = add(g, x->memory, turn), there[MOST_BLOCKS], full[MOST_BLOCKS];
   for (unsigned part = 0; part < x->blocks; part++)
     there[part] = in_block(g, own, part), full[part] = in_block(g, x->full, part);
-  call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->empty, before}, 2);
+  kl_call(&g->prelude, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x->empty, before}, 2);
   for (unsigned i = 0; i < pieces; i++)
     for (unsigned part = 0; part < x->blocks; part++) {
       unsigned at = i * PIECE, first = at / r->width * r->whole + part * r->width + at % r->width;
@@ -264,19 +263,21 @@ void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   uint32_t bytes = x.pieces * PIECE * 4 * NVPTX_GROUP_THREADS;
   x.tile_bytes = bytes / x.blocks; // a group's parts lie one after another
   LLVMValueRef expected = LLVMBuildMul(g->builder, x.is_leader, gpu_i32(g, bytes - x.tile_bytes), "");
-  call(g, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x.full, expected, x.is_leader}, 3);
+  kl_call(&g->prelude, KL_kl_mbar_expect_if, (LLVMValueRef[3]){x.full, expected, x.is_leader}, 3);
   if (x.is_overlaid) tell_that_read(g, op, &x);
   scatter(g, &x, &r);
-  call(g, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x.full, x.phase}, 2);
+  kl_call(&g->prelude, KL_kl_mbar_wait_cluster, (LLVMValueRef[2]){x.full, x.phase}, 2);
   x.pieces /= x.blocks;
   LLVMValueRef *sums = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), zero = gpu_i32(g, 0);
   if (x.is_float) zero = LLVMConstReal(g->f32, -0.0);
   for (uint32_t i = 0; i < count; i++) sums[i] = out.regs[i] = zero;
   for (unsigned rank = 0; rank < x.blocks; rank++) add_from(g, &x, rank + 1, sums);
   for (uint32_t i = 0; i < own; i++) out.regs[i / r.width * r.part + i % r.width] = sums[i];
-  if (x.is_overlaid) call(g, KL_kl_proxy_fence, NULL, 0); // the next to write there is the copy engine
+  if (x.is_overlaid)
+    kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0); // the next to write there is the copy engine
   nvptx_group_barrier(g);
   for (unsigned rank = 0; rank < x.blocks && !x.is_overlaid; rank++)
-    call(g, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x.empty, rank), x.is_leader}, 2);
+    kl_call(&g->prelude, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x.empty, rank), x.is_leader},
+            2);
   gpu_set_home(g, &op->results[0], out);
 }

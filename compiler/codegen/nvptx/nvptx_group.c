@@ -17,7 +17,7 @@ void nvptx_find_group(gpu *g) {
 
 LLVMValueRef nvptx_warp(gpu *g) {
   LLVMValueRef warp = LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), "");
-  return kl_call(&g->prelude, g->builder, KL_kl_shfl_idx_i32, (LLVMValueRef[2]){warp, gpu_i32(g, 0)}, 2);
+  return kl_call(&g->prelude, KL_kl_shfl_idx_i32, (LLVMValueRef[2]){warp, gpu_i32(g, 0)}, 2);
 }
 
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
@@ -32,7 +32,7 @@ LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
 void nvptx_group_barrier(gpu *g) {
   LLVMValueRef barrier = LLVMBuildAdd(g->builder, g->group, gpu_i32(g, NVPTX_GROUP_BARRIER), "");
   LLVMValueRef arguments[2] = {barrier, gpu_i32(g, NVPTX_GROUP_THREADS)};
-  kl_call(&g->prelude, g->builder, KL_kl_named_barrier, arguments, 2);
+  kl_call(&g->prelude, KL_kl_named_barrier, arguments, 2);
 }
 
 /// How 16-byte pieces of a row are exchanged. 128-byte rows: piece ^= row & 7; 64: piece ^= (row / 2) & 3;

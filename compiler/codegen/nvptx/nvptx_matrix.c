@@ -17,7 +17,7 @@ static void emit(gpu *g, kl_function function, unsigned left_count, unsigned eac
   unsigned count = put_words(g, left, left_count, each, arguments);
   count += put_words(g, right, left_count / 2, each, arguments + count);
   memcpy(arguments + count, accumulator, 4 * sizeof *accumulator);
-  LLVMValueRef sum = kl_call(&g->prelude, g->builder, function, arguments, count + 4);
+  LLVMValueRef sum = kl_call(&g->prelude, function, arguments, count + 4);
   for (unsigned i = 0; i < 4; i++) accumulator[i] = kl_result(g->builder, sum, i);
 }
 
@@ -58,8 +58,8 @@ static void emit_tf32(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *
                       const LLVMValueRef *right, LLVMValueRef *accumulator) {
   LLVMValueRef a[4], b[2];
   (void)form;
-  for (unsigned i = 0; i < 4; i++) a[i] = kl_call(&g->prelude, g->builder, KL_kl_f32_to_tf32, &left[i], 1);
-  for (unsigned i = 0; i < 2; i++) b[i] = kl_call(&g->prelude, g->builder, KL_kl_f32_to_tf32, &right[i], 1);
+  for (unsigned i = 0; i < 4; i++) a[i] = kl_call(&g->prelude, KL_kl_f32_to_tf32, &left[i], 1);
+  for (unsigned i = 0; i < 2; i++) b[i] = kl_call(&g->prelude, KL_kl_f32_to_tf32, &right[i], 1);
   emit(g, KL_kl_mma_m16n8k8_tf32, 4, 1, a, b, accumulator);
 }
 
