@@ -7,11 +7,6 @@
 
 #include "base/float_state.h"
 
-static bool has_suffix(const char *file, const char *suffix) {
-  size_t length = strlen(file), wanted = strlen(suffix);
-  return length >= wanted && !strcmp(file + length - wanted, suffix);
-}
-
 static kiln_unit *open_unit(kiln_arena *arena, const char *file, const char *text, size_t size,
                             const kiln_front_options *options, kiln_diagnostics *d) {
   static const kiln_front_options none;
@@ -21,7 +16,9 @@ static kiln_unit *open_unit(kiln_arena *arena, const char *file, const char *tex
                   64u << 20);
     return NULL;
   }
-  if (has_suffix(file, ".ttir")) return kiln_ttir_unit_open(arena, file, text, size, options, d);
+  size_t length = strlen(file), suffix = strlen(".ttir");
+  if (length >= suffix && !strcmp(file + length - suffix, ".ttir"))
+    return kiln_ttir_unit_open(arena, file, text, size, options, d);
   return kiln_native_unit_open(arena, file, text, size, options, d);
 }
 

@@ -23,16 +23,12 @@ static void need(sweeping *s, ir_value *v) {
   s->work[s->count++] = v;
 }
 
-/// Operands that an operation needs whatever of its results is needed.
-static uint32_t fixed_operands(const ir_op *op) {
-  if (ir_is_loop(op)) return ir_loop_bounds(op);
-  return op->code == IR_IF ? 1 : op->operand_count;
-}
-
 static void need_op(sweeping *s, ir_op *op) {
   for (; op && !s->live_op[op->number]; op = op->block->parent) {
     s->live_op[op->number] = 1;
-    for (uint32_t i = 0; i < fixed_operands(op); i++) need(s, op->operands[i]);
+    // Whatever of its results is needed.
+    uint32_t fixed = ir_is_loop(op) ? ir_loop_bounds(op) : op->code == IR_IF ? 1 : op->operand_count;
+    for (uint32_t i = 0; i < fixed; i++) need(s, op->operands[i]);
     if (op->code == IR_WHILE) need(s, ir_cond_condition(ir_while_test(op)));
     bool combiner = op->code == IR_REDUCE || op->code == IR_SCAN;
     ir_op *end = combiner ? ir_combiner_end(op) : NULL;

@@ -33,13 +33,6 @@ static ir_value *integer(folding *f, ir_type type, int64_t value) {
 
 static bool is_integral(ir_type type) { return ir_type_class(type) & (KILN_CLASS_INT | KILN_CLASS_BOOL); }
 
-/// An integer constant; a true i1 reads as -1, all ones.
-static bool integral_constant(const ir_value *v, int64_t *out) {
-  if (!ir_constant_int(v, out)) return false;
-  if (ir_type_bits(v->type) == 1) *out = -*out;
-  return true;
-}
-
 static bool is_constant(const ir_value *v) {
   uint64_t bits;
   return ir_constant_bits(v, &bits);
@@ -88,7 +81,8 @@ static ir_value *identity(folding *f, ir_op *op) {
   if (takes_denormals(f, op)) return NULL;
   if (left == right && ir_has(code, IR_REPEATS)) return left;
   if (left == right && ir_has(code, IR_CANCELS) && is_integral(type)) return integer(f, type, 0);
-  if (integral_constant(right, &n)) {
+  if (ir_constant_int(right, &n)) {
+    if (ir_type_bits(right->type) == 1) n = -n; // a true i1 is all ones
     if (n == 0 && ir_has(code, IR_ENDS_0)) return integer(f, type, 0);
     if (n == -1 && ir_has(code, IR_ENDS_ONES)) return right;
     const bool unit = n == 0   ? ir_has(code, IR_UNIT_0)

@@ -13,11 +13,6 @@ typedef struct dropping {
   bool changed;
 } dropping;
 
-static void drop_axes(ir_type *view) {
-  for (unsigned i = 0; i + 1u < view->rank; i++)
-    if (!view->log2[i]) view->log2[i] = IR_DROPPED;
-}
-
 /// The value in a shape of as many elements. Conversions of what had the shape are made in it.
 static ir_value *in_shape(ir_builder *b, ir_value *v, ir_type shape) {
   const ir_op *op = (v = ir_resolve(v))->def;
@@ -55,8 +50,12 @@ static void visit_access(dropping *d, ir_op *op, ir_type tile) {
 }
 
 static void visit(ir_op *op, void *context) {
+  ir_type *view = op->code == IR_VIEW ? &op->results[0].type : NULL;
   switch (op->code) {
-  case IR_VIEW: drop_axes(&op->results[0].type); break;
+  case IR_VIEW:
+    for (unsigned i = 0; i + 1u < view->rank; i++)
+      if (!view->log2[i]) view->log2[i] = IR_DROPPED;
+    break;
   case IR_VIEW_LOAD: visit_access(context, op, op->results[0].type); break;
   case IR_VIEW_STORE:
   case IR_VIEW_ATOMIC: visit_access(context, op, op->operands[op->operand_count - 1]->type); break;
