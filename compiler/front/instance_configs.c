@@ -238,10 +238,11 @@ static bool is_reached(const kiln_native_instance *in, uint32_t before, const ki
   return is_for(c, processor);
 }
 
-bool kiln_native_has_config(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
-                            const kiln_processor *processor) {
-  return unit->all_configs ? is_for(&in->configs[config], processor)
-                           : is_reached(in, config, &in->configs[config], processor);
+bool kiln_native_has_config(const kiln_unit *unit, size_t index, uint32_t config, const kiln_target *target) {
+  const kiln_native_unit *u = (const kiln_native_unit *)unit;
+  const kiln_native_instance *in = &u->instances[index];
+  return u->all_configs ? is_for(&in->configs[config], target->processor)
+                        : is_reached(in, config, &in->configs[config], target->processor);
 }
 
 /// Some processor reaches a config after those that are there. Of the one that this program runs on only the

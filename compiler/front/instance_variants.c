@@ -119,11 +119,12 @@ static bool can_fit(const kiln_native_instance *in, const kiln_native_config *c,
   return can;
 }
 
-bool kiln_native_has_variant(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
-                             uint32_t variant) {
+bool kiln_native_has_variant(const kiln_unit *unit, size_t index, uint32_t config, uint32_t variant) {
+  const kiln_native_unit *u = (const kiln_native_unit *)unit;
+  const kiln_native_instance *in = &u->instances[index];
   const kiln_native_config *c = &in->configs[config];
   const kiln_native_variant *v = &in->variants[variant];
-  if (unit->all_variants) return true;
+  if (u->all_variants) return true;
   for (uint32_t i = 0; i < variant; i++)
     if (always_fits(c, v, &in->variants[i])) return false;
   return can_fit(in, c, v);

@@ -13,16 +13,6 @@ static const kiln_interface *interface(kiln_unit *unit, size_t index) {
   return &((kiln_native_unit *)unit)->instances[index].interface;
 }
 
-static bool has_variant(const kiln_unit *unit, size_t index, uint32_t config, uint32_t variant) {
-  const kiln_native_unit *u = (const kiln_native_unit *)unit;
-  return kiln_native_has_variant(u, &u->instances[index], config, variant);
-}
-
-static bool has_config(const kiln_unit *unit, size_t index, uint32_t config, const kiln_target *target) {
-  const kiln_native_unit *u = (const kiln_native_unit *)unit;
-  return kiln_native_has_config(u, &u->instances[index], config, target->processor);
-}
-
 static bool is_generated(const kiln_unit *unit, size_t index, uint32_t config) {
   return ((const kiln_native_unit *)unit)->instances[index].configs[config].is_generated;
 }
@@ -153,8 +143,8 @@ kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char
                                  const kiln_front_options *options, kiln_diagnostics *d) {
   static const kiln_unit_methods methods = {.instance_count = instance_count,
                                             .interface = interface,
-                                            .has_config = has_config,
-                                            .has_variant = has_variant,
+                                            .has_config = kiln_native_has_config,
+                                            .has_variant = kiln_native_has_variant,
                                             .is_generated = is_generated,
                                             .tuning_key = tuning_key,
                                             .build = build};

@@ -51,12 +51,12 @@ typedef struct kiln_native_unit {
 
 /// Finds all instances of the module's kernels and completes their interfaces. Errors go to `d`.
 void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *options, kiln_diagnostics *d);
-/// Config `config` is one of `processor`'s, and (unless all are asked for) none of those before it that
+/// Methods of a unit. Some call comes to the variant: those before it do not fit all that it fits. Of any variant if all
+/// are asked for.
+bool kiln_native_has_variant(const kiln_unit *unit, size_t index, uint32_t config, uint32_t variant);
+/// Config `config` is one of the target's processor, and (unless all are asked for) none of those before it
 /// always holds.
-bool kiln_native_has_variant(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
-                             uint32_t variant);
-bool kiln_native_has_config(const kiln_native_unit *unit, const kiln_native_instance *in, uint32_t config,
-                            const kiln_processor *processor);
+bool kiln_native_has_config(const kiln_unit *unit, size_t index, uint32_t config, const kiln_target *target);
 /// Binds the compile-time parameters of kinds up to `last` to `values`: what callers choose
 /// (KILN_CPARAM_TYPE), or also what configs do of the code (KILN_CPARAM_TUNE).
 void kiln_native_bind(kiln_elab *e, const kiln_item *kernel, const kiln_value *values, uint8_t last);

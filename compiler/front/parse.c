@@ -375,18 +375,15 @@ static kiln_list expr_list(parser *p) {
   return take_list(p, from);
 }
 
-static kiln_node *name_node(parser *p, const char *where) {
-  kiln_node *n = new_node(p, KILN_NODE_NAME);
-  n->atom = expect_name(p, where);
-  return n;
-}
-
 // names = exprs, after the word that `kind` stands for.
 static kiln_node *binding(parser *p, kiln_node_kind kind, const char *where) {
   kiln_node *n = new_node(p, kind);
   uint32_t from = p->stack_count;
-  do push(p, name_node(p, where));
-  while (accept(p, KILN_TOKEN_COMMA));
+  do {
+    kiln_node *name = new_node(p, KILN_NODE_NAME);
+    name->atom = expect_name(p, where);
+    push(p, name);
+  } while (accept(p, KILN_TOKEN_COMMA));
   n->names = take_list(p, from);
   expect(p, KILN_TOKEN_ASSIGN, "after the names");
   bool takes_if = kind == KILN_NODE_LET || kind == KILN_NODE_VAR;
