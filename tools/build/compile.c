@@ -123,19 +123,6 @@ static int compile_and_print(compile_command *c) {
   return status == KILN_OK ? CLI_OK : cli_report(status, &err);
 }
 
-/// Text that was asked for by --emit and nothing else goes to standard output.
-static void choose_output(compile_command *c) {
-  static const kiln_format texts[] = {KILN_FORMAT_PTX, KILN_FORMAT_LLVM, KILN_FORMAT_ASM};
-  for (size_t i = 0; !c->output && !c->report && !c->times && c->place < 0 && !c->until && i < 3; i++)
-    if (c->s.plan.options.output == texts[i]) c->output = "-";
-}
-
-/// Whether the code may be written; a file that holds it already is not written, and costs a hit no look here.
-static kiln_status check_output(const compile_command *c, kiln_error *err) {
-  KILN_TRY(kiln_output_apart(c->output, c->s.words.items[0], err));
-  return c->output ? kiln_output_try(c->output, err) : KILN_OK;
-}
-
 /// The same from the cache, without parsing the source; -1 if the cache does not know it.
 static int reuse_object(compile_command *c) {
   kiln_error err = {0};
@@ -211,7 +198,10 @@ int kiln_command_compile(int argc, char **argv) {
     code = cli_usage(&page, "--report: --emit=ir makes no code to report on");
   if (code == -1 && c.until && (c.report || c.s.plan.options.output == KILN_FORMAT_IR))
     code = cli_usage(&page, "--until: the kernel is what is written, without --report and --emit=ir");
-  choose_output(&c);
+  // Text that was asked for by --emit and nothing else goes to standard output.
+  unsigned form = c.s.plan.options.output;
+  bool is_text = form == KILN_FORMAT_PTX || form == KILN_FORMAT_LLVM || form == KILN_FORMAT_ASM;
+  if (is_text && !c.output && !c.report && !c.times && c.place < 0 && !c.until) c.output = "-";
   if (code == -1 && plan_is_kir_path(c.s.words.items[0])) code = compile_text(&c, &page);
   if (code == -1) {
     if (c.until) c.s.no_cache = true;
@@ -219,7 +209,9 @@ int kiln_command_compile(int argc, char **argv) {
     if (status == KILN_OK) status = plan_look_at_source(&c.s.plan, c.s.words.items[0], &err);
     if (status == KILN_OK) code = reuse_object(&c);
     if (status == KILN_OK && code == -1) status = plan_finish_source(&c.s.plan.sources[0], &err);
-    if (status == KILN_OK && code == -1) status = check_output(&c, &err);
+    // A file that holds the code already is not written, and costs a hit no look here.
+    if (status == KILN_OK && code == -1) status = kiln_output_apart(c.output, c.s.words.items[0], &err);
+    if (status == KILN_OK && code == -1 && c.output) status = kiln_output_try(c.output, &err);
     if (status == KILN_OK && code == -1) status = session_lower(&c.s, &err);
     if (status == KILN_OK && code == -1) status = choose_job(&c, &err);
     if (status != KILN_OK) code = cli_report(status, &err);

@@ -61,13 +61,6 @@ const char *session_codegen_help(void) {
   return text;
 }
 
-/// Whether some target would get better code with an assembler.
-static bool wants_assembler(const plan *p) {
-  for (size_t i = 0; i < p->target_count; i++)
-    if (kiln_family_of(p->targets[i].processor->family)->assembled) return true;
-  return false;
-}
-
 static kiln_status open_cache(session *s, kiln_error *err) {
   bool without = s->no_cache || s->plan.options.print_after; // a hit would have nothing to print
   cache_open_options options = {.folder = s->cache_folder,
@@ -103,7 +96,10 @@ kiln_status session_open(session *s, const char *fallback_target, kiln_error *er
   for (size_t at = 0; !s->quiet && environment_next_misspelt(&at, slip, sizeof slip);)
     fprintf(stderr, "kiln: note: %s\n", slip);
   KILN_TRY(open_cache(s, err));
-  return toolchain_find(&p->who, &p->options, wants_assembler(p), !s->assembler_given,
+  bool wants_assembler = false; // some target would get better code with one
+  for (size_t i = 0; i < p->target_count; i++)
+    wants_assembler |= kiln_family_of(p->targets[i].processor->family)->assembled != 0;
+  return toolchain_find(&p->who, &p->options, wants_assembler, !s->assembler_given,
                         s->cache ? s->cache : s->memory, err);
 }
 
