@@ -130,12 +130,6 @@ static const cli_option *find_option(const cli_page *page, const char *name, siz
   return NULL;
 }
 
-static const cli_option *find_letter(const cli_page *page, char letter) {
-  for (size_t i = 0; i < page->option_count; i++)
-    if (page->options[i].letter == letter) return &page->options[i];
-  return NULL;
-}
-
 static int set_number(const cli_page *page, const cli_option *o, const char *value) {
   char *end;
   int least = o->kind == CLI_COUNT;
@@ -231,8 +225,9 @@ static int long_option(const cli_page *page, const char *text, cursor *c) {
 
 static int short_options(const cli_page *page, const char *text, cursor *c) {
   for (; *text; text++) {
-    const cli_option *o = find_letter(page, *text);
-    if (!o) return cli_usage(page, "unknown option -%c (--help lists them)", *text);
+    const cli_option *o = page->options, *end = o + page->option_count;
+    while (o < end && o->letter != *text) o++;
+    if (o == end) return cli_usage(page, "unknown option -%c (--help lists them)", *text);
     if (takes_value(o)) return set_with_value(page, o, text[1] ? text + 1 : NULL, c);
     set(page, o, NULL);
   }

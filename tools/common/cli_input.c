@@ -75,11 +75,6 @@ static kiln_status no_memory(const char *path, const input *in, const kiln_buffe
   return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "%s: no memory for more than %zu bytes", path, out->size);
 }
 
-static bool has_begun_otherwise(const char *magic, size_t magic_size, const kiln_buffer *out) {
-  size_t known = out->size < magic_size ? out->size : magic_size;
-  return known && memcmp(out->bytes, magic, known) != 0;
-}
-
 static kiln_status read_all(const input *in, const char *path, const char *magic, size_t most,
                             kiln_buffer *out, kiln_error *err) {
   size_t magic_size = strlen(magic);
@@ -98,7 +93,8 @@ static kiln_status read_all(const input *in, const char *path, const char *magic
     if (!got) break;
     out->size += (size_t)got;
     if (out->size > most) return too_long(path, most, out->size, "at least ", err);
-    if (has_begun_otherwise(magic, magic_size, out)) break;
+    size_t known = out->size < magic_size ? out->size : magic_size;
+    if (known && memcmp(out->bytes, magic, known)) break; // it begins otherwise
   }
   return KILN_OK;
 }
