@@ -261,12 +261,6 @@ static kiln_status check_limits(const ir_typing *t) {
   return KILN_OK;
 }
 
-/// Their rules count the regions themselves.
-static bool takes_regions(unsigned rule) {
-  return rule == IR_RULE_REDUCE || rule == IR_RULE_SCAN || rule == IR_RULE_FOR || rule == IR_RULE_WHILE ||
-         rule == IR_RULE_IF || rule == IR_RULE_ROLES;
-}
-
 static kiln_status refuse_class(const ir_typing *t, unsigned classes) {
   static const char *const names[] = {"i1", "integers", "floats", "fp8",
                                       "pointers"}; // in order of KILN_CLASS_
@@ -298,7 +292,10 @@ kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, 
     return refuse_class(&t, info->classes);
   if (info->classes && op->operand_count && (operand(&t, 0).is_view || operand(&t, 0).slots))
     return refuse(&t, "a tile or a scalar", operand(&t, 0));
-  if (!takes_regions(info->rule)) KILN_TRY(ir_check_regions(&t, 0));
+  bool takes_regions = info->rule == IR_RULE_REDUCE || info->rule == IR_RULE_SCAN ||
+                       info->rule == IR_RULE_FOR || info->rule == IR_RULE_WHILE || info->rule == IR_RULE_IF ||
+                       info->rule == IR_RULE_ROLES; // their rules count the regions themselves
+  if (!takes_regions) KILN_TRY(ir_check_regions(&t, 0));
   KILN_TRY(rules[info->rule](&t));
   KILN_TRY(check_limits(&t));
   *out_count = t.count;
