@@ -36,30 +36,95 @@
 // Copies may have to wait for what the consumers write (roles_order.c).
 //
 // Needs mapped loads (pass promote). Afterwards the kernel's body is `alloc`s and one `roles`.
+#include <string.h>
+
 #include "compiler/passes/gpu/roles/roles_inner.h"
 
-void roles_before(splitting *s, ir_op *op) {
+// ------------------------------------------------------------- positions through loops and branches
+
+typedef struct noting {
+  const splitting *s;
+  unsigned rings; ///< a set
+} noting;
+
+static void note_ring(ir_op *op, void *context) {
+  noting *n = context;
+  if (op->code == IR_VIEW_LOAD && op->attrs.access.is_mapped)
+    n->rings |= 1u << n->s->sites[op->attrs.access.site - 1].ring;
+  if (op->code == IR_BARRIER && n->s->meets && n->s->is_producer) n->rings |= 1u << n->s->order;
+  for (unsigned i = 0; op->code == IR_DOT && i < n->s->product_count; i++)
+    if (n->s->products[i].dot == op && n->s->products[i].how.put) n->rings |= 1u << n->s->products[i].ring;
+}
+
+/// The rings that a block's text moves on, as a set.
+static unsigned rings_within(const splitting *s, ir_block *block) {
+  noting n = {.s = s};
+  ir_walk(block, note_ring, &n);
+  return n.rings;
+}
+
+/// The parts of the positions of a set of rings, in order; those of single slots have no slot number.
+static unsigned parts_of(splitting *s, unsigned set, ir_value **out[2 * MAX_RINGS]) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < s->ring_count; i++) {
+    if (!(set >> i & 1)) continue;
+    if (s->rings[i].ring.slots > 1) out[count++] = &s->at[i].slot;
+    out[count++] = &s->at[i].phase;
+  }
+  return count;
+}
+
+static ir_value **joined(splitting *s, ir_value **from, uint32_t count, ir_value **const *more, unsigned n) {
+  ir_value **out = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, count + n);
+  if (count) memcpy(out, from, count * sizeof *out);
+  for (unsigned i = 0; i < n; i++) out[count + i] = *more[i];
+  return out;
+}
+
+static void extend_end(splitting *s, ir_block *block, ir_value **const *parts, unsigned n) {
+  ir_op *end = ir_terminator(block);
+  end->operands = joined(s, end->operands, end->operand_count, parts, n);
+  end->operand_count += n;
+}
+
+/// `op` made anew with `operands` and more results; the regions move over.
+static void remake(splitting *s, ir_op *op, ir_value **operands, uint32_t count, ir_value **const *parts,
+                   unsigned n) {
   s->b.block = op->block, s->b.before = op, s->b.place = op->place;
+  uint32_t regions = op->region_count;
+  ir_op *made = ir_emit(&s->b, op->code, &op->attrs, operands, count, NULL, op->regions, regions);
+  if (!made) return;
+  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].forward = &made->results[i];
+  for (unsigned i = 0; i < n; i++) *parts[i] = &made->results[op->result_count + i];
+  op->region_count = 0;
+  ir_remove(op);
 }
 
-void roles_after(splitting *s, ir_op *op) {
-  s->b.block = op->block, s->b.before = op->next, s->b.place = op->place;
+static void rewrite_block(splitting *s, ir_block *block);
+
+static void rewrite_for(splitting *s, ir_op *op) {
+  ir_value **parts[2 * MAX_RINGS] = {NULL};
+  unsigned n = parts_of(s, rings_within(s, op->regions[0]), parts);
+  ir_value **operands = joined(s, op->operands, op->operand_count, parts, n);
+  for (unsigned i = 0; i < n; i++)
+    *parts[i] = ir_block_arg(s->kernel->arena, op->regions[0], ir_scalar_type(KILN_I32));
+  rewrite_block(s, op->regions[0]);
+  if (!n) return;
+  extend_end(s, op->regions[0], parts, n);
+  remake(s, op, operands, op->operand_count + n, parts, n);
 }
 
-void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase) {
-  ir_value *operands[3] = {barriers, slot, phase};
-  // Consumers have written what was exchanged over the slots, which producers of other blocks copy to next. Of slots
-  // they only read.
-  const ir_attrs attrs = {.arrive = {.is_cluster = barriers == s->taken && s->spread > 1}};
-  ir_emit(&s->b, code, &attrs, operands, phase ? 3 : 2, NULL, NULL, 0);
-}
-
-void roles_emit_arrival(splitting *s, ir_value *barriers, ir_value *slot, bool by_warps) {
-  ir_value *operands[2] = {barriers, slot};
-  const ir_attrs attrs = {.arrive = {.blocks = s->spread > 1 ? (uint8_t)s->spread : 0,
-                                     .by_warps = by_warps,
-                                     .is_cluster = barriers == s->taken && s->spread > 1}};
-  ir_emit(&s->b, IR_BAR_ARRIVE, &attrs, operands, 2, NULL, NULL, 0);
+static void rewrite_if(splitting *s, ir_op *op) {
+  ir_value **parts[2 * MAX_RINGS] = {NULL};
+  position before[MAX_RINGS];
+  unsigned n = parts_of(s, rings_within(s, op->regions[0]) | rings_within(s, op->regions[1]), parts);
+  memcpy(before, s->at, sizeof before);
+  for (unsigned r = 0; r < 2; r++) {
+    memcpy(s->at, before, sizeof before);
+    rewrite_block(s, op->regions[r]);
+    extend_end(s, op->regions[r], parts, n);
+  }
+  if (n) remake(s, op, op->operands, op->operand_count, parts, n);
 }
 
 // --------------------------------------------------------------------------------------------- walk
@@ -98,8 +163,8 @@ static void exchange(splitting *s, ir_op *op) {
 
 static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
   bool is_mapped = ir_is_mapped(op);
-  if (op->code == IR_FOR) roles_rewrite_for(s, op);
-  else if (op->code == IR_IF) roles_rewrite_if(s, op);
+  if (op->code == IR_FOR) rewrite_for(s, op);
+  else if (op->code == IR_IF) rewrite_if(s, op);
   else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) roles_produce(s, op, seen);
   else if (op->code == IR_VIEW_LOAD && is_mapped) roles_hold(s, op);
   else if (op->code == IR_DOT && !s->is_producer) roles_consume(s, op);
@@ -109,7 +174,7 @@ static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
   else if (roles_is_staged(op) && !s->is_producer) roles_stage(s, op);
 }
 
-void roles_rewrite_block(splitting *s, ir_block *block) {
+static void rewrite_block(splitting *s, ir_block *block) {
   ir_op *seen[MAX_SITES * MAX_LOADS] = {NULL};
   for (ir_op *op = block->first, *next; op; op = next) {
     next = op->next;
@@ -177,7 +242,7 @@ static void write_role(splitting *s, ir_block *block, bool is_producer) {
     s->at[i].slot = ir_const_int(&s->b, KILN_I32, 0);
     s->at[i].phase = ir_const_int(&s->b, KILN_I32, is_producer && !s->rings[i].is_order ? 1 : 0);
   }
-  roles_rewrite_block(s, block);
+  rewrite_block(s, block);
   s->b.block = block, s->b.before = NULL;
   if (is_producer && s->spread > 1) drain(s);
   if (!is_producer && s->staged) ir_emit(&s->b, IR_STAGE_WAIT, NULL, NULL, 0, NULL, NULL, 0);

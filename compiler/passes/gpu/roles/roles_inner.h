@@ -87,10 +87,15 @@ bool roles_is_staged(const ir_op *op);
 ir_value *roles_staging(const splitting *s, const ir_op *op);
 
 // roles_positions.c
+/// What is emitted next stands before `op`, or after it.
+void roles_before(splitting *s, ir_op *op);
+void roles_after(splitting *s, ir_op *op);
+/// `phase`: NULL for operations that have none.
+void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase);
+/// An arrival of each warp group, or of each of its warps.
+void roles_emit_arrival(splitting *s, ir_value *barriers, ir_value *slot, bool by_warps);
+/// The position moves to the next slot of the ring.
 void roles_advance(splitting *s, unsigned ring);
-/// Loops and branches carry the positions of the rings that their text moves on.
-void roles_rewrite_for(splitting *s, ir_op *op);
-void roles_rewrite_if(splitting *s, ir_op *op);
 
 // roles_producer.c
 /// A load becomes copies after the last load of its site. `seen`: of all sites, the loads of the block so
@@ -106,15 +111,5 @@ void roles_hold(splitting *s, ir_op *load);
 void roles_release(splitting *s, const site *x);
 /// A store that goes through shared memory.
 void roles_stage(splitting *s, ir_op *op);
-
-// roles.c
-/// What is emitted next stands before `op`, or after it.
-void roles_before(splitting *s, ir_op *op);
-void roles_after(splitting *s, ir_op *op);
-/// `phase`: NULL for operations that have none.
-void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase);
-/// An arrival of each warp group, or of each of its warps.
-void roles_emit_arrival(splitting *s, ir_value *barriers, ir_value *slot, bool by_warps);
-void roles_rewrite_block(splitting *s, ir_block *block);
 
 #endif
