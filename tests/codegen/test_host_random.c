@@ -6,6 +6,8 @@
 // KILN_SEEDS=first..last picks seeds; KILN_TEST_FULL takes a thousand.
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "compiler/front.h"
 #include "compiler/interpreter/interpreter.h"
@@ -89,6 +91,27 @@ static void compare(uint64_t seed, const kernelgen_options *options, const kiln_
   kiln_arena_destroy(arena);
 }
 
+/// The same in a process of its own, so that code that ends the process is found, and reduced, as well.
+static void compare_apart(uint64_t seed, const kernelgen_options *options, const kiln_target *target,
+                          unsigned level, char *text, size_t size) {
+  int ends[2], status;
+  CHECK_INT(pipe(ends), 0);
+  fflush(NULL);
+  const pid_t child = fork();
+  if (!child) {
+    compare(seed, options, target, level, text, size);
+    _exit(write(ends[1], text, strlen(text)) < 0);
+  }
+  close(ends[1]);
+  const ssize_t got = read(ends[0], text, size - 1);
+  text[got < 0 ? 0 : got] = 0;
+  close(ends[0]);
+  CHECK(child > 0 && waitpid(child, &status, 0) == child);
+  if (WIFSIGNALED(status))
+    snprintf(text, size, "seed %llu: signal %d", (unsigned long long)seed, WTERMSIG(status));
+  else if (status) snprintf(text, size, "seed %llu: exit status %d", (unsigned long long)seed, status);
+}
+
 typedef struct failing {
   kiln_target target;
   unsigned level;
@@ -97,7 +120,7 @@ typedef struct failing {
 static bool still_fails(uint64_t seed, const kernelgen_options *options, void *context) {
   const failing *f = context;
   char text[TEXT];
-  compare(seed, options, &f->target, f->level, text, sizeof text);
+  compare_apart(seed, options, &f->target, f->level, text, sizeof text);
   return text[0] != 0;
 }
 
@@ -109,11 +132,11 @@ static void agree(const char *name, unsigned level, unsigned quick) {
   for (unsigned long long seed = range.first; seed <= range.last; seed++) {
     char text[TEXT];
     kernelgen_options options = {.no_maths = getenv("KILN_NO_MATHS") != NULL};
-    compare(seed, &options, &f.target, level, text, sizeof text);
+    compare_apart(seed, &options, &f.target, level, text, sizeof text);
     if (!text[0]) continue;
     wrong++;
     options.dropped = kernelgen_reduce(seed, &options, still_fails, &f);
-    compare(seed, &options, &f.target, level, text, sizeof text);
+    compare_apart(seed, &options, &f.target, level, text, sizeof text);
     fprintf(stderr, "%s -O%u: seed %llu, dropped 0x%llx: %s\n", name, level, seed,
             (unsigned long long)options.dropped, text);
     if (wrong >= 5) break;

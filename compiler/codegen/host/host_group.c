@@ -304,7 +304,8 @@ static void check_assert(host *h, const host_root *root) {
   LLVMValueRef number = LLVMConstInt(h->i32, 1 + ir_operation(root->op), false);
   kiln_buffer_u32(&h->asserts, 1 + ir_operation(root->op));
   kiln_buffer_u32(&h->asserts, (uint32_t)root->op->attrs.assertion.line);
-  kiln_buffer_bytes(&h->asserts, root->op->attrs.assertion.text, strlen(root->op->attrs.assertion.text) + 1);
+  const char *text = root->op->attrs.assertion.text ? root->op->attrs.assertion.text : "";
+  kiln_buffer_bytes(&h->asserts, text, strlen(text) + 1);
   LLVMBuildCondBr(B, LLVMBuildLoad2(B, h->i1, root->begun, ""), fine, h->fail);
   LLVMAddIncoming(LLVMGetFirstInstruction(h->fail), &number, &here, 1);
   LLVMPositionBuilderAtEnd(B, fine);
