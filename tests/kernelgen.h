@@ -11,7 +11,7 @@
 #include "base/canary.h"
 #include "compiler/ir/ir.h"
 
-enum { KERNELGEN_BUFFERS = 32, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
+enum { KERNELGEN_BUFFERS = 40, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
 
 typedef struct kernelgen_options {
   bool no_maths;       ///< leave out exp2, sin, ...
@@ -25,6 +25,7 @@ typedef struct kernelgen_buffer {
   kiln_scalar scalar;
   size_t count; ///< elements
   bool written;
+  bool is_whole; ///< begins as small whole numbers
 } kernelgen_buffer;
 
 typedef struct kernelgen_case {

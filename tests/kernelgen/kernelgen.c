@@ -6,7 +6,7 @@
 // -------------------------------------------------------------------------------------- statements
 
 static void state_load(kernelgen_generator *g) {
-  ir_value *base = g->inputs[below(g, g->input_count)], *operands[3];
+  ir_value *base = g->inputs[chance(g, 25) ? 0 : below(g, g->input_count)], *operands[3];
   ir_type shape = random_shape(g), value = ir_with_element(shape, ir_pointee(base->type));
   ir_value *index = binary(g, IR_ADD, lanes(g, shape), constant(g, shape, below(g, 64)));
   if (chance(g, 40))
@@ -20,58 +20,42 @@ static void state_load(kernelgen_generator *g) {
                                    constant(g, shape, below(g, 200)));
   if (count == 2 && chance(g, 50))
     operands[count++] = whole_numbers(g, value, value.scalar == KILN_I1 ? 1 : 63);
-  ir_op *op = ir_emit(&g->b, IR_LOAD, NULL, operands, count, NULL, NULL, 0);
+  ir_attrs attrs = {0};
+  draw_caching(g, &attrs);
+  ir_op *op = ir_emit(&g->b, IR_LOAD, &attrs, operands, count, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
 }
 
-/// `view` or one with a column less, by a condition that is not known.
-static ir_value *other_view(kernelgen_generator *g, ir_value *view, unsigned rank) {
-  ir_value *parts[5];
-  parts[0] = &ir_emit(&g->b, IR_VIEW_BASE, NULL, &view, 1, NULL, NULL, 0)->results[0];
-  for (unsigned i = 0; i < 2 * rank; i++) {
-    ir_attrs axis = {.axis = (uint8_t)(i % rank)};
-    ir_opcode part = i < rank ? IR_DIM : IR_VIEW_STRIDE;
-    parts[1 + i] = &ir_emit(&g->b, part, &axis, &view, 1, NULL, NULL, 0)->results[0];
+/// Constants, numbers of elements and of programs, and copies of a scalar.
+static void state_source(kernelgen_generator *g) {
+  ir_type shape = random_shape(g);
+  switch (below(g, 4)) {
+  case 0: keep(g, constant(g, ir_scalar_type(random_scalar(g)), below(g, 2))); return;
+  case 1:
+    keep(g, ir_iota(&g->b, chance(g, 50) && g->favourite.rank == 1 ? g->favourite.log2[0] : below(g, 9)));
+    return;
+  case 2: {
+    const ir_opcode code = chance(g, 50) ? IR_PID : IR_NPID;
+    const uint8_t axis = (uint8_t)(chance(g, 80) ? 1 + below(g, 2) : 0);
+    keep(g, one(g, code, &(ir_attrs){.axis = axis}, NULL, 0, NULL));
+    return;
   }
-  parts[rank] = binary(g, IR_SUB, parts[rank], ir_const_int(&g->b, KILN_I64, 1));
-  ir_op *made = ir_emit(&g->b, IR_VIEW, NULL, parts, 1 + 2 * rank, &view->type, NULL, 0);
-  ir_value *test = ir_compare(&g->b, (ir_predicate)below(g, 6), 0, g->small,
-                              ir_const_int(&g->b, KILN_I32, 1 + below(g, 4)));
-  return ir_ternary(&g->b, IR_SELECT, 0, test, view, &made->results[0]);
-}
-
-static void state_view_load(kernelgen_generator *g) {
-  ir_value *base = g->inputs[below(g, g->input_count)], *operands[8];
-  unsigned rank = 1 + below(g, 2);
-  ir_type view = {.scalar = base->type.scalar, .is_view = 1, .rank = (uint8_t)rank};
-  uint32_t count = 0;
-  operands[count++] = base;
-  for (unsigned i = 0; i < rank; i++)
-    view.log2[i] = rank == 2 && i == 0 && chance(g, 25) ? IR_DROPPED : (uint8_t)(2 + below(g, 3));
-  for (unsigned i = 0; i < rank; i++) operands[count++] = ir_const_int(&g->b, KILN_I64, 1 + below(g, 40));
-  for (unsigned i = 0; i < rank; i++)
-    operands[count++] = ir_const_int(&g->b, KILN_I64, i + 1 == rank ? 1 : 45);
-  ir_op *made = ir_emit(&g->b, IR_VIEW, NULL, operands, count, &view, NULL, 0);
-  keep(g, made ? &made->results[0] : NULL);
-  operands[0] = g->pool[--g->pool_count];
-  if (chance(g, 40)) operands[0] = other_view(g, operands[0], rank);
-  count = 1;
-  for (unsigned i = 0; i < rank; i++)
-    operands[count++] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 40) - 8);
-  ir_attrs attrs = {.access = {.has_other = chance(g, 50)}};
-  if (attrs.access.has_other) operands[count++] = whole_numbers(g, ir_scalar_type(view.scalar), 1);
-  draw_first(g, view, &attrs);
-  ir_op *op = ir_emit(&g->b, IR_VIEW_LOAD, &attrs, operands, count, NULL, NULL, 0);
-  keep(g, op ? &op->results[0] : NULL);
-  if (chance(g, 80)) return;
-  op = ir_emit(&g->b, IR_DIM, &(ir_attrs){.axis = (uint8_t)below(g, rank)}, operands, 1, NULL, NULL, 0);
-  keep(g, op ? &op->results[0] : NULL);
+  default: {
+    ir_value *v = pick_like(g, ir_scalar_type(random_scalar(g)));
+    if (shape.rank) keep(g, ir_splat(&g->b, v, ir_with_element(shape, v->type)));
+  }
+  }
 }
 
 static void state_integer(kernelgen_generator *g) {
   static const ir_opcode codes[] = {IR_ADD, IR_SUB, IR_MUL, IR_MIN, IR_MAX, IR_AND,  IR_OR,
                                     IR_XOR, IR_SHL, IR_SHR, IR_DIV, IR_REM, IR_MULHI};
-  ir_value *a = pick_any(g, KILN_CLASS_INT), *b = pick_like(g, a->type);
+  ir_value *a = pick_any(g, KILN_CLASS_INT);
+  if (chance(g, 8)) {
+    keep(g, ir_unary(&g->b, IR_ABS, 0, a));
+    return;
+  }
+  ir_value *b = pick_like(g, a->type);
   ir_opcode code = codes[below(g, sizeof codes / sizeof *codes)];
   if (code == IR_MULHI && ir_type_bits(a->type) < 32) code = IR_SUB;
   if (code == IR_DIV || code == IR_REM) b = binary(g, IR_OR, b, constant(g, b->type, 1));
@@ -99,10 +83,12 @@ static void state_float(kernelgen_generator *g) {
 static void state_unary(kernelgen_generator *g) {
   static const ir_opcode plain[] = {IR_ABS, IR_FLOOR, IR_CEIL, IR_ROUND, IR_SQRT};
   static const ir_opcode maths[] = {IR_EXP2, IR_LOG2, IR_SIN, IR_COS, IR_TANH, IR_ERF, IR_RSQRT};
-  bool hard = !g->options->no_maths && chance(g, 40);
+  bool hard = !g->options->no_maths && chance(g, 55);
   ir_value *a = pick_any(g, KILN_CLASS_FLOAT);
   if (g->options->no_half_steps && is_half(a->type)) return;
-  keep(g, ir_unary(&g->b, hard ? maths[below(g, 7)] : plain[below(g, 5)], IR_PRECISE, a));
+  const ir_opcode code = hard ? maths[below(g, 7)] : plain[below(g, 5)];
+  const bool flushes = code == IR_EXP2 && a->type.scalar == KILN_F32 && chance(g, 40);
+  keep(g, ir_unary(&g->b, code, IR_PRECISE | (flushes ? IR_FTZ : 0), a));
 }
 
 static void state_fma(kernelgen_generator *g) {
@@ -125,29 +111,35 @@ static void state_select(kernelgen_generator *g) {
 }
 
 static void state_cast(kernelgen_generator *g) {
-  ir_value *a = pick_any(g, KILN_CLASS_INT | KILN_CLASS_FLOAT | KILN_CLASS_BOOL | KILN_CLASS_FP8);
+  ir_value *a = chance(g, 20)
+                    ? pick_any(g, KILN_CLASS_FP8)
+                    : pick_any(g, KILN_CLASS_INT | KILN_CLASS_FLOAT | KILN_CLASS_BOOL | KILN_CLASS_FP8);
   kiln_scalar to = random_scalar(g);
   if (g->options->no_half_steps &&
       (kiln_scalars[to].bits == 16 || kiln_scalars[to].type_class == KILN_CLASS_FP8))
     to = KILN_F32;
   bool to_float = kiln_scalars[to].type_class == KILN_CLASS_FLOAT;
   ir_round round = to_float && chance(g, 15) ? IR_ROUND_ZERO : IR_ROUND_NEAREST;
-  keep(g, ir_cast(&g->b, a, to, chance(g, 25) ? IR_UNSIGNED : 0, round));
+  const bool overflows = kiln_scalars[to].type_class == KILN_CLASS_FP8 && chance(g, 30);
+  keep(g,
+       ir_cast(&g->b, a, to, (chance(g, 25) ? IR_UNSIGNED : 0) | (overflows ? IR_SATURATE_OFF : 0), round));
 }
 
+/// Bits of integers as whatever is as wide, and bits of whole numbers in other types as integers.
 static void state_bitcast(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT);
   kiln_scalar to = random_scalar(g);
   if (kiln_scalars[to].bits != ir_type_bits(a->type))
     to = ir_type_bits(a->type) == 32 ? KILN_F32 : a->type.scalar;
   keep(g, ir_bitcast(&g->b, a, ir_scalar_type(to)));
-  a = whole_numbers(g, ir_with_element(a->type, ir_scalar_type(KILN_F32)), 1023);
-  if (chance(g, 50)) keep(g, ir_bitcast(&g->b, a, ir_scalar_type(KILN_I32)));
+  const kiln_scalar from = chance(g, 40) ? KILN_F32 : random_of(g, KILN_CLASS_FLOAT | KILN_CLASS_FP8);
+  a = whole_numbers(g, ir_with_element(a->type, ir_scalar_type(from)), from == KILN_F32 ? 1023 : 15);
+  if (chance(g, 50)) keep(g, ir_bitcast(&g->b, a, ir_scalar_type(ir_integer_of(kiln_scalars[from].bits))));
 }
 
 static void state_broadcast(kernelgen_generator *g) {
-  ir_value *a = pick_any(g, ANY_CLASS);
-  if (a->type.rank > 2 || ir_log2_elements(a->type) > 6) return;
+  ir_value *a = chance(g, 10) ? pick_like(g, ir_scalar_type(random_scalar(g))) : pick_any(g, ANY_CLASS);
+  if (a->type.rank > 3 || ir_log2_elements(a->type) > 6) return;
   ir_value *wide = ir_expand(&g->b, a, below(g, a->type.rank + 1u));
   ir_type type = wide->type;
   for (unsigned i = 0; i < type.rank; i++)
@@ -158,10 +150,14 @@ static void state_broadcast(kernelgen_generator *g) {
 static void state_reshape(kernelgen_generator *g) {
   ir_value *a = pick_any(g, ANY_CLASS);
   unsigned total = ir_log2_elements(a->type), first = below(g, total + 1);
-  uint8_t log2[2] = {(uint8_t)first, (uint8_t)(total - first)};
-  ir_type type = tile(a->type.scalar, chance(g, 60) ? 2 : 1, log2);
-  if (type.rank == 1) type.log2[0] = (uint8_t)total;
-  keep(g, ir_reshape(&g->b, a, type));
+  const unsigned rank = chance(g, 80) ? 1 + below(g, 2) : total ? 3 + below(g, 2) : below(g, 5);
+  uint8_t log2[4] = {(uint8_t)first, (uint8_t)(total - first)};
+  if (rank == 1) log2[0] = (uint8_t)total;
+  for (unsigned i = 2; i < rank; i++) { // a part of the last axis becomes one more
+    log2[i] = (uint8_t)below(g, log2[i - 1] + 1u);
+    log2[i - 1] = (uint8_t)(log2[i - 1] - log2[i]);
+  }
+  keep(g, ir_reshape(&g->b, a, tile(a->type.scalar, rank, log2)));
 }
 
 static void state_trans(kernelgen_generator *g) {
@@ -181,7 +177,7 @@ static void state_trans(kernelgen_generator *g) {
 }
 
 static void state_join(kernelgen_generator *g) {
-  ir_value *a = pick_any(g, ANY_CLASS);
+  ir_value *a = chance(g, 10) ? pick_like(g, ir_scalar_type(random_scalar(g))) : pick_any(g, ANY_CLASS);
   if (a->type.rank > 3 || ir_log2_elements(a->type) >= MAX_LOG2) return;
   ir_op *op = ir_emit(&g->b, IR_JOIN, NULL, (ir_value *[]){a, pick_like(g, a->type)}, 2, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
@@ -191,7 +187,12 @@ static void state_split(kernelgen_generator *g) {
   ir_value *a = pick_any(g, ANY_CLASS);
   unsigned total = ir_log2_elements(a->type);
   if (!total) return;
-  a = shaped(g, a, tile(a->type.scalar, 2, (uint8_t[]){(uint8_t)(total - 1), 1}));
+  ir_type pairs = tile(a->type.scalar, 2, (uint8_t[]){(uint8_t)(total - 1), 1});
+  if (total == 1 && chance(g, 50)) pairs = tile(a->type.scalar, 1, (uint8_t[]){1});
+  if (total > 2 && chance(g, 40)) pairs = tile(a->type.scalar, 4, (uint8_t[]){1, 0, (uint8_t)(total - 2), 1});
+  else if (total > 1 && chance(g, 30))
+    pairs = tile(a->type.scalar, 3, (uint8_t[]){1, (uint8_t)(total - 2), 1});
+  a = shaped(g, a, pairs);
   ir_op *op = ir_emit(&g->b, IR_SPLIT, NULL, &a, 1, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
   keep(g, &op->results[1]);
@@ -213,6 +214,7 @@ static void state_lanes(kernelgen_generator *g) {
   ir_value *a = reducible(g, kind);
   ir_opcode code = chance(g, 60) ? IR_REDUCE : IR_SCAN;
   uint32_t flags = (chance(g, 25) ? IR_UNSIGNED : 0) | (code == IR_SCAN && chance(g, 40) ? IR_REVERSE : 0);
+  if ((kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN) && chance(g, 30)) flags |= IR_NAN;
   ir_attrs attrs = {.kind = kind, .axis = (uint8_t)below(g, a->type.rank), .flags = flags};
   if (g->options->no_half_steps && is_half(a->type)) return;
   ir_op *op = ir_emit(&g->b, code, &attrs, &a, 1, NULL, NULL, 0);
@@ -238,7 +240,9 @@ static void state_gather(kernelgen_generator *g) {
   ir_attrs attrs = {.axis = (uint8_t)below(g, a->type.rank)};
   ir_type index = ir_with_element(a->type, ir_scalar_type(KILN_I32));
   index.log2[attrs.axis] = (uint8_t)below(g, a->type.log2[attrs.axis] + 1u);
-  ir_value *at = binary(g, IR_MUL, lanes(g, index), constant(g, index, 1 + 2 * (double)below(g, 8)));
+  ir_value *at = chance(g, 50)
+                     ? pick_like(g, index)
+                     : binary(g, IR_MUL, lanes(g, index), constant(g, index, 1 + 2 * (double)below(g, 8)));
   ir_op *op = ir_emit(&g->b, IR_GATHER, &attrs, (ir_value *[]){a, at}, 2, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
 }
@@ -267,20 +271,84 @@ static void state_argmax(kernelgen_generator *g) {
   keep(g, &op->results[1]);
 }
 
-static void state_dot(kernelgen_generator *g) {
+/// A reduction or scan by a function of one value, in any order the same: of what the functions of the
+/// language have no name for.
+static void state_function(kernelgen_generator *g) {
+  ir_value *a = pick_any(g, KILN_CLASS_INT);
+  if (!a->type.rank) return;
+  ir_block *region = ir_block_create(g->arena);
+  ir_builder in = {.arena = g->arena, .block = region};
+  ir_type element = ir_element(a->type);
+  ir_value *x = ir_block_arg(g->arena, region, element), *y = ir_block_arg(g->arena, region, element), *both;
+  switch (below(g, 3)) {
+  case 0: // x + y + xy, which is (x + 1)(y + 1) - 1
+    both = ir_binary(&in, IR_ADD, 0, ir_binary(&in, IR_ADD, 0, x, y), ir_binary(&in, IR_MUL, 0, x, y));
+    break;
+  case 1:
+    both = ir_unary(&in, IR_ABS, 0,
+                    ir_binary(&in, IR_OR, 0, ir_unary(&in, IR_ABS, 0, x), ir_unary(&in, IR_ABS, 0, y)));
+    break;
+  default:
+    both = ir_binary(&in, IR_XOR, 0, ir_binary(&in, IR_XOR, 0, x, y), ir_const_int(&in, element.scalar, 5));
+  }
+  ir_yield(&in, &both, 1);
+  ir_attrs attrs = {.axis = (uint8_t)below(g, a->type.rank)};
+  ir_op *op = ir_emit(&g->b, chance(g, 70) ? IR_REDUCE : IR_SCAN, &attrs, &a, 1, NULL, &region, 1);
+  keep(g, op ? &op->results[0] : NULL);
+}
+
+/// An operand of a product: of floats, small whole numbers that may come from data.
+static ir_value *factor(kernelgen_generator *g, ir_type type) {
+  if (type.scalar == KILN_I8 && chance(g, 60)) return pick_like(g, type);
+  ir_type bits = ir_with_element(type, ir_scalar_type(KILN_I32));
+  ir_value *source = made_since(g, 0, bits);
+  if (!source || chance(g, 40)) return whole_numbers(g, type, 3);
+  return cast(g, binary(g, IR_AND, source, constant(g, bits, 3)), type.scalar);
+}
+
+static uint8_t precision_of(kernelgen_generator *g, kiln_scalar element) {
+  if (!chance(g, 40)) return IR_PREC_IEEE; // the operands have few bits: all are exact
+  if (element == KILN_F32) return chance(g, 50) ? IR_PREC_TF32 : IR_PREC_TF32X3;
+  return kiln_scalars[element].type_class == KILN_CLASS_FP8 ? IR_PREC_FAST : IR_PREC_IEEE;
+}
+
+static uint8_t draw_extent(kernelgen_generator *g) {
+  return (uint8_t)(chance(g, 75) ? 4 + below(g, 2) : below(g, 7));
+}
+
+ir_value *kernelgen_product(kernelgen_generator *g, ir_value *sum) {
   static const kiln_scalar elements[] = {KILN_I8,  KILN_F16,  KILN_BF16, KILN_F32,
                                          KILN_F64, KILN_E4M3, KILN_E5M2};
   kiln_scalar element = elements[below(g, 7)];
-  kiln_scalar sum = element == KILN_I8 ? KILN_I32 : element == KILN_F64 ? KILN_F64 : KILN_F32;
-  uint8_t m = (uint8_t)(4 + below(g, 2)), n = (uint8_t)(4 + below(g, 2)), k = (uint8_t)(4 + below(g, 2)),
-          batch = (uint8_t)below(g, 2);
-  bool batched = chance(g, 25);
-  ir_value *operands[3];
+  const kiln_scalar wanted = sum ? sum->type.scalar : KILN_F32;
+  if (sum && wanted == KILN_I32) element = KILN_I8;
+  else if (sum && wanted == KILN_F64) element = KILN_F64;
+  else if (sum && (element == KILN_I8 || element == KILN_F64)) element = KILN_F16;
+  const kiln_scalar of = element == KILN_I8 ? KILN_I32 : element == KILN_F64 ? KILN_F64 : KILN_F32;
+  const bool batched = !sum && chance(g, 25);
+  uint8_t m = draw_extent(g), n = draw_extent(g), k = draw_extent(g), batch = (uint8_t)below(g, 2);
+  if (sum) m = sum->type.log2[0], n = sum->type.log2[1];
+  else if (chance(g, 40)) m = n = k = 4; // what meets other values
   const uint8_t shapes[3][3] = {{batch, m, k}, {batch, k, n}, {batch, m, n}};
-  for (int i = 0; i < 3; i++)
-    operands[i] = whole_numbers(g, tile(i < 2 ? element : sum, batched ? 3 : 2, shapes[i] + !batched), 3);
-  ir_op *op = ir_emit(&g->b, IR_DOT, NULL, operands, 3, NULL, NULL, 0);
-  keep(g, op ? &op->results[0] : NULL);
+  ir_type types[3];
+  for (int i = 0; i < 3; i++) types[i] = tile(i < 2 ? element : of, batched ? 3 : 2, shapes[i] + !batched);
+  if (!sum) sum = of == KILN_I32 && chance(g, 60) ? pick_like(g, types[2]) : whole_numbers(g, types[2], 3);
+  ir_value *operands[3] = {factor(g, types[0]), NULL, sum};
+  const bool is_square = ir_type_equal(types[0], types[1]) && chance(g, 20);
+  operands[1] = is_square ? operands[0] : factor(g, types[1]);
+  return one(g, IR_DOT, &(ir_attrs){.precision = precision_of(g, element)}, operands, 3, NULL);
+}
+
+static void state_dot(kernelgen_generator *g) { keep(g, kernelgen_product(g, NULL)); }
+
+ir_value *kernelgen_digest(kernelgen_generator *g) {
+  ir_value *v = pick_any(g, KILN_CLASS_INT);
+  if (v->type.rank) {
+    v = shaped(g, v, tile(v->type.scalar, 1, (uint8_t[]){(uint8_t)ir_log2_elements(v->type)}));
+    ir_attrs attrs = {.kind = chance(g, 50) ? IR_COMBINE_XOR : IR_COMBINE_ADD};
+    v = one(g, IR_REDUCE, &attrs, &v, 1, NULL);
+  }
+  return cast(g, v, KILN_I32);
 }
 
 ir_value *kernelgen_cheap(kernelgen_generator *g) {
@@ -323,15 +391,6 @@ ir_value *kernelgen_want(kernelgen_generator *g, ir_value *a, ir_value *from) {
   return keep(g, op ? &op->results[0] : NULL);
 }
 
-static void state_hint(kernelgen_generator *g) {
-  ir_value *a = pick_any(g, KILN_CLASS_INT);
-  ir_op *op = ir_emit(&g->b, IR_HINT, &(ir_attrs){.hint = {.divisible = 1}}, &a, 1, NULL, NULL, 0);
-  keep(g, op ? &op->results[0] : NULL);
-  ir_value *claim = ir_compare(&g->b, IR_GT, 0, g->small, ir_const_int(&g->b, KILN_I32, 0));
-  if (chance(g, 30)) ir_emit(&g->b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
-  ir_emit(&g->b, chance(g, 50) ? IR_ASSUME : IR_ASSERT, NULL, &claim, 1, NULL, NULL, 0);
-}
-
 // ------------------------------------------------------------------------------------------- table
 
 static const struct statement {
@@ -339,20 +398,47 @@ static const struct statement {
   uint32_t weight;
   bool nests;
 } statements[] = {
-    {state_load, 8, false},         {state_view_load, 4, false},       {state_integer, 10, false},
-    {state_boolean, 2, false},      {state_float, 8, false},           {state_unary, 4, false},
-    {state_fma, 3, false},          {state_compare, 4, false},         {state_select, 4, false},
-    {state_cast, 8, false},         {state_bitcast, 2, false},         {state_broadcast, 5, false},
-    {state_reshape, 3, false},      {state_trans, 3, false},           {state_join, 2, false},
-    {state_split, 2, false},        {state_lanes, 6, false},           {state_argmax, 2, false},
-    {state_sort, 2, false},         {state_gather, 2, false},          {state_dot, 2, false},
-    {state_hint, 1, false},         {kernelgen_state_atomic, 2, true}, {kernelgen_state_store, 3, true},
-    {kernelgen_state_for, 3, true}, {kernelgen_state_while, 2, true},  {kernelgen_state_if, 2, true},
-    {kernelgen_state_cas, 1, true},
+    {state_load, 11, false},
+    {kernelgen_state_view_load, 4, false},
+    {state_integer, 11, false},
+    {state_boolean, 2, false},
+    {state_float, 8, false},
+    {state_unary, 9, false},
+    {state_fma, 3, false},
+    {state_compare, 4, false},
+    {state_select, 4, false},
+    {state_cast, 8, false},
+    {state_bitcast, 3, false},
+    {state_broadcast, 7, false},
+    {state_reshape, 3, false},
+    {state_trans, 3, false},
+    {state_join, 3, false},
+    {state_split, 2, false},
+    {state_lanes, 6, false},
+    {state_argmax, 2, false},
+    {state_function, 2, false},
+    {state_sort, 2, false},
+    {state_gather, 3, false},
+    {state_dot, 3, false},
+    {state_source, 6, false},
+    {kernelgen_state_view_part, 6, false},
+    {kernelgen_state_place, 5, false},
+    {kernelgen_state_claim, 2, false},
+    {kernelgen_state_atomic, 3, false},
+    {kernelgen_state_cas, 2, false},
+    {kernelgen_state_store, 3, false},
+    {kernelgen_state_reread, 3, false},
+    {kernelgen_state_for, 4, true},
+    {kernelgen_state_while, 3, true},
+    {kernelgen_state_if, 4, true},
 };
 
 static void one_statement(kernelgen_generator *g) {
   uint32_t total = 0, i = 0;
+  if (g->pool_count && g->pool_count < POOL && chance(g, 30)) { // something older is near again
+    ir_value *old = g->pool[below(g, g->pool_count)];
+    g->pool[g->pool_count++] = old;
+  }
   for (size_t k = 0; k < sizeof statements / sizeof *statements; k++) total += statements[k].weight;
   uint32_t at = below(g, total);
   while (at >= statements[i].weight) at -= statements[i++].weight;
@@ -371,7 +457,7 @@ void kernelgen_statements(kernelgen_generator *g, uint32_t count) {
 static void add_inputs(kernelgen_generator *g) {
   g->input_count = 3 + below(g, 2);
   for (uint32_t i = 0; i < g->input_count; i++)
-    g->inputs[i] = add_buffer(g, random_scalar(g), INPUT_ELEMENTS, false);
+    g->inputs[i] = add_buffer(g, !i && chance(g, 60) ? KILN_I32 : random_scalar(g), INPUT_ELEMENTS, false);
   g->small = ir_add_param(
       g->kernel,
       &(ir_param){.name = "small", .type = ir_scalar_type(KILN_I32), .has_range = true, .lo = 1, .hi = 4});
@@ -385,8 +471,10 @@ static ir_value *program_axis(kernelgen_generator *g, ir_opcode code, unsigned a
 }
 
 static void find_program(kernelgen_generator *g) {
-  ir_value *id = program_axis(g, IR_PID, 2);
-  for (unsigned axis = 2; axis-- > 0;)
+  unsigned axis = 2;
+  while (axis && g->c->grid[axis] == 1) axis--; // what does not matter is for statements
+  ir_value *id = program_axis(g, IR_PID, axis);
+  while (axis-- > 0)
     id = binary(g, IR_ADD, binary(g, IR_MUL, id, program_axis(g, IR_NPID, axis)),
                 program_axis(g, IR_PID, axis));
   g->program = keep(g, id);
@@ -404,7 +492,11 @@ void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *o
   g->kernel->warps = (uint16_t)(1u << below(g, 3));
   g->b = (ir_builder){.arena = arena, .block = g->kernel->body};
   for (int i = 0; i < 3; i++) out->grid[i] = 1 + below(g, i ? 2 : 3);
+  do g->favourite = drawn_shape(g);
+  while (!g->favourite.rank || ir_log2_elements(g->favourite) > MAX_LOG2);
+  if (chance(g, 30)) g->favourite = tile(KILN_I32, 2, (uint8_t[]){4, 4});
   add_inputs(g);
+  for (uint32_t i = 0; i < g->input_count; i++) kernelgen_keep_place(g, g->inputs[i], 0);
   find_program(g);
   out->statement_count = options->statements ? options->statements : 6 + below(g, KERNELGEN_STATEMENTS - 8);
   for (g->statement = 0; g->statement < out->statement_count; g->statement++) {
@@ -412,5 +504,6 @@ void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *o
     if (!(options->dropped >> g->statement & 1)) one_statement(g);
   }
   kernelgen_store_unused(g);
+  ir_number(g->kernel); // clears the notes of what is used
   if (g->b.error.status != KILN_OK) FAIL("seed %llu: %s", (unsigned long long)seed, g->b.error.text);
 }

@@ -17,6 +17,11 @@ static uint64_t random_element(kiln_scalar scalar, uint64_t *random) {
   return ir_float_to_bits(scalar, r % 3 ? value : value / 64, true);
 }
 
+static uint64_t whole_element(kiln_scalar scalar, uint64_t n) {
+  const bool is_float = kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
+  return is_float ? ir_float_to_bits(scalar, (double)n, true) : n;
+}
+
 /// The parameter of buffer `number`.
 static const ir_param *param_of(const kernelgen_case *c, uint32_t number) {
   const ir_param *p = c->kernel->params;
@@ -53,6 +58,7 @@ static void init_buffer(const kernelgen_case *c, uint32_t i, uint64_t *random, u
   kiln_canary_write(around, NULL, out->blocks[i]);
   for (size_t k = 0; k < count; k++) {
     uint64_t bits = random_element(c->buffers[i].scalar, random);
+    if (c->buffers[i].is_whole) bits = whole_element(c->buffers[i].scalar, bits & 7);
     memcpy(out->bytes[i] + k * bytes, &bits, bytes);
   }
 }

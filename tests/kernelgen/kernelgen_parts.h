@@ -8,8 +8,22 @@
 #include "tests/harness.h"
 #include "tests/kernelgen.h"
 
-enum { POOL = 256, INPUT_ELEMENTS = 2048, MAX_LOG2 = 8 };
+enum { POOL = 256, PLACES = 64, VIEWS = 32, INPUT_ELEMENTS = 2048, MAX_LOG2 = 8 };
+enum { MOST_TURNS = 8 }; ///< of a loop
 enum { ANY_CLASS = KILN_CLASS_BOOL | KILN_CLASS_INT | KILN_CLASS_FLOAT | KILN_CLASS_FP8 };
+
+/// Pointers into an input, and the largest number of an element to which one of them points.
+typedef struct kernelgen_place {
+  ir_value *pointers;
+  uint32_t most;
+} kernelgen_place;
+
+/// A buffer in which each program has 2^log2 elements of its own.
+typedef struct kernelgen_own {
+  ir_value *base;
+  unsigned log2;
+  bool is_whole; ///< only small whole numbers are in it, as atomics of floats want it
+} kernelgen_own;
 
 typedef struct kernelgen_generator {
   kiln_arena *arena;
@@ -23,6 +37,13 @@ typedef struct kernelgen_generator {
   ir_value *inputs[KERNELGEN_BUFFERS];
   uint32_t input_count, depth, statement;
   ir_value *program, *small; // linear program id; a scalar parameter in 1 .. 4
+  ir_type favourite;         // half of all shapes are this one, so that values meet
+  kernelgen_place places[PLACES];
+  ir_value *views[VIEWS]; // of inputs: whatever they are asked for lies in their buffer
+  kernelgen_own owned[KERNELGEN_BUFFERS];
+  uint32_t place_count, view_count, owned_count;
+  ir_value *sum;   // in a loop: a carried i32 tile that a product adds to, or NULL
+  ir_value *grown; // what the newest loop that began with it and adds the same each turn has made of it
 } kernelgen_generator;
 
 // ---------------------------------------------------------------------------------------- choosing
@@ -38,15 +59,26 @@ static inline ir_type tile(kiln_scalar scalar, unsigned rank, const uint8_t *log
   return type;
 }
 
-static inline ir_type random_shape(kernelgen_generator *g) {
+/// Of every rank up to 4 and every size up to 2^10; most are small.
+static inline ir_type drawn_shape(kernelgen_generator *g) {
   static const struct {
-    uint8_t rank, log2[3];
+    uint8_t rank, log2[4];
   } shapes[] = {
-      {1, {5}},    {1, {7}},    {1, {4}},       {1, {8}},    {2, {3, 4}}, {2, {4, 4}},
-      {2, {5, 3}}, {2, {0, 5}}, {3, {1, 3, 2}}, {2, {4, 1}}, {1, {1}},    {0, {0}},
+      {1, {5}},    {1, {7}},          {1, {4}},       {1, {8}},          {2, {3, 4}}, {2, {4, 4}},
+      {2, {5, 3}}, {2, {0, 5}},       {3, {1, 3, 2}}, {2, {4, 1}},       {1, {1}},    {0, {0}},
+      {1, {0}},    {4, {1, 2, 1, 2}}, {1, {2}},       {4, {2, 0, 3, 1}}, {2, {4, 4}}, {3, {2, 2, 2}},
   };
+  static const uint8_t large[][4] = {{1, 9}, {1, 10}, {2, 4, 5}, {2, 5, 5}};
+  if (chance(g, 3)) {
+    const uint8_t *shape = large[below(g, sizeof large / sizeof *large)];
+    return tile(KILN_I32, shape[0], shape + 1);
+  }
   uint32_t i = below(g, sizeof shapes / sizeof *shapes);
   return tile(KILN_I32, shapes[i].rank, shapes[i].log2);
+}
+
+static inline ir_type random_shape(kernelgen_generator *g) {
+  return chance(g, 50) ? g->favourite : drawn_shape(g);
 }
 
 static inline kiln_scalar random_scalar(kernelgen_generator *g) {
@@ -68,16 +100,23 @@ static inline ir_value *keep(kernelgen_generator *g, ir_value *v) {
   return v;
 }
 
+/// Notes that something uses `v`, until the kernel is complete.
+static inline ir_value *used(ir_value *v) {
+  if (v) v->slot = v;
+  return v;
+}
+
 /// A value of one of the classes, later ones being likelier; NULL when there is none.
 static inline ir_value *pick(kernelgen_generator *g, unsigned classes) {
   ir_value *found = NULL;
   uint32_t seen = 0;
-  for (uint32_t i = g->pool_count; i-- > 0 && seen < 12;) {
+  const uint32_t most = chance(g, 20) ? POOL : 12;
+  for (uint32_t i = g->pool_count; i-- > 0 && seen < most;) {
     if (!(ir_type_class(g->pool[i]->type) & classes) || g->pool[i]->type.pointer) continue;
     if (g->options->no_half_steps && is_half(g->pool[i]->type)) continue;
     if (below(g, ++seen) == 0) found = g->pool[i];
   }
-  return found;
+  return used(found);
 }
 
 // ------------------------------------------------------------------------------------------ making
@@ -120,14 +159,34 @@ static inline ir_value *whole_numbers(kernelgen_generator *g, ir_type type, int6
   return cast(g, v, type.scalar);
 }
 
+/// A value of exactly this type that was made since the pool had `from` values; NULL: there is none.
+static inline ir_value *made_since(kernelgen_generator *g, uint32_t from, ir_type type) {
+  const uint32_t count = g->pool_count - from, start = count ? below(g, count) : 0;
+  for (uint32_t i = 0; i < count; i++) {
+    ir_value *v = g->pool[from + (start + i) % count];
+    if (ir_type_equal(v->type, type)) return used(v);
+  }
+  return NULL;
+}
+
+/// One of the values since then, of which there is one, sooner than others one that nothing has used.
+static inline ir_value *any_since(kernelgen_generator *g, uint32_t from) {
+  ir_value *v = NULL;
+  for (int i = 0; i < 4 && (!v || v->slot); i++) v = g->pool[from + below(g, g->pool_count - from)];
+  return used(v);
+}
+
 /// A value of exactly this type.
 static inline ir_value *pick_like(kernelgen_generator *g, ir_type type) {
-  uint32_t start = g->pool_count ? below(g, g->pool_count) : 0;
-  for (uint32_t i = 0; i < g->pool_count; i++) {
-    ir_value *v = g->pool[(start + i) % g->pool_count];
-    if (ir_type_equal(v->type, type)) return v;
-  }
-  return whole_numbers(g, type, type.scalar == KILN_I1 ? 1 : 127);
+  ir_value *v = made_since(g, 0, type);
+  return v ? v : whole_numbers(g, type, type.scalar == KILN_I1 ? 1 : 127);
+}
+
+/// An operation with one result.
+static inline ir_value *one(kernelgen_generator *g, ir_opcode code, const ir_attrs *attrs,
+                            ir_value *const *operands, uint32_t count, const ir_type *given) {
+  ir_op *op = ir_emit(&g->b, code, attrs, operands, count, given, NULL, 0);
+  return op ? &op->results[0] : NULL;
 }
 
 static inline ir_value *pick_any(kernelgen_generator *g, unsigned classes) {
@@ -151,7 +210,7 @@ static inline uint32_t programs(const kernelgen_generator *g) {
 
 static inline ir_value *add_buffer(kernelgen_generator *g, kiln_scalar scalar, size_t count, bool written) {
   uint32_t i = g->c->buffer_count++;
-  g->c->buffers[i] = (kernelgen_buffer){scalar, count, written};
+  g->c->buffers[i] = (kernelgen_buffer){.scalar = scalar, .count = count, .written = written};
   return ir_add_param(g->kernel, &(ir_param){.name = kiln_arena_format(g->arena, "b%u", i),
                                              .type = ir_pointer_type(scalar),
                                              .access = written ? IR_ACCESS_INOUT : IR_ACCESS_IN,
@@ -179,6 +238,28 @@ static inline void draw_first(const kernelgen_generator *g, ir_type view, ir_att
   if (axis + 1u < tile.rank && last > 1 && drawn >> 31) attrs->access.across = 1 + (drawn >> 20) % (last - 1);
 }
 
+/// Now and then how an access of memory is cached.
+static inline void draw_caching(kernelgen_generator *g, ir_attrs *attrs) {
+  if (!chance(g, 20)) return;
+  attrs->cache = (uint8_t)below(g, IR_CACHE_WT + 1);
+  attrs->evict = (uint8_t)below(g, IR_EVICT_LAST + 1);
+  if (chance(g, 20)) attrs->flags |= IR_VOLATILE;
+}
+
+/// A permutation of 0, 1, 2, ... in the shape.
+static inline ir_value *permuted_lanes(kernelgen_generator *g, ir_type shape) {
+  ir_value *v = lanes(g, shape);
+  const int64_t top = ((int64_t)1 << ir_log2_elements(shape)) - 1;
+  switch (below(g, 4)) {
+  case 0: return v;
+  case 1: return binary(g, IR_SUB, constant(g, v->type, (double)top), v);
+  case 2: return binary(g, IR_XOR, v, constant(g, v->type, (double)below(g, (uint32_t)top + 1)));
+  default:
+    v = binary(g, IR_MUL, v, constant(g, v->type, 1 + 2 * below(g, 12)));
+    return binary(g, IR_AND, v, constant(g, v->type, (double)top));
+  }
+}
+
 // -------------------------------------------------------------------------------------- statements
 
 /// A tile that is sooner computed again than read back: numbers of elements, times a constant.
@@ -186,15 +267,41 @@ ir_value *kernelgen_cheap(kernelgen_generator *g);
 /// What an operation makes of `a` that wants it in memory or passes it between threads, of its type; also of
 /// `from`, of that type too.
 ir_value *kernelgen_want(kernelgen_generator *g, ir_value *a, ir_value *from);
+/// A product of operands that are small whole numbers where they are floats, added to `sum`; NULL: to a sum
+/// of its own.
+ir_value *kernelgen_product(kernelgen_generator *g, ir_value *sum);
+/// A scalar i32 of all elements of some value.
+ir_value *kernelgen_digest(kernelgen_generator *g);
 /// Some random statements, at the place where the generator stands (kernelgen.c).
 void kernelgen_statements(kernelgen_generator *g, uint32_t count);
 // kernelgen_effects.c
 void kernelgen_state_atomic(kernelgen_generator *g);
 void kernelgen_state_cas(kernelgen_generator *g);
 void kernelgen_state_store(kernelgen_generator *g);
+void kernelgen_state_reread(kernelgen_generator *g);
+void kernelgen_state_claim(kernelgen_generator *g);
+/// Where there is room for one more buffer.
+void kernelgen_store(kernelgen_generator *g, ir_value *v);
 void kernelgen_store_unused(kernelgen_generator *g);
+// kernelgen_control.c
 void kernelgen_state_for(kernelgen_generator *g);
 void kernelgen_state_while(kernelgen_generator *g);
 void kernelgen_state_if(kernelgen_generator *g);
+// kernelgen_pointers.c
+void kernelgen_keep_place(kernelgen_generator *g, ir_value *pointers, uint32_t most);
+/// A place whose pointers may move by `room` elements; NULL: there is none.
+const kernelgen_place *kernelgen_pick_place(kernelgen_generator *g, uint32_t room);
+void kernelgen_keep_view(kernelgen_generator *g, ir_value *view);
+/// Element 0 of the newest view of the type; NULL: there is none.
+ir_value *kernelgen_view_base(kernelgen_generator *g, kiln_scalar scalar);
+/// One of the views, or a new one.
+ir_value *kernelgen_pick_view(kernelgen_generator *g);
+/// `view` or one with a column less, by a condition that is not known.
+ir_value *kernelgen_other_view(kernelgen_generator *g, ir_value *view);
+/// Loads through pointers, or through a view at indices that may lie outside.
+void kernelgen_load_through(kernelgen_generator *g, ir_value *from);
+void kernelgen_state_view_load(kernelgen_generator *g);
+void kernelgen_state_view_part(kernelgen_generator *g);
+void kernelgen_state_place(kernelgen_generator *g);
 
 #endif
