@@ -140,7 +140,9 @@ static void state_bitcast(kernelgen_generator *g) {
 static void state_broadcast(kernelgen_generator *g) {
   ir_value *a = chance(g, 10) ? pick_like(g, ir_scalar_type(random_scalar(g))) : pick_any(g, ANY_CLASS);
   if (a->type.rank > 3 || ir_log2_elements(a->type) > 6) return;
-  ir_value *wide = ir_expand(&g->b, a, below(g, a->type.rank + 1u));
+  if (chance(g, 10)) a = whole_numbers(g, tile(random_scalar(g), 1, (uint8_t[]){0}), 1);
+  ir_value *wide =
+      a->type.rank == 1 && !a->type.log2[0] ? a : ir_expand(&g->b, a, below(g, a->type.rank + 1u));
   ir_type type = wide->type;
   for (unsigned i = 0; i < type.rank; i++)
     if (!type.log2[i]) type.log2[i] = (uint8_t)below(g, 3);
@@ -400,14 +402,14 @@ static const struct statement {
 } statements[] = {
     {state_load, 11, false},
     {kernelgen_state_view_load, 4, false},
-    {state_integer, 11, false},
+    {state_integer, 13, false},
     {state_boolean, 2, false},
     {state_float, 8, false},
     {state_unary, 9, false},
     {state_fma, 3, false},
     {state_compare, 4, false},
     {state_select, 4, false},
-    {state_cast, 8, false},
+    {state_cast, 10, false},
     {state_bitcast, 3, false},
     {state_broadcast, 7, false},
     {state_reshape, 3, false},
@@ -420,7 +422,7 @@ static const struct statement {
     {state_sort, 2, false},
     {state_gather, 3, false},
     {state_dot, 3, false},
-    {state_source, 6, false},
+    {state_source, 7, false},
     {kernelgen_state_view_part, 6, false},
     {kernelgen_state_place, 5, false},
     {kernelgen_state_claim, 2, false},

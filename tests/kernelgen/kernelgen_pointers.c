@@ -124,10 +124,14 @@ static ir_value *in_other_shape(kernelgen_generator *g, ir_value *p) {
   ir_attrs attrs = {0};
   switch (below(g, 4)) {
   case 0: return rank < 4 ? ir_expand(&g->b, p, below(g, rank + 1)) : p;
-  case 1:
-    for (unsigned i = 0; i < rank; i++)
-      if (!type.log2[i] && total < 6) type.log2[i] = 1;
-    return rank ? ir_broadcast(&g->b, p, type) : p;
+  case 1: {
+    if (rank > 3 || total > 6) return p;
+    const unsigned axis = below(g, rank + 1);
+    p = ir_expand(&g->b, p, axis);
+    type = p->type;
+    type.log2[axis] = 1;
+    return ir_broadcast(&g->b, p, type);
+  }
   case 2: {
     const unsigned first = below(g, total + 1);
     ir_type two = {.scalar = type.scalar,
