@@ -28,6 +28,7 @@ static const char *const place_names[PLACES] = {"at the top",
 
 typedef enum form {
   SWAPPED,
+  TURNED,
   DATA_IN_TEST,
   DATA_IN_BOUND,
   DATA_IN_CONDITION,
@@ -62,6 +63,7 @@ typedef enum form {
 } form;
 static const char *const form_names[FORMS] = {
     [SWAPPED] = "two carried values that trade places each turn",
+    [TURNED] = "a carried tile that takes another one's elements, at other places",
     [DATA_IN_TEST] = "a while whose test depends on memory or a reduction",
     [DATA_IN_BOUND] = "a for whose bound depends on memory or a reduction",
     [DATA_IN_CONDITION] = "a branch that depends on memory or a reduction",
@@ -259,6 +261,11 @@ static void count_carried(counter *c, const ir_op *loop) {
     if (next->def && ir_is_inside(next->def->block, loop)) c->all->places[next->def->code][CARRIED]++;
     c->all->forms[POINTER_CARRIED] += arg->type.pointer && !arg->type.is_view;
     c->all->forms[VIEW_CARRIED] += arg->type.is_view;
+    const ir_op *trans = next->def;
+    while (trans && trans->code == IR_RESHAPE) trans = trans->operands[0]->def;
+    const ir_value *from = trans && trans->code == IR_TRANS ? trans->operands[0] : NULL;
+    while (from && ir_producer(from, IR_RESHAPE)) from = from->def->operands[0];
+    c->all->forms[TURNED] += from && from != arg && from->block == arg->block && arg->block;
     for (uint32_t k = 0; k < i; k++)
       c->all->forms[SWAPPED] +=
           loop->code == IR_FOR && next == ir_loop_args(loop)[k] && ir_loop_next(loop)->operands[k] == arg;

@@ -160,6 +160,15 @@ static void carry_made(kernelgen_generator *g, carried *c, uint32_t from) {
   }
 }
 
+/// The elements of a value at other places, in its type.
+static ir_value *turned(kernelgen_generator *g, ir_value *v) {
+  const unsigned total = ir_log2_elements(v->type), first = total / 2;
+  if (!total) return v;
+  ir_value *square =
+      shaped(g, v, tile(v->type.scalar, 2, (uint8_t[]){(uint8_t)first, (uint8_t)(total - first)}));
+  return shaped(g, one(g, IR_TRANS, &(ir_attrs){.perm = {1, 0}}, &square, 1, NULL), v->type);
+}
+
 /// The middle of a loop: statements, a product that adds to a carried sum, and what goes into the next turn.
 /// Values of the loop are those that the pool has from `from` on.
 static void fill_body(kernelgen_generator *g, carried *c, uint32_t from, bool may_grow) {
@@ -183,7 +192,12 @@ static void fill_body(kernelgen_generator *g, carried *c, uint32_t from, bool ma
   for (uint32_t i = 0; i < c->count; i++) c->next[i] = next_of(g, c, i, from);
   for (uint32_t i = 1; i < c->count; i++)
     if (ir_type_equal(c->arg[i]->type, c->arg[i - 1]->type) && !c->arg[i]->type.pointer && chance(g, 40)) {
-      c->next[i] = c->arg[i - 1], c->next[i - 1] = c->arg[i];
+      if (c->arg[i]->type.is_view || chance(g, 40)) {
+        c->next[i] = c->arg[i - 1], c->next[i - 1] = c->arg[i];
+      } else { // one of them, or each, with the other's elements at other places
+        c->next[i] = turned(g, c->arg[i - 1]);
+        if (chance(g, 50)) c->next[i - 1] = chance(g, 50) ? c->arg[i] : turned(g, c->arg[i]);
+      }
       break;
     }
   if (wanted) c->next[c->wanted] = wanted;
