@@ -72,6 +72,24 @@ TEST(ptx_kernels, partial_rows) {
   }
 }
 
+/// An assert that holds, and one that does not: the driver's function for it is called, which ends the kernel.
+TEST(ptx_kernels, asserts) {
+  const char *source = kiln_test_put("assert.kiln", "kiln 1\n"
+                                                    "kernel k(p: inout *i32, n: i32) @grid(1) {\n"
+                                                    "  let i = iota(64)\n"
+                                                    "  assert(i < n, \"below n\")\n"
+                                                    "  store(p + i, i + n)\n"
+                                                    "}\n");
+  const char *bundle = kiln_test_path("assert.kbundle"), *build = kiln_test_build();
+  static const char run[] = "%s/bin/kiln run -d ptx:sm_80 %s k -a p=zeros:64 -a n=%d";
+  free(kiln_test_run_to(0, "%s/bin/kiln build %s -q --no-cache -t sm_80 --emit=ptx -o %s", build, source,
+                        bundle));
+  free(kiln_test_run_to(0, run, build, bundle, 64));
+  char *out = kiln_test_run_to(1, run, build, bundle, 63);
+  CHECK_PART(out, "thread 63 traps");
+  free(out);
+}
+
 TEST(ptx_kernels, generated) {
   interpreted(kiln_test_full() ? "generated-check cuda:0 1 300" : "generated-check cuda:0 1 12");
 }

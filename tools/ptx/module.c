@@ -250,6 +250,7 @@ static void parse_body_directive(ptx_parser *p) {
   else if (ptx_take(l, TOKEN_DOT, "local")) ptx_parse_variable(p, SPACE_LOCAL, false);
   else if (ptx_take(l, TOKEN_DOT, "shared")) ptx_parse_variable(p, SPACE_SHARED, false);
   else if (ptx_take(l, TOKEN_DOT, "pragma")) skip_to_semicolon(p);
+  else if (ptx_take(l, TOKEN_DOT, "param")) skip_to_semicolon(p); // of a call: parse_assertion
   else
     ptx_fail(l, KILN_STATUS_UNSUPPORTED, "'.%.*s' is not known in a kernel", (int)l->token.length,
              l->token.text);
@@ -271,6 +272,28 @@ static bool parse_label(ptx_parser *p) {
   return true;
 }
 
+/// A call of the function by which the driver ends a kernel whose assert has failed: read as `trap`. What it
+/// is told is only printed, so its parameters are nowhere and what is stored to them is passed over.
+static bool parse_assertion(ptx_parser *p) {
+  ptx_lexer *l = &p->lex, before = *l;
+  if (ptx_take(l, TOKEN_NAME, "st") && ptx_is(l, TOKEN_DOT, "param")) {
+    skip_to_semicolon(p);
+    return true;
+  }
+  *l = before;
+  if (!ptx_take(l, TOKEN_NAME, "call")) return false;
+  ptx_take(l, TOKEN_DOT, "uni");
+  if (!ptx_take(l, TOKEN_NAME, "__assertfail")) {
+    ptx_fail(l, KILN_STATUS_UNSUPPORTED, "calls of '%.*s' are not supported", (int)l->token.length,
+             l->token.text);
+    return true;
+  }
+  while (l->token.kind != TOKEN_END && !ptx_is(l, TOKEN_PUNCTUATION, ")")) ptx_next(l);
+  l->token.kind = TOKEN_NAME, l->token.text = "trap", l->token.length = 4;
+  ptx_parse_instruction(p);
+  return true;
+}
+
 // Statements up to the brace that closes the body; inner braces are scopes of registers.
 static void parse_body(ptx_parser *p) {
   uint32_t scopes[64], depth = 0;
@@ -289,7 +312,7 @@ static void parse_body(ptx_parser *p) {
       p->symbol_count = scopes[--depth];
     } else if (l->token.kind == TOKEN_DOT) {
       parse_body_directive(p);
-    } else if (!ptx_take(l, TOKEN_PUNCTUATION, ";") && !parse_label(p)) {
+    } else if (!ptx_take(l, TOKEN_PUNCTUATION, ";") && !parse_label(p) && !parse_assertion(p)) {
       ptx_parse_instruction(p);
     }
   }
