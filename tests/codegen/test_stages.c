@@ -311,7 +311,7 @@ TEST(stages, recorded_kernels) {
 }
 
 TEST(stages, generated_kernels) {
-  const uint64_t first = 77000, count = kiln_test_full() ? 1000 : 10;
+  const uint64_t first = 77000, count = kiln_test_full() ? 1000 : 5;
   uint64_t random = SEED;
   printf("seeds %llu to %llu, drawn by %d\n", (unsigned long long)first,
          (unsigned long long)(first + count - 1), SEED);
