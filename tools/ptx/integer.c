@@ -242,9 +242,9 @@ bool ptx_compare_values(ptx_type type, ptx_compare how, uint64_t a, uint64_t b, 
 
 // Of f16x2 and bf16x2 each half has a result, of 16 bits.
 static uint64_t set_halves(const ptx_instruction *i, const uint64_t *s, ptx_type half) {
-  bool is_float = ptx_types[i->types[0]].kind == PTX_CLASS_FLOAT;
-  uint64_t one = is_float ? ptx_float_pack(ptx_half_type(i->types[0]), 1, ROUND_N, false) : 0xffff,
-           result = 0;
+  ptx_type to = ptx_half_type(i->types[0]);
+  bool is_float = ptx_types[to].kind == PTX_CLASS_FLOAT;
+  uint64_t one = is_float ? ptx_float_pack(to, 1, ROUND_N, false) : 0xffff, result = 0;
   for (unsigned at = 0; at < 32; at += 16)
     if (ptx_compare_values(half, i->compare, s[0] >> at, s[1] >> at, i->ftz)) result |= one << at;
   return result;

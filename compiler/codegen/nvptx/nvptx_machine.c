@@ -128,11 +128,13 @@ static const char *evict_text(const gpu *g, unsigned evict) {
   return g->target->processor->ptx >= PTX_EVICT ? texts[evict] : "";
 }
 
-static const char *cache_text(unsigned cache) {
-  static const char *const texts[] = {
-      [IR_CACHE_DEFAULT] = "", [IR_CACHE_CA] = ".ca", [IR_CACHE_CG] = ".cg", [IR_CACHE_CV] = ".cv",
-      [IR_CACHE_WB] = ".wb",   [IR_CACHE_CS] = ".cs", [IR_CACHE_WT] = ".wt"};
-  return texts[cache];
+/// What PTX has for the access: a word of loads says nothing of a store, and the other way round.
+static const char *cache_text(unsigned cache, bool is_store) {
+  static const char *const texts[][2] = {
+      [IR_CACHE_DEFAULT] = {"", ""}, [IR_CACHE_CA] = {".ca", ""}, [IR_CACHE_CV] = {".cv", ""},
+      [IR_CACHE_WB] = {"", ".wb"},   [IR_CACHE_WT] = {"", ".wt"}, [IR_CACHE_CG] = {".cg", ".cg"},
+      [IR_CACHE_CS] = {".cs", ".cs"}};
+  return texts[cache][is_store];
 }
 
 /// "v4.b32" for 16 bytes, and so on.
@@ -173,7 +175,7 @@ static LLVMValueRef load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVM
   const char *evict = evict_text(g, a->evict),
              *cache = a->is_volatile || evict[0] || (a->is_invariant && a->cache == IR_CACHE_CV)
                           ? ""
-                          : cache_text(a->cache);
+                          : cache_text(a->cache, false);
   for (unsigned i = 0; i < w.count; i++)
     append(&constraints, "%s=%c", i ? "," : "", w.letter), results[i] = w.letter == 'h' ? g->i16 : g->i32;
   append(&constraints, ",l");
@@ -203,7 +205,7 @@ static LLVMValueRef load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVM
 /// "@$4 st.global.b16", for `bytes` where operand `mask` (0: none) says so.
 static void append_store(gpu *g, text *t, const gpu_access *a, unsigned bytes, unsigned mask) {
   const char *evict = evict_text(g, a->evict),
-             *cache = a->is_volatile || evict[0] ? "" : cache_text(a->cache);
+             *cache = a->is_volatile || evict[0] ? "" : cache_text(a->cache, true);
   if (mask) append(t, "@$%u ", mask);
   append(t, "st%s.global%s%s.%s ", a->is_volatile ? ".volatile" : "", cache, a->is_volatile ? "" : evict,
          shape_text(bytes));
