@@ -7,7 +7,9 @@
 
 static long double sinpi_of(long double x) {
   long double r = x - 2 * roundl(x / 2);
-  return fabsl(r) == 1 || r == 0 ? 0 : sinl(3.14159265358979323846264338328L * r);
+  if (r == 0 || fabsl(r) == 1) return copysignl(0, x);
+  if (fabsl(r) > 0.5L) r = copysignl(1, r) - r; // exact
+  return sinl(3.14159265358979323846264338328L * r);
 }
 static long double cospi_of(long double x) {
   long double r = fabsl(x - 2 * roundl(x / 2));
@@ -15,6 +17,15 @@ static long double cospi_of(long double x) {
          : r < 0.25L ? cosl(3.14159265358979323846264338328L * r)
                      : sinl(3.14159265358979323846264338328L * (0.5L - r));
 }
+// In long double no square of an f64 is too large or too small.
+static long double length_of(int n, long double x, int m, long double y) {
+  return isinf(x) || isinf(y) ? INFINITY : sqrtl(n * x * x + m * y * y);
+}
+static long double rhypot_of(long double x, long double y) { return 1 / length_of(1, x, 1, y); }
+static long double norm3d_of(long double x, long double y) { return length_of(2, x, 1, y); }
+static long double norm4d_of(long double x, long double y) { return length_of(2, x, 2, y); }
+static long double rnorm3d_of(long double x, long double y) { return 1 / length_of(2, x, 1, y); }
+static long double rnorm4d_of(long double x, long double y) { return 1 / length_of(3, x, 1, y); }
 static long double rcbrt_of(long double x) { return 1 / cbrtl(x); }
 // e^(x^2) erfc(x): a continued fraction where the factors overflow.
 static long double erfcx_of(long double x) {
@@ -36,10 +47,17 @@ static long double inverse_of(long double (*f)(long double), long double want, b
   }
   return (lo + hi) / 2;
 }
+// Above the middle by the complement, which is exact.
 static long double erfcinv_of(long double x) {
-  return x < 0 || x > 2 ? NAN : x == 0 ? INFINITY : x == 2 ? -INFINITY : inverse_of(erfcl, x, true);
+  if (!(x >= 0 && x <= 2)) return NAN;
+  if (x > 1) return -erfcinv_of(2 - x);
+  return x == 0 ? INFINITY : x == 1 ? 0 : inverse_of(erfcl, x, true);
 }
-static long double normcdfinv_of(long double x) { return inverse_of(normcdf_of, x, false); }
+static long double normcdfinv_of(long double x) {
+  if (!(x >= 0 && x <= 1)) return NAN;
+  if (x > 0.5L) return -normcdfinv_of(1 - x);
+  return x == 0 ? -INFINITY : x == 0.5L ? 0 : inverse_of(normcdf_of, x, false);
+}
 static long double series_of(long double x, int order) {
   long double term = order ? x / 2 : 1, sum = term;
   for (int k = 1; k < 900 && term > sum * 1e-22L; k++)
@@ -49,114 +67,131 @@ static long double series_of(long double x, int order) {
 static long double i0_of(long double x) { return series_of(fabsl(x), 0); }
 static long double i1_of(long double x) { return x < 0 ? -series_of(-x, 1) : series_of(x, 1); }
 
-static const function singles[] = {
-    {"exp10(x)", exp10l, 0, INFINITY, 2, false},
-    {"sinpi(x)", sinpi_of, 0, INFINITY, 3, false},
-    {"cospi(x)", cospi_of, 0, INFINITY, 3, false},
-    {"rcbrt(x)", rcbrt_of, 0, INFINITY, 5, false},
-    {"erfcx(x)", erfcx_of, 0, INFINITY, 1, false},
-    {"normcdf(x)", normcdf_of, 0, INFINITY, 1, false},
-    {"erfcinv(x)", erfcinv_of, 1e-37, 2, 1, true},
-    {"normcdfinv(x)", normcdfinv_of, 1e-37, 1, 1, true},
-    {"j0(x)", j0l, 0, INFINITY, 4, false},
-    {"j1(x)", j1l, 0, INFINITY, 4, false},
-    {"y0(x)", y0l, 0, INFINITY, 4, true},
-    {"y1(x)", y1l, 0, INFINITY, 4, true},
-    {"cyl_bessel_i0(x)", i0_of, 0, INFINITY, 1, false},
-    {"cyl_bessel_i1(x)", i1_of, 0, INFINITY, 1, false},
+// Each is drawn over all of its type. Bessel functions of f64 are tested below.
+static const struct {
+  function f;
+  double ulps_64; // bound of f64
+  double absolute_64;
+} functions[] = {
+    {{"exp10(x)", exp10l, 2, 0}, 2, 0},
+    {{"sinpi(x)", sinpi_of, 3, 0}, 3, 0},
+    {{"cospi(x)", cospi_of, 3, 0}, 3, 0},
+    {{"rcbrt(x)", rcbrt_of, 5, 0}, 7, 0},
+    {{"erfcx(x)", erfcx_of, 1, 0}, 40, 0},
+    {{"normcdf(x)", normcdf_of, 1, 0}, 40, 0},
+    {{"erfcinv(x)", erfcinv_of, 1, 0}, 40, 1e-15},
+    {{"normcdfinv(x)", normcdfinv_of, 1, 0}, 40, 1e-15},
+    {{"cyl_bessel_i0(x)", i0_of, 1, 0}, 8, 0},
+    {{"cyl_bessel_i1(x)", i1_of, 1, 0}, 8, 0},
+    {{"j0(x)", j0l, 1, 0}, 0, 0},
+    {{"j1(x)", j1l, 1, 0}, 0, 0},
+    {{"y0(x)", y0l, 1, 0}, 0, 0},
+    {{"y1(x)", y1l, 1, 0}, 0, 0},
 };
-
-static const function doubles[] = {
-    {"exp10(x)", exp10l, 0, INFINITY, 2, false},        {"sinpi(x)", sinpi_of, 0, INFINITY, 3, false},
-    {"cospi(x)", cospi_of, 0, INFINITY, 3, false},      {"rcbrt(x)", rcbrt_of, 0, INFINITY, 7, false},
-    {"erfcx(x)", erfcx_of, 0, INFINITY, 40, false},     {"normcdf(x)", normcdf_of, 0, INFINITY, 40, false},
-    {"erfcinv(x)", erfcinv_of, 1e-300, 0.75, 40, true}, {"cyl_bessel_i0(x)", i0_of, 0, 700, 8, false},
-    {"cyl_bessel_i1(x)", i1_of, 0, 700, 8, false},
-};
+enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 TEST(mathlib_device, f32) {
-  size_t count = kiln_test_full() ? 1 << 18 : 16 << 10;
-  for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) sweep_single(&singles[i], count);
+  for (size_t i = 0; i < FUNCTIONS; i++)
+    sweep(&single_format, &functions[i].f, kiln_test_full() ? 1 << 18 : 16 << 10);
 }
 
 TEST(mathlib_device, f64) {
-  size_t count = kiln_test_full() ? 1 << 17 : 8 << 10;
-  for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++) sweep_double(&doubles[i], count);
+  for (size_t i = 0; i < FUNCTIONS; i++) {
+    function f = functions[i].f;
+    f.ulps = functions[i].ulps_64, f.absolute = functions[i].absolute_64;
+    if (f.ulps > 0) sweep(&double_format, &f, kiln_test_full() ? 1 << 17 : 8 << 10);
+  }
+}
+
+// All of them, 1 ulp.
+TEST(mathlib_device, halves) {
+  for (size_t i = 0; i < FUNCTIONS; i++) {
+    sweep(&half_format, &functions[i].f, 0);
+    sweep(&brain_format, &functions[i].f, 0);
+  }
 }
 
 // Bessel functions of f64: the error against the size of the wave, which is sqrt(2 / (pi x)) and at most 1.
 TEST(mathlib_device, bessel) {
-  static const struct {
-    const char *text;
-    double (*exact)(double);
-    bool positive;
-  } rows[] = {{"j0(x)", j0, false}, {"j1(x)", j1, false}, {"y0(x)", y0, true}, {"y1(x)", y1, true}};
-  enum { N = 4 * TILE };
-  static double x[N], out[N];
-  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-    for (int i = 0; i < N; i++) x[i] = (i < N / 2 ? i * 0.0093 : exp(i * 0.0033)) + 0.0011;
-    run("f64", rows[r].text, x, x, out, N, sizeof *x);
-    double worst = 0;
-    for (int i = 0; i < N; i++) {
-      double want = rows[r].exact(x[i]), size = fmax(fabs(want), fmin(1, sqrt(0.64 / x[i]))),
-             error = fabs(out[i] - want) / size;
+  size_t count = kiln_test_full() ? 1 << 16 : 8 << 10;
+  for (size_t r = 0; r < FUNCTIONS; r++) {
+    const function *f = &functions[r].f;
+    if (functions[r].ulps_64 > 0) continue;
+    double *x = draw_all(&double_format, count, 5), *out = calloc(count, sizeof *out), worst = 0;
+    for (size_t i = 0; i < count / 4; i++) x[i] = (i % 2 ? i * 0.0093 : exp((double)i * 0.0033)) + 0.0011;
+    run("f64", f->text, x, x, out, count, sizeof *x);
+    for (size_t i = 0; i < count; i++) {
+      long double want = f->exact(x[i]);
+      double size = fmax((double)fabsl(want), fmin(1, sqrt(0.64 / fabs(x[i]))));
+      double error = (double)fabsl(out[i] - want) / size;
+      if (isnan(want) || isinf((double)want) || isinf(x[i])) error = ulps(out[i], want, &double_format);
       if (error > worst) worst = error;
+      if (!(error < 4e-15))
+        FAIL("%s of %a is %a, expected %La: error %g of the wave", f->text, x[i], out[i], want, error);
     }
-    printf("f64  %-14s %.2g of the wave\n", rows[r].text, worst);
-    if (!(worst < 4e-15)) FAIL("%s: error %g of the wave, the bound is 4e-15", rows[r].text, worst);
+    printf("f64  %-14s %.2g of the wave\n", f->text, worst);
+    free(x), free(out);
   }
 }
 
+// Orders from -33 to 33, of which those above 31 are NaN. Below the wave an order is as small as its series begins, and
+// where x is tiny 0 may stand for it.
 TEST(mathlib_device, bessel_orders) {
-  static double x[TILE], n[TILE], out[TILE];
-  for (int i = 0; i < TILE; i++) x[i] = 0.13 + i * 0.09, n[i] = i * 5 % 40 - 7;
-  run("f64", "jn(y as i32, x, 32)", x, n, out, TILE, sizeof *x);
-  for (int i = 0; i < TILE; i++) {
-    double want = jn((int)n[i], x[i]), size = fmax(fabs(want), n[i] > x[i] ? 0 : sqrt(0.64 / x[i]));
-    if (!(fabs(out[i] - want) <= 2e-13 * size))
-      FAIL("jn(%g, %g) is %.17g, expected %.17g", n[i], x[i], out[i], want);
+  static const char *const text[] = {"jn(y as i32, x, 31)", "yn(y as i32, x, 31)"};
+  size_t count = kiln_test_full() ? 1 << 15 : 4 * TILE;
+  double *x = draw_all(&double_format, count, 6), *n = calloc(count, sizeof *n),
+         *out = calloc(count, sizeof *out);
+  for (size_t i = 0; i < count; i++) n[i] = (double)(i * 5 % 67) - 33;
+  for (size_t i = 0; i < count / 2; i++) x[i] = 0.13 + (double)i * 0.023;
+  for (int second = 0; second < 2; second++) {
+    run("f64", text[second], x, n, out, count, sizeof *x);
+    for (size_t i = 0; i < count; i++) {
+      int order = (int)n[i];
+      double want = second ? yn(order, x[i]) : jn(order, x[i]), a = fabs(x[i]);
+      double size = fmax(fabs(want), !second && abs(order) > a ? 0 : fmin(1, sqrt(0.64 / a)));
+      if (abs(order) > 31) want = NAN;
+      if (!second && abs(order) > 1 && a < 1e-30) size = INFINITY;
+      bool right = isnan(want)   ? isnan(out[i])
+                   : isinf(want) ? out[i] == want
+                   : isinf(a)    ? out[i] == 0
+                                 : fabs(out[i] - want) <= 4e-13 * size;
+      if (!right) FAIL("%s of %g and %a is %.17g, expected %.17g", text[second], n[i], x[i], out[i], want);
+    }
   }
-  run("f64", "yn(y as i32, x, 32)", x, n, out, TILE, sizeof *x);
-  for (int i = 0; i < TILE; i++) {
-    double want = yn((int)n[i], x[i]), size = fmax(fabs(want), sqrt(0.64 / x[i]));
-    if (!(fabs(out[i] - want) <= 2e-13 * size))
-      FAIL("yn(%g, %g) is %.17g, expected %.17g", n[i], x[i], out[i], want);
-  }
+  free(x), free(n), free(out);
 }
 
 // ------------------------------------------------------------------------------- directed rounding
 
-#define ROUNDED(T, name, expression)  \
-  static T name(int mode, T x, T y) { \
-    volatile T a = x, b = y, r;       \
-    (void)b;                          \
-    fesetround(mode);                 \
-    r = expression;                   \
-    fesetround(FE_TONEAREST);         \
-    return r;                         \
+#define ROUNDED(T, name, expression)       \
+  static T name(int mode, T x, T y, T z) { \
+    volatile T a = x, b = y, c = z, r;     \
+    (void)b, (void)c;                      \
+    fesetround(mode);                      \
+    r = expression;                        \
+    fesetround(FE_TONEAREST);              \
+    return r;                              \
   }
-ROUNDED(float, add_f, a + b)
-ROUNDED(float, sub_f, a - b)
-ROUNDED(float, mul_f, a *b)
-ROUNDED(float, div_f, a / b)
-ROUNDED(float, sqrt_f, sqrtf(a))
-ROUNDED(float, rcp_f, 1 / a)
-ROUNDED(float, fma_f, fmaf(a, b, a))
-ROUNDED(double, add_d, a + b)
-ROUNDED(double, sub_d, a - b)
-ROUNDED(double, mul_d, a *b)
-ROUNDED(double, div_d, a / b)
-ROUNDED(double, sqrt_d, sqrt(a))
-ROUNDED(double, rcp_d, 1 / a)
-ROUNDED(double, fma_d, fma(a, b, a))
+#define ROUNDED_EACH(name, single, wide) ROUNDED(float, name##_f, single) ROUNDED(double, name##_d, wide)
+ROUNDED_EACH(add, a + b, a + b)
+ROUNDED_EACH(sub, a - b, a - b)
+ROUNDED_EACH(mul, a *b, a *b)
+ROUNDED_EACH(div, a / b, a / b)
+ROUNDED_EACH(sqrt, sqrtf(a), sqrt(a))
+ROUNDED_EACH(rcp, 1 / a, 1 / a)
+ROUNDED_EACH(fma, fmaf(a, b, c), fma(a, b, c))
 
 static const struct {
   const char *name, *operands;
-  float (*f)(int, float, float);
-  double (*d)(int, double, double);
-} rounded[] = {{"add", "x, y", add_f, add_d},   {"sub", "x, y", sub_f, sub_d}, {"mul", "x, y", mul_f, mul_d},
-               {"div", "x, y", div_f, div_d},   {"sqrt", "x", sqrt_f, sqrt_d}, {"rcp", "x", rcp_f, rcp_d},
-               {"fma", "x, y, x", fma_f, fma_d}};
+  float (*f)(int, float, float, float);
+  double (*d)(int, double, double, double);
+} rounded[] = {{"add", "x, y", add_f, add_d},
+               {"sub", "x, y", sub_f, sub_d},
+               {"mul", "x, y", mul_f, mul_d},
+               {"div", "x, y", div_f, div_d},
+               {"sqrt", "x", sqrt_f, sqrt_d},
+               {"rcp", "x", rcp_f, rcp_d},
+               {"fma", "x, y, load(b + (i ^ 1))", fma_f, fma_d}};
 static const struct {
   const char *name;
   int mode;
@@ -168,46 +203,52 @@ static uint64_t bits_of(const void *p, size_t size) {
   return bits;
 }
 
-static void fill_pairs(void *x, void *y, size_t size, bool everyday) {
-  static const double special[] = {0.0,    -0.0, 1,     -1,       1.5,       3,   -0.1,  1e-40,
-                                   -1e-45, 3e38, -3e38, INFINITY, -INFINITY, NAN, 1e-20, 7};
-  uint64_t state = 11;
-  for (int i = 0; i < TILE; i++) {
-    double a = special[i / 16 % 16], b = special[i % 16];
-    if (i >= 256) {
-      uint64_t r = kiln_test_random(&state), s = kiln_test_random(&state);
-      a = ldexp((double)(int64_t)r, (int)(s % 40) - 80), b = ldexp((double)(int64_t)s, (int)(r % 40) - 80);
-      if (!everyday && i % 3 == 0) a = ldexp(a, -110), b = ldexp(b, -20); // results that are denormals of f32
-      if (!everyday && i % 3 == 1) a = ldexp(a, 110);
-    }
-    if (size == 4) ((float *)x)[i] = (float)a, ((float *)y)[i] = (float)b;
-    else ((double *)x)[i] = a, ((double *)y)[i] = b;
+// In y numbers next to what the operation makes of x: a sum that nearly cancels, a product at the edge of the type, an
+// addend next to the product before it.
+static void draw_related(const format *t, void *x, void *y, size_t count) {
+  uint64_t state = 13;
+  for (size_t i = 0; i < count; i++) {
+    uint64_t r = kiln_test_random(&state), kind = r % 8, bits;
+    long double a = element(t, x, i), before = i ? element(t, y, i - 1) : 1,
+                product = element(t, x, i ? i - 1 : 0) * before;
+    long double v = kind == 0                ? -a
+                    : kind == 1              ? ldexpl(1, t->least - 1 - (int)(r >> 8) % t->digits) / a
+                    : kind == 2              ? t->largest / a
+                    : kind <= 5 && i % 2 > 0 ? -product
+                                             : NAN;
+    if (isnan(v)) continue;
+    float single = (float)v;
+    double wide = (double)v;
+    bits = t->size == 4 ? bits_of(&single, 4) : bits_of(&wide, 8);
+    bits += (r >> 16) % 5 - 2;
+    memcpy((char *)y + i * t->size, &bits, t->size);
   }
 }
 
 // Bit by bit what the processor gives in that mode; NaN is NaN.
-static void check_rounded(size_t row, size_t mode, size_t size) {
-  static double x[TILE], y[TILE], out[TILE];
+static void check_rounded(size_t row, size_t mode, const format *t) {
+  size_t count = kiln_test_full() ? 1 << 17 : 1 << 13;
+  void *x = draw_all(t, count, 21), *y = draw_all(t, count, 22);
+  double *out = calloc(count, sizeof *out);
   char text[64];
-  fill_pairs(x, y, size, size == 8);
+  draw_related(t, x, y, count);
   snprintf(text, sizeof text, "%s_%s(%s)", rounded[row].name, modes[mode].name, rounded[row].operands);
-  run(size == 4 ? "f32" : "f64", text, x, y, out, TILE, size);
-  for (int i = 0; i < TILE; i++) {
-    double a, b, want, got;
-    float f;
-    if (size == 4) {
-      a = ((float *)x)[i], b = ((float *)y)[i], got = ((float *)out)[i];
-      f = rounded[row].f(modes[mode].mode, (float)a, (float)b), want = f;
-    } else a = x[i], b = y[i], got = out[i], want = rounded[row].d(modes[mode].mode, a, b);
+  run(t->name, text, x, y, out, count, t->size);
+  for (size_t i = 0; i < count; i++) {
+    double a = (double)element(t, x, i), b = (double)element(t, y, i), c = (double)element(t, y, i ^ 1);
+    double got = (double)element(t, out, i), want;
+    if (t->size == 4) want = rounded[row].f(modes[mode].mode, (float)a, (float)b, (float)c);
+    else want = rounded[row].d(modes[mode].mode, a, b, c);
     bool same = isnan(want) ? isnan(got) : bits_of(&want, 8) == bits_of(&got, 8);
-    if (!same)
-      FAIL("%s of %a and %a in %s is %a, expected %a", text, a, b, size == 4 ? "f32" : "f64", got, want);
+    if (!same) FAIL("%s of %a, %a and %a in %s is %a, expected %a", text, a, b, c, t->name, got, want);
   }
+  free(x), free(y), free(out);
 }
 
 TEST(mathlib_device, directed_rounding) {
   for (size_t row = 0; row < sizeof rounded / sizeof *rounded; row++)
-    for (size_t mode = 0; mode < 3; mode++) check_rounded(row, mode, 4), check_rounded(row, mode, 8);
+    for (size_t mode = 0; mode < 3; mode++)
+      check_rounded(row, mode, &single_format), check_rounded(row, mode, &double_format);
 }
 
 // Integers and f64 to narrower floats.
@@ -257,76 +298,53 @@ TEST(mathlib_device, rounded_conversions) {
 
 // -------------------------------------------------------------------------------------- exact ones
 
-TEST(mathlib_device, exact_pairs) {
-  static const struct {
-    const char *text;
-    float (*f)(float, float);
-  } rows[] = {{"nextafter(x, y)", nextafterf}, {"remainder(x, y)", remainderf}};
-  static double x[TILE], y[TILE], out[TILE];
-  fill_pairs(x, y, 4, false);
-  for (size_t r = 0; r < 2; r++) {
-    run("f32", rows[r].text, x, y, out, TILE, 4);
-    for (int i = 0; i < TILE; i++) {
-      float a = ((float *)x)[i], b = ((float *)y)[i], want = rows[r].f(a, b), got = ((float *)out)[i];
-      if (isnan(want) ? !isnan(got) : bits_of(&want, 4) != bits_of(&got, 4))
-        FAIL("%s of %a and %a is %a, expected %a", rows[r].text, (double)a, (double)b, (double)got,
-             (double)want);
-    }
-  }
+static long double next_single(long double x, long double y) { return nextafterf((float)x, (float)y); }
+static long double next_double(long double x, long double y) { return nextafter((double)x, (double)y); }
+
+TEST(mathlib_device, pairs) {
+  static const pair_function rows[] = {
+      {"remainder(x, y)", remainderl, 0, 0},  {"rhypot(x, y)", rhypot_of, 1, 4},
+      {"norm3d(x, y, x)", norm3d_of, 1, 3},   {"norm4d(x, y, y, x)", norm4d_of, 1, 3},
+      {"rnorm3d(y, x, x)", rnorm3d_of, 1, 4}, {"rnorm4d(x, x, y, x)", rnorm4d_of, 1, 4}};
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+    sweep_pairs(&single_format, &rows[r]), sweep_pairs(&double_format, &rows[r]);
+  for (size_t r = 1; r < sizeof rows / sizeof *rows; r++)
+    sweep_pairs(&half_format, &rows[r]), sweep_pairs(&brain_format, &rows[r]);
+  sweep_pairs(&single_format, &(pair_function){"nextafter(x, y)", next_single, 0, 0});
+  sweep_pairs(&double_format, &(pair_function){"nextafter(x, y)", next_double, 0, 0});
+}
+
+static long double ilogb_of(long double x) {
+  return isnan(x) || x == 0 ? -2147483648.0L : isinf(x) ? 2147483647 : ilogbl(x);
 }
 
 TEST(mathlib_device, exponents) {
-  static double x[TILE], n[TILE], out[TILE];
-  uint64_t state = 3;
-  for (int i = 0; i < TILE; i++) {
-    uint64_t bits = kiln_test_random(&state);
-    memcpy(&x[i], &bits, 8);
-    if (i < 6) x[i] = (double[]){0, -0.0, INFINITY, NAN, 5e-324, 1}[i];
-    n[i] = i % 3 ? (double)(i * 7 % 4400 - 2200) : (double)(i % 100 - 50);
-  }
-  run("f64", "ldexp(x, y as i32)", x, n, out, TILE, 8);
-  for (int i = 0; i < TILE; i++) {
-    double want = ldexp(x[i], (int)n[i]);
-    if (isnan(want) ? !isnan(out[i]) : want != out[i])
-      FAIL("ldexp(%a, %g) is %a, expected %a", x[i], n[i], out[i], want);
-  }
-  run("f64", "logb(x)", x, n, out, TILE, 8);
-  for (int i = 0; i < TILE; i++)
-    if (isnan(x[i]) ? !isnan(out[i]) : logb(x[i]) != out[i])
-      FAIL("logb(%a) is %g, expected %g", x[i], out[i], logb(x[i]));
-  run("f64", "ilogb(x) as f64", x, n, out, TILE, 8);
-  for (int i = 0; i < TILE; i++) {
-    double want = isnan(x[i]) ? -2147483648.0 : ilogb(x[i]);
-    if (want != out[i]) FAIL("ilogb(%a) is %g, expected %g", x[i], out[i], want);
-  }
-  static float f[TILE], m[TILE], g[TILE];
-  for (int i = 0; i < TILE; i++)
-    f[i] = ldexpf(1.0f + (float)i / TILE, i % 280 - 149), m[i] = (float)(i * 3 % 500 - 250);
-  run("f32", "ldexp(x, y as i32)", f, m, g, TILE, 4);
-  for (int i = 0; i < TILE; i++)
-    if (ldexpf(f[i], (int)m[i]) != g[i])
-      FAIL("ldexp(%a, %g) is %a, expected %a", (double)f[i], (double)m[i], (double)g[i],
-           (double)ldexpf(f[i], (int)m[i]));
-}
-
-TEST(mathlib_device, lengths) {
-  static float x[TILE], y[TILE], out[TILE];
-  static double a[TILE], b[TILE], d[TILE];
-  for (int i = 0; i < TILE; i++)
-    x[i] = ldexpf(1.3f + (float)i / 700, i % 240 - 120), y[i] = ldexpf(-1.7f, i * 7 % 240 - 120);
-  run("f32", "norm3d(x, y, x)", x, y, out, TILE, 4);
-  for (int i = 0; i < TILE; i++) {
-    long double want = sqrtl(2 * (long double)x[i] * x[i] + (long double)y[i] * y[i]);
-    if (!(ulps(out[i], want, 24, -125, 0x1.fffffep127L) <= 1))
-      FAIL("norm3d of %a, %a is %a, expected %La", (double)x[i], (double)y[i], (double)out[i], want);
-  }
-  for (int i = 0; i < TILE; i++)
-    a[i] = ldexp(1.3 + i / 700.0, i * 2 % 2000 - 1000), b[i] = ldexp(-1.7, i * 14 % 2000 - 1000);
-  run("f64", "rnorm4d(x, y, y, x)", a, b, d, TILE, 8);
-  for (int i = 0; i < TILE; i++) {
-    long double want = 1 / sqrtl(2 * (long double)a[i] * a[i] + 2 * (long double)b[i] * b[i]);
-    if (!(ulps(d[i], want, 53, -1021, 0x1.fffffffffffffp1023L) <= 4))
-      FAIL("rnorm4d of %a, %a is %a, expected %La", a[i], b[i], d[i], want);
+  static const function whole[] = {{"logb(x)", logbl, 0, 0}, {"ilogb(x) as f64 as f32", ilogb_of, 0, 128}};
+  static const function wide[] = {{"logb(x)", logbl, 0, 0}, {"ilogb(x) as f64", ilogb_of, 0, 0}};
+  for (int i = 0; i < 2; i++)
+    sweep(&single_format, &whole[i], TILE * 16), sweep(&double_format, &wide[i], TILE * 16);
+  static const int32_t far[] = {INT32_MIN, INT32_MAX, -5000, 5000, -2098, 2098,
+                                -1075,     1024,      -150,  128,  -400,  400};
+  static const format *const formats[] = {&single_format, &double_format, &half_format, &brain_format};
+  static int32_t n[16 * TILE];
+  for (int f = 0; f < 4; f++) {
+    const format *t = formats[f];
+    void *x = draw_all(t, 16 * TILE, 8), *out = calloc(16 * TILE, t->size);
+    uint64_t state = 4;
+    for (int i = 0; i < 16 * TILE; i++) {
+      uint64_t r = kiln_test_random(&state);
+      n[i] = r & 1 ? far[(r >> 8) % (sizeof far / sizeof *far)] : (int32_t)((r >> 8) % 4400) - 2200;
+      if (r & 2) n[i] /= 30;
+    }
+    run_second(t->name, "ldexp(x, y)", "i32", x, n, out, 16 * TILE, t->size, 4);
+    for (int i = 0; i < 16 * TILE; i++) {
+      long double v = element(t, x, (size_t)i), got = element(t, out, (size_t)i);
+      long double want = n[i] > 5000 ? v * INFINITY : ldexpl(v, n[i] < -5000 ? -5000 : n[i]);
+      if (v == 0) want = v;
+      if (!(ulps(got, want, t) <= 0.5))
+        FAIL("ldexp(%La, %d) in %s is %La, expected %La", v, n[i], t->name, got, want);
+    }
+    free(x), free(out);
   }
 }
 
