@@ -348,51 +348,148 @@ TEST(mathlib_device, exponents) {
   }
 }
 
-static uint64_t reversed(uint64_t x, int width) {
+// ----------------------------------------------------------------------------------------- integers
+
+// The result modulo 2^width, of x and y as signed numbers and as unsigned ones.
+typedef struct operands {
+  int width;
+  __int128 x, y, ux, uy;
+} operands;
+
+static __int128 popc_of(operands o) { return __builtin_popcountll((uint64_t)o.ux); }
+static __int128 clz_of(operands o) {
+  return o.ux ? __builtin_clzll((uint64_t)o.ux) - (64 - o.width) : o.width;
+}
+static __int128 ffs_of(operands o) { return __builtin_ffsll((long long)o.x); }
+static __int128 brev_of(operands o) {
   uint64_t r = 0;
-  for (int i = 0; i < width; i++) r |= (x >> i & 1) << (width - 1 - i);
+  for (int i = 0; i < o.width; i++) r |= ((uint64_t)o.ux >> i & 1) << (o.width - 1 - i);
   return r;
 }
+static __int128 hadd_of(operands o) { return (o.x + o.y) >> 1; }
+static __int128 uhadd_of(operands o) { return (o.ux + o.uy) >> 1; }
+static __int128 rhadd_of(operands o) { return (o.x + o.y + 1) >> 1; }
+static __int128 urhadd_of(operands o) { return (o.ux + o.uy + 1) >> 1; }
+static __int128 sad_of(operands o) { return (o.x > o.y ? o.x - o.y : o.y - o.x) + 5; }
+static __int128 usad_of(operands o) { return (o.ux > o.uy ? o.ux - o.uy : o.uy - o.ux) + 5; }
+static __int128 low24(__int128 v) { return ((v & 0xffffff) ^ 0x800000) - 0x800000; }
+static __int128 mul24_of(operands o) { return low24(o.x) * low24(o.y); }
+static __int128 umul24_of(operands o) { return (o.x & 0xffffff) * (o.y & 0xffffff); }
+static __int128 byte_perm_of(operands o) {
+  uint64_t pair = (uint64_t)o.uy << 32 | (uint64_t)o.ux, r = 0;
+  for (int i = 0; i < 4; i++) r |= (pair >> 8 * ((uint64_t)(o.ux ^ o.uy) >> 4 * i & 7) & 255) << 8 * i;
+  return r;
+}
+static __int128 cdiv_of(operands o) {
+  __int128 y = o.y ? o.y : 3, q = o.x / y;
+  return q + (o.x % y != 0 && (o.x > 0) == (y > 0));
+}
+static __int128 next_power_of(operands o) {
+  __int128 p = 1;
+  while (p < o.ux) p *= 2;
+  return o.ux ? p : 0;
+}
 
-// Integers: each against a plain loop or a builtin.
 TEST(mathlib_device, integers) {
-  static int32_t x[TILE], y[TILE], out[TILE];
-  static int64_t l[TILE], m[TILE];
-  uint64_t state = 9;
-  for (int i = 0; i < TILE; i++) {
-    uint64_t r = kiln_test_random(&state);
-    l[i] = i == 0 ? 0 : (int64_t)(r >> i % 64);
-    x[i] = i == 0 ? 0 : i == 1 ? INT32_MIN : (int32_t)((uint32_t)r >> i % 32), y[i] = (int32_t)(r >> 32);
+  enum { ALL = 8 | 16 | 32 | 64, WORDS = 32 | 64, N = 8 * TILE };
+  static const struct {
+    const char *text;
+    __int128 (*exact)(operands o);
+    int widths;
+  } rows[] = {{"popc(x) as typeof(x)", popc_of, WORDS},
+              {"clz(x) as typeof(x)", clz_of, WORDS},
+              {"ffs(x) as typeof(x)", ffs_of, WORDS},
+              {"brev(x)", brev_of, WORDS},
+              {"hadd(x, y)", hadd_of, ALL},
+              {"uhadd(x, y)", uhadd_of, ALL},
+              {"rhadd(x, y)", rhadd_of, ALL},
+              {"urhadd(x, y)", urhadd_of, ALL},
+              {"sad(x, y, 5)", sad_of, ALL},
+              {"usad(x, y, 5)", usad_of, ALL},
+              {"mul24(x, y)", mul24_of, 32},
+              {"umul24(x, y)", umul24_of, 32},
+              {"byte_perm(x, y, x ^ y)", byte_perm_of, 32},
+              {"cdiv(x, select(y == 0, 3, y))", cdiv_of, ALL},
+              {"next_power_of_2(x)", next_power_of, ALL}};
+  static int64_t x[N], y[N], out[N];
+  for (int width = 8; width <= 64; width *= 2) {
+    size_t size = (size_t)width / 8;
+    uint64_t state = 9, mask = UINT64_MAX >> (64 - width);
+    char type[8];
+    snprintf(type, sizeof type, "i%d", width);
+    for (int i = 0; i < 2 * N; i++) { // half of them next to powers of two and their opposites
+      uint64_t r = kiln_test_random(&state), any = kiln_test_random(&state),
+               bit = UINT64_C(1) << (r >> 8) % (unsigned)width;
+      uint64_t v = r & 1 ? any : (r & 2 ? bit : 0 - bit) + (r >> 16) % 3 - 1;
+      memcpy((char *)(i % 2 ? x : y) + (size_t)(i / 2) * size, &v, size);
+    }
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+      if (!(rows[r].widths & width)) continue;
+      run(type, rows[r].text, x, y, out, N, size);
+      for (size_t i = 0; i < N; i++) {
+        uint64_t a = bits_of((char *)x + i * size, size), b = bits_of((char *)y + i * size, size);
+        __int128 all = (__int128)mask + 1;
+        operands o = {width, a - (a > mask / 2 ? all : 0), b - (b > mask / 2 ? all : 0), a, b};
+        uint64_t want = (uint64_t)rows[r].exact(o) & mask, got = bits_of((char *)out + i * size, size);
+        if (want != got)
+          FAIL("%s of %#llx and %#llx in %s is %#llx, expected %#llx", rows[r].text, (unsigned long long)a,
+               (unsigned long long)b, type, (unsigned long long)got, (unsigned long long)want);
+      }
+    }
   }
-#define CHECK_EACH(type, text, in, into, want)                                                \
-  do {                                                                                        \
-    run(type, text, in, sizeof *(in) == 4 ? (void *)y : (void *)l, into, TILE, sizeof *(in)); \
-    for (int i = 0; i < TILE; i++)                                                            \
-      if ((into)[i] != (want))                                                                \
-        FAIL("%s of %lld and %d is %lld, expected %lld", text, (long long)(in)[i], y[i],      \
-             (long long)(into)[i], (long long)(want));                                        \
-  } while (0)
-  CHECK_EACH("i32", "popc(x)", x, out, __builtin_popcount((uint32_t)x[i]));
-  CHECK_EACH("i32", "clz(x)", x, out, x[i] ? __builtin_clz((uint32_t)x[i]) : 32);
-  CHECK_EACH("i32", "ffs(x)", x, out, __builtin_ffs(x[i]));
-  CHECK_EACH("i32", "brev(x)", x, out, (int32_t)reversed((uint32_t)x[i], 32));
-  CHECK_EACH("i64", "popc(x) as i64", l, m, __builtin_popcountll((uint64_t)l[i]));
-  CHECK_EACH("i64", "clz(x) as i64", l, m, l[i] ? __builtin_clzll((uint64_t)l[i]) : 64);
-  CHECK_EACH("i64", "ffs(x) as i64", l, m, __builtin_ffsll(l[i]));
-  CHECK_EACH("i64", "brev(x)", l, m, (int64_t)reversed((uint64_t)l[i], 64));
-  CHECK_EACH("i32", "hadd(x, y)", x, out, (int32_t)(((int64_t)x[i] + y[i]) >> 1));
-  CHECK_EACH("i32", "rhadd(x, y)", x, out, (int32_t)(((int64_t)x[i] + y[i] + 1) >> 1));
-  CHECK_EACH("i32", "uhadd(x, y)", x, out, (int32_t)(((uint64_t)(uint32_t)x[i] + (uint32_t)y[i]) >> 1));
-  CHECK_EACH("i32", "urhadd(x, y)", x, out, (int32_t)(((uint64_t)(uint32_t)x[i] + (uint32_t)y[i] + 1) >> 1));
-  CHECK_EACH(
-      "i32", "mul24(x, y)", x, out,
-      (int32_t)(((int64_t)((int32_t)((uint32_t)x[i] << 8) >> 8)) * ((int32_t)((uint32_t)y[i] << 8) >> 8)));
-  CHECK_EACH("i32", "umul24(x, y)", x, out,
-             (int32_t)((uint64_t)(x[i] & 0xffffff) * (uint64_t)(y[i] & 0xffffff)));
-  CHECK_EACH("i32", "sad(x, y, 5)", x, out, (int32_t)(uint32_t)(llabs((long long)x[i] - y[i]) + 5));
-  CHECK_EACH("i32", "usad(x, y, 5)", x, out,
-             (int32_t)(uint32_t)(llabs((long long)(uint32_t)x[i] - (uint32_t)y[i]) + 5));
-  CHECK_EACH("i32", "byte_perm(x, y, 0x7150)", x, out,
-             (int32_t)(((uint32_t)x[i] & 255) | ((uint32_t)y[i] >> 8 & 255) << 8 |
-                       ((uint32_t)x[i] >> 8 & 255) << 16 | ((uint32_t)y[i] >> 24) << 24));
+}
+
+// What each function takes; any other type is refused.
+TEST(mathlib_device, types) {
+  static const char *const types[] = {"i1", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  enum { I32 = 1 << 3, WORDS = 3 << 3, INTEGERS = 15 << 1, FLOATS = 15 << 5, WIDE = 3 << 7, F64 = 1 << 8 };
+  static const struct {
+    int takes;
+    const char *arguments, *names;
+  } rows[] = {
+      {FLOATS, "x",
+       "exp log log10 log1p expm1 sigmoid silu gelu gelu_tanh softplus soft_exp2 soft_exp soft_log2 soft_sin "
+       "soft_cos "
+       "soft_tanh soft_erf soft_rsqrt tan sinh cosh asinh acosh atanh erfc erfinv atan asin acos cbrt lgamma "
+       "tgamma "
+       "exp10 sinpi cospi rcbrt erfcx erfcinv normcdf normcdfinv j0 j1 y0 y1 cyl_bessel_i0 cyl_bessel_i1"},
+      {FLOATS, "x, x", "pow atan2 hypot rhypot"},
+      {FLOATS, "x, x, x", "norm3d rnorm3d"},
+      {FLOATS, "x, x, x, x", "norm4d rnorm4d"},
+      {FLOATS, "2, x, 3", "jn yn"},
+      {FLOATS, "x, 3", "ldexp"},
+      {WIDE, "x", "precise_tanh precise_erf logb ilogb rcp_rd rcp_ru rcp_rz sqrt_rd sqrt_ru sqrt_rz"},
+      {WIDE, "x, x",
+       "nextafter remainder add_rd add_ru add_rz sub_rd sub_ru sub_rz mul_rd mul_ru mul_rz div_rd div_ru "
+       "div_rz"},
+      {WIDE, "x, x, x", "fma_rd fma_ru fma_rz"},
+      {WORDS | F64, "x", "single_rd single_ru single_rz double_rd double_ru double_rz"},
+      {WORDS, "x", "usingle_rd usingle_ru udouble_rd udouble_ru popc clz ffs brev"},
+      {INTEGERS, "x, x", "hadd uhadd rhadd urhadd cdiv"},
+      {INTEGERS, "x, x, x", "sad usad"},
+      {INTEGERS, "x", "next_power_of_2"},
+      {I32, "x, x", "mul24 umul24 hiloint2double"},
+      {I32, "x, x, x", "byte_perm"},
+      {F64, "x", "rcp64h"},
+  };
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    for (const char *name = rows[r].names; *name; name += strspn(name, " ")) {
+      int length = (int)strcspn(name, " ");
+      for (int t = 0; t < 9; t++) {
+        char source[200];
+        kiln_arena *arena = kiln_arena_create();
+        kiln_diagnostics d = {.arena = arena};
+        snprintf(
+            source, sizeof source,
+            "kiln 1\nkernel k(a: in *%s) @grid(1) {\n  let x = load(a + iota(32))\n  let r = %.*s(%s)\n}\n",
+            types[t], length, name, rows[r].arguments);
+        kiln_unit *unit = kiln_unit_open(arena, "types.kiln", source, strlen(source), NULL, &d);
+        bool taken = unit && kiln_unit_lower(unit, arena, 0, 0, 0, NULL, &d) && !d.count;
+        if (taken != (rows[r].takes >> t & 1))
+          FAIL("%.*s of %s is %s", length, name, types[t], taken ? "taken" : d.items[0].text);
+        kiln_arena_destroy(arena);
+      }
+      name += length;
+    }
+  }
 }
