@@ -8,6 +8,15 @@ static long double sigmoid_of(long double x) { return 1 / (1 + expl(-x)); }
 static long double lgamma_of(long double x) { return lgammal(x); }
 static long double silu_of(long double x) { return x == -INFINITY ? NAN : x / (1 + expl(-x)); }
 static long double softplus_of(long double x) { return x > 0 ? x + log1pl(expl(-x)) : log1pl(expl(x)); }
+static long double gelu_of(long double x) {
+  return x == -INFINITY ? NAN : x / 2 * erfcl(-x * 0.707106781186547524400844362104849039L);
+}
+static long double gelu_tanh_of(long double x) {
+  return x == -INFINITY ? NAN
+                        : x / (1 + expl(-1.5957691216057307117597842397375L * (x + 0.044715L * x * x * x)));
+}
+static long double relu_of(long double x) { return x > 0 ? x : 0; }
+static long double clamp_of(long double x) { return x > -1 ? x > 1 ? 1 : x : -1; }
 static long double gamma_of(long double x) { return x == -INFINITY ? NAN : tgammal(x); }
 // Near 1 by the complement, which is exact.
 static long double erfinv_of(long double x) {
@@ -56,6 +65,10 @@ static const struct {
     {{"sigmoid(x)", sigmoid_of, 80, 0x1p-126}, 4, true},
     {{"silu(x)", silu_of, 80, 0x1p-119}, 4, true},
     {{"softplus(x)", softplus_of, 80, 0x1p-126}, 4, true},
+    {{"gelu(x)", gelu_of, 4, 1e-6}, 4, true},
+    {{"gelu_tanh(x)", gelu_tanh_of, 8, 2e-6}, 8, true},
+    {{"relu(x)", relu_of, 0, 0}, 0, true},
+    {{"clamp(x, -1.0, 1.0)", clamp_of, 0, 0}, 0, true},
     {{"exp(x)", expl, 76, 0}, 2, true},
     {{"lgamma(x)", lgamma_of, 2, 1e-13}, 8, true},
     {{"tgamma(x)", gamma_of, 1, 0}, 2000, true},
@@ -111,8 +124,9 @@ TEST(mathlib, halves) {
 
 // Functions of two arguments, both drawn.
 TEST(mathlib, pairs) {
-  static const pair_function pairs[] = {
-      {"pow(x, y)", powl, 1, 6}, {"atan2(x, y)", atan2l, 3, 3}, {"hypot(x, y)", hypotl, 3, 3}};
+  static const pair_function pairs[] = {{"pow(x, y)", powl, 1, 2, 1 / 32.0},
+                                        {"atan2(x, y)", atan2l, 3, 3, 0},
+                                        {"hypot(x, y)", hypotl, 3, 3, 0}};
   for (size_t i = 0; i < 3; i++) {
     sweep_pairs(&single_format, &pairs[i]), sweep_pairs(&double_format, &pairs[i]);
     sweep_pairs(&half_format, &pairs[i]), sweep_pairs(&brain_format, &pairs[i]);

@@ -303,15 +303,15 @@ static long double next_double(long double x, long double y) { return nextafter(
 
 TEST(mathlib_device, pairs) {
   static const pair_function rows[] = {
-      {"remainder(x, y)", remainderl, 0, 0},  {"rhypot(x, y)", rhypot_of, 1, 4},
-      {"norm3d(x, y, x)", norm3d_of, 1, 3},   {"norm4d(x, y, y, x)", norm4d_of, 1, 3},
-      {"rnorm3d(y, x, x)", rnorm3d_of, 1, 4}, {"rnorm4d(x, x, y, x)", rnorm4d_of, 1, 4}};
+      {"remainder(x, y)", remainderl, 0, 0, 0},  {"rhypot(x, y)", rhypot_of, 1, 4, 0},
+      {"norm3d(x, y, x)", norm3d_of, 1, 3, 0},   {"norm4d(x, y, y, x)", norm4d_of, 1, 3, 0},
+      {"rnorm3d(y, x, x)", rnorm3d_of, 1, 4, 0}, {"rnorm4d(x, x, y, x)", rnorm4d_of, 1, 4, 0}};
   for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
     sweep_pairs(&single_format, &rows[r]), sweep_pairs(&double_format, &rows[r]);
   for (size_t r = 1; r < sizeof rows / sizeof *rows; r++)
     sweep_pairs(&half_format, &rows[r]), sweep_pairs(&brain_format, &rows[r]);
-  sweep_pairs(&single_format, &(pair_function){"nextafter(x, y)", next_single, 0, 0});
-  sweep_pairs(&double_format, &(pair_function){"nextafter(x, y)", next_double, 0, 0});
+  sweep_pairs(&single_format, &(pair_function){"nextafter(x, y)", next_single, 0, 0, 0});
+  sweep_pairs(&double_format, &(pair_function){"nextafter(x, y)", next_double, 0, 0, 0});
 }
 
 static long double ilogb_of(long double x) {
