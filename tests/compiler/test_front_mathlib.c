@@ -124,7 +124,7 @@ TEST(mathlib, halves) {
 
 // Functions of two arguments, both drawn.
 TEST(mathlib, pairs) {
-  static const pair_function pairs[] = {{"pow(x, y)", powl, 1, 2, 1 / 32.0},
+  static const pair_function pairs[] = {{"pow(x, y)", powl, 1, 2, 1 / 64.0},
                                         {"atan2(x, y)", atan2l, 3, 3, 0},
                                         {"hypot(x, y)", hypotl, 3, 3, 0}};
   for (size_t i = 0; i < 3; i++) {
