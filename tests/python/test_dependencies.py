@@ -36,6 +36,7 @@ CHANGED = {
     "type of a module": "module.T = pick(tl.float16, tl.float32)\n@triton.jit\ndef k(y, v): tl.store(y, v.to(module.T))",
     "closure": "def make(n):\n    @triton.jit\n    def k(y, v): tl.store(y, v + n)\n    return k\nk = make(tl.constexpr(pick(11, 12)))",
     "default of a helper": "C5 = tl.constexpr(pick(3, 4))\n@triton.jit\ndef h(v, a: tl.constexpr = C5): return v * a\n@triton.jit\ndef k(y, v): tl.store(y, h(v))",
+    "helper defined again": "@triton.jit\ndef h(v): return v * 5\n@triton.jit\ndef g(v): return v * 6\n@triton.jit\ndef k(y, v): tl.store(y, h(v))\nk.cache_key\nh = pick(h, g)",
     "read by a helper": "C6 = pick(tl.float16, tl.float32)\n@triton.jit\ndef h(v): return v.to(C6)\n@triton.jit\ndef k(y, v): tl.store(y, h(v))",
     "another helper": "@triton.jit\ndef a(v): return v * 2\n@triton.jit\ndef b(v): return v * 3\nH = pick(a, b)\n@triton.jit\ndef k(y, v): tl.store(y, H(v))",
     "read by a function of constants": "C7 = pick(2, 3)\n@triton.constexpr_function\ndef f(n): return n * C7\n@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",

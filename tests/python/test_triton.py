@@ -82,6 +82,12 @@ if triton is not None:
 
     settings = types.ModuleType("settings")
 
+    GLOBAL = tl.constexpr(5)
+
+    @triton.jit
+    def by_global(y, v):
+        tl.store(y, v * GLOBAL)
+
     @triton.jit
     def by_settings(y, v):
         tl.store(y, v * settings.factor)
@@ -438,6 +444,15 @@ class Specialised(Cases):
         settings.factor = tl.constexpr(4)
         with self.assertRaisesRegex(RuntimeError, "settings.factor has changed since we compiled this kernel"):
             self.value(jitted, 7)
+        jitted = kiln.triton.jit(by_global)
+        for _ in range(3):
+            self.assertEqual(self.value(jitted, 7), 35)
+        try:
+            GLOBAL.value = 6
+            with self.assertRaisesRegex(RuntimeError, "GLOBAL has changed since we compiled this kernel"):
+                self.value(jitted, 7)
+        finally:
+            GLOBAL.value = 5
 
     def test_integers_by_width_one_and_divisibility(self):
         jitted, variants = kiln.triton.jit(type_of), 0
@@ -721,6 +736,17 @@ class Unmodified(Cases):
         names = kiln.Library(os.path.join(self.folder.name, "saved.kbundle")).kernels
         self.assertEqual(len(names), 2)
         self.assertTrue(all(name.startswith("add[") for name in names), names)
+
+    def test_one_import_follows_the_environment(self):
+        """Where no kiln-triton.pth is installed."""
+        bundle, program = os.path.join(self.folder.name, "one.kbundle"), "import kiln.triton.auto\n" + PROGRAM
+        done = self.run_program(program, KILN_TRITON_SAVE=bundle)
+        self.assertEqual((done.returncode, len(kiln.Library(bundle).kernels)), (0, 2), done.stderr.decode())
+        done = self.run_program(program, KILN_TRITON_BUNDLE=bundle, KILN_TRITON_MISS="error", KILN_TRITON="report")
+        self.assertEqual((done.returncode, done.stdout.decode()), (0, "wrong: 0\n"), done.stderr.decode())
+        self.assertIn("from the cache 0, compiled now 0", done.stderr.decode())
+        done = self.run_program(program.replace("+ tl.load", "- tl.load"), KILN_TRITON_BUNDLE=bundle, KILN_TRITON_MISS="error")
+        self.assertIn("source: ", done.stderr.decode())
 
     @unittest.skipIf(DEVICE != "cpu", "the program is for the CPU")
     def test_by_the_environment(self):

@@ -265,8 +265,11 @@ class _Texts:
             value, depth = inner, depth + 1
         if isinstance(value, types.ModuleType) or getattr(value, "__triton_builtin__", False):
             return
-        if isinstance(value, JITCallable):
-            self.function(value)  # whose source Triton's key has
+        if isinstance(value, JITCallable) and _is_of_library(value.fn):
+            return
+        if isinstance(value, JITCallable):  # Triton's key has the source that it had at first
+            self.function(value)
+            self.facts["%s%s" % (prefix, ".".join(names[:depth]))] = value.cache_key[:16]
         else:
             self.facts["%s%s" % (prefix, ".".join(names[:depth]))] = self.of(value)
 

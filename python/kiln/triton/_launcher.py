@@ -197,7 +197,7 @@ class Compiled:
 
 
 _MISSING = object()
-_FIXED = (int, float, str, bool, type(None), tl.constexpr, tl.dtype)  # whose objects do not change
+_FIXED = (int, float, str, bool, type(None), tl.constexpr, tl.dtype)  # whose objects do not change, or show that they did
 
 
 def _exactly(value):
@@ -264,6 +264,8 @@ class Engine:
             if type(where.get(name)) not in _FIXED:
                 return None
             found += [where, name, where[name]]
+            if isinstance(where[name], tl.constexpr):
+                found += [vars(where[name]), "value", where[name].value]
         for where, name, value, _ in self._watched:
             found += [where, name, value]
         return tuple(found)
