@@ -147,8 +147,7 @@ kiln_value kiln_fold_cast(const kiln_elab *e, kiln_value v, ir_type element, uin
     flags &= ~IR_UNSIGNED;
   const kiln_scalar to = (kiln_scalar)element.scalar;
   const bool is_flushed =
-      is_flushing(e) && v.kind == KILN_VALUE_CONST &&
-      ((from == KILN_F32 && to == KILN_F64) || (from == KILN_F64 && to == KILN_F32)); // as at run time
+      is_flushing(e) && v.kind == KILN_VALUE_CONST && kiln_scalar_flushes_cast(from, to); // as at run time
   if (is_flushed) bits = kiln_scalar_flush(from, bits);
   bits = kiln_scalar_cast(from, to, flags, round, bits);
   return kiln_value_const(element, is_flushed ? kiln_scalar_flush(to, bits) : bits);

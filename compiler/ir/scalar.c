@@ -336,14 +336,14 @@ static bool is_flushed_type(ir_type type) {
   return !type.pointer && !type.is_view && (type.scalar == KILN_F32 || type.scalar == KILN_BF16);
 }
 
-static bool flushes_cast(const ir_op *op) {
-  kiln_scalar from = op->operands[0]->type.scalar, to = op->results[0].type.scalar;
-  return (from == KILN_F32 && to == KILN_F64) || (from == KILN_F64 && to == KILN_F32);
+bool kiln_scalar_flushes_cast(kiln_scalar from, kiln_scalar to) {
+  return ((from == KILN_F32 || from == KILN_BF16) && to == KILN_F64) || (from == KILN_F64 && to == KILN_F32);
 }
 
 bool kiln_scalar_flushes(const ir_op *op) {
   if (!op->operand_count || op->region_count) return false;
-  if (op->code == IR_CAST) return flushes_cast(op);
+  if (op->code == IR_CAST)
+    return kiln_scalar_flushes_cast(op->operands[0]->type.scalar, op->results[0].type.scalar);
   const arithmetic a = arithmetic_of(op->code);
   const bool computes = a.of_float || a.of_floats || op->code == IR_FMA || op->code == IR_CMP;
   return (computes || op->code == IR_REDUCE || op->code == IR_SCAN) && is_flushed_type(op->operands[0]->type);

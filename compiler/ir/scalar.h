@@ -20,6 +20,8 @@ uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits);
 /// conversions between f32 and f64, reductions and scans by a named combiner. Not moves, signs, bits, memory
 /// and dot.
 bool kiln_scalar_flushes(const ir_op *op);
+/// Whether a conversion does.
+bool kiln_scalar_flushes_cast(kiln_scalar from, kiln_scalar to);
 /// A denormal f32 or bf16 as zero of its sign; all else as it is.
 uint64_t kiln_scalar_flush(kiln_scalar scalar, uint64_t bits);
 /// kiln_scalar_eval under `@fp(ftz)`: denormal operands count as zero and a denormal result becomes zero,
