@@ -410,6 +410,8 @@ TEST(ptx_arithmetic, texts_that_are_refused) {
              {"add.s64 %r1, %r2, %r3;", "wants a register of 64 bits"},
              {"add.f32.s32 %r1, %r2, %r3;", "'add.f32.s32': expected one type, or f32 with f16 or bf16"},
              {"sub.s16x2 %r1, %r2, %r3;", "'sub' with '.s16x2' is not known here"},
+             {"ld.global.wb.b32 %r1, [%rd1];", "'ld' with '.wb' is not known here"},
+             {"st.global.ca.b32 [%rd1], %r1;", "'st' with '.ca' is not known here"},
              {"add.s32.wobble %r1, %r2, %r3;", "'add' with '.wobble' is not known here"},
              {"add.s32 %r1, %r9, %r3;", "'%r9' is not declared"},
              {"bra $nowhere;", "label '$nowhere' is nowhere"},

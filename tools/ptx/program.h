@@ -111,6 +111,8 @@ enum {
   M_RELU = 1 << 26,
   M_MULTICAST = 1 << 27,
   M_INTEGERS = 1 << 28,
+  M_LOADED = 1 << 29, ///< caches of loads alone
+  M_STORED = 1 << 30, ///< of stores alone
 };
 
 typedef enum ptx_operand_kind {
