@@ -13,7 +13,9 @@ kiln_nearest kiln_nearest_to(const char *want) {
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
-// Edits from `a` to `b`; more than LONGEST when a name is too long to be told.
+static bool is_other_letter(char a, char b) { return (a ^ b) & ~0x20; }
+
+// Edits from `a` to `b`, none for a letter of the other case; more than LONGEST when a name is too long to be told.
 static unsigned distance(const char *a, const char *b) {
   size_t n = strlen(a), m = strlen(b);
   unsigned rows[3][LONGEST + 1];
@@ -23,7 +25,7 @@ static unsigned distance(const char *a, const char *b) {
   for (size_t i = 1; i <= n; i++) {
     row[0] = (unsigned)i;
     for (size_t j = 1; j <= m; j++) {
-      row[j] = least(last[j - 1] + (a[i - 1] != b[j - 1]), least(last[j], row[j - 1]) + 1);
+      row[j] = least(last[j - 1] + is_other_letter(a[i - 1], b[j - 1]), least(last[j], row[j - 1]) + 1);
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         row[j] = least(row[j], before[j - 2] + 1);
     }
@@ -45,5 +47,5 @@ bool kiln_same_digits(const char *a, const char *b) {
 
 void kiln_nearest_consider(kiln_nearest *n, const char *name) {
   unsigned d = distance(n->want, name);
-  if (d && d < n->score && d < strlen(name)) n->score = d, n->best = name;
+  if (d < n->score && d < strlen(name) && strcmp(n->want, name)) n->score = d, n->best = name;
 }
