@@ -50,6 +50,7 @@ CHANGED = {
                            "@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
     "slots": "class S:\n    __slots__ = ('v',)\n    def __repr__(self): return 'S'\nO3 = S(); O3.v = pick(1, 2)\n@triton.constexpr_function\ndef f(n): return n * O3.v\n"
              "@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
+    "array": "import numpy\nA = numpy.zeros(5000); A[2500] = pick(1, 2)\n@triton.constexpr_function\ndef f(n): return n * int(A[2500])\n@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
     "member": "class E(enum.Enum):\n    A = 1\n    B = 2\nO4 = pick(E.A, E.B)\n@triton.constexpr_function\ndef f(n): return n * O4.value\n@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
     "assigned on one way": "C9 = tl.constexpr(pick(1, 2))\n@triton.jit\ndef k(y, v, B: tl.constexpr):\n    if B:\n        C9 = 5\n    tl.store(y, v + C9)\nARGUMENTS = {'constants': {(2,): False}}",
     "constant that shows nothing": "class R:\n    def __init__(self, v): self.v = v\n    def __repr__(self): return 'R'\n@triton.jit\ndef k(y, v, A: tl.constexpr): tl.store(y, v + A.v)\n"
@@ -72,6 +73,8 @@ UNCHANGED = {
     "own default": "N5 = pick(1, 2)\n@triton.jit\ndef k(y, v=N5): tl.store(y, v)",
     "set of texts": "N2 = {'one', 'two', 'three', 'four'}\n@triton.constexpr_function\ndef f(n): return len(N2)\n@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
     "local in Python": "N3 = pick(3, 4)\n@triton.constexpr_function\ndef f(n):\n    if n:\n        N3 = 1\n    return N3\n@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
+    "property that raises": "class P:\n    @property\n    def x(self): raise ValueError\nN6 = [P()]\n@triton.constexpr_function\ndef f(n): return n if n else N6[0].x\n"
+                             "@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
     "loop": "N4 = {'self': None}\nN4['self'] = N4\n@triton.constexpr_function\ndef f(n): return len(N4)\n@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
 }
 

@@ -129,11 +129,12 @@ def _digest(text):
 
 def _state_of(value):
     """{attribute: value} of an object; None where it does not show what it has."""
-    slots = [name for kind in type(value).__mro__ for name in ((kind.__dict__.get("__slots__") or ()) if not isinstance(kind.__dict__.get("__slots__"), str)
-                                                                else (kind.__dict__["__slots__"],))]
-    found = {name: getattr(value, name) for name in slots if name not in ("__dict__", "__weakref__") and hasattr(value, name)}
-    found.update(getattr(value, "__dict__", {}))
-    return found if hasattr(value, "__dict__") or slots else None
+    slots = [vars(kind)["__slots__"] for kind in type(value).__mro__ if "__slots__" in vars(kind)]
+    names = [name for one in slots for name in ((one,) if isinstance(one, str) else one)]
+    if not names and not hasattr(value, "__dict__"):
+        return None
+    found = {name: getattr(value, name) for name in names if hasattr(value, name) and name not in ("__dict__", "__weakref__")}
+    return {**found, **getattr(value, "__dict__", {})}
 
 
 def is_named(value):
@@ -153,6 +154,8 @@ class _Texts:
             return str(value)
         if isinstance(value, tl.constexpr):
             return "constexpr(%s)" % self.of(value.value)
+        if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
+            return "%s%s %s" % (value.dtype, list(value.shape), _digest(value.tobytes().hex()))
         if isinstance(value, enum.Enum):
             return "%s.%s" % (type(value).__qualname__, value.name)
         if isinstance(value, JITCallable):
@@ -258,7 +261,7 @@ class _Texts:
                 break
             try:
                 inner = getattr(value, names[depth])
-            except AttributeError:
+            except Exception:  # which Triton will report, or some code of a property
                 break
             if isinstance(inner, types.MethodType) and inner.__self__ is value:
                 break  # the object is what counts
