@@ -94,7 +94,7 @@ static inline kiln_status kiln_check_promises(const kiln_kernel *k, const uint8_
   uint64_t broken = 0;
   for (const kiln_alignment *a = k->alignments, *end = a + k->alignment_count; a < end; a++) {
     uint64_t bits = 0;
-    for (uint32_t i = 0; i < a->count; i++) bits |= kiln_le64(block + a->offset + 8 * i);
+    for (const uint16_t *offset = a->offsets; offset < a->end; offset++) bits |= kiln_le64(block + *offset);
     broken |= bits & a->mask;
   }
   if (KILN_UNLIKELY(broken)) return kiln_refuse_alignment(k, block, err);

@@ -113,20 +113,13 @@ static void add_strides(kiln_kernel *k, uint32_t param) {
 static bool add_facts(kiln_kernel *k) {
   uint32_t count = k->interface.param_count, most = count;
   for (uint32_t i = 0; i < count; i++) most += k->interface.params[i].view_rank;
-  k->alignments = KILN_NEW_ARRAY(k->arena, kiln_alignment, count);
   k->masks = KILN_NEW_ARRAY(k->arena, uint64_t, count);
   k->facts = KILN_NEW_ARRAY(k->arena, kiln_fact, most);
   if (!k->facts) return false;
-  kiln_alignment *next = k->alignments;
   for (uint32_t i = 0; i < count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
     if (kiln_param_is_address(p)) {
-      uint64_t mask = p->align > 1 && !(p->align & (p->align - 1)) ? p->align - 1 : 0;
-      k->masks[i] = mask;
-      if (mask && next != k->alignments && next[-1].mask == mask &&
-          next[-1].offset + 8 * next[-1].count == p->offset)
-        next[-1].count++;
-      else if (mask) *next++ = (kiln_alignment){p->offset, 1, mask};
+      if (p->align > 1 && !(p->align & (p->align - 1))) k->masks[i] = p->align - 1;
       if (p->rows) add_strides(k, i);
     } else if (kiln_param_is_integer(p) && (p->div > 1 || p->has_range)) {
       k->facts[k->fact_count++] = (kiln_fact){.param = i,
@@ -138,7 +131,25 @@ static bool add_facts(kiln_kernel *k) {
                                               .hi = p->has_range ? p->hi : INT64_MAX};
     }
   }
-  k->alignment_count = (uint32_t)(next - k->alignments);
+  return true;
+}
+
+static bool add_alignments(kiln_kernel *k) {
+  const uint32_t count = k->interface.param_count;
+  uint16_t *next = KILN_NEW_ARRAY(k->arena, uint16_t, count);
+  k->alignments = KILN_NEW_ARRAY(k->arena, kiln_alignment, count);
+  if (!k->alignments) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    const uint64_t mask = k->masks[i];
+    uint32_t of = 0;
+    while (of < k->alignment_count && k->alignments[of].mask != mask) of++;
+    if (!mask || of < k->alignment_count) continue;
+    kiln_alignment *a = &k->alignments[k->alignment_count++];
+    *a = (kiln_alignment){.offsets = next, .mask = mask};
+    for (uint32_t j = i; j < count; j++)
+      if (k->masks[j] == mask) *next++ = (uint16_t)k->interface.params[j].offset;
+    a->end = next;
+  }
   return true;
 }
 
@@ -266,7 +277,8 @@ kiln_status kiln_kernel_prepare(kiln_kernel *k, kiln_error *err) {
     if (!prepare_conjunction(k, in->variants[v].conditions, in->variants[v].condition_count, used,
                              &k->variants[v]))
       return invalid(k, "a @variant condition", err);
-  return add_facts(k) && add_reads(k, used) && add_slots(k) && add_integers(k, used) && add_memo(k, used)
+  return add_facts(k) && add_alignments(k) && add_reads(k, used) && add_slots(k) && add_integers(k, used) &&
+                 add_memo(k, used)
              ? KILN_OK
              : kiln_kernel_no_memory(k, err);
 }

@@ -137,10 +137,10 @@ static inline const kiln_device_kind *kiln_device_table(const kiln_device *d) {
 /// applied. `rule` may be NULL.
 unsigned kiln_device_rank(kiln_device *device, size_t index, uint32_t number, bool is_ptx, char *rule);
 
-/// The promised alignment of pointers that follow each other in the block.
+/// The alignment that pointers promise; where they lie in the block.
 typedef struct kiln_alignment {
-  uint32_t offset, count; // the first pointer's, how many
-  uint64_t mask;          // alignment - 1
+  const uint16_t *offsets, *end;
+  uint64_t mask; // alignment - 1
 } kiln_alignment;
 
 /// A promised divisor and range of an integer, or of a stride of a view.
