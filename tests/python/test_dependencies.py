@@ -36,6 +36,13 @@ CHANGED = {
     "type of a module": "module.T = pick(tl.float16, tl.float32)\n@triton.jit\ndef k(y, v): tl.store(y, v.to(module.T))",
     "closure": "def make(n):\n    @triton.jit\n    def k(y, v): tl.store(y, v + n)\n    return k\nk = make(tl.constexpr(pick(11, 12)))",
     "default of a helper": "C5 = tl.constexpr(pick(3, 4))\n@triton.jit\ndef h(v, a: tl.constexpr = C5): return v * a\n@triton.jit\ndef k(y, v): tl.store(y, h(v))",
+    "read by the first of two of a name": "C11, C12 = pick(2, 3), 7\ndef make(c):\n    def g(n): return n * c()\n    return g\ndef one():\n    def c(): return C11\n    return c\n"
+                                          "def two():\n    def c(): return C12\n    return c\nB = [make(one()), make(two())]\n@triton.constexpr_function\n"
+                                          "def f(n): return B[0](n) + B[1](n)\n@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
+    "wrapper": "C13 = pick(2, 3)\ndef scaled(g):\n    @functools.wraps(g)\n    def inner(n): return g(n) * C13\n    return inner\n@scaled\ndef g(n): return n\nG3 = [g]\n"
+               "@triton.constexpr_function\ndef f(n): return G3[0](n)\n@triton.jit\ndef k(y, v): tl.store(y, v + f(7))",
+    "helpers of one name": "def make(D):\n    @triton.jit\n    def h(v): return v.to(D)\n    return h\nH1, H2 = make(pick(tl.float16, tl.float32)), make(tl.float64)\n"
+                                 "@triton.jit\ndef k(y, v): tl.store(y, H1(v) + H2(v))",
     "helper defined again": "@triton.jit\ndef h(v): return v * 5\n@triton.jit\ndef g(v): return v * 6\n@triton.jit\ndef k(y, v): tl.store(y, h(v))\nk.cache_key\nh = pick(h, g)",
     "read by a helper": "C6 = pick(tl.float16, tl.float32)\n@triton.jit\ndef h(v): return v.to(C6)\n@triton.jit\ndef k(y, v): tl.store(y, h(v))",
     "another helper": "@triton.jit\ndef a(v): return v * 2\n@triton.jit\ndef b(v): return v * 3\nH = pick(a, b)\n@triton.jit\ndef k(y, v): tl.store(y, H(v))",

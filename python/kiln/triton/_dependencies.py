@@ -206,7 +206,7 @@ class _Texts:
     def _python(self, function):
         """A digest of a Python function's source. What it reads becomes facts."""
         try:
-            source = textwrap.dedent(inspect.getsource(function))
+            source = textwrap.dedent(inspect.getsource(function.__code__))  # of a decorator's wrapper its own
             reads = _reads_of(source, False)
         except (OSError, SyntaxError):  # typed in, or a lambda inside of something
             code = function.__code__
@@ -215,12 +215,17 @@ class _Texts:
         self._defaults(function.__qualname__, inspect.signature(function).parameters)
         return _digest(source)
 
+    def _note(self, name, text):
+        """Two functions of one name may read two things of one name."""
+        known = self.facts.get(name)
+        self.facts[name] = text if known in (None, text) else "%s; %s" % (known, text)
+
     # ----------------------------------------------------------------------------------- functions
 
     def _defaults(self, name, parameters):
         for one in parameters.values():
             if one.default is not inspect.Parameter.empty:
-                self.facts["default of %s(%s)" % (name, one.name)] = self.of(one.default)
+                self._note("default of %s(%s)" % (name, one.name), self.of(one.default))
 
     def kernel(self, fn):
         """What a kernel reads; its own defaults come with the arguments."""
@@ -272,9 +277,9 @@ class _Texts:
             return
         if isinstance(value, JITCallable):  # Triton's key has the source that it had at first
             self.function(value)
-            self.facts["%s%s" % (prefix, ".".join(names[:depth]))] = value.cache_key[:16]
+            self._note(prefix + ".".join(names[:depth]), value.cache_key[:16])
         else:
-            self.facts["%s%s" % (prefix, ".".join(names[:depth]))] = self.of(value)
+            self._note(prefix + ".".join(names[:depth]), self.of(value))
 
 
 def text_of(value):
