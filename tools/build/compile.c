@@ -154,6 +154,9 @@ static int compile_text(compile_command *c, const cli_page *page) {
       return cli_usage(
           page, "--%s: a .kir file is one kernel on its way, past the cache: it has nothing of that kind",
           others[i].name);
+  kiln_error err = {0};
+  kiln_status status = kiln_output_apart(c->output, s->words.items[0], &err);
+  if (status != KILN_OK) return cli_report(status, &err);
   return compile_kir_file(&(compile_kir){&c->s, c->output, c->until, c->times}, s->words.items[0]);
 }
 

@@ -65,7 +65,7 @@ static kiln_status translate_source(const translate *t, plan *p, kiln_error *err
   kiln_status status = plan_targets(p, &targets, err);
   if (status == KILN_OK) status = plan_add_source(p, t->words.items[0], &options, err);
   if (status == KILN_OK) status = print_kernel(t, p, &text, err);
-  if (status == KILN_OK) status = cli_write_file(t->output, text.bytes, text.size, err);
+  if (status == KILN_OK) status = cli_write_made(t->output, t->words.items[0], text.bytes, text.size, err);
   cli_list_deinit(&targets);
   kiln_buffer_deinit(&text);
   return status;

@@ -56,7 +56,7 @@ static int embed(const char *bundle, const char *path, const char *symbol) {
   if (status == KILN_OK) {
     put_source(&out, bundle, &file, symbol);
     status = out.failed ? kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted")
-                        : cli_write_file(path, out.bytes, out.size, &err);
+                        : cli_write_made(path, bundle, out.bytes, out.size, &err);
   }
   kiln_buffer_deinit(&out);
   kiln_buffer_deinit(&file);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/output.h"
 #include "tools/bundle/header.h"
 #include "tools/kiln-tool/commands.h"
 
@@ -324,6 +325,9 @@ static void remove_folder(const export *e) {
 
 static kiln_status export_bundle(export *e, const kiln_buffer *bundle, kiln_error *err) {
   kiln_buffer typed = {0}, object = {0};
+  KILN_TRY(kiln_output_apart(e->object, e->bundle, err));
+  KILN_TRY(kiln_output_apart(e->header, e->bundle, err));
+  KILN_TRY(kiln_output_apart(e->header, e->object, err));
   snprintf(e->folder, sizeof e->folder, "%s.XXXXXX", e->object); // next to what is written
   if (!mkdtemp(e->folder))
     return kiln_fail(err, KILN_STATUS_IO, "%s: a folder cannot be made: %s", e->folder, strerror(errno));

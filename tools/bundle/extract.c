@@ -57,7 +57,8 @@ static kiln_status find_code(const bundle_view *v, const char *name, const choic
   return status;
 }
 
-static kiln_status extract(const bundle_view *v, const char *name, const choice *how, kiln_error *err) {
+static kiln_status extract(const bundle_view *v, const char *bundle, const char *name, const choice *how,
+                           kiln_error *err) {
   const view_code *code = NULL;
   kiln_bytes bytes;
   KILN_TRY(find_code(v, name, how, &code, err));
@@ -66,7 +67,7 @@ static kiln_status extract(const bundle_view *v, const char *name, const choice 
         err, KILN_STATUS_INVALID_ARGUMENT,
         "the code is no text and standard output is a terminal: -o names a file, `kiln disasm` prints it");
   KILN_TRY(kiln_bundle_load(v->bundle, code->entry.blob, &bytes, err));
-  kiln_status status = cli_write_file(how->output, bytes.bytes, bytes.size, err);
+  kiln_status status = cli_write_made(how->output, bundle, bytes.bytes, bytes.size, err);
   kiln_bytes_deinit(&bytes);
   return status;
 }
@@ -94,7 +95,7 @@ int kiln_command_extract(int argc, char **argv) {
     if (how.target) how.target = bundle_target_name(how.target, target);
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {
-      status = extract(&v, words.items[1], &how, &err);
+      status = extract(&v, words.items[0], words.items[1], &how, &err);
       bundle_view_close(&v);
     }
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

@@ -235,7 +235,7 @@ int kiln_command_header(int argc, char **argv) {
     if (status == KILN_OK) {
       put_header(&out, &v, prefix ? prefix : header_default_prefix(words.items[0], v.arena));
       status = out.failed ? kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted")
-                          : cli_write_file(path, out.bytes, out.size, &err);
+                          : cli_write_made(path, words.items[0], out.bytes, out.size, &err);
       bundle_view_close(&v);
     }
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

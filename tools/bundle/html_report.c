@@ -298,7 +298,7 @@ int kiln_command_report(int argc, char **argv) {
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {
       status = put_page(&out, &v, &err);
-      if (status == KILN_OK) status = cli_write_file(path, out.bytes, out.size, &err);
+      if (status == KILN_OK) status = cli_write_made(path, words.items[0], out.bytes, out.size, &err);
       bundle_view_close(&v);
     }
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

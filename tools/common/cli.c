@@ -353,6 +353,12 @@ kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kil
   return kiln_fail(err, kiln_status_of_errno(errno), "cannot write standard output: %s", strerror(errno));
 }
 
+kiln_status cli_write_made(const char *path, const char *input, const void *bytes, size_t size,
+                           kiln_error *err) {
+  KILN_TRY(kiln_output_apart(path, input, err));
+  return cli_write_file(path, bytes, size, err);
+}
+
 /// Where the other programs are, relative to this program's folder, in order.
 static const char *const places[] = {"", "../libexec/kiln/"};
 

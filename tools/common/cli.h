@@ -119,6 +119,9 @@ kiln_status cli_open_input(const char *path, int *out_fd, kiln_error *err);
 /// Writes through a temporary file in the same folder and a rename; leaves an identical file alone ("-":
 /// standard output).
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err);
+/// The same of what was made from the file `input`, which it does not replace (INVALID_ARGUMENT).
+kiln_status cli_write_made(const char *path, const char *input, const void *bytes, size_t size,
+                           kiln_error *err);
 
 /// The path of another program: next to this one, then in ../libexec/kiln. `out` gets a path even if nothing
 /// is there.
