@@ -286,9 +286,8 @@ static void state_function(kernelgen_generator *g) {
   case 0: // x + y + xy, which is (x + 1)(y + 1) - 1
     both = ir_binary(&in, IR_ADD, 0, ir_binary(&in, IR_ADD, 0, x, y), ir_binary(&in, IR_MUL, 0, x, y));
     break;
-  case 1:
-    both = ir_unary(&in, IR_ABS, 0,
-                    ir_binary(&in, IR_OR, 0, ir_unary(&in, IR_ABS, 0, x), ir_unary(&in, IR_ABS, 0, y)));
+  case 1: // without a sign, so that the least value, whose magnitude is itself, is the largest of all
+    both = ir_binary(&in, IR_MAX, IR_UNSIGNED, ir_unary(&in, IR_ABS, 0, x), ir_unary(&in, IR_ABS, 0, y));
     break;
   default:
     both = ir_binary(&in, IR_XOR, 0, ir_binary(&in, IR_XOR, 0, x, y), ir_const_int(&in, element.scalar, 5));

@@ -110,6 +110,17 @@ static bool run_carry(const char *text, uint64_t seed, ptx_report *report, kiln_
   return case_run(&p, seed, report, err);
 }
 
+static bool run_entries(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
+  uint32_t sum = 0;
+  ptx_case c = {.name = "entries.ptx",
+                .text = text,
+                .grid = 2,
+                .block = 64,
+                .buffers = {{&sum, sizeof sum}},
+                .buffer_count = 1};
+  return case_run(&c, seed, report, err) && (report->count || sum == 2 * 32 * 3);
+}
+
 // Products through tensor maps, on sm_90a: `columns` columns of C's rows of 128. One block takes both tiles,
 // so that it uses its shared memory again.
 static bool run_maps(const char *text, uint64_t seed, uint32_t columns, ptx_report *report, kiln_error *err) {
@@ -186,6 +197,7 @@ TEST(ptx_faults, good_product) { run_good("product", run_product, GOOD_SEEDS); }
 TEST(ptx_faults, good_rows_90) { run_good("rows_90", run_rows_90, 3); }
 TEST(ptx_faults, good_handoff) { run_good("handoff", run_handoff, GOOD_SEEDS); }
 
+TEST(ptx_faults, good_entries) { run_good("entries", run_entries, GOOD_SEEDS); }
 TEST(ptx_faults, good_phases) { run_good("phases", run_phases, GOOD_SEEDS); }
 
 // ------------------------------------------------------------------------------------------- planted faults
@@ -194,8 +206,11 @@ TEST(ptx_faults, good_phases) { run_good("phases", run_phases, GOOD_SEEDS); }
 #define IN_PRODUCT "product", run_product
 #define IN_HANDOFF "handoff", run_handoff
 #define IN_PHASES "phases", run_phases
+#define IN_ENTRIES "entries", run_entries
 #define IN_ROWS_90 "rows_90", run_rows_90
 static const fault faults[] = {
+    // lanes of a warp part where nothing brings them together again
+    {IN_ENTRIES, "bra.uni $HEAD;", 0, "@%p1 bra $ADD;\n\tbra.uni $MEET;", AS(BARRIER)},
     // barriers dropped, weakened, with wrong counts
     {IN_ROWS, "bar.sync \t0;", 0, "", AS(RACE) | AS(UNDEFINED)},
     {IN_ROWS, "bar.sync \t0;", 0, "bar.warp.sync 0xffffffff;", AS(RACE) | AS(UNDEFINED)},

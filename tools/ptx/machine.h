@@ -123,6 +123,8 @@ typedef struct ptx_warp {
   uint32_t product_count, product_capacity, product_groups;
   ptx_view *commits[PTX_COMMITS]; ///< counted; what its threads had done when they committed the last groups
   uint64_t product_fence;         ///< the step of the last wgmma.fence
+  uint32_t apart;                 ///< the loop with several entries that its lanes entered apart; 0: none
+  uint32_t apart_line;            ///< where they parted
   uint32_t held;                  ///< registers per thread; 0: nothing bounds them
   uint32_t resizes;               ///< how often setmaxnreg has run
   const ptx_instruction *resized; ///< the last of them

@@ -351,7 +351,10 @@ void ptx_parse_kernel(ptx_parser *p, bool is_entry) {
   if (l->status == KILN_OK) {
     ptx_token before = l->token;
     resolve_labels(p);
-    if (l->status == KILN_OK) l->token = before;
+    if (l->status == KILN_OK) {
+      l->token = before;
+      ptx_find_entries(p->kernel);
+    }
     m->kernel_count++;
   }
   p->kernel = NULL;

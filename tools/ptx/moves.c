@@ -78,7 +78,11 @@ void ptx_do_setp(ptx_exec *x) {
 // The strand is at the next instruction already; lanes that do not branch stay there.
 void ptx_do_bra(ptx_exec *x) {
   uint32_t target = (uint32_t)x->i->operands[0].index, stays = x->strand->mask & ~x->mask;
-  if (stays) ptx_strand_add(x->warp, x->strand->pc, stays);
+  if (stays) {
+    const uint32_t loop = target < x->run->kernel->code_count ? x->run->kernel->code[target].loop : 0;
+    if (loop) x->warp->apart = loop, x->warp->apart_line = x->i->line;
+    ptx_strand_add(x->warp, x->strand->pc, stays);
+  }
   x->strand->mask = x->mask;
   x->strand->pc = target;
 }

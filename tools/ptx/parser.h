@@ -35,6 +35,8 @@ typedef struct ptx_parser {
 
 /// Reads one instruction, from its guard to its semicolon, and appends it to the kernel.
 void ptx_parse_instruction(ptx_parser *p);
+/// Numbers the loops with several entries, at the instructions in them.
+void ptx_find_entries(ptx_kernel *kernel);
 /// Reads what stands before the kernel's instructions and the instructions. The current token is after
 /// .entry or .func.
 void ptx_parse_kernel(ptx_parser *p, bool is_entry);

@@ -191,6 +191,7 @@ struct ptx_instruction {
   uint8_t mode;      ///< prmt
   ptx_operand operands[PTX_OPERANDS];
   uint32_t operand_count;
+  uint32_t loop; ///< a loop with several entries in which it stands, by number; 0: none
 };
 
 typedef struct ptx_parameter {

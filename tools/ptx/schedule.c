@@ -55,13 +55,25 @@ static bool may_meet(const ptx_kernel *kernel, const ptx_strand *a, const ptx_st
   return a->pc == b->pc || (i->words[0] == WORD_warp && j->words[0] == WORD_warp);
 }
 
+// Whether the warp is sure to be whole at an instruction that takes all of it.
+static bool meets(ptx_exec *x) {
+  ptx_warp *w = x->warp;
+  if (!x->i->loop) w->apart = 0;
+  if (!w->apart || w->apart != x->i->loop) return true;
+  ptx_find(x->run, PTX_BARRIER,
+           "'%s' in a loop with several entries, into which lanes of the warp part at line %u: they need not "
+           "meet again",
+           x->i->spelling, w->apart_line);
+  return false;
+}
+
 // Lanes of the strand that name the same members as its first lane; the others become a strand of their own.
 static bool same_members(ptx_exec *x, uint32_t *out_members) {
   uint64_t buffer[PTX_LANES];
   const ptx_operand *o = member_operand(x->i);
   uint32_t first = (uint32_t)__builtin_ctz(x->mask), same = 0;
   *out_members = x->warp->live;
-  if (!o) return true;
+  if (!o) return meets(x);
   const uint64_t *v = ptx_decider(x, o, buffer, "the member mask");
   PTX_EACH_LANE(lane, x->mask) {
     if (!((uint32_t)v[lane] >> lane & 1)) {

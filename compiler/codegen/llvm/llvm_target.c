@@ -48,8 +48,10 @@ static void cache_destroy(void *p) {
 static void init_once(void) {
   // Straight-line strength reduction, which targets add to their pipelines and nothing else leaves out: since
   // LLVM 22 it compares all pairs of values of a base, and took up to nine tenths of the time to assembly.
-  static const char *const options[] = {"kiln", "-opt-disable=slsr"};
-  LLVMParseCommandLineOptions(2, options, "");
+  // Early tail duplication: it copies the head of a loop to where the loop is entered, which then has several entries. Where
+  // lanes of a warp take different ones, ptxas does not bring them together again, and a barrier in the loop never opens.
+  static const char *const options[] = {"kiln", "-opt-disable=slsr", "-disable-early-taildup"};
+  LLVMParseCommandLineOptions(3, options, "");
 #define BACK_END(name)                                                                                  \
   LLVMInitialize##name##TargetInfo(), LLVMInitialize##name##Target(), LLVMInitialize##name##TargetMC(), \
       LLVMInitialize##name##AsmPrinter()
