@@ -697,7 +697,8 @@ TEST(gpu_faults, products_of_fetches) { CHECK_INT(plant_in_slots("sm_90a"), FETC
 /// flight elsewhere as an iteration begins: also after the last one, where the loop ends within a product. Unseen: the right
 /// operand is fetched again although nothing has written it, after a barrier that is for what other threads have stored
 /// (each thread of the simulator stores all).
-static unsigned plant_in_flat(unsigned depth, unsigned slots, unsigned schedules, const char *unseen) {
+static unsigned plant_in_flat(unsigned depth, unsigned tiles, unsigned slots, unsigned schedules,
+                              const char *unseen) {
   static const char flat[] = "kiln 1\n"
                              "kernel flat(a: inout *bf16 @align(16), b: in *bf16 @align(16), c: out *f32 "
                              "@align(16), n: i32, steps: i32)\n"
@@ -711,43 +712,45 @@ static unsigned plant_in_flat(unsigned depth, unsigned slots, unsigned schedules
                              "  var row = 0\n"
                              "  for t in 0 .. steps {\n"
                              "    i = i + 1\n"
-                             "    if i == 3 {\n      i = 0\n      row = row + 64\n    }\n"
+                             "    if i == %u {\n      i = 0\n      row = row + 64\n    }\n"
                              "    acc = dot(load(A, [row, i * %u]), trans(load(B, [0, i * %u])), acc)\n"
-                             "    if i == 2 {\n"
+                             "    if i == %u {\n"
                              "      store(C, [row, 0], acc)\n"
                              "      store(W, [row + 64, 0], max(min(acc, 2.0), -2.0) as bf16)\n"
                              "      acc = zeros(f32[64, 64])\n"
                              "    }\n"
                              "  }\n}\n";
-  const unsigned k = 3 * depth;
+  const unsigned k = tiles * depth;
   kiln_buffer text = {0};
-  kiln_buffer_format(&text, flat, slots, k, k, depth, k, k, k, k, depth, depth, depth);
+  kiln_buffer_format(&text, flat, slots, k, k, depth, k, k, k, k, depth, tiles, depth, depth, tiles - 1);
   kiln_buffer_u8(&text, 0);
   sim_case cases[2];
   for (unsigned i = 0; i < 2; i++)
-    cases[i] = (sim_case){.name = "flat",
-                          .text = (const char *)text.bytes,
-                          .arguments = {3 * 64.0 * k, 64.0 * k, 3 * 64 * 64, 3, i ? 7 : 9},
-                          .grid = {1, 1, 1},
-                          .schedules = schedules,
-                          .target = "sm_90a"};
+    cases[i] =
+        (sim_case){.name = "flat",
+                   .text = (const char *)text.bytes,
+                   .arguments = {3 * 64.0 * k, 64.0 * k, 3 * 64 * 64, 3, i ? 3 * tiles - 2 : 3 * tiles},
+                   .grid = {1, 1, 1},
+                   .schedules = schedules,
+                   .target = "sm_90a"};
   const unsigned found = plant_faults(&(planting){cases, 2, unseen});
   kiln_buffer_deinit(&text);
   return found;
 }
 
 TEST(gpu_faults, cleared_product) {
-  CHECK_INT(plant_in_flat(32, 3, 6,
+  CHECK_INT(plant_in_flat(32, 3, 3, 6,
                           "dropped fetch: 7\ndropped fetch: 9\ndropped barrier: 2\n"
                           "barrier before what it is for: 2\nbarrier that products are not told of: 1\n"),
             FETCH_FAULTS + TOLD_FAULTS + 2);
 }
 
-/// The same with tiles so large that threads meet once in an iteration. What is stored has no columns of the second tile
-/// that is fetched again.
+/// The same, of four iterations each, with tiles so large that threads meet once in an iteration. What is stored has no
+/// columns of the second and third tile that are fetched again.
 TEST(gpu_faults, cleared_product_met_once) {
-  CHECK_INT(plant_in_flat(128, 4, 3,
-                          "dropped fetch: 7\ndropped fetch: 8\ndropped fetch: 9\ndropped barrier: 2\n"
+  CHECK_INT(plant_in_flat(128, 4, 4, 3,
+                          "dropped fetch: 9\ndropped fetch: 10\ndropped fetch: 11\ndropped fetch: 12\n"
+                          "dropped fetch: 13\ndropped barrier: 2\n"
                           "barrier before what it is for: 2\nbarrier that products are not told of: 2\n"),
             FETCH_FAULTS + TOLD_FAULTS + 2);
 }

@@ -32,7 +32,8 @@
 // slots - 2 groups are those of iterations up to i. The barrier after the wait makes what all threads have
 // fetched seen by all, and says that slot i - 1 has been read by all, which is the one filled next. What
 // slot_load gives is read where it is used, up to the next barrier. (Where products go on over the end of an iteration,
-// the wait and the barrier stand at its end, and copies go to slot i - 2, or there is another barrier: meets_once.)
+// wait and barrier stand after the first one. Where enough is under way, they are for the slot of iteration i + 1 too, and
+// there is no other: meets_once.)
 //
 // Where shared memory has room for one slot only, and a thread has no registers for the tiles on their way to
 // it, the slot is filled as an iteration begins: nothing runs ahead, but nothing spills either.
@@ -273,17 +274,14 @@ static void emit_full(fetching *f, unsigned groups) {
   emit_barrier(f);
 }
 
-/// Whether threads meet once in an iteration of late products: its copies go to the slot that the product before the last
-/// has read, so that they and its product begin at once. Then there is a slot less under way as threads wait for one; what is
-/// must be as much as memory delivers meanwhile.
+/// Whether threads meet once in an iteration of late products, for both: what is filled next has been read, and the next
+/// iteration's slot is full. With two slots these are the same; otherwise there is a slot less under way as threads wait, and
+/// what is must be as much as memory delivers meanwhile.
 static bool meets_once(const fetching *f) {
   uint64_t bytes = 0;
   for (unsigned i = 0; i < f->a->count; i++) bytes += bytes_of(f->a->loads[i].load);
   return f->products.late && f->ring.slots > 2 && (f->ring.slots - 2) * bytes >= LEAST_UNDER_WAY;
 }
-
-/// How many iterations ahead slots are filled.
-static unsigned ahead_of(const fetching *f) { return f->ring.slots - (meets_once(f) ? 2 : 1); }
 
 /// The unit wants the axis along which elements are neighbours last.
 static bool is_turned(const fetching *f, unsigned load) {
@@ -404,11 +402,11 @@ static void fetch_again(fetching *f, const writing *w, ir_value *slot) {
   f->test = emit_branch(f, f->wrote, ir_block_create(b->arena), true, w->count == 1 ? w->branches[0] : end);
   b->block = block, b->before = NULL;
   emit_full(f, 0);
-  for (unsigned n = 1; n <= ahead_of(f); n++) {
+  for (unsigned n = 1; n < f->ring.slots; n++) {
     slot = kiln_ring_after(&f->ring, slot, b, NULL);
     fetch(f, KILN_THIS + n, slot);
   }
-  if (meets_once(f)) emit_full(f, ahead_of(f) - 1);
+  if (meets_once(f)) emit_full(f, f->ring.slots - 2);
   if (f->test) f->again = emit_branch(f, &f->test->results[0], block, false, end);
 }
 
@@ -431,13 +429,8 @@ static void ask_for_overlap(const fetching *f, const writing *w) {
   if (failed.status != KILN_OK) f->a->b.error = failed;
 }
 
-/// All products but the last `out` have ended.
-static void emit_wait_for_products(fetching *f, unsigned out) {
-  ir_emit(&f->a->b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = out}}, NULL, 0, NULL, NULL, 0);
-}
-
 /// Where products of the iteration before may be under way as this one begins: once its first product is issued, and
-/// those before it have ended in all warps. Where threads meet once, that is known of those which read the slot.
+/// those before it have ended in all warps. With three slots or more, the next iteration finds its slot full then.
 static void fetch_late(fetching *f, kiln_iteration when, ir_value *slot) {
   ir_builder *b = &f->a->b;
   const ir_op *first = f->products.first;
@@ -445,21 +438,12 @@ static void fetch_late(fetching *f, kiln_iteration when, ir_value *slot) {
   b->block = first->block, b->before = first->next;
   for (unsigned i = 0; i < f->a->count; i++) copies[i] = copy_of(f, i, when, slot);
   b->place = first->place;
-  if (!meets_once(f)) {
-    emit_wait_for_products(f, 1);
-    ir_emit(b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
-  }
+  ir_emit(b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = 1}}, NULL, 0, NULL, NULL, 0);
+  if (meets_once(f)) emit_full(f, f->ring.slots - 3);
+  else ir_emit(b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
   for (unsigned i = 0; i < f->a->count; i++) emit_copy(f, i, &copies[i]);
   commit(f);
-  kiln_pipeline_lead_on(f->a, when, f->first, f->next, &f->carried);
-}
-
-/// At the end of an iteration: what the products of the one before have read may be filled, and the next slot is full.
-static void meet(fetching *f) {
-  ir_builder *b = &f->a->b;
-  b->block = f->a->body, b->before = ir_loop_next(f->a->loop), b->place = f->a->loop->place;
-  emit_wait_for_products(f, f->products.count);
-  emit_full(f, ahead_of(f) - 1);
+  kiln_pipeline_lead_on(f->a, f->ring.slots - 1, f->first, f->next, &f->carried);
 }
 
 /// While the first product of the iteration is under way.
@@ -474,17 +458,16 @@ static void fetch_under(fetching *f, kiln_iteration when, ir_value *slot) {
 
 static ir_op *fill_ahead(fetching *f, const writing *w) {
   kiln_pipeline *a = f->a;
-  const unsigned slots = f->ring.slots, ahead = ahead_of(f);
+  const unsigned slots = f->ring.slots, ahead = slots - 1;
   for (unsigned n = 0; n < ahead; n++) fetch(f, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
   ir_value *start = ir_const_int(&a->b, KILN_I32, 0);
-  if (meets_once(f)) emit_full(f, ahead - 1);
+  if (meets_once(f)) emit_full(f, slots - 2);
   kiln_pipeline_open_inside(a, ahead);
-  if (!meets_once(f)) emit_full(f, ahead - 1);
+  if (!meets_once(f)) emit_full(f, slots - 2);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32)),
            *write = kiln_ring_before(&f->ring, slot, &a->b),
            *next = slots > 2 ? kiln_ring_after(&f->ring, slot, &a->b, NULL)
                              : write; // of two slots the other is both
-  if (meets_once(f)) write = kiln_ring_before(&f->ring, write, &a->b);
   f->first[f->carried] = start, f->next[f->carried++] = next;
   const bool overlaps = kiln_ring_products_overlap(&f->products);
   kiln_pipeline_lead_inside(a, ahead);
@@ -493,7 +476,6 @@ static ir_op *fill_ahead(fetching *f, const writing *w) {
   read_slot(f, slot);
   if (f->products.late) fetch_late(f, KILN_THIS + ahead, write);
   if (overlaps) fetch_under(f, KILN_THIS + ahead, write);
-  if (meets_once(f)) meet(f);
   if (f->wrote) fetch_again(f, w, slot);
   return a->b.error.status == KILN_OK ? remake(f) : NULL;
 }
@@ -550,8 +532,8 @@ static void fetch_loop(kiln_pipeline *a) {
   if (f.ring.slots == 1) kiln_ring_products_end(&f.products); // the one slot is filled as an iteration begins
   if (multiplies && f.ring.slots > 1) add_beside(&f, at + kiln_ring_products_bytes(&f.products));
   find_axes(&f);
-  kiln_pipeline_open_before(a, ahead_of(&f));
-  if (!kiln_pipeline_lead_before(a, ahead_of(&f))) return;
+  kiln_pipeline_open_before(a, f.ring.slots - 1);
+  if (!kiln_pipeline_lead_before(a, f.ring.slots - 1)) return;
   for (unsigned i = 0; i < a->count; i++) {
     kiln_ring_alloc(&f.ring, kiln_ring_add(&f.ring, tile_of(&f, i)), (ir_alloc){.at = at}, &a->b);
     at += bytes_of(a->loads[i].load) * f.ring.slots;
