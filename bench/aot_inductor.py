@@ -6,7 +6,8 @@ PACKAGE is the folder that has Kiln's Python package `kiln`, with the program ki
 and a block of a transformer (`block`), in bf16 with random weights. Each package is built, loaded and run in processes of its own; what starts is timed alone, and with
 --together what is built before is built at the same time. The process that runs Kiln's has PyTorch and nothing of Kiln. Printed for each, when it ends: what is in it, the
 distance of its results from the model in f32, seconds from the start of loading to the first result (imports, the driver's start and, for torch.compile, the making of the
-model apart), and the median time of a step. Kiln's package, Triton's and torch.compile start in turn, and after --seconds no more, so a run that is cut has each of them.
+model apart), and the median time of a step. Kiln's package, Triton's and torch.compile start in turn, and after --seconds no more, so a run that is cut has each of them. Packages are loaded as C++ applications do it;
+at the end Kiln's once more by PyTorch's function for Python, which compiles C++.
 A process that is not done after --limit says where it is. Wanted are g++ and CUDA's headers, which AOTInductor needs: CUDA_HOME, /usr/local/cuda, or the wheel of the CUDA runtime that PyTorch came with.
 
 The compiler is CXX, or g++. A package has to share libstdc++ with PyTorch: with a copy of its own it ends by a segmentation fault while it is loaded, whoever made its
@@ -34,6 +35,7 @@ import bytecode
 STEPS = 200
 BEGIN = time.perf_counter()
 TARGETS = "sm_80,sm_90a"
+LOADS = ("load", "load by Python")
 
 
 # ------------------------------------------------------------------------------------ in processes of their own
@@ -79,6 +81,14 @@ def timed(begin, **parts):
     print(json.dumps(dict(parts, first=first, step=statistics.median(steps))))
 
 
+def loaded(path):
+    """A package by the loader that C++ applications use. torch._inductor.aoti_load_package is the same, but first compiles C++ for each kind of vectors that a processor may
+    have and starts a Python with PyTorch to load it, only to compare the processor with that of the package: 17 to 26 s."""
+    import torch
+    from torch.export.pt2_archive._package import AOTICompiledModel
+    return AOTICompiledModel(torch._C._aoti.AOTIModelPackageLoader(path, "model", False, 1, -1))
+
+
 def child(what, name, path, to):
     faulthandler.register(signal.SIGUSR1)  # of a process that takes too long: where each thread is
     start = time.perf_counter()
@@ -98,9 +108,9 @@ def child(what, name, path, to):
         print(json.dumps({"seconds": time.perf_counter() - start}))
         return
     torch.set_grad_enabled(False)
-    if what == "load":
-        x = torch.load(path + ".input").cuda()
-        timed(lambda: lambda package=torch._inductor.aoti_load_package(path): package(x), imports=imports, driver=driver, to=to)
+    if what in LOADS:
+        x, load = torch.load(path + ".input").cuda(), loaded if what == "load" else torch._inductor.aoti_load_package
+        timed(lambda: lambda package=load(path): package(x), imports=imports, driver=driver, to=to)
         return
     model, x = make_model(name)
     if what == "eager":
@@ -317,11 +327,18 @@ class Model:
         """Starts what there is, in turn, and prints a row for each, then medians."""
         import torch
         titles, rows = {"kiln": "package by Kiln", "triton": "package by Triton", "compile": "torch.compile, warm caches"}, {}
-        for who in runs * list(filter(self.ready.__contains__, titles)):
+        todo = runs * list(filter(self.ready.__contains__, titles))
+        for who in todo + ["kiln"] * ("kiln" in self.ready):
             if time.perf_counter() - BEGIN > until:
                 break
+            last = sum(map(len, rows.values())) == len(todo)
+            what = "compile" if who == "compile" else LOADS[last]
             try:
-                rows.setdefault(who, []).append(self.machine.run("compile" if who == "compile" else "load", self.name, self.package.get(who, ""), self.path("-%s.result" % who)))
+                row = self.machine.run(what, self.name, self.package.get(who, ""), self.path("-%s.result" % who))
+                if last:
+                    say("%s: by torch._inductor.aoti_load_package: %s" % (self.name, parts_of(row)))
+                    break
+                rows.setdefault(who, []).append(row)
                 say("%s: %s: %s" % (self.name, titles[who], parts_of(rows[who][-1])))
             except Failed as error:
                 self.good = False
