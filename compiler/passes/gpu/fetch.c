@@ -66,6 +66,7 @@ typedef struct fetching {
       *next[MOST_CARRIED]; ///< that the loop carries more, in the order of its arguments
   uint32_t carried;
   kiln_ring_products products; ///< that warpgroups multiply from the slots; none: all read them to registers
+  bool once;                   ///< threads meet once in an iteration: meets_once
 } fetching;
 
 // -------------------------------------------------------------------------------------------- choice
@@ -276,11 +277,13 @@ static void emit_full(fetching *f, unsigned groups) {
 
 /// Whether threads meet once in an iteration of late products, for both: what is filled next has been read, and the next
 /// iteration's slot is full. With two slots these are the same; otherwise there is a slot less under way as threads wait, and
-/// what is must be as much as memory delivers meanwhile.
+/// what is must be as much as memory delivers meanwhile. A loop without branches begins its products sooner with two barriers.
 static bool meets_once(const fetching *f) {
   uint64_t bytes = 0;
+  bool branches = false;
+  for (const ir_op *op = f->a->body->first; op; op = op->next) branches |= op->code == IR_IF;
   for (unsigned i = 0; i < f->a->count; i++) bytes += bytes_of(f->a->loads[i].load);
-  return f->products.late && f->ring.slots > 2 && (f->ring.slots - 2) * bytes >= LEAST_UNDER_WAY;
+  return f->products.late && branches && f->ring.slots > 2 && (f->ring.slots - 2) * bytes >= LEAST_UNDER_WAY;
 }
 
 /// The unit wants the axis along which elements are neighbours last.
@@ -406,7 +409,7 @@ static void fetch_again(fetching *f, const writing *w, ir_value *slot) {
     slot = kiln_ring_after(&f->ring, slot, b, NULL);
     fetch(f, KILN_THIS + n, slot);
   }
-  if (meets_once(f)) emit_full(f, f->ring.slots - 2);
+  if (f->once) emit_full(f, f->ring.slots - 2);
   if (f->test) f->again = emit_branch(f, &f->test->results[0], block, false, end);
 }
 
@@ -439,7 +442,7 @@ static void fetch_late(fetching *f, kiln_iteration when, ir_value *slot) {
   for (unsigned i = 0; i < f->a->count; i++) copies[i] = copy_of(f, i, when, slot);
   b->place = first->place;
   ir_emit(b, IR_MMA_WAIT, &(ir_attrs){.wait = {.out = 1}}, NULL, 0, NULL, NULL, 0);
-  if (meets_once(f)) emit_full(f, f->ring.slots - 3);
+  if (f->once) emit_full(f, f->ring.slots - 3);
   else ir_emit(b, IR_BARRIER, NULL, NULL, 0, NULL, NULL, 0);
   for (unsigned i = 0; i < f->a->count; i++) emit_copy(f, i, &copies[i]);
   commit(f);
@@ -461,9 +464,9 @@ static ir_op *fill_ahead(fetching *f, const writing *w) {
   const unsigned slots = f->ring.slots, ahead = slots - 1;
   for (unsigned n = 0; n < ahead; n++) fetch(f, KILN_FIRST + n, ir_const_int(&a->b, KILN_I32, n));
   ir_value *start = ir_const_int(&a->b, KILN_I32, 0);
-  if (meets_once(f)) emit_full(f, slots - 2);
+  if (f->once) emit_full(f, slots - 2);
   kiln_pipeline_open_inside(a, ahead);
-  if (!meets_once(f)) emit_full(f, slots - 2);
+  if (!f->once) emit_full(f, slots - 2);
   ir_value *slot = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I32)),
            *write = kiln_ring_before(&f->ring, slot, &a->b),
            *next = slots > 2 ? kiln_ring_after(&f->ring, slot, &a->b, NULL)
@@ -532,6 +535,7 @@ static void fetch_loop(kiln_pipeline *a) {
   if (f.ring.slots == 1) kiln_ring_products_end(&f.products); // the one slot is filled as an iteration begins
   if (multiplies && f.ring.slots > 1) add_beside(&f, at + kiln_ring_products_bytes(&f.products));
   find_axes(&f);
+  f.once = meets_once(&f);
   kiln_pipeline_open_before(a, f.ring.slots - 1);
   if (!kiln_pipeline_lead_before(a, f.ring.slots - 1)) return;
   for (unsigned i = 0; i < a->count; i++) {
