@@ -37,16 +37,21 @@ void kiln_buffer_bytes(kiln_buffer *b, const void *bytes, size_t size) {
   b->size += size;
 }
 
-static void append_number(kiln_buffer *b, uint64_t v, unsigned size) {
-  uint8_t bytes[8];
-  for (unsigned i = 0; i < size; i++) bytes[i] = (uint8_t)(v >> 8 * i);
-  kiln_buffer_bytes(b, bytes, size);
+void kiln_buffer_u8(kiln_buffer *b, uint8_t v) {
+  if (kiln_buffer_reserve(b, 1)) b->bytes[b->size++] = v;
 }
 
-void kiln_buffer_u8(kiln_buffer *b, uint8_t v) { append_number(b, v, 1); }
-void kiln_buffer_u16(kiln_buffer *b, uint16_t v) { append_number(b, v, 2); }
-void kiln_buffer_u32(kiln_buffer *b, uint32_t v) { append_number(b, v, 4); }
-void kiln_buffer_u64(kiln_buffer *b, uint64_t v) { append_number(b, v, 8); }
+void kiln_buffer_u16(kiln_buffer *b, uint16_t v) {
+  for (unsigned i = 0; i < 2; i++) kiln_buffer_u8(b, (uint8_t)(v >> 8 * i));
+}
+
+void kiln_buffer_u32(kiln_buffer *b, uint32_t v) {
+  for (unsigned i = 0; i < 4; i++) kiln_buffer_u8(b, (uint8_t)(v >> 8 * i));
+}
+
+void kiln_buffer_u64(kiln_buffer *b, uint64_t v) {
+  for (unsigned i = 0; i < 8; i++) kiln_buffer_u8(b, (uint8_t)(v >> 8 * i));
+}
 
 void kiln_buffer_varint(kiln_buffer *b, uint64_t v) {
   uint8_t bytes[10];
@@ -112,7 +117,11 @@ static uint64_t read_number(kiln_reader *r, unsigned size) {
   return v;
 }
 
-uint8_t kiln_read_u8(kiln_reader *r) { return (uint8_t)read_number(r, 1); }
+uint8_t kiln_read_u8(kiln_reader *r) {
+  const uint8_t *at = kiln_read_bytes(r, 1);
+  return at ? *at : 0;
+}
+
 uint16_t kiln_read_u16(kiln_reader *r) { return (uint16_t)read_number(r, 2); }
 uint32_t kiln_read_u32(kiln_reader *r) { return (uint32_t)read_number(r, 4); }
 uint64_t kiln_read_u64(kiln_reader *r) { return read_number(r, 8); }

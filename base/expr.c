@@ -3,7 +3,9 @@
 // operations, so it has to be fast.
 #include "base/expr.h"
 
-static inline bool compute(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {
+// Inlined in kiln_expr_eval, whose loop it is.
+inline __attribute__((always_inline)) bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b,
+                                                           int64_t *out) {
   switch (op) {
   case KILN_EXPR_ADD: return !__builtin_add_overflow(a, b, out);
   case KILN_EXPR_SUB: return !__builtin_sub_overflow(a, b, out);
@@ -35,8 +37,6 @@ static inline bool compute(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) 
   return false;
 }
 
-bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) { return compute(op, a, b, out); }
-
 // Of verified code, which ends where a number does.
 static inline uint64_t number_at(const uint8_t **at) {
   uint64_t v = **at & 0x7f;
@@ -61,7 +61,7 @@ bool kiln_expr_eval(const uint8_t *code, size_t size, const int64_t *params, int
       kept[kept_count++] = stack[depth - 1];
     } else {
       depth -= op == KILN_EXPR_NOT ? 1 : 2;
-      if (!compute(op, stack[depth], stack[depth + 1], &stack[depth])) return false;
+      if (!kiln_expr_apply(op, stack[depth], stack[depth + 1], &stack[depth])) return false;
       depth++;
     }
   }

@@ -31,13 +31,13 @@ static kiln_key make_key(unsigned long n) {
   memset(program, 7, sizeof program);
   memcpy(program, &n, sizeof n);
   kiln_key_begin(&b, KILN_KEY_COMPILE);
-  kiln_key_bytes(&b, KILN_FIELD_IR, program, sizeof program);
+  kiln_key_add(&b, KILN_FIELD_IR, NULL, program, sizeof program);
   kiln_key_text(&b, KILN_FIELD_SYMBOL, "kiln_bench");
-  kiln_key_bytes(&b, KILN_FIELD_PARAMETERS, "pppi", 4);
+  kiln_key_add(&b, KILN_FIELD_PARAMETERS, NULL, "pppi", 4);
   kiln_key_text(&b, KILN_FIELD_TRIPLE, "nvptx64-nvidia-cuda");
   kiln_key_text(&b, KILN_FIELD_PROCESSOR, "sm_90");
   kiln_key_text(&b, KILN_FIELD_FORMAT, "ptx");
-  kiln_key_bytes(&b, KILN_FIELD_COMPILER, compiler, sizeof compiler);
+  kiln_key_add(&b, KILN_FIELD_COMPILER, NULL, compiler, sizeof compiler);
   if (kiln_key_finish(&b, &key, &err)) exit((fprintf(stderr, "%s\n", err.text), 1));
   return key;
 }

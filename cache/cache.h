@@ -4,7 +4,7 @@
 //
 //     kiln_key_builder b;                         kiln_cache *cache;
 //     kiln_key_begin(&b, KILN_KEY_COMPILE);       kiln_cache_open(&config, &cache, &err);
-//     kiln_key_bytes(&b, KILN_FIELD_IR, ...);
+//     kiln_key_add(&b, KILN_FIELD_IR, NULL, ...);
 //     kiln_key_text(&b, KILN_FIELD_SYMBOL, ...);  if (!kiln_cache_get(cache, &key, &entry)) {
 //     ...                                           kiln_cache_claim claim;
 //     kiln_key_finish(&b, &key, &err);              if (!kiln_cache_claim_key(cache, &key, &claim, &entry)) {
@@ -72,11 +72,11 @@ typedef struct kiln_key_builder {
 
 void kiln_key_begin(kiln_key_builder *b, kiln_key_kind kind);
 void kiln_key_builder_deinit(kiln_key_builder *b);
+/// A field; `name` is NULL for one of form ONE. An empty value is a value; an absent field is another key.
+void kiln_key_add(kiln_key_builder *b, kiln_field field, const char *name, const void *bytes, size_t size);
 /// A field of form ONE.
-void kiln_key_bytes(kiln_key_builder *b, kiln_field field, const void *bytes, size_t size);
 void kiln_key_text(kiln_key_builder *b, kiln_field field, const char *text);
-/// A field of form NAMED. An empty value is a value; an absent field is another key.
-void kiln_key_named(kiln_key_builder *b, kiln_field field, const char *name, const void *bytes, size_t size);
+/// Fields of form NAMED.
 void kiln_key_named_text(kiln_key_builder *b, kiln_field field, const char *name, const char *text);
 void kiln_key_named_number(kiln_key_builder *b, kiln_field field, const char *name, int64_t number);
 /// Checks, sorts, encodes and hashes; the builder is empty afterwards. INVALID_ARGUMENT names the field that

@@ -76,7 +76,7 @@ void kiln_key_builder_deinit(kiln_key_builder *b) {
   kiln_buffer_deinit(&b->places);
 }
 
-static void add(kiln_key_builder *b, kiln_field field, const char *name, const void *bytes, size_t size) {
+void kiln_key_add(kiln_key_builder *b, kiln_field field, const char *name, const void *bytes, size_t size) {
   if (b->error.status) return;
   const struct row *row = row_of(field);
   if (!row) {
@@ -113,26 +113,18 @@ static void add(kiln_key_builder *b, kiln_field field, const char *name, const v
   b->count++;
 }
 
-void kiln_key_bytes(kiln_key_builder *b, kiln_field field, const void *bytes, size_t size) {
-  add(b, field, NULL, bytes, size);
-}
-
 void kiln_key_text(kiln_key_builder *b, kiln_field field, const char *text) {
-  add(b, field, NULL, text, strlen(text));
-}
-
-void kiln_key_named(kiln_key_builder *b, kiln_field field, const char *name, const void *bytes, size_t size) {
-  add(b, field, name ? name : "", bytes, size);
+  kiln_key_add(b, field, NULL, text, strlen(text));
 }
 
 void kiln_key_named_text(kiln_key_builder *b, kiln_field field, const char *name, const char *text) {
-  kiln_key_named(b, field, name, text, strlen(text));
+  kiln_key_add(b, field, name, text, strlen(text));
 }
 
 void kiln_key_named_number(kiln_key_builder *b, kiln_field field, const char *name, int64_t number) {
   char text[24];
   int size = snprintf(text, sizeof text, "%" PRId64, number);
-  kiln_key_named(b, field, name, text, (size_t)size);
+  kiln_key_add(b, field, name, text, (size_t)size);
 }
 
 static int order(uint32_t a_field, const void *a_name, size_t a_size, uint32_t b_field, const void *b_name,

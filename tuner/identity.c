@@ -22,7 +22,7 @@ kiln_status kiln_tuner_key(const kiln_tuned_entry *entry, kiln_key *out, kiln_er
   const char *types = entry->texts[KILN_TUNED_TYPES];
   kiln_key_begin(&b, KILN_KEY_TUNED);
   kiln_key_text(&b, KILN_FIELD_SYMBOL, entry->texts[KILN_TUNED_KERNEL]);
-  kiln_key_bytes(&b, KILN_FIELD_PARAMETERS, types, strlen(types));
+  kiln_key_add(&b, KILN_FIELD_PARAMETERS, NULL, types, strlen(types));
   kiln_key_named_text(&b, KILN_FIELD_DEVICE, "product", entry->texts[KILN_TUNED_PRODUCT]);
   kiln_key_named_text(&b, KILN_FIELD_DEVICE, "processor", entry->texts[KILN_TUNED_PROCESSOR]);
   kiln_key_named_number(&b, KILN_FIELD_DEVICE, "units", (int64_t)entry->numbers[KILN_TUNED_UNITS]);

@@ -271,7 +271,7 @@ kiln_values kiln_elab_inline(kiln_elab *e, kiln_item *item, const kiln_value *ar
   e->returns = &results;
   for (uint32_t i = 0; i < count; i++)
     kiln_elab_bind(e, item->params.items[i]->atom, place, check_param(e, item->params.items[i], args[i]));
-  kiln_elab_statements(e, item->body->list);
+  kiln_elab_statements(e, &(kiln_rest){.list = item->body->list});
   e->calls--;
   item->evaluating = false;
   kiln_elab_close_scope(e, top, scope);

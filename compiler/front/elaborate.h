@@ -216,8 +216,16 @@ ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, 
 /// several, or of an 'if'. On a mismatch all are errors.
 kiln_values kiln_elab_values_for(kiln_elab *e, const kiln_node *n);
 void kiln_elab_block(kiln_elab *e, const kiln_node *block);
-/// The statements of a function, of a loop that takes a break: no scope is opened.
-void kiln_elab_statements(kiln_elab *e, kiln_list list);
+/// What follows a statement in its block and, when that is the block of a 'when', in the blocks around it.
+typedef struct kiln_rest {
+  kiln_list list;
+  uint32_t from;
+  const struct kiln_rest *outer;
+} kiln_rest;
+/// The statements of `list` from `from` on, as of a function or of a loop that takes a break: no scope is
+/// opened. True when an 'if' among them that may return was elaborated with all that follows it, `outer`
+/// included.
+bool kiln_elab_statements(kiln_elab *e, const kiln_rest *rest);
 void kiln_elab_loop(kiln_elab *e, const kiln_node *n);
 void kiln_elab_for(kiln_elab *e, const kiln_node *n);
 void kiln_elab_break(kiln_elab *e, const kiln_node *n);

@@ -357,7 +357,7 @@ static ir_op *emit_while(kiln_elab *e, const kiln_node *n, kiln_loop *l, ir_valu
 
 static void loop_body(kiln_elab *e, const kiln_node *n, kiln_control *c) {
   if (n->kind == KILN_NODE_LOOP) {
-    kiln_elab_statements(e, n->body->list);
+    kiln_elab_statements(e, &(kiln_rest){.list = n->body->list});
     if (c->has_break) return;
     kiln_elab_error(e, n->place, "this 'loop' never ends: expected a 'break if' directly in its block");
   }

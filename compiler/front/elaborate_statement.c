@@ -10,12 +10,6 @@
 
 enum { STATEMENT_DEPTH = 4 }; ///< frames of a statement are larger than those of an expression
 
-typedef struct rest rest;
-
-// The statements of `list` from `from` on. True when an 'if' among them that may return was elaborated with
-// all that follows it, `outer` included.
-static bool statements(kiln_elab *e, kiln_list list, uint32_t from, const rest *outer);
-
 // ---------------------------------------------------------------------------------------- bindings
 
 // Values of a list of expressions, calls flattened.
@@ -150,14 +144,7 @@ typedef struct side {
   kiln_values yields; ///< in the IR
 } side;
 
-// What follows a statement in its block and, when that is the block of a 'when', in the blocks around it.
-struct rest {
-  kiln_list list;
-  uint32_t from;
-  const rest *outer;
-};
-
-static bool is_last(const rest *after) {
+static bool is_last(const kiln_rest *after) {
   for (; after; after = after->outer)
     if (after->from < after->list.count) return false;
   return true;
@@ -177,7 +164,7 @@ static void settle_yields(kiln_elab *e, kiln_yields *y) {
 
 // `then`: what follows the if, for a side that goes on with it. `yields`: NULL, or where the side's values
 // go.
-static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then, kiln_yields *yields) {
+static side elaborate_side(kiln_elab *e, const kiln_node *body, const kiln_rest *then, kiln_yields *yields) {
   kiln_control c;
   kiln_binding *top;
   ir_block *block = e->b.block;
@@ -187,8 +174,7 @@ static side elaborate_side(kiln_elab *e, const kiln_node *body, const rest *then
   e->b.block = s.block;
   if (body) kiln_elab_block(e, body);
   top = e->top;
-  for (bool all = false; then && !all && !e->ended; then = then->outer)
-    all = statements(e, then->list, then->from, then->outer);
+  for (bool all = false; then && !all && !e->ended; then = then->outer) all = kiln_elab_statements(e, then);
   kiln_elab_close_scope(e, top, e->scope); // the rest is in the scope of the block that holds the if
   e->ended = false;
   if (yields) {
@@ -347,7 +333,7 @@ static kiln_binding *returned_flag(kiln_elab *e) {
   return flag;
 }
 
-static void guarded_rest(kiln_elab *e, const kiln_node *n, const rest *after) {
+static void guarded_rest(kiln_elab *e, const kiln_node *n, const kiln_rest *after) {
   ir_value *flag = kiln_elab_read(e, e->returned).ir;
   ir_value *truth = ir_const_bits(&e->b, ir_scalar_type(KILN_I1), 1);
   ir_value *live = kiln_elab_result(e, n->place, ir_binary(&e->b, IR_XOR, 0, flag, truth)).ir;
@@ -357,7 +343,7 @@ static void guarded_rest(kiln_elab *e, const kiln_node *n, const rest *after) {
 }
 
 // An if that may return, with the statements after it.
-static void returning_if(kiln_elab *e, const kiln_node *n, ir_value *condition, const rest *after) {
+static void returning_if(kiln_elab *e, const kiln_node *n, ir_value *condition, const kiln_rest *after) {
   bool yes_returns = must_return(n->body), no_returns = must_return(n->c);
   bool plain = (yes_returns && !may_return(n->c)) || (no_returns && !may_return(n->body)) || is_last(after);
   kiln_binding *outer = e->returned;
@@ -379,7 +365,7 @@ static bool inside_loop(const kiln_control *c) {
 }
 
 // True when the rest of the block has been elaborated with it.
-static bool if_statement(kiln_elab *e, const kiln_node *n, const rest *after) {
+static bool if_statement(kiln_elab *e, const kiln_node *n, const kiln_rest *after) {
   kiln_yields *yields = e->control != e->base ? e->control->yields : NULL;
   if (yields && is_last(after) && (may_yield(n->body) || may_yield(n->c))) {
     yields->values = if_values(e, n, yields->like);
@@ -419,16 +405,16 @@ static void return_statement(kiln_elab *e, const kiln_node *n) {
 }
 
 // It opens no scope: what it holds is as if it stood in the block around it.
-static bool when_statement(kiln_elab *e, const kiln_node *n, const rest *after) {
+static bool when_statement(kiln_elab *e, const kiln_node *n, const kiln_rest *after) {
   bool taken;
   if (!kiln_elab_known_bool(e, n->a, "when", &taken)) return false;
   const kiln_node *block = taken ? n->body : n->c;
-  return block && statements(e, block->list, 0, after);
+  return block && kiln_elab_statements(e, &(kiln_rest){.list = block->list, .outer = after});
 }
 
 // -------------------------------------------------------------------------------------- statements
 
-static bool statement(kiln_elab *e, const kiln_node *n, const rest *after) {
+static bool statement(kiln_elab *e, const kiln_node *n, const kiln_rest *after) {
   kiln_value one;
   if (!e->library_call) e->b.place = n->place;
   switch ((kiln_node_kind)n->kind) {
@@ -449,30 +435,27 @@ static bool statement(kiln_elab *e, const kiln_node *n, const rest *after) {
   return false;
 }
 
-static bool statements(kiln_elab *e, kiln_list list, uint32_t from, const rest *outer) {
+bool kiln_elab_statements(kiln_elab *e, const kiln_rest *rest) {
+  kiln_list list = rest->list;
   bool all = false;
-  if (from < list.count && e->depth >= KILN_ELAB_DEPTH) {
-    kiln_elab_error(e, list.items[from]->place,
+  if (rest->from < list.count && e->depth >= KILN_ELAB_DEPTH) {
+    kiln_elab_error(e, list.items[rest->from]->place,
                     "statements are nested deeper than the limit of %d; each 'return' in an 'if' is a level",
                     KILN_ELAB_DEPTH / STATEMENT_DEPTH);
     return true;
   }
   ir_place around = e->b.place; // what holds the list is emitted after it, and stands where it began
   e->depth += STATEMENT_DEPTH;
-  for (uint32_t i = from; i < list.count && !e->ended && !all; i++) {
-    rest after = {list, i + 1, outer};
-    all = statement(e, list.items[i], &after);
-  }
+  for (uint32_t i = rest->from; i < list.count && !e->ended && !all; i++)
+    all = statement(e, list.items[i], &(kiln_rest){list, i + 1, rest->outer});
   e->depth -= STATEMENT_DEPTH;
   e->b.place = around;
   return all;
 }
 
-void kiln_elab_statements(kiln_elab *e, kiln_list list) { statements(e, list, 0, NULL); }
-
 void kiln_elab_block(kiln_elab *e, const kiln_node *block) {
   kiln_binding *top;
   uint32_t scope = kiln_elab_open_scope(e, &top);
-  kiln_elab_statements(e, block->list);
+  kiln_elab_statements(e, &(kiln_rest){.list = block->list});
   kiln_elab_close_scope(e, top, scope);
 }

@@ -14,13 +14,13 @@
 __attribute__((unused)) static void fill_key(kiln_key_builder *b, const char *ir) {
   static const uint8_t compiler[KILN_DIGEST_SIZE] = {1, 2, 3};
   kiln_key_begin(b, KILN_KEY_COMPILE);
-  kiln_key_bytes(b, KILN_FIELD_IR, ir, strlen(ir));
+  kiln_key_add(b, KILN_FIELD_IR, NULL, ir, strlen(ir));
   kiln_key_text(b, KILN_FIELD_SYMBOL, "kiln_add_f32");
-  kiln_key_bytes(b, KILN_FIELD_PARAMETERS, "ptr,ptr,ptr,i32", 15);
+  kiln_key_add(b, KILN_FIELD_PARAMETERS, NULL, "ptr,ptr,ptr,i32", 15);
   kiln_key_text(b, KILN_FIELD_TRIPLE, "nvptx64-nvidia-cuda");
   kiln_key_text(b, KILN_FIELD_PROCESSOR, "sm_90");
   kiln_key_text(b, KILN_FIELD_FORMAT, "ptx");
-  kiln_key_bytes(b, KILN_FIELD_COMPILER, compiler, sizeof compiler);
+  kiln_key_add(b, KILN_FIELD_COMPILER, NULL, compiler, sizeof compiler);
   kiln_key_named_text(b, KILN_FIELD_OPTION, "opt-level", "3");
 }
 

@@ -32,8 +32,8 @@ static void set(kiln_key_builder *b, const struct row *row, unsigned variant) {
   uint8_t bytes[KILN_DIGEST_SIZE];
   memset(bytes, (int)('a' + variant), sizeof bytes);
   size_t size = row->value == DIGEST ? sizeof bytes : 5;
-  if (row->form == NAMED) kiln_key_named(b, row->field, "n", bytes, size);
-  else kiln_key_bytes(b, row->field, bytes, size);
+  if (row->form == NAMED) kiln_key_add(b, row->field, "n", bytes, size);
+  else kiln_key_add(b, row->field, NULL, bytes, size);
 }
 
 /// A key with every field a kind allows; row `special` gets variant 1 (or is left out when `leave`).
@@ -144,8 +144,8 @@ PAIR(field, (kiln_key_named_text(b, KILN_FIELD_CONSTANT, "x", "1")),
      (kiln_key_named_text(b, KILN_FIELD_FACT, "x", "1")))
 PAIR(shape, (kiln_key_named_text(b, KILN_FIELD_SHAPE, "0", "a,a")),
      (kiln_key_named_text(b, KILN_FIELD_SHAPE, "0", "a,b")))
-PAIR(nul, (kiln_key_named(b, KILN_FIELD_CONSTANT, "x", "a\0b", 3)),
-     (kiln_key_named(b, KILN_FIELD_CONSTANT, "x", "a\0c", 3)))
+PAIR(nul, (kiln_key_add(b, KILN_FIELD_CONSTANT, "x", "a\0b", 3)),
+     (kiln_key_add(b, KILN_FIELD_CONSTANT, "x", "a\0c", 3)))
 PAIR(boolean, (kiln_key_named_text(b, KILN_FIELD_OPTION, "ceil", "0")),
      (kiln_key_named_text(b, KILN_FIELD_OPTION, "ceil", "1")))
 PAIR(mode, (kiln_key_named_text(b, KILN_FIELD_FEATURE, "xnack", "on")),
@@ -181,7 +181,7 @@ TEST(key, mistakes_are_named) {
     kiln_error err;
     uint8_t bytes[40] = {0};
     fill_key(&b, "ir");
-    kiln_key_named(&b, wrong[i].field, wrong[i].name, bytes, wrong[i].size);
+    kiln_key_add(&b, wrong[i].field, wrong[i].name, bytes, wrong[i].size);
     CHECK_INT(kiln_key_finish(&b, &key, &err), KILN_STATUS_INVALID_ARGUMENT);
     if (!strstr(err.text, wrong[i].says)) FAIL("\"%s\" does not say \"%s\"", err.text, wrong[i].says);
     CHECK(!key.fields);

@@ -223,7 +223,7 @@ static void release(seed_run *r) {
     if (r->memory[i]) kiln_free(r->device, r->memory[i]);
   if (r->device) kiln_device_close(r->device);
   if (r->library) kiln_close(r->library);
-  worker_reply_deinit(&r->reply);
+  kiln_buffer_deinit(&r->reply.bytes);
   kiln_buffer_deinit(&r->bundle);
   kernelgen_memory_deinit(&r->want);
   kernelgen_memory_deinit(&r->got);

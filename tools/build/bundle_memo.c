@@ -59,7 +59,7 @@ static kiln_status finish_key(const session *s, const session_bundle *how, const
   KILN_TRY(signer(how, signed_by, err));
   kiln_digest digest = kiln_digest_of(made_of->bytes, made_of->size);
   kiln_key_begin(&b, KILN_KEY_BUNDLE);
-  kiln_key_bytes(&b, KILN_FIELD_IR, digest.bytes, sizeof digest.bytes);
+  kiln_key_add(&b, KILN_FIELD_IR, NULL, digest.bytes, sizeof digest.bytes);
   kiln_key_text(&b, KILN_FIELD_SYMBOL, name);
   kiln_key_text(&b, KILN_FIELD_FORMAT, format);
   kiln_key_named_text(&b, KILN_FIELD_OPTION, "level", number_text(how->level, "3", number));
@@ -67,7 +67,7 @@ static kiln_status finish_key(const session *s, const session_bundle *how, const
   kiln_key_named_text(&b, KILN_FIELD_OPTION, "max-size", number_text(how->max_size, "", number));
   kiln_key_named_text(&b, KILN_FIELD_OPTION, "signer", signed_by);
   if (s->plan.tuned) add_table(&b, s);
-  kiln_key_bytes(&b, KILN_FIELD_COMPILER, tool->digest.bytes, KILN_DIGEST_SIZE);
+  kiln_key_add(&b, KILN_FIELD_COMPILER, NULL, tool->digest.bytes, KILN_DIGEST_SIZE);
   kiln_status status = kiln_key_finish(&b, out, err);
   kiln_key_builder_deinit(&b);
   return status;

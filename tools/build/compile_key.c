@@ -21,7 +21,7 @@ static void add_parameters(kiln_key_builder *b, const kiln_interface *interface)
     kiln_buffer_u8(&bytes, interface->params[i].pointer);
     kiln_buffer_u8(&bytes, interface->params[i].view_rank);
   }
-  kiln_key_bytes(b, KILN_FIELD_PARAMETERS, bytes.bytes, bytes.size);
+  kiln_key_add(b, KILN_FIELD_PARAMETERS, NULL, bytes.bytes, bytes.size);
   kiln_buffer_deinit(&bytes);
 }
 
@@ -53,7 +53,7 @@ static void add_options(kiln_key_builder *b, const kiln_codegen_options *options
     if (!option->in_key || !acts_on(option, family)) continue;
     kiln_buffer_clear(&value);
     kiln_option_value(options, option, &value);
-    kiln_key_named(b, KILN_FIELD_OPTION, option->name, value.bytes, value.size);
+    kiln_key_add(b, KILN_FIELD_OPTION, option->name, value.bytes, value.size);
   }
   kiln_buffer_deinit(&value);
 }
@@ -72,14 +72,15 @@ kiln_status compile_key(const compile_inputs *in, kiln_key *out, kiln_error *err
   char form[32];
   kiln_family family = in->target->processor->family;
   kiln_key_begin(&b, KILN_KEY_COMPILE);
-  kiln_key_bytes(&b, KILN_FIELD_IR, in->canonical->bytes, in->canonical->size);
+  kiln_key_add(&b, KILN_FIELD_IR, NULL, in->canonical->bytes, in->canonical->size);
   kiln_key_text(&b, KILN_FIELD_SYMBOL, in->symbol);
   add_parameters(&b, in->interface);
   add_target(&b, in->target);
   kiln_key_text(&b, KILN_FIELD_FORMAT, format_text(in->options, family, form));
   add_options(&b, in->options, family);
-  if (in->positions->size) kiln_key_bytes(&b, KILN_FIELD_POSITION, in->positions->bytes, in->positions->size);
-  kiln_key_bytes(&b, KILN_FIELD_COMPILER, in->who->compiler.digest.bytes, KILN_DIGEST_SIZE);
+  if (in->positions->size)
+    kiln_key_add(&b, KILN_FIELD_POSITION, NULL, in->positions->bytes, in->positions->size);
+  kiln_key_add(&b, KILN_FIELD_COMPILER, NULL, in->who->compiler.digest.bytes, KILN_DIGEST_SIZE);
   if (kiln_family_of(family)->assembled && in->who->assembler.text[0])
     kiln_key_named_text(&b, KILN_FIELD_TOOLCHAIN, "assembler", in->who->assembler.text);
   kiln_key_named_number(&b, KILN_FIELD_SCHEMA, "canonical", KILN_CANONICAL_VERSION);

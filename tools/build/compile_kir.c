@@ -28,7 +28,7 @@ static int compile(const compile_kir *c, const kiln_buffer *text) {
       fprintf(stderr, "%-10s %9.3f ms\n", plan_stage_names[i], (double)reply.times[i] / 1e6);
     if (status == KILN_OK && (c->output || c->until))
       status = cli_write_file(c->output ? c->output : "-", reply.code, reply.code_size, &err);
-    worker_reply_deinit(&reply);
+    kiln_buffer_deinit(&reply.bytes);
     worker_client_deinit(&worker);
   }
   kiln_buffer_deinit(&options);
@@ -70,7 +70,7 @@ int compile_kir_file(const compile_kir *c, const char *path) {
   ir_place place;
   char target[KILN_TARGET_NAME];
   int code = CLI_OK;
-  kiln_status status = cli_read_file(path, MOST_TEXT, &text, &err);
+  kiln_status status = cli_read_file(path, "", MOST_TEXT, &text, &err);
   if (status == KILN_OK &&
       kiln_stage_read(arena, (const char *)text.bytes, text.size, &stage, &kernel, &place, &err) != KILN_OK) {
     code = report_fault(path, &text, place, &err, arena);

@@ -146,7 +146,7 @@ static void compile_job(crew *c, worker_client *worker, plan_job *job) {
     job->error.status = status;
     job->state = JOB_FAILED;
   }
-  worker_reply_deinit(&reply);
+  kiln_buffer_deinit(&reply.bytes);
 }
 
 // False: another machine makes it, and `waits` is not set.
@@ -181,7 +181,7 @@ static void compile_again(crew *c, worker_client *worker, plan_job *job) {
     job->error.status = status;
     job->state = JOB_FAILED;
   }
-  worker_reply_deinit(&reply);
+  kiln_buffer_deinit(&reply.bytes);
 }
 
 static void refuse_miss(crew *c, plan_job *job) {

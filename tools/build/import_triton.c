@@ -77,7 +77,7 @@ static void read_facts(const char *path, kiln_buffer *out) {
   char beside[MAX_PATH_TEXT];
   int stem = (int)(strlen(path) - strlen(".ttir"));
   if (snprintf(beside, sizeof beside, "%.*s.json", stem, path) >= (int)sizeof beside) return;
-  if (cli_read_file(beside, 64u << 20, out, NULL) != KILN_OK) kiln_buffer_clear(out);
+  if (cli_read_file(beside, "", 64u << 20, out, NULL) != KILN_OK) kiln_buffer_clear(out);
 }
 
 // Reads a file once to know its kernel's name, or why it cannot be taken.
@@ -92,7 +92,7 @@ static void read_kernel_name(const import *m, found *f) {
     options.metadata = (const char *)facts.bytes;
     options.metadata_size = facts.size;
   }
-  if (cli_read_file(f->path, 64u << 20, &text, &err) != KILN_OK) {
+  if (cli_read_file(f->path, "", 64u << 20, &text, &err) != KILN_OK) {
     f->reason = strdup(err.text);
   } else {
     kiln_unit *unit = kiln_unit_open(arena, f->path, (const char *)text.bytes, text.size, &options, &d);

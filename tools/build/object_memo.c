@@ -19,10 +19,10 @@ static kiln_status asked_key(const session *s, const object_choice *which, kiln_
   kiln_buffer_deinit(&asked);
   if (status != KILN_OK) return status;
   kiln_key_begin(&b, KILN_KEY_BUNDLE);
-  kiln_key_bytes(&b, KILN_FIELD_IR, digest.bytes, sizeof digest.bytes);
+  kiln_key_add(&b, KILN_FIELD_IR, NULL, digest.bytes, sizeof digest.bytes);
   kiln_key_text(&b, KILN_FIELD_SYMBOL, "compile of one source");
   kiln_key_text(&b, KILN_FIELD_FORMAT, "object-digest");
-  kiln_key_bytes(&b, KILN_FIELD_COMPILER, s->plan.who.compiler.digest.bytes, KILN_DIGEST_SIZE);
+  kiln_key_add(&b, KILN_FIELD_COMPILER, NULL, s->plan.who.compiler.digest.bytes, KILN_DIGEST_SIZE);
   status = kiln_key_finish(&b, out, err);
   kiln_key_builder_deinit(&b);
   return status;

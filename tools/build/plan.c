@@ -131,7 +131,7 @@ static void read_metadata(plan_source *source) {
   size_t length = strlen(source->path);
   if (length < 5 || strcmp(source->path + length - 5, ".ttir") || length + 1 > sizeof path) return;
   snprintf(path, sizeof path, "%.*s.json", (int)length - 5, source->path);
-  if (!access(path, R_OK) && cli_read_file(path, MOST_SOURCE, &source->metadata, NULL) != KILN_OK)
+  if (!access(path, R_OK) && cli_read_file(path, "", MOST_SOURCE, &source->metadata, NULL) != KILN_OK)
     kiln_buffer_clear(&source->metadata);
 }
 
@@ -155,7 +155,7 @@ static kiln_status add_path(plan *p, const char *path, plan_source **out, kiln_e
 
 kiln_status plan_finish_source(plan_source *source, kiln_error *err) {
   if (source->is_read) return KILN_OK;
-  KILN_TRY(cli_read_file(source->path, MOST_SOURCE, &source->text, err));
+  KILN_TRY(cli_read_file(source->path, "", MOST_SOURCE, &source->text, err));
   source->is_read = true;
   kiln_buffer_clear(&source->metadata);
   read_metadata(source);

@@ -51,7 +51,7 @@ static int embed(const char *bundle, const char *path, const char *symbol) {
   kiln_status status = bundle_view_open(bundle, &v, &err);
   if (status == KILN_OK) {
     bundle_view_close(&v);
-    status = cli_read_file(bundle, (size_t)1 << 40, &file, &err);
+    status = cli_read_file(bundle, "", (size_t)1 << 40, &file, &err);
   }
   if (status == KILN_OK) {
     put_source(&out, bundle, &file, symbol);

@@ -192,7 +192,7 @@ static kiln_status write_here(const export *e, const char *name, const void *byt
 static kiln_status read_here(const export *e, const char *name, kiln_buffer *out, kiln_error *err) {
   char path[MOST_PATH + 32];
   snprintf(path, sizeof path, "%s/%s", e->folder, name);
-  return cli_read_file(path, MOST_OBJECT, out, err);
+  return cli_read_file(path, "", MOST_OBJECT, out, err);
 }
 
 /// What the compiler answers to -print-...: a line.
@@ -212,7 +212,7 @@ static kiln_status find_library(const export *e, char *out, size_t capacity, kil
   char path[MOST_PATH];
   int fd = e->library ? open(e->library, O_RDONLY | O_CLOEXEC) : -1;
   if (e->library) snprintf(path, sizeof path, "%s", e->library);
-  for (size_t i = 0; !e->library && fd < 0 && i < 2; i++) fd = cli_open_program(places[i], path, sizeof path);
+  for (size_t i = 0; !e->library && fd < 0 && i < 2; i++) cli_find_program(places[i], path, sizeof path, &fd);
   if (fd < 0 && e->library)
     return kiln_fail(err, KILN_STATUS_NOT_FOUND, "--library: %s: No such file", e->library);
   if (fd < 0)

@@ -118,12 +118,12 @@ kiln_status bundle_view_open_bytes(const char *name, const void *bytes, size_t s
 kiln_status bundle_view_read(const char *path, kiln_buffer *out, kiln_error *err) {
   enum { MOST_STREAMED = 1 << 30 };
   static const char magic[] = "PK\3\4"; // of an archive's first member
-  if (!strcmp(path, "-")) return cli_read_begun(path, magic, MOST_STREAMED, out, err);
+  if (!strcmp(path, "-")) return cli_read_file(path, magic, MOST_STREAMED, out, err);
   kiln_open_options options = {.size = sizeof options};
   kiln_bundle *found;
   KILN_TRY(kiln_bundle_open_named(&(kiln_source){.path = path}, path, &options, &found, err));
   kiln_bundle_close(found);
-  return cli_read_file(path, (size_t)1 << 40, out, err);
+  return cli_read_file(path, "", (size_t)1 << 40, out, err);
 }
 
 void bundle_view_close(bundle_view *v) {

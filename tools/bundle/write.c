@@ -141,7 +141,7 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
   kiln_status status = w ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   if (status == KILN_OK) status = read_key(s, err);
   if (status == KILN_OK)
-    status = cli_read_begun(s->manifest, KILN_MANIFEST_MAGIC, (size_t)1 << 36, &stream, err);
+    status = cli_read_file(s->manifest, KILN_MANIFEST_MAGIC, (size_t)1 << 36, &stream, err);
   if (status == KILN_OK) status = take_manifest(w, s->manifest, &stream, err);
   if (status == KILN_OK) status = kiln_bundle_writer_build(w, &s->options, &bundle, sums, err);
   if (status == KILN_OK && sums->file > (uint64_t)s->max_size)

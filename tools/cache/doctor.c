@@ -130,7 +130,7 @@ static void check_remote(checkup *c, const kiln_store *store, const char *fleet)
     return;
   }
   int out[2];
-  if (!cli_find_program("kiln-remote", program, sizeof program) || pipe2(out, O_CLOEXEC)) return;
+  if (!cli_find_program("kiln-remote", program, sizeof program, NULL) || pipe2(out, O_CLOEXEC)) return;
   fflush(NULL);
   pid_t pid = fork();
   if (!pid) {

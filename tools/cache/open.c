@@ -154,7 +154,7 @@ bool cache_open_remote_fault(char *out, size_t capacity) {
     snprintf(out, capacity, "KILN_CACHE_REMOTE_CA: %s: %s", ca, strerror(errno));
   else if (!environment_get(ENV_KILN_CACHE_S3_KEY) != !environment_get(ENV_KILN_CACHE_S3_SECRET))
     snprintf(out, capacity, "KILN_CACHE_S3_KEY and KILN_CACHE_S3_SECRET go together: one of them is not set");
-  else if (!cli_find_program("kiln-remote", program, sizeof program))
+  else if (!cli_find_program("kiln-remote", program, sizeof program, NULL))
     snprintf(out, capacity, "kiln-remote is not installed");
   else return false;
   return true;
@@ -171,7 +171,7 @@ static void add_remote(kiln_cache_config *config, texts *t) {
     return;
   }
   config->remote_url = url;
-  if (cli_find_program("kiln-remote", t->remote, sizeof t->remote)) config->remote_program = t->remote;
+  if (cli_find_program("kiln-remote", t->remote, sizeof t->remote, NULL)) config->remote_program = t->remote;
 }
 
 enum { FLEET_WAIT_MS = 120000 }; // for an object that another machine compiles
@@ -184,7 +184,7 @@ static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *u
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "--fleet: expected redis://HOST[:PORT][/DATABASE], found '%.200s'; rediss:// is by TLS",
                      kiln_url_shown(url, shown, sizeof shown));
-  if (!cli_find_program("kiln-remote", t->remote, sizeof t->remote))
+  if (!cli_find_program("kiln-remote", t->remote, sizeof t->remote, NULL))
     return kiln_fail(err, KILN_STATUS_TOOL, "--fleet: kiln-remote is not installed");
   config->remote_program = t->remote;
   config->remote_url = url;

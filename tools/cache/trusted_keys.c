@@ -45,7 +45,7 @@ kiln_status cache_trust_read(const char *path, cache_trust_list *out, kiln_error
     return kiln_fail(err, KILN_STATUS_DENIED,
                      "%s: expected a list that only user %u can write, found owner %u and mode %03o", path,
                      (unsigned)geteuid(), (unsigned)st.st_uid, (unsigned)st.st_mode & 0777);
-  kiln_status status = cli_read_file(path, MOST_BYTES, &text, err);
+  kiln_status status = cli_read_file(path, "", MOST_BYTES, &text, err);
   unsigned number = 0;
   char *save;
   // strtok_r merges empty lines; numbers count the others.

@@ -159,7 +159,7 @@ static kiln_status read_args(case_file *c, const kiln_json *root, kiln_error *er
 static kiln_status read_memory(case_file *c, const char *prefix, uint32_t index, kiln_buffer *out,
                                kiln_error *err) {
   const char *path = path_of(c, kiln_arena_format(c->arena, "%s%u.bin", prefix, index));
-  KILN_TRY(cli_read_file(path, most_buffer, out, err));
+  KILN_TRY(cli_read_file(path, "", most_buffer, out, err));
   if (out->size == c->buffers[index].size) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected %llu bytes, found %zu", path,
                    (unsigned long long)c->buffers[index].size, out->size);
@@ -183,8 +183,8 @@ static const char *last_part(kiln_arena *arena, const char *folder) {
 kiln_status case_file_read(kiln_arena *arena, const char *folder, case_file *c, kiln_error *err) {
   const kiln_json *root;
   *c = (case_file){.arena = arena, .folder = folder, .name = last_part(arena, folder)};
-  KILN_TRY(cli_read_file(path_of(c, "kernel.ttir"), MOST_TEXT, &c->text, err));
-  KILN_TRY(cli_read_file(path_of(c, "case.json"), MOST_TEXT, &c->metadata, err));
+  KILN_TRY(cli_read_file(path_of(c, "kernel.ttir"), "", MOST_TEXT, &c->text, err));
+  KILN_TRY(cli_read_file(path_of(c, "case.json"), "", MOST_TEXT, &c->metadata, err));
   kiln_status status = kiln_json_parse(arena, (const char *)c->metadata.bytes, c->metadata.size, &root, err);
   if (status != KILN_OK) return kiln_context(err, status, "%s/case.json", folder);
   const kiln_json *golden = kiln_json_find(root, "golden");

@@ -346,7 +346,7 @@ static void release(running *c) {
   if (c->pointed_host) munmap(c->pointed_host, c->pointed.size);
   if (c->device) kiln_device_close(c->device);
   if (c->library) kiln_close(c->library);
-  worker_reply_deinit(&c->reply);
+  kiln_buffer_deinit(&c->reply.bytes);
   kiln_buffer_deinit(&c->bundle);
   kiln_buffer_deinit(&c->args);
   case_file_deinit(&c->file);

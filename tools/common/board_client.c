@@ -27,7 +27,7 @@ kiln_status board_open(board_client *b, const char *url, kiln_error *err) {
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "expected redis://HOST[:PORT][/DATABASE], found '%.200s'; rediss:// is by TLS",
                      kiln_url_shown(url, shown, sizeof shown));
-  if (!cli_find_program("kiln-remote", program, sizeof program))
+  if (!cli_find_program("kiln-remote", program, sizeof program, NULL))
     return kiln_fail(err, KILN_STATUS_TOOL, "kiln-remote is not installed");
   if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
   if (pipe2(out, O_CLOEXEC)) {

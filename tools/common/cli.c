@@ -239,7 +239,7 @@ static int short_options(const cli_page *page, const char *text, cursor *c) {
 static int response_words(const cli_page *page, const char *path, cli_list *out) {
   kiln_buffer text = {0};
   kiln_error err = {0};
-  if (cli_read_file(path, 64 << 20, &text, &err) != KILN_OK)
+  if (cli_read_file(path, "", 64 << 20, &text, &err) != KILN_OK)
     return cli_usage(page, "@%s: %s", path, err.text);
   for (char *p = (char *)text.bytes; p;) {
     while (*p && isspace((unsigned char)*p)) p++;
@@ -396,36 +396,17 @@ static bool resolved_folder(char *out) {
 typedef bool folder_function(char *out);
 static folder_function *const folders[] = {started_folder, file_folder, resolved_folder};
 
-/// Calls `take` for each place where `name` may be, until it returns true; the path is in `out`.
-static bool each_place(const char *name, char *out, size_t capacity,
-                       bool (*take)(const char *path, void *context), void *context) {
+bool cli_find_program(const char *name, char *out, size_t capacity, int *out_fd) {
   char folder[PATH_MAX];
-  for (size_t f = 0; f < sizeof folders / sizeof *folders; f++)
-    for (size_t i = 0; folders[f](folder) && i < sizeof places / sizeof *places; i++)
-      if (snprintf(out, capacity, "%s/%s%s", folder, places[i], name) < (int)capacity && take(out, context))
-        return true;
+  if (out_fd) *out_fd = -1;
+  for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
+    for (size_t i = 0; folders[f](folder) && i < sizeof places / sizeof *places; i++) {
+      if (snprintf(out, capacity, "%s/%s%s", folder, places[i], name) >= (int)capacity) continue;
+      if (!out_fd && !access(out, X_OK)) return true;
+      if (out_fd && (*out_fd = open(out, O_RDONLY | O_CLOEXEC)) >= 0) return true;
+    }
+  }
   return false;
-}
-
-static bool can_run(const char *path, void *context) {
-  (void)context;
-  return !access(path, X_OK);
-}
-
-bool cli_find_program(const char *name, char *out, size_t capacity) {
-  return each_place(name, out, capacity, can_run, NULL);
-}
-
-static bool can_open(const char *path, void *context) {
-  int *fd = context;
-  *fd = open(path, O_RDONLY | O_CLOEXEC);
-  return *fd >= 0;
-}
-
-int cli_open_program(const char *name, char *out, size_t capacity) {
-  int fd = -1;
-  each_place(name, out, capacity, can_open, &fd);
-  return fd;
 }
 
 const char *cli_name(const char *name) {

@@ -108,11 +108,11 @@ int cli_usage(const cli_page *page, const char *format, ...) __attribute__((form
 /// The whole file (path "-": standard input) into `out`, ended by a NUL that size does not count. LIMIT above
 /// `most` bytes, and above 1 GiB of what has no size: pipes, devices, files of /proc. A FIFO without a writer
 /// is waited for 10 s, then IO.
-kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_error *err);
-/// The same of what begins with `magic`, up to `most` bytes also of what has no size. Of anything else only
-/// the first piece is read, which the reader of the format refuses.
-kiln_status cli_read_begun(const char *path, const char *magic, size_t most, kiln_buffer *out,
-                           kiln_error *err);
+///
+/// With a `magic` that is not "": up to `most` bytes also of what has no size, if it begins with `magic`. Of
+/// anything else only the first piece is read, which the reader of the format refuses.
+kiln_status cli_read_file(const char *path, const char *magic, size_t most, kiln_buffer *out,
+                          kiln_error *err);
 /// Opens what is read piece by piece; a FIFO without a writer is waited for as above, and reads as empty
 /// then. The caller closes `out_fd`, which is -1 on failure and 0 for "-".
 kiln_status cli_open_input(const char *path, int *out_fd, kiln_error *err);
@@ -124,11 +124,9 @@ kiln_status cli_write_made(const char *path, const char *input, const void *byte
                            kiln_error *err);
 
 /// The path of another program: next to this one, then in ../libexec/kiln. `out` gets a path even if nothing
-/// is there.
-bool cli_find_program(const char *name, char *out, size_t capacity);
-
-/// Opens it for reading; -1 when it is in neither place. One system call fewer than finding it first.
-int cli_open_program(const char *name, char *out, size_t capacity);
+/// is there. Unless `out_fd` is NULL it is opened for reading instead of asked whether it can be executed,
+/// which takes one system call fewer than both; -1 when it is in neither place.
+bool cli_find_program(const char *name, char *out, size_t capacity, int *out_fd);
 
 /// A name from a file, fit for a terminal: control characters and line ends are shown as \x1b. Returns `name`
 /// itself if it has none, otherwise a text that is valid for the next seven calls. Not thread safe.

@@ -99,8 +99,8 @@ static kiln_status read_all(const input *in, const char *path, const char *magic
   return KILN_OK;
 }
 
-kiln_status cli_read_begun(const char *path, const char *magic, size_t most, kiln_buffer *out,
-                           kiln_error *err) {
+kiln_status cli_read_file(const char *path, const char *magic, size_t most, kiln_buffer *out,
+                          kiln_error *err) {
   input in;
   KILN_TRY(open_input(path, &in, err));
   kiln_status status = KILN_OK;
@@ -112,8 +112,4 @@ kiln_status cli_read_begun(const char *path, const char *magic, size_t most, kil
   if (!kiln_buffer_reserve(out, 1)) return no_memory(path, &in, out, err);
   out->bytes[out->size] = 0;
   return KILN_OK;
-}
-
-kiln_status cli_read_file(const char *path, size_t most, kiln_buffer *out, kiln_error *err) {
-  return cli_read_begun(path, "", most, out, err);
 }

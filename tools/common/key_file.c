@@ -22,7 +22,7 @@ bool key_file_hex(const char *text, uint8_t *out, size_t size) {
 
 static kiln_status read_key(const char *path, const char *kind, uint8_t *out, size_t size, kiln_error *err) {
   kiln_buffer text = {0};
-  kiln_status status = cli_read_file(path, MOST_BYTES, &text, err);
+  kiln_status status = cli_read_file(path, "", MOST_BYTES, &text, err);
   if (!status) {
     char *save, *line = (char *)text.bytes;
     char *word = strtok_r(line, " \n", &save), *name = strtok_r(NULL, " \n", &save),

@@ -31,7 +31,7 @@ void tuned_file_point(const char *text, size_t size, kiln_tuned_place place) {
 kiln_status tuned_file_read(const char *path, kiln_tuner_table *table, kiln_error *err) {
   kiln_buffer text = {0};
   kiln_tuned_place place = {0};
-  kiln_status status = cli_read_file(path, MOST_BYTES, &text, err);
+  kiln_status status = cli_read_file(path, "", MOST_BYTES, &text, err);
   if (status == KILN_OK)
     status = kiln_tuner_table_read(table, path, (const char *)text.bytes, text.size, &place, err);
   if (status != KILN_OK && place.line) tuned_file_point((const char *)text.bytes, text.size, place);

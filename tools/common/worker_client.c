@@ -25,7 +25,7 @@ kiln_status worker_client_init(worker_client *client, kiln_error *err) {
   memset(client, 0, sizeof *client);
   client->to = client->from = client->program_fd = client->assembler_fd = -1;
   signal(SIGPIPE, SIG_IGN); // a worker that died is a status, not a signal
-  if (cli_find_program("kiln-codegen", client->program, sizeof client->program)) return KILN_OK;
+  if (cli_find_program("kiln-codegen", client->program, sizeof client->program, NULL)) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_NOT_FOUND,
                    "kiln-codegen is not next to this program nor in ../libexec/kiln");
 }
@@ -245,5 +245,3 @@ kiln_status worker_compile_stage(worker_client *client, const char *until, const
       span_of(until), {NULL, 0}, {options->bytes, options->size}, {text->bytes, text->size}, {NULL, 0}};
   return exchange(client, REQUEST_STAGE, blocks, out, err);
 }
-
-void worker_reply_deinit(worker_reply *reply) { kiln_buffer_deinit(&reply->bytes); }

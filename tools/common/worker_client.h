@@ -24,7 +24,7 @@ typedef struct worker_client {
 
 /// The result of a compile. Spans are borrowed from `bytes`.
 typedef struct worker_reply {
-  kiln_buffer bytes;   ///< owned
+  kiln_buffer bytes;   ///< owned: the caller ends the reply by kiln_buffer_deinit
   const char *printed; ///< what passes printed (--print-after, or an unverified kernel), also of errors
   size_t printed_size;
   const uint8_t *info; ///< encoded code info
@@ -60,6 +60,5 @@ kiln_status worker_compile(worker_client *client, const char *target, const char
 /// run; the kernel after it is the reply's code, as text. NULL: all passes.
 kiln_status worker_compile_stage(worker_client *client, const char *until, const kiln_buffer *options,
                                  const kiln_buffer *text, worker_reply *out, kiln_error *err);
-void worker_reply_deinit(worker_reply *reply);
 
 #endif

@@ -381,7 +381,7 @@ int kiln_command_completion(int argc, char **argv) {
     code = cli_usage(&page, "expected bash, zsh or fish, found '%s'", words.items[0]);
     goto out;
   }
-  if (!cli_find_program("kiln", program, sizeof program)) {
+  if (!cli_find_program("kiln", program, sizeof program, NULL)) {
     kiln_fail(&err, KILN_STATUS_NOT_FOUND, "the program kiln is not found next to this one");
     code = cli_report(err.status, &err);
     goto out;

@@ -112,7 +112,7 @@ static kiln_status read_file(const char *path, bool must_be_there, kiln_error *e
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "the path of kiln.conf: expected less than %d characters, found %zu", PATH_MAX,
                      strlen(path));
-  kiln_status status = cli_read_file(path, MOST_FILE, &text, err);
+  kiln_status status = cli_read_file(path, "", MOST_FILE, &text, err);
   if (status == KILN_OK) status = read_text(kept, (const char *)text.bytes, text.size, err);
   kiln_buffer_deinit(&text);
   return status;

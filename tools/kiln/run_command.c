@@ -52,7 +52,7 @@ __attribute__((noinline)) static int hand_over(char **argv) { // its path is not
   size_t i = 0;
   while (i < sizeof tool_commands / sizeof *tool_commands && strcmp(argv[1], tool_commands[i])) i++;
   if (i == sizeof tool_commands / sizeof *tool_commands) return unknown_command(argv[1]);
-  if (!cli_find_program("kiln-tool", path, sizeof path)) {
+  if (!cli_find_program("kiln-tool", path, sizeof path, NULL)) {
     fprintf(stderr, "kiln: error: '%s' is a command of kiln-tool, which is not installed\n", argv[1]);
     return CLI_USAGE;
   }

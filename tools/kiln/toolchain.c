@@ -42,8 +42,7 @@ static kiln_status take_identity(toolchain_program *tool, kiln_file_extent exten
 kiln_status toolchain_program_open(toolchain_program *out, const char *name, kiln_cache *cache,
                                    kiln_error *err) {
   memset(out, 0, sizeof *out);
-  out->fd = cli_open_program(name, out->path, sizeof out->path);
-  if (out->fd < 0)
+  if (!cli_find_program(name, out->path, sizeof out->path, &out->fd))
     return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s is not next to this program nor in ../libexec/kiln",
                      name);
   kiln_status status = take_identity(out, KILN_FILE_LOADED, cache, err);
@@ -135,7 +134,7 @@ void toolchain_open_usual(int *out_compiler, int *out_assembler) {
   char path[4096];
   const char *found;
   uint8_t kind = KILN_ASSEMBLER_NONE;
-  *out_compiler = cli_open_program("kiln-codegen", path, sizeof path);
+  cli_find_program("kiln-codegen", path, sizeof path, out_compiler);
   *out_assembler = open_place(&kind, true, &found);
 }
 

@@ -38,7 +38,7 @@ kiln_status ptx_device_load(const char *name, ptx_device *out, kiln_error *err) 
   static const char file[] = "kiln-ptx-driver.so";
   *out = (ptx_device){.name = name};
   KILN_TRY(find_processor(name, &out->processor, err));
-  if (!cli_find_program(file, path, sizeof path))
+  if (!cli_find_program(file, path, sizeof path, NULL))
     return kiln_fail(err, KILN_STATUS_NOT_FOUND,
                      "'%.60s': %s is not next to this program nor in ../libexec/kiln", name, file);
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

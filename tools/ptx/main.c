@@ -40,7 +40,7 @@ static kiln_status read_buffer(const char *text, buffer *b, kiln_error *err) {
     return b->size <= most_buffer
                ? KILN_OK
                : kiln_fail(err, KILN_STATUS_LIMIT, "a buffer of %llu bytes", (unsigned long long)b->size);
-  KILN_TRY(cli_read_file(b->from, most_buffer, &b->before, err));
+  KILN_TRY(cli_read_file(b->from, "", most_buffer, &b->before, err));
   b->size = b->before.size;
   return KILN_OK;
 }
@@ -186,7 +186,7 @@ static kiln_status run_once(command *c, const kiln_buffer *text, uint64_t seed, 
 
 static kiln_status run(command *c, bool *out_found, kiln_error *err) {
   kiln_buffer text = {0};
-  kiln_status status = cli_read_file(c->words.items[0], MOST_TEXT, &text, err);
+  kiln_status status = cli_read_file(c->words.items[0], "", MOST_TEXT, &text, err);
   for (size_t i = 0; !status && i < c->buffer_texts.count; i++)
     status = read_buffer(c->buffer_texts.items[i], &c->buffers[i], err);
   for (int64_t k = 0; !status && !*out_found && k < (c->is_census ? 1 : c->schedules); k++)

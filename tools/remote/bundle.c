@@ -62,7 +62,7 @@ static kiln_status push(char **words, kiln_error *err) {
   bool is_signed = strcmp(key, "-") != 0;
   kiln_status status = kiln_oci_parse(address, &place, err);
   if (!status && is_signed) status = key_file_secret(key, secret, err);
-  if (!status) status = cli_read_file(file, most_bytes, &bytes, err);
+  if (!status) status = cli_read_file(file, "", most_bytes, &bytes, err);
   if (!status)
     status = kiln_oci_push(&place, &access, slash ? slash + 1 : file, bytes.bytes, bytes.size,
                            is_signed ? secret : NULL, digest, err);

@@ -180,7 +180,7 @@ static kiln_status generate_buffer(run_value *v, const char *text, kiln_error *e
 
 static kiln_status read_buffer(run_value *v, const char *path, kiln_error *err) {
   kiln_buffer file = {0};
-  kiln_status status = cli_read_file(path, (size_t)1 << MOST_BYTES_LOG2, &file, err);
+  kiln_status status = cli_read_file(path, "", (size_t)1 << MOST_BYTES_LOG2, &file, err);
   if (status != KILN_OK) {
     kiln_buffer_deinit(&file);
     return status;

@@ -280,7 +280,7 @@ static kiln_status compare_value(run_state *r, const char *text, double toleranc
   size_t length = strcspn(text, "=");
   run_value *v;
   KILN_TRY(need_buffer(r, text, length, "NAME=FILE", &v, err));
-  kiln_status status = cli_read_file(text + length + 1, v->size + MOST_MORE, &expected, err);
+  kiln_status status = cli_read_file(text + length + 1, "", v->size + MOST_MORE, &expected, err);
   if (status == KILN_OK) status = run_value_compare(v, expected.bytes, expected.size, tolerance, err);
   kiln_buffer_deinit(&expected);
   return status;

@@ -39,7 +39,7 @@ int tune_post(const tune_settings *s, const char *path) {
   char name[TUNE_JOB_NAME + 1];
   write_rules(s, &job.options);
   kiln_status status = key_file_secret(s->sign_key, secret, &err);
-  if (status == KILN_OK) status = cli_read_file(path, (size_t)KILN_BOARD_MOST, &job.bundle, &err);
+  if (status == KILN_OK) status = cli_read_file(path, "", (size_t)KILN_BOARD_MOST, &job.bundle, &err);
   if (status == KILN_OK) status = tune_shapes_text(s, &job.shapes, &err);
   if (status == KILN_OK) status = board_open(&board, s->post, &err);
   if (status == KILN_OK) status = tune_job_post(&board, &job, secret, name, &err);

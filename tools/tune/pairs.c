@@ -77,9 +77,9 @@ kiln_status tune_shapes_text(const tune_settings *s, kiln_buffer *out, kiln_erro
     kiln_buffer_bytes(out, s->job->shapes.bytes, s->job->shapes.size);
     return KILN_OK;
   }
-  kiln_status status = s->shapes ? cli_read_file(s->shapes, MOST_SHAPES_FILE, &given, err) : KILN_OK;
+  kiln_status status = s->shapes ? cli_read_file(s->shapes, "", MOST_SHAPES_FILE, &given, err) : KILN_OK;
   if (status == KILN_OK && s->record) {
-    status = cli_read_file(s->record, MOST_SHAPES_FILE, &record, err);
+    status = cli_read_file(s->record, "", MOST_SHAPES_FILE, &record, err);
     tune_recorded_join((const char *)record.bytes, record.size, (const char *)given.bytes, given.size, out);
   } else if (status == KILN_OK) {
     kiln_buffer_bytes(out, given.bytes, given.size);

@@ -73,7 +73,7 @@ static kiln_status copy_file(const char *folder, const char *from, const char *i
   char path[4200];
   kiln_buffer text = {0};
   snprintf(path, sizeof path, "%.4000s/%s", folder, from);
-  KILN_TRY(cli_read_file(path, (size_t)64 << 20, &text, err));
+  KILN_TRY(cli_read_file(path, "", (size_t)64 << 20, &text, err));
   snprintf(path, sizeof path, "%.4000s/%s", into, to);
   kiln_status status = cli_write_file(path, text.bytes, text.size, err);
   kiln_buffer_deinit(&text);

@@ -29,8 +29,8 @@ static kiln_status build(const tune_settings *s, const char *target, const char 
                          kiln_error *err) {
   char program[PATH_MAX], jobs[32];
   int status = 0;
-  if (!cli_find_program("kiln", program, sizeof program) &&
-      !cli_find_program("../../bin/kiln", program, sizeof program))
+  if (!cli_find_program("kiln", program, sizeof program, NULL) &&
+      !cli_find_program("../../bin/kiln", program, sizeof program, NULL))
     return kiln_fail(err, KILN_STATUS_TOOL,
                      "kiln is not beside this program, so that sources cannot be built; give a bundle");
   const char **words =

@@ -76,7 +76,8 @@ static LLVMValueRef fetch(gpu *g, stored *s, kiln_scalar to, uint32_t place, LLV
       LLVMBuildAdd(g->builder, LLVMBuildShl(g->builder, k, gpu_i32(g, s->pitch), ""), s->thread, "");
   uint32_t constant = s->base + (place << s->log2_bytes) + (ahead << s->pitch);
   LLVMValueRef more = gpu_i32(g, constant), value;
-  LLVMValueRef pointer = LLVMBuildGEP2(g->builder, g->i8, gpu_shared_at(g, offset), &more, 1, "");
+  LLVMValueRef pointer = LLVMBuildGEP2(g->builder, g->i8, g->shared, &offset, 1, "");
+  pointer = LLVMBuildGEP2(g->builder, g->i8, pointer, &more, 1, "");
   LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, 1u << s->log2_bytes), pointer, "");
   LLVMSetAlignment(load, 1u << __builtin_ctz(constant | s->varies | 1u << s->pitch | KILN_MOST_VECTOR_BYTES));
   gpu_unpack(g, load, g->elements.types[s->scalar], &value, 1);

@@ -289,7 +289,6 @@ void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, u
 void gpu_barrier(gpu *g);
 /// Before writing scratch: a barrier when others may still read. `bytes` are claimed from offset 0.
 void gpu_scratch_begin(gpu *g, uint64_t bytes);
-LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset);
 
 // gpu_packing.c
 /// Bytes of an element in memory.

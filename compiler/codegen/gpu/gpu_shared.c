@@ -27,10 +27,6 @@ void gpu_scratch_begin(gpu *g, uint64_t bytes) {
   if (g->shared_dirty) gpu_barrier(g);
 }
 
-LLVMValueRef gpu_shared_at(gpu *g, LLVMValueRef byte_offset) {
-  return LLVMBuildGEP2(g->builder, g->i8, g->shared, &byte_offset, 1, "");
-}
-
 /// layout_padded of a place that differs between threads, in bytes.
 static LLVMValueRef padded(gpu *g, const layout_memory *memory, unsigned log2_bytes, LLVMValueRef place) {
   LLVMValueRef row = LLVMBuildLShr(g->builder, place, gpu_i32(g, memory->row + log2_bytes), "");
@@ -69,7 +65,7 @@ LLVMValueRef gpu_shared_tile_pointer(gpu *g, const gpu_shared_tile *p, uint32_t 
     base = LLVMBuildXor(g->builder, p->plain, gpu_i32(g, bytes), "");
     if (p->memory->pad) base = padded(g, p->memory, p->log2_bytes, base);
   }
-  LLVMValueRef at = gpu_shared_at(g, base), last = gpu_i32(g, more);
+  LLVMValueRef at = LLVMBuildGEP2(g->builder, g->i8, g->shared, &base, 1, ""), last = gpu_i32(g, more);
   if (p->slot) at = LLVMBuildGEP2(g->builder, g->i8, at, (LLVMValueRef[1]){p->slot}, 1, "");
   return LLVMBuildGEP2(g->builder, g->i8, at, &last, 1, "");
 }

@@ -259,7 +259,8 @@ static LLVMValueRef piece_of(sorter *s, const kiln_network *n, const mailbox *m,
   gpu *g = s->g;
   uint32_t first = (r >> m->log2_count << (n->lanes + n->warps + m->log2_bytes)) + g->scratch_base;
   LLVMValueRef at = LLVMBuildShl(g->builder, thread, gpu_i32(g, m->log2_bytes), "");
-  return gpu_shared_at(g, LLVMBuildAdd(g->builder, at, gpu_i32(g, first), ""));
+  at = LLVMBuildAdd(g->builder, at, gpu_i32(g, first), "");
+  return LLVMBuildGEP2(g->builder, g->i8, g->shared, &at, 1, "");
 }
 
 static void put_words(sorter *s, const kiln_network *n, const mailbox *m) {
@@ -435,7 +436,8 @@ void gpu_lower_gather(gpu *g, ir_op *op) {
     at = LLVMBuildShl(g->builder, at, gpu_i32(g, inner), "");
     at = LLVMBuildOr(g->builder, at, LLVMBuildXor(g->builder, base, gpu_i32(g, own), ""), "");
     at = LLVMBuildShl(g->builder, at, gpu_i32(g, log2_bytes), "");
-    LLVMValueRef pointer = gpu_shared_at(g, LLVMBuildAdd(g->builder, at, gpu_i32(g, g->scratch_base), ""));
+    at = LLVMBuildAdd(g->builder, at, gpu_i32(g, g->scratch_base), "");
+    LLVMValueRef pointer = LLVMBuildGEP2(g->builder, g->i8, g->shared, &at, 1, "");
     LLVMValueRef load = LLVMBuildLoad2(g->builder, gpu_packed_type(g, 1u << log2_bytes), pointer, "");
     LLVMSetAlignment(load, 1u << log2_bytes);
     gpu_unpack(g, load, type, &out.regs[r], 1);

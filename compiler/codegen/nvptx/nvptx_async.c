@@ -28,7 +28,8 @@ static void init_barriers(ir_op *op, void *context) {
   gpu *g = context;
   if (op->code != IR_ALLOC || op->results[0].type.rank) return;
   for (unsigned i = 0; i < op->results[0].type.slots; i++) {
-    LLVMValueRef arguments[2] = {gpu_shared_at(g, gpu_i32(g, op->attrs.alloc.at + i * KILN_BARRIER_BYTES)),
+    LLVMValueRef at = gpu_i32(g, op->attrs.alloc.at + i * KILN_BARRIER_BYTES);
+    LLVMValueRef arguments[2] = {LLVMBuildGEP2(g->builder, g->i8, g->shared, &at, 1, ""),
                                  gpu_i32(g, op->attrs.alloc.arrivals)};
     kl_call(&g->prelude, KL_kl_mbar_init, arguments, 2);
   }
@@ -479,7 +480,8 @@ static void lower_stage(gpu *g, ir_op *op) {
       kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0);
       nvptx_group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
-      LLVMValueRef row = add(g, nvptx_group_row(g, &split), gpu_i32(g, 64 * block));
+      LLVMValueRef row =
+          add(g, nvptx_group_row(g, &split, g->program_group, split.groups_n), gpu_i32(g, 64 * block));
       LLVMValueRef column = add(g, nvptx_group_column(g, &split, all * shares), gpu_i32(g, at));
       LLVMBuildCondBr(g->builder, leader, send, after);
       LLVMPositionBuilderAtEnd(g->builder, send);
@@ -497,7 +499,7 @@ static void lower_put(gpu *g, ir_op *op) {
   staging s = {.tile = gpu_operand(g, op, 2), .row = kiln_memory_row(value->type, NVPTX_ROW)};
   s.box = s.row << value->type.log2[0];
   LLVMValueRef start = add(g, nvptx_slot_address(g, op->operands[0], op->operands[1]),
-                           scale(g, nvptx_group_row(g, &split), s.row));
+                           scale(g, nvptx_group_row(g, &split, g->program_group, split.groups_n), s.row));
   for (unsigned block = 0; g->status == KILN_OK && block < 1u << split.blocks; block++) {
     s.memory = add(g, start, gpu_i32(g, 64 * block * s.row));
     write_part(g, &s, block << (split.columns - 1), 1u << split.columns);

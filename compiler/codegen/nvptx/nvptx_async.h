@@ -9,8 +9,9 @@
 
 enum { NVPTX_ROW = 128 }; ///< bytes of the widest row in shared memory
 
-/// First row and column of this thread's group, i32.
-LLVMValueRef nvptx_group_row(gpu *g, const kiln_mma_split *split);
+/// The first row of a group, i32. Its place among the rows is in its number, from bit `from` on.
+LLVMValueRef nvptx_group_row(gpu *g, const kiln_mma_split *split, LLVMValueRef group, unsigned from);
+/// The first column of this thread's group, i32.
 LLVMValueRef nvptx_group_column(gpu *g, const kiln_mma_split *split, unsigned columns);
 /// Blocks among which memory, or a copy, is divided; 1: it is not.
 static inline unsigned nvptx_parts(const ir_op *op) {

@@ -11,23 +11,15 @@
 
 enum { STEP = 32, ROWS = 6, MAX_STEPS = 16, MOST_LOOKED_AT = 1000 };
 
-static LLVMValueRef group_part(gpu *g, LLVMValueRef group, unsigned from, unsigned count, uint32_t factor) {
+LLVMValueRef nvptx_group_row(gpu *g, const kiln_mma_split *s, LLVMValueRef group, unsigned from) {
   LLVMValueRef v = LLVMBuildLShr(g->builder, group, gpu_i32(g, from), "");
-  v = LLVMBuildAnd(g->builder, v, gpu_i32(g, (1u << count) - 1), "");
-  return LLVMBuildMul(g->builder, v, gpu_i32(g, factor), "");
-}
-
-LLVMValueRef nvptx_group_row(gpu *g, const kiln_mma_split *s) {
-  return group_part(g, g->program_group, s->groups_n, s->groups_m, 64u << s->blocks);
+  v = LLVMBuildAnd(g->builder, v, gpu_i32(g, (1u << s->groups_m) - 1), "");
+  return LLVMBuildMul(g->builder, v, gpu_i32(g, 64u << s->blocks), "");
 }
 
 LLVMValueRef nvptx_group_column(gpu *g, const kiln_mma_split *s, unsigned columns) {
-  return group_part(g, g->program_group, 0, s->groups_n, columns);
-}
-
-static LLVMValueRef stored_column(gpu *g, const kiln_mma_split *s, unsigned columns) {
-  if (g->kernel->groups_beside) return LLVMBuildMul(g->builder, g->group, gpu_i32(g, columns), "");
-  return g->spread ? gpu_i32(g, 0) : nvptx_group_column(g, s, 1u << s->columns);
+  LLVMValueRef v = LLVMBuildAnd(g->builder, g->program_group, gpu_i32(g, (1u << s->groups_n) - 1), "");
+  return LLVMBuildMul(g->builder, v, gpu_i32(g, columns), "");
 }
 
 // ------------------------------------------------------------------------------------- descriptors
@@ -252,8 +244,10 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   p.is_same_left = !in_memory && is_same_each_time(op, a, &(unsigned){MOST_LOOKED_AT});
   p.steps = (kiln_scalars[a->type.scalar].bytes << a->type.log2[k_axis]) / STEP;
   p.arguments = KILN_NEW_ARRAY(g->arena, LLVMValueRef, sums + 8u * p.steps + 8u);
-  operand right =
-      describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.mma.b_mn, stored_column(g, &s, columns));
+  LLVMValueRef column; // where the group's columns begin in memory
+  if (g->kernel->groups_beside) column = LLVMBuildMul(g->builder, g->group, gpu_i32(g, columns), "");
+  else column = g->spread ? gpu_i32(g, 0) : nvptx_group_column(g, &s, 1u << s.columns);
+  operand right = describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.mma.b_mn, column);
   // An accumulator that always starts from zero is not written first, which would have to wait for the unit.
   uint64_t bits;
   bool is_fresh = op->attrs.mma.is_queued && ir_constant_bits(op->operands[1], &bits) && !bits;
@@ -270,7 +264,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
     if (in_memory) {
       // First row, and column, of the group among those that its block has in shared memory. Groups of a block
       // that shares its program stand below each other.
-      LLVMValueRef row = group_part(g, g->group, g->spread ? 0 : s.groups_n, s.groups_m, 64u << s.blocks);
+      LLVMValueRef row = nvptx_group_row(g, &s, g->group, g->spread ? 0 : s.groups_n);
       row = LLVMBuildAdd(g->builder, row, gpu_i32(g, 64 * block), "");
       from = describe(g, a, op->operands[3], op->attrs.mma.a_mn, row);
     }

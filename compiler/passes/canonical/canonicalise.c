@@ -20,24 +20,23 @@ static const struct {
 #include "compiler/passes/passes.def"
 };
 
-/// A pass that has no memory leaves the kernel as it was.
-static void to_fixed_point(ir_kernel *kernel, bool is_last) {
-  for (unsigned round = 0; round < MAX_ROUNDS; round++) {
-    kiln_pass_context context = {0};
-    kiln_error ignored = {0};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-      if (rows[i].when != WHEN_ROUND && (context.changed || (rows[i].when == WHEN_LAST && !is_last)))
-        continue;
-      (void)rows[i].run(kernel, &context, &ignored);
-    }
-    if (!context.changed) return;
+/// One round; true when it changed something. A pass that has no memory leaves the kernel as it was.
+static bool run_rows(ir_kernel *kernel, bool is_last) {
+  kiln_pass_context context = {0};
+  kiln_error ignored = {0};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (rows[i].when != WHEN_ROUND && (context.changed || (rows[i].when == WHEN_LAST && !is_last))) continue;
+    (void)rows[i].run(kernel, &context, &ignored);
   }
+  return context.changed;
 }
 
 kiln_status kiln_pass_simplify(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context, (void)err;
-  to_fixed_point(kernel, false);
+  for (unsigned round = 0; round < MAX_ROUNDS && run_rows(kernel, false); round++) continue;
   return KILN_OK;
 }
 
-void kiln_canonicalise(ir_kernel *kernel) { to_fixed_point(kernel, true); }
+void kiln_canonicalise(ir_kernel *kernel) {
+  for (unsigned round = 0; round < MAX_ROUNDS && run_rows(kernel, true); round++) continue;
+}
