@@ -123,10 +123,6 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
   return c->caught.status;
 }
 
-// Without products there is nothing to keep off registers: such kernels have all at once, and are compiled
-// once.
-static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
-
 static void keep_registers_near(compile *c) {
   LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
   if (function) c->backend->registers.keep_near(function);
@@ -309,9 +305,9 @@ static kiln_status generate(ir_kernel *kernel, const kiln_stage *stage, const ch
                .stage = *stage,
                .begin = *stage,
                .until = until};
-  bool has_products = false;
-  ir_walk(kernel->body, note_product, &has_products);
-  c.is_wide = stage->pass ? stage->is_wide : !has_products;
+  // Without products there is nothing to keep off registers: such kernels have all at once, and are compiled
+  // once.
+  c.is_wide = stage->pass ? stage->is_wide : !ir_find(kernel->body, IR_DOT);
   begin_producer(&c);
   begin_info(&c);
   bool has_assembler = options->assembler != KILN_ASSEMBLER_NONE;

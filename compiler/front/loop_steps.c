@@ -7,20 +7,6 @@
 #include "compiler/analysis/facts.h"
 #include "compiler/front/native.h"
 
-typedef struct finder {
-  kiln_arena *arena;
-  ir_op **loops; ///< whose steps are not constant
-  uint32_t count, capacity;
-} finder;
-
-static void find_loop(ir_op *op, void *context) {
-  finder *f = context;
-  int64_t step;
-  if (op->code != IR_FOR || ir_constant_int(ir_for_step(op), &step)) return;
-  KILN_GROW(f->arena, f->loops, f->count, f->capacity);
-  f->loops[f->count++] = op;
-}
-
 static bool is_zero(const ir_value *v) {
   int64_t n;
   return ir_constant_int(v, &n) && n == 0;
@@ -41,13 +27,12 @@ static bool is_asserted(const ir_op *loop) {
 }
 
 void kiln_native_guard_steps(ir_kernel *kernel) {
-  finder f = {.arena = kernel->arena};
-  ir_walk(kernel->body, find_loop, &f);
-  if (!f.count) return;
-  kiln_facts *facts = kiln_facts_compute(kernel->arena, kernel);
-  for (uint32_t i = 0; i < f.count; i++) {
-    ir_op *loop = f.loops[i];
+  kiln_facts *facts = NULL; // of the kernel as it was built, once a loop needs them
+  for (ir_op *loop = ir_next(kernel->body, NULL); loop; loop = ir_next(kernel->body, loop)) {
+    int64_t known;
+    if (loop->code != IR_FOR || ir_constant_int(ir_for_step(loop), &known)) continue;
     ir_value *step = ir_for_step(loop);
+    if (!facts) facts = kiln_facts_compute(kernel->arena, kernel);
     if (kiln_fact_of(facts, step)->lo >= 1 || is_asserted(loop)) continue;
     ir_builder b = {.arena = kernel->arena, .block = loop->block, .before = loop, .place = loop->place};
     ir_value *positive = ir_compare(&b, IR_GT, 0, step, ir_const_int(&b, (kiln_scalar)step->type.scalar, 0));

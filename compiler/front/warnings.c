@@ -67,16 +67,12 @@ static bool has_attribute(const kiln_item *kernel, const char *name) {
   return false;
 }
 
-static void note_program(ir_op *op, void *context) {
-  const ir_op **found = context;
-  if ((op->code == IR_PID || op->code == IR_NPID) && !*found) *found = op;
-}
-
 void kiln_native_warn_of_grid(const ir_kernel *kernel, const kiln_item *item, const char *file,
                               kiln_diagnostics *d) {
-  const ir_op *program = NULL;
   if (has_attribute(item, "grid")) return;
-  ir_walk(kernel->body, note_program, &program);
+  const ir_op *program = ir_next(kernel->body, NULL);
+  while (program && program->code != IR_PID && program->code != IR_NPID)
+    program = ir_next(kernel->body, program);
   if (!program) return; // one program does it all
   const char *text =
       kiln_arena_format(d->arena,
@@ -97,27 +93,22 @@ void kiln_native_warn_of_configs(const kiln_native_unit *unit, kiln_diagnostics 
 
 // ------------------------------------------------------------------------------- attributes of loops
 
-typedef struct loop_content {
-  bool loads, multiplies, writes;
-} loop_content;
-
-static void note_content(ir_op *op, void *context) {
-  loop_content *c = context;
-  c->loads |= op->code == IR_LOAD || op->code == IR_VIEW_LOAD;
-  c->multiplies |= op->code == IR_DOT;
-  const bool adds = op->code == IR_VIEW_ATOMIC; // compiler/passes/gpu/promote.c: the copy engine does it
-  const bool is_store = op->code == IR_STORE || op->code == IR_VIEW_STORE,
-             is_chosen =
-                 is_store && op->block->parent->code == IR_IF; // compiler/passes/gpu/fetch.c fetches again
-  c->writes |= op->code == IR_BARRIER ||
-               (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !adds && !is_chosen);
-}
-
 /// A pipeline, if it has stages.
 static bool can_be_pipeline(const ir_op *loop) {
-  loop_content c = {0};
-  for (uint32_t i = 0; i < loop->region_count; i++) ir_walk(loop->regions[i], note_content, &c);
-  return loop->code == IR_FOR && c.loads && c.multiplies && !c.writes;
+  bool loads = false, multiplies = false, writes = false;
+  if (loop->code != IR_FOR) return false;
+  const ir_block *body = ir_loop_body(loop);
+  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    loads |= op->code == IR_LOAD || op->code == IR_VIEW_LOAD;
+    multiplies |= op->code == IR_DOT;
+    const bool adds = op->code == IR_VIEW_ATOMIC; // compiler/passes/gpu/promote.c: the copy engine does it
+    const bool is_store = op->code == IR_STORE || op->code == IR_VIEW_STORE,
+               is_chosen =
+                   is_store && op->block->parent->code == IR_IF; // compiler/passes/gpu/fetch.c fetches again
+    writes |= op->code == IR_BARRIER ||
+              (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !adds && !is_chosen);
+  }
+  return loads && multiplies && !writes;
 }
 
 /// What is carried comes back as itself and products added to it: what compiler/passes/gpu/split.c asks, as
@@ -141,34 +132,26 @@ static const char *why_not_shared(const ir_kernel *kernel, const ir_op *loop) {
   return loop->result_count ? NULL : no_sums;
 }
 
-typedef struct loops {
-  const ir_kernel *kernel;
-  kiln_diagnostics *d;
-  const char *file;
-  bool any; ///< one that can be a pipeline
-} loops;
-
-static void warn_of(const loops *l, ir_place place, const char *attribute, unsigned number, const char *why) {
-  const char *text = kiln_arena_format(l->d->arena, "%s = %u has no effect: %s", attribute, number, why);
-  if (!is_said(l->d, place, text)) kiln_diagnose(l->d, KILN_WARNING, l->file, place, "%s", text);
+static void warn_of(kiln_diagnostics *d, const char *file, ir_place place, const char *attribute,
+                    unsigned number, const char *why) {
+  const char *text = kiln_arena_format(d->arena, "%s = %u has no effect: %s", attribute, number, why);
+  if (!is_said(d, place, text)) kiln_diagnose(d, KILN_WARNING, file, place, "%s", text);
 }
 
 static const char no_pipeline[] =
     "only a 'for' that loads operands of a 'dot' and writes nothing, but in branches, becomes a pipeline";
 
-static void look_at_loop(ir_op *op, void *context) {
-  loops *l = context;
-  if (op->code != IR_FOR && op->code != IR_WHILE) return;
-  bool fits = can_be_pipeline(op);
-  const char *why = op->attrs.loop.split > 1 ? why_not_shared(l->kernel, op) : NULL;
-  l->any |= fits;
-  if (op->attrs.loop.stages > 1 && !fits) warn_of(l, op->place, "stages", op->attrs.loop.stages, no_pipeline);
-  if (why) warn_of(l, op->place, "split", op->attrs.loop.split, why);
-}
-
 void kiln_native_warn_of_loops(const ir_kernel *kernel, const char *file, ir_place place,
                                kiln_diagnostics *d) {
-  loops l = {.kernel = kernel, .d = d, .file = file};
-  ir_walk(kernel->body, look_at_loop, &l);
-  if (kernel->stages > 1 && !l.any) warn_of(&l, place, "stages", kernel->stages, no_pipeline);
+  bool any_fits = false;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    if (op->code != IR_FOR && op->code != IR_WHILE) continue;
+    const bool fits = can_be_pipeline(op);
+    const char *why = op->attrs.loop.split > 1 ? why_not_shared(kernel, op) : NULL;
+    any_fits |= fits;
+    if (op->attrs.loop.stages > 1 && !fits)
+      warn_of(d, file, op->place, "stages", op->attrs.loop.stages, no_pipeline);
+    if (why) warn_of(d, file, op->place, "split", op->attrs.loop.split, why);
+  }
+  if (kernel->stages > 1 && !any_fits) warn_of(d, file, place, "stages", kernel->stages, no_pipeline);
 }

@@ -500,6 +500,11 @@ kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, 
 /// Calls `visit` for every operation in order of the text, outer before inner. `visit` may remove or replace
 /// the operation it is given.
 void ir_walk(ir_block *block, void (*visit)(ir_op *op, void *context), void *context);
+/// The same as a loop, where no operation is removed: the operation of the block, or of a region inside it,
+/// that follows `op` in that order; with NULL the first. NULL after the last.
+ir_op *ir_next(const ir_block *block, const ir_op *op);
+/// The first operation with this code in a block and the regions inside it; NULL: there is none.
+ir_op *ir_find(const ir_block *block, ir_opcode code);
 /// Numbers operations and values densely in order of the text (parameters first), clears slots; returns the
 /// number of values.
 uint32_t ir_number(ir_kernel *kernel);

@@ -15,6 +15,35 @@ void ir_walk(ir_block *block, void (*visit)(ir_op *op, void *context), void *con
   }
 }
 
+/// The first operation of the regions of `op` from `region` on.
+static ir_op *first_inside(const ir_op *op, uint32_t region) {
+  for (; region < op->region_count; region++)
+    if (op->regions[region]->first) return op->regions[region]->first;
+  return NULL;
+}
+
+ir_op *ir_next(const ir_block *block, const ir_op *op) {
+  ir_op *next = op ? first_inside(op, 0) : block->first;
+  while (op && !next) {
+    next = op->next;
+    if (next || op->block == block) break;
+    // After the last operation of a region come the regions after it, then what follows the operation that
+    // has them.
+    const ir_op *outer = op->block->parent;
+    uint32_t region = 0;
+    while (outer->regions[region] != op->block) region++;
+    next = first_inside(outer, region + 1);
+    op = outer;
+  }
+  return next;
+}
+
+ir_op *ir_find(const ir_block *block, ir_opcode code) {
+  ir_op *op = ir_next(block, NULL);
+  while (op && op->code != code) op = ir_next(block, op);
+  return op;
+}
+
 static void number_value(ir_value *v, uint32_t *next) {
   v->id = (*next)++;
   v->slot = NULL;
@@ -43,14 +72,10 @@ static void clear_uses(ir_block *block) {
   }
 }
 
-static void count_op(ir_op *op, void *context) {
-  (void)context;
-  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i]->uses++;
-}
-
 void ir_count_uses(ir_kernel *kernel) {
   clear_uses(kernel->body);
-  ir_walk(kernel->body, count_op, NULL);
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i]->uses++;
 }
 
 void ir_forward(ir_value *from, ir_value *to) {
@@ -70,12 +95,10 @@ ir_value *ir_resolve(ir_value *v) {
   return end;
 }
 
-static void resolve_op(ir_op *op, void *context) {
-  (void)context;
-  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
+void ir_apply_forwards(ir_kernel *kernel) {
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
 }
-
-void ir_apply_forwards(ir_kernel *kernel) { ir_walk(kernel->body, resolve_op, NULL); }
 
 static bool inner_pure(const ir_op *op) {
   if (ir_is_terminator(op)) return true;

@@ -126,21 +126,11 @@ const char *kiln_unit_origin(const kiln_unit *unit, uint32_t line, char out[KILN
   return unit->methods->origin ? unit->methods->origin(unit, line, out) : out;
 }
 
-typedef struct place_search {
-  uint32_t number;
-  ir_place place;
-} place_search;
-
-static void take_place(ir_op *op, void *context) {
-  place_search *s = context;
-  if (op->number == s->number) s->place = op->place;
-}
-
 ir_place kiln_operation_place(ir_kernel *kernel, uint32_t number) {
-  place_search s = {.number = number};
   ir_number(kernel);
-  ir_walk(kernel->body, take_place, &s);
-  return s.place;
+  const ir_op *op = ir_next(kernel->body, NULL);
+  while (op && op->number != number) op = ir_next(kernel->body, op);
+  return op ? op->place : (ir_place){0};
 }
 
 const char *kiln_unit_symbol(kiln_arena *arena, const char *name) {

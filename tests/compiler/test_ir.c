@@ -324,6 +324,49 @@ TEST(ir, loops_carry_values_and_clone) {
   kiln_arena_destroy(f.arena);
 }
 
+typedef struct visits {
+  const ir_block *block;
+  const ir_op *next; ///< what ir_next has after those that were visited
+  unsigned count, wrong;
+} visits;
+
+static void compare_next(ir_op *op, void *context) {
+  visits *v = context;
+  v->wrong += v->next != op;
+  v->count++;
+  v->next = ir_next(v->block, op);
+}
+
+TEST(ir, next_follows_the_order_of_walk) {
+  fixture f = make();
+  ir_value *zero = ir_const_int(&f.b, KILN_I32, 0), *one = ir_const_int(&f.b, KILN_I32, 1);
+  ir_value *yes = ir_compare(&f.b, IR_LT, 0, zero, f.n);
+  ir_block *body = ir_block_create(f.arena), *sides[2] = {ir_block_create(f.arena), ir_block_create(f.arena)};
+  ir_block_arg(f.arena, body, ir_scalar_type(KILN_I32));
+  for (unsigned i = 0; i < 2; i++) ir_yield(&(ir_builder){.arena = f.arena, .block = sides[i]}, NULL, 0);
+  ir_builder in = {.arena = f.arena, .block = body};
+  ir_op *branch = ir_emit(&in, IR_IF, NULL, &yes, 1, NULL, sides, 2);
+  ir_yield(&in, NULL, 0);
+  ir_op *loop = ir_emit(&f.b, IR_FOR, NULL, (ir_value *[]){zero, f.n, one}, 3, NULL, &body, 1);
+  ir_binary(&f.b, IR_ADD, 0, f.n, one);
+  CHECK(branch && loop);
+  const ir_block *blocks[] = {f.kernel->body, body, sides[0], sides[1]};
+  static const unsigned counts[] = {9, 4, 1, 1};
+  for (unsigned i = 0; i < 4; i++) {
+    visits v = {.block = blocks[i], .next = ir_next(blocks[i], NULL)};
+    ir_walk((ir_block *)blocks[i], compare_next, &v);
+    CHECK_INT(v.count, counts[i]);
+    CHECK_INT(v.wrong, 0);
+    CHECK(!v.next); // and no operation outside of the block
+  }
+  CHECK(ir_find(f.kernel->body, IR_YIELD) == sides[0]->last);
+  CHECK(ir_find(body, IR_IF) == branch && !ir_find(body, IR_ADD) && !ir_find(body, IR_FOR));
+  ir_remove(sides[0]->last); // a region without operations is passed over
+  CHECK(ir_next(body, branch) == sides[1]->last && ir_next(body, sides[1]->last) == body->last);
+  CHECK(!ir_next(ir_block_create(f.arena), NULL));
+  kiln_arena_destroy(f.arena);
+}
+
 TEST(ir, float_bits) {
   static const struct {
     kiln_scalar scalar;

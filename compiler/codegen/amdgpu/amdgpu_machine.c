@@ -37,8 +37,6 @@ bool amdgpu_has_far_registers(const kiln_target *target) {
   return kiln_matrix_unit_of(target)->has_sum_registers;
 }
 
-static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
-
 /// Waves of a block on one SIMD: it is spread over four.
 static unsigned waves_of_block(const gpu *g) { return g->warps > 2 ? 1u << (g->warps - 2) : 1; }
 
@@ -47,10 +45,9 @@ static unsigned waves_of_block(const gpu *g) { return g->warps > 2 ? 1u << (g->w
 // Operands of WMMA, which are read in between, are as large again as what is alive of them.
 static bool fills_registers(gpu *g) {
   enum { HALF = 256, HALF_OF_RDNA = 128, MOST_WAVES = 2 }; // of a SIMD: as many as have all registers there
-  bool is_rdna = g->target->processor->major >= 10, has_product = false;
+  const bool is_rdna = g->target->processor->major >= 10, has_product = ir_find(g->kernel->body, IR_DOT);
   if (waves_of_block(g) > (is_rdna ? MOST_WAVES : 1) || (!is_rdna && !amdgpu_has_far_registers(g->target)))
     return false;
-  ir_walk(g->kernel->body, note_product, &has_product);
   return gpu_live_words(g) > (!is_rdna ? HALF : has_product ? HALF_OF_RDNA / 2 : HALF_OF_RDNA);
 }
 

@@ -217,12 +217,6 @@ uint32_t gpu_block_threads(const gpu *g) {
   return (warps + (g->has_roles ? 4 : 0)) << g->lanes;
 }
 
-static void note_write(ir_op *op, void *context) {
-  gpu *g = context;
-  bool is_pure_text = op->code == IR_ASM && op->attrs.assembly.is_pure;
-  if (ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !is_pure_text) g->has_writes = true;
-}
-
 kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine, kiln_error *err) {
   ir_kernel *kernel = l->kernel;
   kiln_code_info *info = l->info;
@@ -264,7 +258,10 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   if (roles) g.spread = roles->spread, g.split = roles->cluster;
   g.spread_columns = roles && roles->is_beside ? 2 : 1;
   if (g.has_roles) ir_walk(kernel->body, gpu_collect_map, &g);
-  ir_walk(kernel->body, note_write, &g);
+  for (const ir_op *op = ir_next(kernel->body, NULL); op && !g.has_writes; op = ir_next(kernel->body, op)) {
+    const bool is_pure_text = op->code == IR_ASM && op->attrs.assembly.is_pure;
+    g.has_writes = ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !is_pure_text;
+  }
   lower_body(&g);
   LLVMDisposeBuilder(g.builder);
   place_shared(&g, info);

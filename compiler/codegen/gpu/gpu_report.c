@@ -53,12 +53,6 @@ static uint32_t culprit(search *s, const ir_value *v) {
   return 0;
 }
 
-static void has_product(ir_op *op, void *context) {
-  if (op->code != IR_DOT) return;
-  for (const ir_op *o = op->block->parent; o; o = o->block->parent)
-    if (ir_is_loop(o)) *(bool *)context = true;
-}
-
 static bool is_in_loop(const ir_op *op) {
   for (const ir_op *o = op->block->parent; o; o = o->block->parent)
     if (ir_is_loop(o)) return true;
@@ -66,10 +60,10 @@ static bool is_in_loop(const ir_op *op) {
 }
 
 static kiln_report_reason why_not_mapped(gpu *g, const ir_op *op) {
-  bool has = false;
   if (!kiln_matrix_machine_of(g->target) || op->code != IR_LOAD || !is_in_loop(op)) return KILN_REASON_NONE;
-  ir_walk(g->kernel->body, has_product, &has);
-  return has ? KILN_REASON_NOT_MAPPED : KILN_REASON_NONE;
+  for (const ir_op *o = ir_next(g->kernel->body, NULL); o; o = ir_next(g->kernel->body, o))
+    if (o->code == IR_DOT && is_in_loop(o)) return KILN_REASON_NOT_MAPPED;
+  return KILN_REASON_NONE;
 }
 
 static kiln_report_reason why_not_wider(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow,

@@ -103,13 +103,10 @@ static bool is_read_after(ir_op *loop, const ir_value *value) {
   return s.is_found;
 }
 
-static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_MMA; }
-
 /// There a thread waits for copies; after the loop others wait for what it stores.
 void nvptx_enter_loop(gpu *g, ir_op *loop) {
-  bool has_product = false;
-  ir_walk(ir_loop_body(loop), note_product, &has_product);
-  for (ir_op *op = loop->block->first; has_product && op != loop; op = op->next)
+  if (!ir_find(ir_loop_body(loop), IR_MMA)) return;
+  for (ir_op *op = loop->block->first; op != loop; op = op->next)
     if (op->result_count == 1 && is_read_after(loop, op->results)) pin(g, op->results);
 }
 

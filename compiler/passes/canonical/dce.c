@@ -69,11 +69,6 @@ static bool has_effect(const ir_op *op) {
   return !ir_is_pure(op);
 }
 
-static void mark(ir_op *op, void *context) {
-  sweeping *s = context;
-  if (has_effect(op)) need_op(s, op);
-}
-
 // ---------------------------------------------------------------------------------------- removing
 
 /// Keeps operand `from + i` where keep[i], for i < count.
@@ -176,7 +171,8 @@ kiln_status kiln_pass_dce(ir_kernel *kernel, kiln_pass_context *context, kiln_er
   if (!s.scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a pass");
   s.live = KILN_NEW_ARRAY(s.scratch, uint8_t, ir_number(kernel) + 1u);
   s.live_op = KILN_NEW_ARRAY(s.scratch, uint8_t, count_operations(kernel->body) + 1u);
-  ir_walk(kernel->body, mark, &s);
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    if (has_effect(op)) need_op(&s, op);
   while (s.count) {
     ir_value *v = s.work[--s.count];
     if (v->def) need_result(&s, v->def, v->index);

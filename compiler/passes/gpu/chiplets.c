@@ -27,8 +27,6 @@ typedef struct ordering {
   ir_value *pid[3]; ///< in the new order
 } ordering;
 
-static void note_dot(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
-
 /// A program's number modulo the number of dies.
 static bool finds_die(const ordering *o, const ir_op *op) {
   int64_t by;
@@ -46,7 +44,7 @@ static void note(ir_op *op, void *context) {
              is_foreign = op->code == IR_ASM && !op->attrs.assembly.is_pure;
   o->is_refused |= op->code == IR_WHILE || is_ordered || is_volatile || is_foreign || finds_die(o, op);
   if (op->code == IR_PID) o->needs[op->attrs.axis] = true;
-  if (op->code == IR_FOR) ir_walk(ir_loop_body(op), note_dot, &o->has_products);
+  if (op->code == IR_FOR) o->has_products |= ir_find(ir_loop_body(op), IR_DOT) != NULL;
 }
 
 static void replace_pid(ir_op *op, void *context) {

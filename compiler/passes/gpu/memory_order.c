@@ -229,32 +229,22 @@ static void join_way(ordering *o, way w) {
 
 /// What the accesses that are pending and `op` need, all together.
 typedef struct needs {
-  ordering *o;
   need most;
   bool is_engine;
 } needs;
 
-static void note_needs(ir_op *op, void *context) {
-  needs *n = context;
+static void note_needs(ordering *o, needs *n, const ir_op *op) {
   if (!reads(op) && !writes(op)) return;
-  for (uint32_t i = 0; i < n->o->count; i++) {
-    const need one = need_between(n->o, &n->o->pending[i], op);
+  for (uint32_t i = 0; i < o->count; i++) {
+    const need one = need_between(o, &o->pending[i], op);
     if (one > n->most) n->most = one;
-    n->is_engine |= one && (op->code == IR_STAGE || n->o->pending[i].op->code == IR_STAGE);
+    n->is_engine |= one && (op->code == IR_STAGE || o->pending[i].op->code == IR_STAGE);
   }
 }
 
 static void meet(ordering *o, ir_op *before, const needs *n) {
   if (n->most == NEEDS_BARRIER) meet_before(o, before, n->is_engine);
   else if (n->most == NEEDS_GUARD) guard_before(o, before, n->is_engine);
-}
-
-static void visit_access(ordering *o, ir_op *op) {
-  needs n = {.o = o};
-  note_needs(op, &n);
-  if (o->count >= MOST_PENDING) n.most = NEEDS_BARRIER, n.is_engine = true;
-  meet(o, op, &n);
-  add_pending(o, &(pending){.op = op});
 }
 
 static void visit_block(ordering *o, ir_block *block);
@@ -272,8 +262,10 @@ static void visit_if(ordering *o, const ir_op *op) {
 /// One barrier before the loop instead of one in each turn. The second time finds what the turn before has left.
 /// The loop may also have no turn.
 static void visit_loop(ordering *o, ir_op *op) {
-  needs n = {.o = o};
-  for (uint32_t i = 0; i < op->region_count && o->count; i++) ir_walk(op->regions[i], note_needs, &n);
+  needs n = {0};
+  for (uint32_t i = 0; i < op->region_count && o->count; i++)
+    for (const ir_op *in = ir_next(op->regions[i], NULL); in; in = ir_next(op->regions[i], in))
+      note_needs(o, &n, in);
   meet(o, op, &n);
   const way before = keep_way(o);
   o->depth++;
@@ -290,8 +282,13 @@ static void visit_loop(ordering *o, ir_op *op) {
 static void visit_block(ordering *o, ir_block *block) {
   for (ir_op *op = block->first; op; op = op->next) {
     if (op->code == IR_BARRIER && !op->attrs.barrier.is_shared) o->count = 0;
-    else if (reads(op) || writes(op)) visit_access(o, op);
-    else if (op->code == IR_IF) visit_if(o, op);
+    else if (reads(op) || writes(op)) {
+      needs n = {0};
+      note_needs(o, &n, op);
+      if (o->count >= MOST_PENDING) n.most = NEEDS_BARRIER, n.is_engine = true;
+      meet(o, op, &n);
+      add_pending(o, &(pending){.op = op});
+    } else if (op->code == IR_IF) visit_if(o, op);
     else if (ir_is_loop(op)) visit_loop(o, op);
   }
 }
@@ -310,22 +307,12 @@ static bool is_in_cluster(const ir_kernel *kernel) {
          (roles->attrs.roles.spread > 1 || roles->attrs.roles.cluster > 1);
 }
 
-/// Operations have their numbers.
-static void count_operation(ir_op *op, void *context) {
-  unsigned *count = context;
-  if (op->number >= *count) *count = op->number + 1;
-}
-
-static void note_first_write(ir_op *op, void *context) { *(bool *)context |= writes(op); }
-
 /// The operation of the block that is, or has inside, the first write of a program; NULL: there is none.
 static ir_op *first_write(ir_block *block) {
-  for (ir_op *op = block->first; op; op = op->next) {
-    bool found = writes(op);
-    for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], note_first_write, &found);
-    if (found) return op;
-  }
-  return NULL;
+  ir_op *op = ir_next(block, NULL);
+  while (op && !writes(op)) op = ir_next(block, op);
+  while (op && op->block != block) op = op->block->parent;
+  return op;
 }
 
 static ordering *open_ordering(ir_kernel *kernel, kiln_arena *scratch) {
@@ -339,8 +326,9 @@ static ordering *open_ordering(ir_kernel *kernel, kiln_arena *scratch) {
                   .sources = kiln_sources_of(scratch, kernel),
                   .addresses = kiln_addresses_create(scratch, kernel, c->facts),
                   .builder = {.arena = kernel->arena, .machine = true}};
-  unsigned operations = 0;
-  ir_walk(kernel->body, count_operation, &operations);
+  unsigned operations = 0; // they have their numbers
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    if (op->number >= operations) operations = op->number + 1;
   o->owners = KILN_NEW_ARRAY(scratch, owners, operations);
   ir_count_uses(kernel);
   ir_walk(kernel->body, find_owners, o);

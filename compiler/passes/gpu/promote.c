@@ -506,22 +506,14 @@ kiln_status kiln_pass_promote(ir_kernel *kernel, kiln_pass_context *context, kil
   return KILN_OK;
 }
 
-static void note_mapped(ir_op *op, void *context) {
-  if (ir_is_mapped(op)) *(bool *)context = true;
-}
-
 bool kiln_gpu_has_mapped(ir_kernel *kernel) {
-  bool has = false;
-  ir_walk(kernel->body, note_mapped, &has);
-  return has;
-}
-
-static void note_machine(ir_op *op, void *context) {
-  if (op->code >= IR_TILE_COUNT) *(bool *)context = true;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    if (ir_is_mapped(op)) return true;
+  return false;
 }
 
 bool kiln_gpu_has_form(ir_kernel *kernel) {
-  bool has = kiln_gpu_has_mapped(kernel);
-  ir_walk(kernel->body, note_machine, &has);
-  return has;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    if (op->code >= IR_TILE_COUNT) return true;
+  return kiln_gpu_has_mapped(kernel);
 }

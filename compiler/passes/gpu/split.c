@@ -34,10 +34,6 @@ typedef struct sharing {
   ir_value *parity;        ///< of the programs that came before; NULL: not carried yet
 } sharing;
 
-static void note_mapped(ir_op *op, void *context) {
-  if (op->code == IR_VIEW_LOAD && op->attrs.access.is_mapped) *(bool *)context = true;
-}
-
 /// What is carried comes back as itself and products added to it.
 static bool is_sum(const ir_op *loop, uint32_t i) {
   const ir_value *carried = ir_loop_args(loop)[i], *v = ir_resolve(ir_loop_next(loop)->operands[i]);
@@ -48,12 +44,13 @@ static bool is_sum(const ir_op *loop, uint32_t i) {
 }
 
 static bool fits(const ir_op *op) {
-  bool has_mapped = false;
   if (op->code != IR_FOR || op->attrs.loop.split < 2 || !op->result_count) return false;
   for (uint32_t i = 0; i < op->result_count; i++)
     if (!is_sum(op, i)) return false;
-  ir_walk(ir_loop_body(op), note_mapped, &has_mapped);
-  return has_mapped;
+  const ir_block *body = ir_loop_body(op);
+  for (const ir_op *load = ir_next(body, NULL); load; load = ir_next(body, load))
+    if (load->code == IR_VIEW_LOAD && load->attrs.access.is_mapped) return true;
+  return false;
 }
 
 static bool find_loop(sharing *s) {

@@ -78,16 +78,12 @@ static slope slope_of(const ir_value *v, unsigned depth) {
   return (slope){0};
 }
 
-static void note_dot(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
-
 kiln_uneven kiln_gpu_uneven(ir_kernel *kernel) {
   kiln_uneven found = {0};
   for (ir_op *op = kernel->body->first; op; op = op->next) {
-    bool has_products = false;
     int64_t step;
-    if (op->code != IR_FOR) continue;
-    ir_walk(ir_loop_body(op), note_dot, &has_products);
-    if (!has_products || !ir_constant_int(ir_for_step(op), &step)) continue;
+    if (op->code != IR_FOR || !ir_find(ir_loop_body(op), IR_DOT)) continue;
+    if (!ir_constant_int(ir_for_step(op), &step)) continue;
     const slope lower = slope_of(ir_for_lower(op), DEEPEST), upper = slope_of(ir_for_upper(op), DEEPEST);
     if (lower.is_unknown || upper.is_unknown || !lower.by == !upper.by) continue;
     const slope moves = lower.by ? lower : upper;

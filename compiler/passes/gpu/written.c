@@ -54,13 +54,9 @@ void kiln_visit_earlier_writes(const ir_kernel *kernel, const ir_block *program,
   ir_walk((ir_block *)program, visit_write, &s);
 }
 
-static void note_loop(ir_op *op, void *context) { *(bool *)context |= op->code == IR_FOR; }
-
 bool kiln_can_meet_after(const kiln_earlier_write *write) {
   if (write->to < 0 || write->from < 0 || write->to == write->from) return false;
   const ir_op *loop = write->outermost->block->parent;
   while (loop && loop->code != IR_FOR) loop = loop->block->parent;
-  bool has_loop = !loop;
-  if (loop) ir_walk(loop->regions[0], note_loop, &has_loop);
-  return has_loop;
+  return !loop || ir_find(loop->regions[0], IR_FOR);
 }

@@ -23,8 +23,6 @@ typedef struct counting {
   unsigned count; ///< of numbers that are known not to be negative
 } counting;
 
-static void note_product(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
-
 static bool is_narrow(const ir_value *v) { return v->type.scalar == KILN_I32 && !v->type.pointer; }
 
 static void count(ir_op *op, void *context) {
@@ -47,8 +45,7 @@ static limits equal(int64_t limit) { return (limits){{limit, limit, limit}}; }
 static counting count_with(ir_kernel *kernel, kiln_arena *arena, const bool is_open[3], limits l) {
   for (unsigned axis = 0; axis < 3; axis++)
     if (is_open[axis]) kernel->grid_limit[axis] = l.of[axis];
-  counting c = {.facts = kiln_facts_compute(arena, kernel)};
-  ir_walk(kernel->body, note_product, &c.has_products);
+  counting c = {.facts = kiln_facts_compute(arena, kernel), .has_products = ir_find(kernel->body, IR_DOT)};
   ir_walk(kernel->body, count, &c);
   return c;
 }

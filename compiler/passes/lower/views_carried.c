@@ -85,14 +85,6 @@ static void split_results(splitting *s, ir_op *op) {
   op->result_count = count;
 }
 
-static void split_control(ir_op *op, void *context) {
-  splitting *s = context;
-  if (!is_control(op) || s->too_many) return;
-  s->b.place = op->place;
-  for (uint32_t i = 0; i < op->region_count; i++) split_arguments(s, op->regions[i]);
-  split_results(s, op);
-}
-
 // ---------------------------------------------------------------------------------------- operands
 
 /// Every view is the result of a view operation now, whose operands are its parts.
@@ -132,7 +124,12 @@ static void split_operands(ir_op *op, void *context) {
 
 kiln_status kiln_split_views(ir_kernel *kernel, kiln_error *err) {
   splitting s = {.b = {.arena = kernel->arena}};
-  ir_walk(kernel->body, split_control, &s);
+  for (ir_op *op = ir_next(kernel->body, NULL); op && !s.too_many; op = ir_next(kernel->body, op)) {
+    if (!is_control(op)) continue;
+    s.b.place = op->place;
+    for (uint32_t i = 0; i < op->region_count; i++) split_arguments(&s, op->regions[i]);
+    split_results(&s, op);
+  }
   if (s.too_many)
     return kiln_fail(err, KILN_STATUS_LIMIT,
                      "views that a loop or branch yields are carried as base, extents and strides; these are "

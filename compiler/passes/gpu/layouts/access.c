@@ -48,8 +48,7 @@ static bool is_line(const kiln_layouts *c, const ir_op *op, direction d) {
 
 /// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
 /// widest vector that any of them can use, in elements.
-static void collect(ir_op *op, void *context) {
-  kiln_layouts *c = context;
+static void note_access(kiln_layouts *c, const ir_op *op) {
   bool is_plain = op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
   if (!is_plain || !op->operands[0]->type.rank) return;
   direction d = direction_of(c, op);
@@ -64,22 +63,14 @@ static void collect(ir_op *op, void *context) {
   c->shapes = s;
 }
 
-static void collect_reduced(ir_op *op, void *context) {
-  kiln_layouts *c = context;
-  if (op->code != IR_REDUCE) return;
-  for (kiln_shape *s = c->shapes; s; s = s->next)
-    if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
-}
-
-static void note_product(ir_op *op, void *context) {
-  kiln_layouts *c = context;
-  if (op->code == IR_DOT) c->has_products |= kiln_dot_form(c, op) != NULL;
-}
-
 void kiln_layouts_collect(kiln_layouts *c) {
-  ir_walk(c->kernel->body, collect, c);
-  ir_walk(c->kernel->body, collect_reduced, c);
-  ir_walk(c->kernel->body, note_product, c);
+  ir_block *body = c->kernel->body;
+  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) note_access(c, op);
+  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    for (kiln_shape *s = c->shapes; s && op->code == IR_REDUCE; s = s->next)
+      if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
+    if (op->code == IR_DOT) c->has_products |= kiln_dot_form(c, op) != NULL;
+  }
 }
 
 static kiln_layout blocked(const kiln_layouts *c, ir_type type, direction d, unsigned least) {

@@ -33,7 +33,6 @@ static void want(kiln_layouts *c, ir_value *value, const kiln_layout *layout, bo
 }
 
 typedef struct spreading {
-  kiln_layouts *c;
   bool is_shared;   ///< blocks share the program
   ir_type sums[16]; ///< shapes of accumulators
   unsigned count;
@@ -43,14 +42,6 @@ static bool has_shape_of_sums(const spreading *s, ir_type type) {
   for (unsigned i = 0; i < s->count; i++)
     if (ir_same_shape(s->sums[i], type)) return true;
   return false;
-}
-
-static void note_sums(ir_op *op, void *context) {
-  spreading *s = context;
-  s->is_shared |= op->code == IR_ROLES && op->attrs.roles.spread > 1;
-  if (op->code != IR_MMA && op->code != IR_CLUSTER_SCATTER) return;
-  if (has_shape_of_sums(s, op->results[0].type)) return;
-  if (s->count < sizeof s->sums / sizeof *s->sums) s->sums[s->count++] = op->results[0].type;
 }
 
 /// A line, and what it is spread over.
@@ -72,12 +63,21 @@ static void want_line(ir_op *load, const ir_op *expand, void *context) {
 /// elements meet, instead of an exchange through shared memory in which all threads wait for one another. Of
 /// what is computed from loads (a bias of 16 bits, which is cast) the exchange is a little faster; where
 /// blocks share the program it can't be. What lies in a slot is in shared memory already.
-static void note_spread(ir_op *op, void *context) {
-  spreading *s = context;
-  if (op->code != IR_BROADCAST || !has_shape_of_sums(s, op->results[0].type)) return;
-  kiln_layout whole = kiln_layout_of_accumulator(s->c, op->results[0].type);
-  line_of line = {.c = s->c, .row = layout_backward(op, &whole), .is_shared = s->is_shared};
-  kiln_gpu_visit_lines(op, want_line, &line);
+static void want_lines_of_sums(kiln_layouts *c) {
+  ir_block *body = c->kernel->body;
+  spreading s = {0};
+  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    s.is_shared |= op->code == IR_ROLES && op->attrs.roles.spread > 1;
+    if (op->code != IR_MMA && op->code != IR_CLUSTER_SCATTER) continue;
+    if (has_shape_of_sums(&s, op->results[0].type)) continue;
+    if (s.count < sizeof s.sums / sizeof *s.sums) s.sums[s.count++] = op->results[0].type;
+  }
+  for (ir_op *op = ir_next(body, NULL); op && s.count; op = ir_next(body, op)) {
+    if (op->code != IR_BROADCAST || !has_shape_of_sums(&s, op->results[0].type)) continue;
+    kiln_layout whole = kiln_layout_of_accumulator(c, op->results[0].type);
+    line_of line = {.c = c, .row = layout_backward(op, &whole), .is_shared = s.is_shared};
+    kiln_gpu_visit_lines(op, want_line, &line);
+  }
 }
 
 static void assign_memory(kiln_layouts *c, ir_op *op) {
@@ -418,13 +418,6 @@ static void assign_block(kiln_layouts *c, ir_block *block) {
   }
 }
 
-static void take_operands(ir_op *op, void *context) {
-  const rule r = rule_of(op->code);
-  op->operand_layouts = NULL;
-  if (r.take) r.take(context, op);
-  else if (ir_has(op->code, IR_EACH)) take_result(context, op);
-}
-
 /// Registers of 32 bits that the largest tile takes in all lanes of a block.
 static void note_words(ir_op *op, void *context) {
   uint64_t *most = context;
@@ -480,11 +473,14 @@ kiln_status kiln_pass_layouts(ir_kernel *kernel, kiln_pass_context *context, kil
   ir_count_uses(kernel);
   kiln_layouts_collect(c);
   kiln_layouts_note_feeds(c);
-  spreading s = {.c = c};
-  ir_walk(kernel->body, note_sums, &s);
-  if (s.count) ir_walk(kernel->body, note_spread, &s);
+  want_lines_of_sums(c);
   assign_block(c, kernel->body);
-  ir_walk(kernel->body, take_operands, c);
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    const rule r = rule_of(op->code);
+    op->operand_layouts = NULL;
+    if (r.take) r.take(c, op);
+    else if (ir_has(op->code, IR_EACH)) take_result(c, op);
+  }
   ir_walk(kernel->body, kiln_slots_place, c);
   kernel->layouts = c;
   return KILN_OK;

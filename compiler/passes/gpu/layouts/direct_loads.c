@@ -57,14 +57,6 @@ static void want(choosing *x, const ir_value *value, const kiln_layout *layout) 
   for (uint32_t i = 0; i < op->operand_count; i++) want(x, op->operands[i], layout ? &before : NULL);
 }
 
-static void want_operands(ir_op *op, void *context) {
-  choosing *x = context;
-  // what a product by matrix instructions takes may stay as it lies (exchange.c)
-  const bool is_product = op->code == IR_DOT;
-  for (uint32_t i = 0; op->operand_layouts && i < op->operand_count; i++)
-    if (op->operand_layouts[i]) want(x, op->operands[i], is_product ? NULL : op->operand_layouts[i]);
-}
-
 // ------------------------------------------------------------------------------------------------- costs
 
 static unsigned words_of(ir_type type, const kiln_layout *layout) {
@@ -153,9 +145,15 @@ static void choose(ir_op *op, void *context) {
 
 kiln_status kiln_layouts_load_directly(kiln_layouts *c, kiln_error *err) {
   choosing x = {.c = c, .b = {.arena = c->arena, .machine = true}};
-  ir_walk(c->kernel->body, want_operands, &x);
+  ir_block *body = c->kernel->body;
+  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    // what a product by matrix instructions takes may stay as it lies (exchange.c)
+    const bool is_product = op->code == IR_DOT;
+    for (uint32_t i = 0; op->operand_layouts && i < op->operand_count; i++)
+      if (op->operand_layouts[i]) want(&x, op->operands[i], is_product ? NULL : op->operand_layouts[i]);
+  }
   if (x.steps >= MOST_STEPS) return KILN_OK;
-  ir_walk(c->kernel->body, choose, &x);
+  ir_walk(body, choose, &x);
   if (x.b.error.status == KILN_OK) return KILN_OK;
   return *err = x.b.error, err->status;
 }

@@ -267,11 +267,6 @@ static bool check_slots(ir_reading *r, const ir_op *alloc, const kiln_slot_layou
   return true;
 }
 
-static void note_dot(ir_op *op, void *context) {
-  all_noted *all = context;
-  if (op->code == IR_DOT && !kiln_notes_of(all->c, &op->results[0])->product) all->first = NULL;
-}
-
 static bool finish(ir_reading *r, ir_kernel *kernel) {
   all_noted *all = noted_of(r);
   kiln_layouts *c = all->c;
@@ -294,9 +289,9 @@ static bool finish(ir_reading *r, ir_kernel *kernel) {
     n->notes.is_full = false;
     if (n->op->result_count) *kiln_notes_of(c, &n->op->results[0]) = n->notes;
   }
-  all_noted missing = {.c = c, .first = &(noted){0}};
-  ir_walk(kernel->body, note_dot, &missing);
-  if (!missing.first) return ir_words_fail(&r->w, "every dot with a note of its product");
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    if (op->code == IR_DOT && !kiln_notes_of(c, &op->results[0])->product)
+      return ir_words_fail(&r->w, "every dot with a note of its product");
   kernel->layouts = c;
   return true;
 }

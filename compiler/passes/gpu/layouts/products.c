@@ -20,15 +20,14 @@ const kiln_matrix_form *kiln_dot_form(const kiln_layouts *c, const ir_op *op) {
 
 static unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 
-static void count_dots(ir_op *op, void *context) { *(unsigned *)context += op->code == IR_DOT; }
-
 /// Warps go to the batch, then where the warp's tile is longer; to rows first when dots are chained, so that
 /// rows stay within a warp.
 static kiln_dot_split split_warps(const kiln_layouts *c, const kiln_dot_shape *s, unsigned m, unsigned n,
                                   unsigned k) {
   unsigned left = c->warps, dots = 0;
   kiln_dot_split p = {.reg_m = s->m - m, .reg_n = s->n - n, .reg_k = s->k - k};
-  ir_walk(c->kernel->body, count_dots, &dots);
+  for (const ir_op *op = ir_next(c->kernel->body, NULL); op; op = ir_next(c->kernel->body, op))
+    dots += op->code == IR_DOT;
   p.warp_batch = smaller(left, s->batch);
   p.reg_batch = s->batch - p.warp_batch;
   for (left -= p.warp_batch; left && (p.reg_m || p.reg_n); left--) {

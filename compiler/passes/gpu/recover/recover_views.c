@@ -89,36 +89,26 @@ static void add_access(accesses *all, ir_op *op) {
   all->list[all->count++] = op;
 }
 
-/// Loads of products first: stores still have the masks that a modulo needs.
-static void note_loads(ir_op *op, void *context) {
-  for (unsigned i = 0; op->code == IR_DOT && i < 2; i++) {
-    ir_op *from = op->operands[i]->def;
-    while (from && from->code == IR_TRANS) from = from->operands[0]->def;
-    if (from && from->code == IR_LOAD) add_access(context, from);
-  }
-}
-
-static void note_views(ir_op *op, void *context) {
-  if (op->code == IR_VIEW && op->operands[0]->def) add_access(context, op);
-}
-
-static void note_dots(ir_op *op, void *context) { *(bool *)context |= op->code == IR_DOT; }
-
-static void note_stores(ir_op *op, void *context) {
-  if (op->code == IR_STORE) add_access(context, op);
-}
-
 unsigned kiln_gpu_recover_views(ir_kernel *kernel, kiln_unrecovered *out_left) {
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return 0;
   accesses all = {.arena = scratch}, views = {.arena = scratch};
-  bool has_products = false;
   recovering r = {.kernel = kernel, .scratch = scratch, .b = {.arena = kernel->arena}};
-  ir_walk(kernel->body, note_loads, &all);
+  ir_block *body = kernel->body;
+  // Loads of products first: stores still have the masks that a modulo needs.
+  for (ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    for (unsigned i = 0; op->code == IR_DOT && i < 2; i++) {
+      ir_op *from = op->operands[i]->def;
+      while (from && from->code == IR_TRANS) from = from->operands[0]->def;
+      if (from && from->code == IR_LOAD) add_access(&all, from);
+    }
+  }
   uint32_t loads = all.count;
-  if (loads) ir_walk(kernel->body, note_stores, &all);
-  ir_walk(kernel->body, note_dots, &has_products);
-  if (has_products) ir_walk(kernel->body, note_views, &views);
+  const bool has_products = ir_find(body, IR_DOT);
+  for (ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    if (op->code == IR_STORE && loads) add_access(&all, op);
+    if (op->code == IR_VIEW && op->operands[0]->def && has_products) add_access(&views, op);
+  }
   if (loads || views.count) r.facts = kiln_facts_compute(scratch, kernel);
   for (uint32_t i = 0; i < views.count; i++) recover_base(&r, views.list[i]);
   kiln_unrecovered left = {0};

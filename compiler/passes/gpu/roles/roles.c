@@ -42,25 +42,17 @@
 
 // ------------------------------------------------------------- positions through loops and branches
 
-typedef struct noting {
-  const splitting *s;
-  unsigned rings; ///< a set
-} noting;
-
-static void note_ring(ir_op *op, void *context) {
-  noting *n = context;
-  if (op->code == IR_VIEW_LOAD && op->attrs.access.is_mapped)
-    n->rings |= 1u << n->s->sites[op->attrs.access.site - 1].ring;
-  if (op->code == IR_BARRIER && n->s->meets && n->s->is_producer) n->rings |= 1u << n->s->order;
-  for (unsigned i = 0; op->code == IR_DOT && i < n->s->product_count; i++)
-    if (n->s->products[i].dot == op && n->s->products[i].how.put) n->rings |= 1u << n->s->products[i].ring;
-}
-
 /// The rings that a block's text moves on, as a set.
 static unsigned rings_within(const splitting *s, ir_block *block) {
-  noting n = {.s = s};
-  ir_walk(block, note_ring, &n);
-  return n.rings;
+  unsigned rings = 0;
+  for (const ir_op *op = ir_next(block, NULL); op; op = ir_next(block, op)) {
+    if (op->code == IR_VIEW_LOAD && op->attrs.access.is_mapped)
+      rings |= 1u << s->sites[op->attrs.access.site - 1].ring;
+    if (op->code == IR_BARRIER && s->meets && s->is_producer) rings |= 1u << s->order;
+    for (unsigned i = 0; op->code == IR_DOT && i < s->product_count; i++)
+      if (s->products[i].dot == op && s->products[i].how.put) rings |= 1u << s->products[i].ring;
+  }
+  return rings;
 }
 
 /// The parts of the positions of a set of rings, in order; those of single slots have no slot number.
@@ -204,13 +196,6 @@ static void strip_effect(ir_op *op, void *context) {
   if (has_effect && !is_copying && op->code != IR_ASM) ir_remove(op);
 }
 
-static void refuse_tile(ir_op *op, void *context) {
-  splitting *s = context;
-  bool is_kept = op->code == IR_COPY || op->code == IR_ALLOC || op->code == IR_VIEW;
-  for (uint32_t i = 0; !is_kept && i < op->result_count; i++)
-    if (op->results[i].type.rank) s->reason = KILN_REASON_INDICES;
-}
-
 /// Consumers of all blocks that share the program arrive in this one's memory: it stays until they have
 /// released all slots.
 static void drain(splitting *s) {
@@ -328,7 +313,12 @@ static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *e
   ir_apply_forwards(kernel);
   ir_walk(producer, strip_effect, NULL);
   KILN_TRY(kiln_pass_simplify(kernel, context, err));
-  ir_walk(kernel->body->last->regions[0], refuse_tile, s);
+  producer = kernel->body->last->regions[0];
+  for (const ir_op *op = ir_next(producer, NULL); op; op = ir_next(producer, op)) {
+    const bool is_kept = op->code == IR_COPY || op->code == IR_ALLOC || op->code == IR_VIEW;
+    for (uint32_t i = 0; !is_kept && i < op->result_count; i++)
+      if (op->results[i].type.rank) s->reason = KILN_REASON_INDICES;
+  }
   return s->reason ? KILN_STATUS_UNSUPPORTED : KILN_OK;
 }
 

@@ -29,16 +29,7 @@ bool roles_is_staged(const ir_op *op) { return op->code != IR_VIEW_LOAD && ir_is
 
 static unsigned staged_bytes(const ir_op *op) { return kiln_scalars[op->operands[0]->type.scalar].bytes; }
 
-static void note_staged(ir_op *op, void *context) {
-  splitting *s = context;
-  if (!roles_is_staged(op)) return;
-  unsigned row = kiln_stage_at_a_time(s->machine, s->kernel, op) * staged_bytes(op);
-  while (1u << s->staged < row) s->staged++;
-}
-
-static void alloc_staged(ir_op *op, void *context) {
-  splitting *s = context;
-  if (!roles_is_staged(op)) return;
+static void alloc_staged(splitting *s, const ir_op *op) {
   ir_value **staging = &s->staging[staged_bytes(op) == 4];
   if (*staging) return;
   ir_type type = kiln_staged_value(op)->type;
@@ -203,8 +194,13 @@ static void alloc_rings(splitting *s) {
 ir_value *roles_staging(const splitting *s, const ir_op *op) { return s->staging[staged_bytes(op) == 4]; }
 
 bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer) {
-  ir_walk(consumer, note_staged, s);
-  ir_walk(consumer, alloc_staged, s);
+  for (const ir_op *op = ir_next(consumer, NULL); op; op = ir_next(consumer, op)) {
+    if (!roles_is_staged(op)) continue;
+    unsigned row = kiln_stage_at_a_time(s->machine, s->kernel, op) * staged_bytes(op);
+    while (1u << s->staged < row) s->staged++;
+  }
+  for (const ir_op *op = ir_next(consumer, NULL); op; op = ir_next(consumer, op))
+    if (roles_is_staged(op)) alloc_staged(s, op);
   ir_walk(consumer, find_exchange, s);
   if (!choose_slots(s, target)) return false;
   alloc_rings(s);

@@ -38,13 +38,6 @@ static void add_overlap(const kiln_earlier_write *write, void *context) {
   o->found[o->count++] = (overlap){write->op, o->load, write->outermost};
 }
 
-static void visit_load(ir_op *op, void *context) {
-  ordering *o = context;
-  if (op->code != IR_VIEW_LOAD || !ir_is_mapped(op)) return;
-  o->load = op;
-  kiln_visit_earlier_writes(o->s->kernel, o->program, op, add_overlap, o);
-}
-
 // ------------------------------------------------------------------------------------------ reaches
 
 /// A scalar that follows from parameters alone, again at the builder's place; NULL: it does not.
@@ -130,7 +123,11 @@ void roles_order(splitting *s) {
   while (programs && programs->code != IR_FOR) programs = programs->prev;
   if (!programs) return;
   ordering o = {.s = s, .program = programs->regions[0]};
-  ir_walk(o.program, visit_load, &o);
+  for (const ir_op *op = ir_next(o.program, NULL); op; op = ir_next(o.program, op)) {
+    if (op->code != IR_VIEW_LOAD || !ir_is_mapped(op)) continue;
+    o.load = op;
+    kiln_visit_earlier_writes(s->kernel, o.program, op, add_overlap, &o);
+  }
   for (uint32_t i = 0; i < o.count; i++) {
     if (!o.found[i].after) continue;
     ir_op *after = o.found[i].after;

@@ -122,8 +122,7 @@ static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y, const kiln_pr
 
 static ir_op *if_mapped(ir_op *load) { return load && ir_is_mapped(load) ? load : NULL; }
 
-static void find_sites(ir_op *op, void *context) {
-  splitting *s = context;
+static void add_sites(splitting *s, ir_op *op) {
   kiln_product p;
   if (!kiln_product_of(s->machine, s->kernel, op, &p)) return;
   ir_op *left = if_mapped(p.left), *right = if_mapped(p.right);
@@ -139,7 +138,7 @@ static void find_sites(ir_op *op, void *context) {
 }
 
 void roles_find_sites(splitting *s) {
-  ir_walk(s->kernel->body, find_sites, s);
+  for (ir_op *op = ir_next(s->kernel->body, NULL); op; op = ir_next(s->kernel->body, op)) add_sites(s, op);
   roles_ring *r = s->meets ? new_ring(s, &s->order) : NULL;
   if (r) *r = (roles_ring){.is_order = true};
 }
