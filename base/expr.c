@@ -4,8 +4,10 @@
 #include "base/expr.h"
 
 // Inlined in kiln_expr_eval, whose loop it is.
-inline __attribute__((always_inline)) bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b,
-                                                           int64_t *out) {
+__attribute__((always_inline)) inline bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b,
+                                                           int64_t *out);
+
+bool kiln_expr_apply(kiln_expr_op op, int64_t a, int64_t b, int64_t *out) {
   switch (op) {
   case KILN_EXPR_ADD: return !__builtin_add_overflow(a, b, out);
   case KILN_EXPR_SUB: return !__builtin_sub_overflow(a, b, out);

@@ -12,7 +12,6 @@ typedef struct life {
 typedef struct lives {
   life *of; // by id
   uint32_t count;
-  uint64_t most;
 } lives;
 
 static uint32_t last_inside(const ir_op *op) {
@@ -39,8 +38,7 @@ static void note_value(lives *l, const ir_value *v, uint32_t begin) {
   l->of[v->id] = (life){begin, begin, bytes_of(v)};
 }
 
-static void note_op(ir_op *op, void *context) {
-  lives *l = context;
+static void note_op(lives *l, const ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) note_value(l, &op->results[i], last_inside(op));
   if (ir_is_renaming(op) || op->code == IR_CONST) l->of[op->results[0].id].bytes = 0;
   for (uint32_t r = 0; r < op->region_count; r++)
@@ -56,23 +54,21 @@ static void note_op(ir_op *op, void *context) {
   }
 }
 
-static void sum_at(ir_op *op, void *context) {
-  lives *l = context;
-  uint64_t sum = 0;
-  bool is_loop = ir_is_loop(op);
-  if (!is_loop && op->code != IR_REDUCE) return;
-  for (uint32_t i = 0; i < l->count; i++) {
-    const life *v = &l->of[i];
-    bool has_begun = is_loop ? v->begin <= op->number : v->begin < op->number;
-    if (has_begun && v->end > op->number) sum += v->bytes;
-  }
-  if (sum > l->most) l->most = sum;
-}
-
 uint64_t kiln_live_bytes(kiln_arena *arena, ir_kernel *kernel) {
   lives l = {.count = ir_number(kernel)};
   l.of = KILN_NEW_ARRAY(arena, life, l.count + 1);
-  ir_walk(kernel->body, note_op, &l);
-  ir_walk(kernel->body, sum_at, &l);
-  return l.most;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) note_op(&l, op);
+  uint64_t most = 0;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    uint64_t sum = 0;
+    const bool is_loop = ir_is_loop(op);
+    if (!is_loop && op->code != IR_REDUCE) continue;
+    for (uint32_t i = 0; i < l.count; i++) {
+      const life *v = &l.of[i];
+      const bool has_begun = is_loop ? v->begin <= op->number : v->begin < op->number;
+      if (has_begun && v->end > op->number) sum += v->bytes;
+    }
+    if (sum > most) most = sum;
+  }
+  return most;
 }

@@ -59,19 +59,10 @@ static bool was_touched(const kiln_control *c, const kiln_binding *b) {
   return false;
 }
 
-typedef struct replacement {
-  ir_value *from, *to;
-} replacement;
-
-static void replace_in(ir_op *op, void *context) {
-  const replacement *r = context;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (op->operands[i] == r->from) op->operands[i] = r->to;
-}
-
 static void drop_arg(ir_block *block, ir_value *arg, ir_value *instead) {
-  replacement r = {arg, instead};
-  ir_walk(block, replace_in, &r);
+  for (ir_op *op = ir_next(block, NULL); op; op = ir_next(block, op))
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      if (op->operands[i] == arg) op->operands[i] = instead;
   uint32_t at = arg->index;
   for (block->arg_count--; at < block->arg_count; at++) {
     block->args[at] = block->args[at + 1];

@@ -5,7 +5,6 @@
 #include "compiler/passes/pass.h"
 
 typedef struct checking {
-  const kiln_target *target;
   kiln_form form;
   kiln_error *err;
   kiln_status status;
@@ -31,18 +30,15 @@ static void check_views(checking *k, const ir_op *op) {
   }
 }
 
-static void visit(ir_op *op, void *context) {
-  checking *k = context;
-  if (k->form >= KILN_FORM_OPEN_VIEWS) check_views(k, op);
-  if (k->form >= KILN_FORM_LEGAL && op->code < IR_TILE_COUNT &&
-      kiln_legality_of(op, k->target).legal == KILN_LEGAL_EXPANDED)
-    fail(k, op, "the target has no such operation, and it is not expanded");
-}
-
 kiln_status kiln_form_verify(const ir_kernel *kernel, const kiln_target *target, kiln_form form,
                              kiln_error *err) {
-  checking k = {.target = target, .form = form, .err = err};
-  ir_walk(kernel->body, visit, &k);
+  checking k = {.form = form, .err = err};
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    if (form >= KILN_FORM_OPEN_VIEWS) check_views(&k, op);
+    if (form >= KILN_FORM_LEGAL && op->code < IR_TILE_COUNT &&
+        kiln_legality_of(op, target).legal == KILN_LEGAL_EXPANDED)
+      fail(&k, op, "the target has no such operation, and it is not expanded");
+  }
   if (k.status != KILN_OK) return k.status;
   if (form == KILN_FORM_LAYOUTS) return kiln_layouts_verify(kernel, err);
   if (form < KILN_FORM_CONVERTED) return KILN_OK;

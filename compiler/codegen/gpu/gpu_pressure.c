@@ -25,32 +25,21 @@ static uint64_t words_of(gpu *g, ir_value *value) {
   return ((uint64_t)ir_type_bits(value->type) << value->layout->registers) / 32;
 }
 
-/// An operation of the body while it, and what is inside of it, is looked at.
-typedef struct position {
-  gpu *g;
-  uint32_t at;
-} position;
-
-static void note_uses(ir_op *op, void *context) {
-  const position *p = context;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (op->operands[i]->def && op->operands[i]->def->block == p->g->kernel->body)
-      gpu_value_of(p->g, op->operands[i])->last_use = p->at;
-}
-
 uint64_t gpu_live_words(gpu *g) {
-  position p = {.g = g};
-  for (ir_op *op = g->kernel->body->first; op; op = op->next, p.at++) {
-    note_uses(op, &p);
-    for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], note_uses, &p);
-  }
-  uint64_t *ends = KILN_NEW_ARRAY(g->arena, uint64_t, p.at + 1), live = 0, most = 0;
-  p.at = 0;
-  for (ir_op *op = g->kernel->body->first; op; op = op->next, p.at++) {
-    live -= ends[p.at];
+  const ir_block *body = g->kernel->body;
+  uint32_t at = 0; // the operation of the body that is, or has inside, what is looked at
+  for (ir_op *op = body->first; op; op = op->next, at++)
+    for (ir_op *user = op; user != op->next; user = ir_next(body, user))
+      for (uint32_t i = 0; i < user->operand_count; i++)
+        if (user->operands[i]->def && user->operands[i]->def->block == body)
+          gpu_value_of(g, user->operands[i])->last_use = at;
+  uint64_t *ends = KILN_NEW_ARRAY(g->arena, uint64_t, at + 1), live = 0, most = 0;
+  at = 0;
+  for (ir_op *op = body->first; op; op = op->next, at++) {
+    live -= ends[at];
     for (uint32_t i = 0; i < op->result_count; i++) {
       uint32_t last = gpu_value_of(g, &op->results[i])->last_use;
-      if (last <= p.at) continue;
+      if (last <= at) continue;
       live += words_of(g, &op->results[i]);
       ends[last] += words_of(g, &op->results[i]);
     }

@@ -24,17 +24,6 @@ static LLVMValueRef is_first_of(gpu *g, unsigned threads) {
 
 // ------------------------------------------------------------------------------------------- roles
 
-static void init_barriers(ir_op *op, void *context) {
-  gpu *g = context;
-  if (op->code != IR_ALLOC || op->results[0].type.rank) return;
-  for (unsigned i = 0; i < op->results[0].type.slots; i++) {
-    LLVMValueRef at = gpu_i32(g, op->attrs.alloc.at + i * KILN_BARRIER_BYTES);
-    LLVMValueRef arguments[2] = {LLVMBuildGEP2(g->builder, g->i8, g->shared, &at, 1, ""),
-                                 gpu_i32(g, op->attrs.alloc.arrivals)};
-    kl_call(&g->prelude, KL_kl_mbar_init, arguments, 2);
-  }
-}
-
 /// One thread makes the barriers; blocks of a cluster tell each other.
 static void open_barriers(gpu *g, bool is_cluster) {
   LLVMBasicBlockRef init = gpu_block(g, "init"), ready = gpu_block(g, "ready");
@@ -43,7 +32,15 @@ static void open_barriers(gpu *g, bool is_cluster) {
   LLVMPositionBuilderAtEnd(g->builder, init);
   for (unsigned i = 0; i < g->map_count; i++)
     kl_call(&g->prelude, KL_kl_tensor_prefetch, &g->maps[i].param, 1);
-  ir_walk(g->kernel->body, init_barriers, g);
+  for (const ir_op *op = ir_next(g->kernel->body, NULL); op; op = ir_next(g->kernel->body, op)) {
+    if (op->code != IR_ALLOC || op->results[0].type.rank) continue;
+    for (unsigned i = 0; i < op->results[0].type.slots; i++) {
+      LLVMValueRef at = gpu_i32(g, op->attrs.alloc.at + i * KILN_BARRIER_BYTES);
+      LLVMValueRef arguments[2] = {LLVMBuildGEP2(g->builder, g->i8, g->shared, &at, 1, ""),
+                                   gpu_i32(g, op->attrs.alloc.arrivals)};
+      kl_call(&g->prelude, KL_kl_mbar_init, arguments, 2);
+    }
+  }
   kl_call(&g->prelude, KL_kl_mbar_fence, NULL, 0);
   LLVMBuildBr(g->builder, ready);
   LLVMPositionBuilderAtEnd(g->builder, ready);
@@ -83,24 +80,11 @@ static void pin(gpu *g, ir_value *value) {
   nvptx_asm(g, "", 0, constraint, LLVMVoidTypeInContext(g->context), &scalar, 1);
 }
 
-typedef struct search {
-  const ir_value *value;
-  bool is_found;
-} search;
-
-static void look_for(ir_op *op, void *context) {
-  search *s = context;
-  for (uint32_t i = 0; op->code != IR_VIEW && i < op->operand_count; i++)
-    s->is_found |= op->operands[i] == s->value;
-}
-
-static bool is_read_after(ir_op *loop, const ir_value *value) {
-  search s = {.value = value};
-  for (ir_op *op = loop->next; op; op = op->next) {
-    look_for(op, &s);
-    for (uint32_t r = 0; r < op->region_count; r++) ir_walk(op->regions[r], look_for, &s);
-  }
-  return s.is_found;
+static bool is_read_after(const ir_op *loop, const ir_value *value) {
+  for (const ir_op *op = loop->next; op; op = ir_next(loop->block, op))
+    for (uint32_t i = 0; op->code != IR_VIEW && i < op->operand_count; i++)
+      if (op->operands[i] == value) return true;
+  return false;
 }
 
 /// There a thread waits for copies; after the loop others wait for what it stores.

@@ -281,23 +281,15 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
 
 /// Groups of instructions of an asynchronous product, of which there is one for each 64 rows of a warpgroup: the least of
 /// all in the kernel without roles.
-typedef struct least_groups {
-  gpu *g;
-  unsigned least;
-} least_groups;
-
-static void note_groups(ir_op *op, void *context) {
-  least_groups *l = context;
-  if (op->code != IR_MMA || !op->attrs.mma.is_async) return;
-  const unsigned groups = 1u << kiln_mma_split_of(l->g->layouts, op->results[0].type).blocks;
-  if (!l->least || groups < l->least) l->least = groups;
-}
-
 static unsigned groups_of_products(gpu *g, unsigned products) {
-  least_groups l = {.g = g};
+  unsigned least = 0;
   if (g->has_roles || !products) return products;
-  ir_walk(g->kernel->body, note_groups, &l);
-  return products * (l.least ? l.least : 1);
+  for (const ir_op *op = ir_next(g->kernel->body, NULL); op; op = ir_next(g->kernel->body, op)) {
+    if (op->code != IR_MMA || !op->attrs.mma.is_async) continue;
+    const unsigned groups = 1u << kiln_mma_split_of(g->layouts, op->results[0].type).blocks;
+    if (!least || groups < least) least = groups;
+  }
+  return products * (least ? least : 1);
 }
 
 /// The accumulators pass through the text of the wait, so that nothing that reads them comes before it.

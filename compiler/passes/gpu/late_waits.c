@@ -33,18 +33,14 @@ typedef struct search {
   bool is_used;
 } search;
 
-static void note_use(ir_op *op, void *context) {
-  search *s = context;
-  for (uint32_t i = 0; i < op->operand_count; i++) {
-    if (op->operands[i] != s->value) continue;
-    s->is_used = true;
-    if (s->instead) op->operands[i] = s->instead;
-  }
-}
-
 static void visit_op(ir_op *op, search *s) {
-  note_use(op, s);
-  for (uint32_t r = 0; r < op->region_count; r++) ir_walk(op->regions[r], note_use, s);
+  for (ir_op *user = op; user != op->next; user = ir_next(op->block, user)) {
+    for (uint32_t i = 0; i < user->operand_count; i++) {
+      if (user->operands[i] != s->value) continue;
+      s->is_used = true;
+      if (s->instead) user->operands[i] = s->instead;
+    }
+  }
 }
 
 /// How many of the products under way have to end before `op`.

@@ -110,8 +110,7 @@ static void note_owner(const ir_value *source, void *context) {
   else o->found->params[source->index / 64] |= (uint64_t)1 << source->index % 64;
 }
 
-static void find_owners(ir_op *op, void *context) {
-  ordering *o = context;
+static void find_owners(ordering *o, const ir_op *op) {
   if (!reads(op) && !writes(op)) return;
   o->found = &o->owners[op->number];
   o->found->params = KILN_NEW_ARRAY(o->scratch, uint64_t, o->kernel->param_count / 64 + 1);
@@ -263,8 +262,8 @@ static void visit_if(ordering *o, const ir_op *op) {
 /// The loop may also have no turn.
 static void visit_loop(ordering *o, ir_op *op) {
   needs n = {0};
-  for (uint32_t i = 0; i < op->region_count && o->count; i++)
-    for (const ir_op *in = ir_next(op->regions[i], NULL); in; in = ir_next(op->regions[i], in))
+  if (o->count)
+    for (const ir_op *in = ir_next(op->block, op); in != op->next; in = ir_next(op->block, in))
       note_needs(o, &n, in);
   meet(o, op, &n);
   const way before = keep_way(o);
@@ -331,7 +330,7 @@ static ordering *open_ordering(ir_kernel *kernel, kiln_arena *scratch) {
     if (op->number >= operations) operations = op->number + 1;
   o->owners = KILN_NEW_ARRAY(scratch, owners, operations);
   ir_count_uses(kernel);
-  ir_walk(kernel->body, find_owners, o);
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) find_owners(o, op);
   if (place) o->overlaps = kiln_overlaps_create(kernel, scratch, o->addresses, c->facts, place);
   return o;
 }

@@ -24,25 +24,12 @@ typedef struct moving {
   unsigned count, wanted_count;
 } moving;
 
-typedef struct looking {
-  const moving *m;
-  bool is_of_number;
-} looking;
-
 /// ir_value.slot of what f computes, and of the number it is computed from, is not NULL.
-static void look_at(ir_op *op, void *context) {
-  looking *l = context;
-  for (uint32_t i = 0; i < op->operand_count; i++) {
-    const ir_value *v = op->operands[i];
-    if (ir_home(v) == l->m->body && !v->slot) l->is_of_number = false;
-  }
-}
-
-static bool is_of_number(const moving *m, ir_op *op) {
-  looking l = {.m = m, .is_of_number = true};
-  look_at(op, &l);
-  for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], look_at, &l);
-  return l.is_of_number;
+static bool is_of_number(const moving *m, const ir_op *op) {
+  for (const ir_op *in = op; in != op->next; in = ir_next(op->block, in))
+    for (uint32_t i = 0; i < in->operand_count; i++)
+      if (ir_home(in->operands[i]) == m->body && !in->operands[i]->slot) return false;
+  return true;
 }
 
 /// What others than f read of it.

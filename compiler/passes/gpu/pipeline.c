@@ -39,25 +39,18 @@ kiln_status kiln_pipeline_loops(ir_kernel *kernel, kiln_pass_context *context,
 
 // ----------------------------------------------------------------------------------------- what fits
 
-typedef struct effects {
-  bool allows_stores, writes, meets, fetches;
-} effects;
-
 /// What fetches and stores to slots write is shared memory of their own, and the barrier before it is read is
 /// theirs: a loop with another is not given any.
-static void note_effect(ir_op *op, void *context) {
-  effects *e = context;
-  bool fetches = op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT ||
-                 op->code == IR_SLOT_STORE || op->code == IR_MMA || op->code == IR_MMA_WAIT;
-  e->fetches |= fetches;
-  e->meets |= ir_ops[op->code].effect == IR_SYNC;
-  e->writes |= ir_ops[op->code].effect == IR_WRITE && !fetches && !(e->allows_stores && op->code == IR_STORE);
-}
-
 static bool has_effect(const kiln_pipeline *a) {
-  effects e = {.allows_stores = a->allows_stores};
-  ir_walk(a->body, note_effect, &e);
-  return e.writes || (e.meets && !e.fetches);
+  bool writes = false, meets = false, fetches = false;
+  for (const ir_op *op = ir_next(a->body, NULL); op; op = ir_next(a->body, op)) {
+    const bool is_fetch = op->code == IR_FETCH || op->code == IR_FETCH_COMMIT || op->code == IR_FETCH_WAIT ||
+                          op->code == IR_SLOT_STORE || op->code == IR_MMA || op->code == IR_MMA_WAIT;
+    fetches |= is_fetch;
+    meets |= ir_ops[op->code].effect == IR_SYNC;
+    writes |= ir_ops[op->code].effect == IR_WRITE && !is_fetch && !(a->allows_stores && op->code == IR_STORE);
+  }
+  return writes || (meets && !fetches);
 }
 
 static bool is_read(const ir_op *op) {
@@ -102,23 +95,11 @@ static bool add_read(const ir_op **reads, unsigned *count, const ir_op *read) {
 static bool measure(measuring *m, const ir_value *value, kiln_iteration when);
 
 /// What a branch takes from the loop's body, in its regions too.
-typedef struct taking {
-  const ir_block *body;
-  void (*visit)(ir_value *value, void *context);
-  void *context;
-} taking;
-
-static void visit_operands(ir_op *op, void *context) {
-  const taking *t = context;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (ir_home(op->operands[i]) == t->body) t->visit(op->operands[i], t->context);
-}
-
 static void visit_taken(ir_op *branch, const ir_block *body, void (*visit)(ir_value *value, void *context),
                         void *context) {
-  taking t = {body, visit, context};
-  visit_operands(branch, &t);
-  for (uint32_t i = 0; i < branch->region_count; i++) ir_walk(branch->regions[i], visit_operands, &t);
+  for (ir_op *op = branch; op != branch->next; op = ir_next(branch->block, op))
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      if (ir_home(op->operands[i]) == body) visit(op->operands[i], context);
 }
 
 typedef struct measuring_branch {
@@ -130,12 +111,6 @@ typedef struct measuring_branch {
 static void measure_taken(ir_value *value, void *context) {
   measuring_branch *b = context;
   b->is_pure = b->is_pure && measure(b->m, value, b->when);
-}
-
-static void count_op(ir_op *op, void *context) {
-  measuring *m = context;
-  (void)op;
-  m->size++;
 }
 
 /// Pure, or a scalar that may be loaded again in another iteration.
@@ -157,7 +132,7 @@ static bool measure(measuring *m, const ir_value *value, kiln_iteration when) {
   ir_op *op = value->def;
   if (op->block != a->body) return true;
   if (!can_repeat(m, op)) return false;
-  for (uint32_t i = 0; i < op->region_count; i++) ir_walk(op->regions[i], count_op, m);
+  for (const ir_op *in = ir_next(op->block, op); in != op->next; in = ir_next(op->block, in)) m->size++;
   measuring_branch b = {m, when, true};
   visit_taken(op, a->body, measure_taken, &b);
   return b.is_pure;
@@ -427,11 +402,6 @@ static void map_taken(ir_value *value, void *context) {
   value->slot = c->is_mapped ? copy : NULL;
 }
 
-static void forget_copies(ir_op *op, void *context) {
-  (void)context;
-  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].slot = NULL;
-}
-
 /// A branch in that iteration, whole: `value` is one of its results.
 static ir_value *branch_in(kiln_pipeline *a, const ir_value *value, kiln_iteration when) {
   ir_op *branch = value->def;
@@ -442,8 +412,8 @@ static ir_value *branch_in(kiln_pipeline *a, const ir_value *value, kiln_iterati
   ir_op *made = ir_clone(&a->b, branch);
   c.is_mapped = false;
   visit_taken(branch, a->body, map_taken, &c);
-  forget_copies(branch, NULL);
-  for (uint32_t i = 0; i < branch->region_count; i++) ir_walk(branch->regions[i], forget_copies, NULL);
+  for (ir_op *op = branch; op != branch->next; op = ir_next(branch->block, op))
+    for (uint32_t i = 0; i < op->result_count; i++) op->results[i].slot = NULL; // forget their copies
   for (uint32_t i = 0; i < branch->result_count; i++)
     remember(a, &branch->results[i], when, &made->results[i]);
   return &made->results[value->index];

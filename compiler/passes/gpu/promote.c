@@ -322,10 +322,10 @@ static void visit_store(ir_op *op, void *context) {
   if (has_shape_of_sums(p, value)) mark_written(p, op, is_turned);
 }
 
-static void unmark(ir_op *op, void *context) {
-  (void)context;
-  if (ir_is_mapped(op))
-    op->attrs.access.is_mapped = op->attrs.access.is_turned = op->attrs.access.is_ragged = false;
+static void unmark(ir_kernel *kernel) {
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    if (ir_is_mapped(op))
+      op->attrs.access.is_mapped = op->attrs.access.is_turned = op->attrs.access.is_ragged = false;
 }
 
 /// Shared memory besides the slots: staging of stores, barriers, exchanges.
@@ -399,7 +399,7 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refus
   if (!why && (p.leaves_product || !are_all_from_memory(&p))) why = KILN_REASON_USES;
   if (why) {
     kiln_refuse_others(refusals, why);
-    ir_walk(kernel->body, unmark, NULL);
+    unmark(kernel);
     kernel->groups_beside = false;
     p.loads = 0;
   }
@@ -420,7 +420,7 @@ static unsigned promote_shared(ir_kernel *kernel, const kiln_target *target, kil
   bool is_shared = needs.registers > MOST_OF_ONE_GROUP ||
                    (loads && needs.registers == MOST_OF_ONE_GROUP && needs.is_alone && needs.has_rows);
   if (!machine || !is_shared || kernel->warps != machine->group_warps) return loads;
-  ir_walk(kernel->body, unmark, NULL);
+  unmark(kernel);
   kernel->warps *= 2;
   unsigned more = promote(kernel, target, NULL, &needs);
   if (more && refusals) refusals->others = KILN_REASON_NONE;

@@ -113,20 +113,11 @@ static bool find_operand(finding *f, ir_value *value, unsigned reduced, kiln_rin
   return bytes == 2 || !out->is_mn;
 }
 
-typedef struct counting {
-  const ir_value *value;
-  unsigned uses;
-} counting;
-
-static void count_uses(ir_op *op, void *context) {
-  counting *c = context;
-  for (uint32_t i = 0; i < op->operand_count; i++) c->uses += op->operands[i] == c->value;
-}
-
 static bool is_used_once(const kiln_pipeline *a, const ir_value *value) {
-  counting c = {.value = value};
-  ir_walk(a->kernel->body, count_uses, &c);
-  return c.uses == 1;
+  unsigned uses = 0;
+  for (const ir_op *op = ir_next(a->kernel->body, NULL); op; op = ir_next(a->kernel->body, op))
+    for (uint32_t i = 0; i < op->operand_count; i++) uses += op->operands[i] == value;
+  return uses == 1;
 }
 
 /// Its sum is one that the loop carries for it alone.
@@ -384,15 +375,12 @@ static void store_operands(kiln_pipeline *a, kiln_ring_products *products, const
   if (is_any) ir_emit(&a->b, IR_BARRIER, &(ir_attrs){.barrier = how}, NULL, 0, NULL, NULL, 0);
 }
 
-typedef struct replacing {
-  const ir_value *old;
-  ir_value *instead;
-} replacing;
-
-static void replace(ir_op *op, void *context) {
-  const replacing *r = context;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (op->operands[i] == r->old) op->operands[i] = r->instead;
+/// In what stands after `op` in the block, and in its regions.
+static void replace_after(ir_op *op, const ir_value *old, ir_value *instead) {
+  const ir_block *block = op->block;
+  while ((op = ir_next(block, op)))
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      if (op->operands[i] == old) op->operands[i] = instead;
 }
 
 /// The branch that reads the late sum `made` waits for it, and gives what the loop carries on.
@@ -409,8 +397,7 @@ static void wait_in_reader(kiln_pipeline *a, const kiln_ring_product *p, ir_valu
     a->b.error = b.error;
     return;
   }
-  replacing r = {.old = &p->dot->results[0], .instead = &wait->results[0]};
-  ir_walk(region, replace, &r);
+  replace_after(wait, &p->dot->results[0], &wait->results[0]);
   ir_value *values[2] = {made, made};
   values[side] = &wait->results[0];
   const uint32_t carried = p->dot->operands[2]->index - ir_loop_counters(a->loop);
@@ -489,13 +476,7 @@ static void wait_for_late(kiln_pipeline *a) {
     if (is_of_late(ir_loop_next(a->loop)->operands[i])) sums[count++] = &a->loop->results[i];
   if (!count) return;
   ir_op *wait = ir_emit(&a->b, IR_MMA_WAIT, NULL, sums, count, NULL, NULL, 0);
-  for (uint32_t i = 0; wait && i < count; i++) {
-    replacing r = {.old = sums[i], .instead = &wait->results[i]};
-    for (ir_op *op = wait->next; op; op = op->next) {
-      replace(op, &r);
-      for (uint32_t k = 0; k < op->region_count; k++) ir_walk(op->regions[k], replace, &r);
-    }
-  }
+  for (uint32_t i = 0; wait && i < count; i++) replace_after(wait, sums[i], &wait->results[i]);
 }
 
 void kiln_ring_products_close(kiln_pipeline *a, const kiln_ring_products *products) {

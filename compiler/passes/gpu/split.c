@@ -119,23 +119,11 @@ static ir_value *parity(sharing *s) {
   return s->parity;
 }
 
-typedef struct exchange {
-  const ir_op *loop;
-  ir_value **sums;
-} exchange;
-
-static void take_sums(ir_op *op, void *context) {
-  const exchange *x = context;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    for (uint32_t k = 0; k < x->loop->result_count; k++)
-      if (ir_resolve(op->operands[i]) == &x->loop->results[k]) op->operands[i] = x->sums[k];
-}
-
 /// What stands after the loop runs in the first block, with everybody's sums.
 static void end_in_first(sharing *s, ir_value *is_first) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
   ir_block *regions[2] = {ir_block_create(s->kernel->arena), ir_block_create(s->kernel->arena)};
-  exchange x = {.loop = loop, .sums = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, loop->result_count)};
+  ir_value **sums = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, loop->result_count);
   for (ir_op *op = loop->next, *next; op != end; op = next) {
     next = op->next;
     ir_move(op, regions[0], NULL);
@@ -146,9 +134,12 @@ static void end_in_first(sharing *s, ir_value *is_first) {
     ir_value *operands[2] = {&loop->results[i], phase};
     const ir_attrs attrs = {.cluster = {.blocks = (uint8_t)s->blocks}};
     ir_op *sum = ir_emit(&b, IR_CLUSTER_SUM, &attrs, operands, 2, NULL, NULL, 0);
-    x.sums[i] = sum ? &sum->results[0] : operands[0];
+    sums[i] = sum ? &sum->results[0] : operands[0];
   }
-  ir_walk(regions[0], take_sums, &x);
+  for (ir_op *op = ir_next(regions[0], NULL); op; op = ir_next(regions[0], op))
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      for (uint32_t k = 0; k < loop->result_count; k++)
+        if (ir_resolve(op->operands[i]) == &loop->results[k]) op->operands[i] = sums[k];
   for (unsigned r = 0; r < 2; r++) {
     ir_builder inner = {.arena = s->kernel->arena, .block = regions[r]};
     ir_yield(&inner, NULL, 0);

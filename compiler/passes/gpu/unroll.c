@@ -23,25 +23,18 @@ enum {
   MOST_STEP = 1 << 20
 };
 
-typedef struct body {
-  unsigned count; ///< operations
-  bool is_simple; ///< each thread computes by itself what is not loaded
-} body;
-
-static void look_at(ir_op *op, void *context) {
-  body *b = context;
-  b->count += !ir_is_terminator(op);
-  b->is_simple &= ir_is_terminator(op) || op->code == IR_IF || op->code == IR_LOAD ||
-                  ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_EXPAND ||
-                  op->code == IR_BROADCAST || op->code == IR_CONST || op->code == IR_IOTA;
-}
-
 /// The words that a thread loads in an iteration; 0: the loop is none of these.
 static uint64_t words_of(kiln_pipeline *a) {
   uint64_t words = 0;
-  body found = {.is_simple = true};
-  ir_walk(a->body, look_at, &found);
-  if (!found.is_simple || found.count > MOST_OPERATIONS) return 0;
+  unsigned count = 0;
+  for (const ir_op *op = ir_next(a->body, NULL); op; op = ir_next(a->body, op)) {
+    // Each thread computes by itself what is not loaded.
+    const bool is_simple = ir_is_terminator(op) || op->code == IR_IF || op->code == IR_LOAD ||
+                           ir_has(op->code, IR_EACH) || op->code == IR_SPLAT || op->code == IR_EXPAND ||
+                           op->code == IR_BROADCAST || op->code == IR_CONST || op->code == IR_IOTA;
+    count += !ir_is_terminator(op);
+    if (!is_simple || count > MOST_OPERATIONS) return 0;
+  }
   a->count = 0;
   for (ir_op *op = a->body->first; op != ir_loop_next(a->loop); op = op->next) {
     if (ir_is_pure(op)) continue;

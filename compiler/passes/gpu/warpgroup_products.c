@@ -77,26 +77,18 @@ unsigned kiln_stage_box_rows(const kiln_matrix_machine *m, const ir_kernel *kern
   return op->attrs.access.is_turned ? whole_part(kiln_stage_columns(m, kernel, op), rows) : rows;
 }
 
-typedef struct usage {
-  const ir_value *value;
-  uint32_t deeper, beside; ///< products in blocks inside the load's, in the same one
-} usage;
-
-static void count_product(ir_op *op, void *context) {
-  usage *u = context;
-  for (unsigned i = 0; i < 2 && op->code == IR_DOT; i++) {
-    const ir_value *from = op->operands[i];
-    if (kiln_is_turned_once(from)) from = from->def->operands[0];
-    if (from == u->value) ++*(op->block == from->def->block ? &u->beside : &u->deeper);
-  }
-}
-
 /// One use, or several products: all in loops after the load, or all beside it.
 static bool is_for_products(const ir_kernel *kernel, const ir_value *load) {
-  usage u = {.value = load};
+  uint32_t deeper = 0, beside = 0; // products in blocks inside the load's, in the same one
   if (load->uses == 1) return true;
-  ir_walk(kernel->body, count_product, &u);
-  return u.deeper == load->uses || u.beside == load->uses;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    for (unsigned i = 0; i < 2 && op->code == IR_DOT; i++) {
+      const ir_value *from = op->operands[i];
+      if (kiln_is_turned_once(from)) from = from->def->operands[0];
+      if (from == load) ++*(op->block == from->def->block ? &beside : &deeper);
+    }
+  }
+  return deeper == load->uses || beside == load->uses;
 }
 
 /// The load that an operand comes from, through at most one transposition; NULL: it comes from elsewhere, or is used

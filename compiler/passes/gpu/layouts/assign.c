@@ -418,25 +418,21 @@ static void assign_block(kiln_layouts *c, ir_block *block) {
   }
 }
 
-/// Registers of 32 bits that the largest tile takes in all lanes of a block.
-static void note_words(ir_op *op, void *context) {
-  uint64_t *most = context;
-  for (uint32_t i = 0; i < op->result_count; i++) {
-    const ir_type type = op->results[i].type;
-    if (!type.rank || type.is_view || type.slots) continue;
-    const uint64_t words =
-        ((uint64_t)(type.pointer ? 32 : ir_type_bits(type)) << ir_log2_elements(type)) / 32;
-    if (words > *most) *most = words;
-  }
-}
-
 /// Where a thread has no room for its part of a tile, the kernel gets as many warps as leave it an eighth of what is
 /// allowed, or as a block may have.
 static void find_room(ir_kernel *kernel, const kiln_fetch_machine *machine) {
   const uint64_t most = (uint64_t)KILN_MOST_TILE_REGISTERS
                         << 5; // of a warp: the same for any number of lanes
-  uint64_t words = 0;
-  ir_walk(kernel->body, note_words, &words);
+  uint64_t words = 0;         // registers of 32 bits that the largest tile takes in all lanes of a block
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    for (uint32_t i = 0; i < op->result_count; i++) {
+      const ir_type type = op->results[i].type;
+      if (!type.rank || type.is_view || type.slots) continue;
+      const uint64_t own =
+          ((uint64_t)(type.pointer ? 32 : ir_type_bits(type)) << ir_log2_elements(type)) / 32;
+      if (own > words) words = own;
+    }
+  }
   if (words / kernel->warps <= most) return;
   while (words / kernel->warps > most / 8 && 2u * kernel->warps <= machine->threads >> machine->lanes)
     kernel->warps *= 2;

@@ -39,11 +39,6 @@ static void note_slot(kiln_layouts *c, const ir_op *slot_load, const kiln_feed *
   known->is_stored = true;
 }
 
-static void note_stored(ir_op *op, void *context) {
-  if (op->code == IR_SLOT_STORE)
-    note_load(context, op->operands[2], kiln_notes_of(context, op->operands[0])->feed);
-}
-
 /// Goes back from an operand to loads and carried values, as far as `budget` operations reach.
 static void note_sources(kiln_layouts *c, const ir_value *value, const kiln_feed *feed, unsigned *budget) {
   const ir_op *op = value->def;
@@ -54,14 +49,6 @@ static void note_sources(kiln_layouts *c, const ir_value *value, const kiln_feed
   if (op->code == IR_SLOT_LOAD) note_slot(c, op, feed);
   if (ir_ops[op->code].effect != IR_PURE || op->region_count || op->code == IR_DOT) return;
   for (uint32_t i = 0; i < op->operand_count; i++) note_sources(c, op->operands[i], feed, budget);
-}
-
-static void note_product(ir_op *op, void *context) {
-  for (unsigned i = 0; op->code == IR_DOT && i < 2; i++) {
-    const kiln_feed feed = {.dot = op, .operand = i};
-    unsigned budget = MOST_BEHIND;
-    note_sources(context, op->operands[i], &feed, &budget);
-  }
 }
 
 static bool waits(const kiln_layouts *c, const ir_op *op) {
@@ -87,6 +74,14 @@ void kiln_layouts_place_feeds(kiln_layouts *c, ir_block *block) {
 
 void kiln_layouts_note_feeds(kiln_layouts *c) {
   if (!c->machine.has_buffers) return;
-  ir_walk(c->kernel->body, note_product, c);
-  ir_walk(c->kernel->body, note_stored, c);
+  const ir_block *body = c->kernel->body;
+  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    for (unsigned i = 0; op->code == IR_DOT && i < 2; i++) {
+      const kiln_feed feed = {.dot = op, .operand = i};
+      unsigned budget = MOST_BEHIND;
+      note_sources(c, op->operands[i], &feed, &budget);
+    }
+  }
+  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op))
+    if (op->code == IR_SLOT_STORE) note_load(c, op->operands[2], kiln_notes_of(c, op->operands[0])->feed);
 }

@@ -51,14 +51,6 @@ static uint64_t words_of_loop(const kiln_layouts *c, const ir_op *loop) {
   return words + most;
 }
 
-static void note_loop(ir_op *loop, void *context) {
-  kiln_layouts *c = context;
-  if (loop->code != IR_FOR) return;
-  const uint64_t room = kiln_thread_registers(c);
-  // A quarter is for the right operands of a product, addresses and what is on its way.
-  kiln_notes_of(c, ir_for_counter(loop))->is_full = words_of_loop(c, loop) >= room - room / 4;
-}
-
 bool kiln_dot_spares_registers(const kiln_layouts *c, const ir_op *dot) {
   const ir_op *loop = dot->block->parent;
   return loop && loop->code == IR_FOR && kiln_loop_is_full(c, loop) && is_by_matrix(c, dot) &&
@@ -66,5 +58,11 @@ bool kiln_dot_spares_registers(const kiln_layouts *c, const ir_op *dot) {
 }
 
 void kiln_layouts_find_full_loops(kiln_layouts *c) {
-  if (c->machine.register_file) ir_walk(c->kernel->body, note_loop, c);
+  const ir_block *body = c->kernel->body;
+  if (!c->machine.register_file) return;
+  const uint64_t room = kiln_thread_registers(c);
+  // A quarter is for the right operands of a product, addresses and what is on its way.
+  for (const ir_op *loop = ir_next(body, NULL); loop; loop = ir_next(body, loop))
+    if (loop->code == IR_FOR)
+      kiln_notes_of(c, ir_for_counter(loop))->is_full = words_of_loop(c, loop) >= room - room / 4;
 }

@@ -217,26 +217,19 @@ void kiln_shared_use_step(kiln_shared_use *u, const kiln_layouts *c, const ir_op
   }
 }
 
-typedef struct roles_end {
-  const kiln_layouts *c;
-  uint32_t end;
-} roles_end;
-
-/// Slots that threads store to are in use at times.
-static void note_alloc(ir_op *op, void *context) {
-  roles_end *r = context;
-  if (op->code != IR_ALLOC || kiln_notes_of(r->c, &op->results[0])->slots) return;
-  const ir_alloc *alloc = &op->attrs.alloc;
-  const ir_type type = op->results[0].type;
-  const uint32_t parts = alloc->parts ? alloc->parts : 1,
-                 bytes = type.rank ? kiln_memory_bytes(type, alloc->rows, alloc->columns) / parts
-                                   : KILN_BARRIER_BYTES,
-                 end = alloc->at + type.slots * bytes;
-  if (end > r->end) r->end = end;
-}
-
 uint32_t kiln_roles_end(const kiln_layouts *c) {
-  roles_end r = {.c = c};
-  ir_walk(c->kernel->body, note_alloc, &r);
-  return (r.end + KILN_MOST_VECTOR_BYTES - 1) / KILN_MOST_VECTOR_BYTES * KILN_MOST_VECTOR_BYTES;
+  const ir_block *body = c->kernel->body;
+  uint32_t most = 0;
+  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    // Slots that threads store to are in use at times.
+    if (op->code != IR_ALLOC || kiln_notes_of(c, &op->results[0])->slots) continue;
+    const ir_alloc *alloc = &op->attrs.alloc;
+    const ir_type type = op->results[0].type;
+    const uint32_t parts = alloc->parts ? alloc->parts : 1,
+                   bytes = type.rank ? kiln_memory_bytes(type, alloc->rows, alloc->columns) / parts
+                                     : KILN_BARRIER_BYTES,
+                   end = alloc->at + type.slots * bytes;
+    if (end > most) most = end;
+  }
+  return (most + KILN_MOST_VECTOR_BYTES - 1) / KILN_MOST_VECTOR_BYTES * KILN_MOST_VECTOR_BYTES;
 }
