@@ -73,21 +73,17 @@ static void meet_sources_of_result(kiln_sources *s, const ir_op *op, uint32_t i)
   }
 }
 
-static void meet_sources_of_argument(kiln_sources *s, const ir_value *v) {
-  const ir_op *op = v->block->parent;
-  if (!op || !ir_is_loop(op)) return;
-  if (v->block == op->regions[0]) meet_carried(s, op, v->index - ir_loop_counters(op));
-  else meet(s, ir_cond_passed(ir_while_test(op))[v->index]);
-}
-
 void kiln_visit_sources(kiln_sources *s, const ir_value *v, kiln_source_visit *visit, void *context) {
   s->search++;
   s->count = 0;
   meet(s, v);
   for (uint32_t i = 0; i < s->count; i++) {
     v = s->found[i];
+    const ir_op *outer = v->block ? v->block->parent : NULL; // of an argument
     if (v->def) meet_sources_of_result(s, v->def, v->index);
-    else meet_sources_of_argument(s, v);
+    else if (outer && ir_is_loop(outer) && v->block == outer->regions[0])
+      meet_carried(s, outer, v->index - ir_loop_counters(outer));
+    else if (outer && ir_is_loop(outer)) meet(s, ir_cond_passed(ir_while_test(outer))[v->index]);
     visit(v, context);
   }
 }

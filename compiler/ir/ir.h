@@ -500,8 +500,8 @@ kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, 
 /// Calls `visit` for every operation in order of the text, outer before inner. `visit` may remove or replace
 /// the operation it is given.
 void ir_walk(ir_block *block, void (*visit)(ir_op *op, void *context), void *context);
-/// The same as a loop, where no operation is removed: the operation of the block, or of a region inside it,
-/// that follows `op` in that order; with NULL the first. NULL after the last. What an operation holds ends
+/// The same as a loop: the operation of the block or of a region in it that follows `op`, with NULL the first.
+/// NULL after the last. Operations without regions may be removed once the next is known. What `op` holds ends
 /// at `op->next`: for (o = op; o != op->next; o = ir_next(op->block, o)).
 ir_op *ir_next(const ir_block *block, const ir_op *op);
 /// The first operation with this code in a block and the regions inside it; NULL: there is none.

@@ -104,13 +104,6 @@ static bool starts_anywhere(const ir_op *loop, uint32_t i) {
   return false;
 }
 
-static bundle undefined(gpu *g, const bundle *like) {
-  bundle b = *like;
-  b.values = KILN_NEW_ARRAY(g->arena, LLVMValueRef, b.count);
-  for (uint32_t i = 0; i < b.count; i++) b.values[i] = LLVMGetUndef(like->type);
-  return b;
-}
-
 /// Sums that are cast at most and stored by the copy engine. Where more is computed of them, the assembler of
 /// NVIDIA moves that between the parts of the store, and spills, if the sums come from two blocks.
 static bool is_only_stored(const ir_value *sums) {
@@ -197,7 +190,11 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   LLVMPositionBuilderAtEnd(b, after);
   bundle *out = KILN_NEW_ARRAY(g->arena, bundle, count);
   for (uint32_t i = 0; i < count; i++) {
-    bundle start = starts_anywhere(op, i) ? undefined(g, &initial[i]) : initial[i];
+    bundle start = initial[i];
+    if (starts_anywhere(op, i)) {
+      start.values = KILN_NEW_ARRAY(g->arena, LLVMValueRef, start.count);
+      for (uint32_t k = 0; k < start.count; k++) start.values[k] = LLVMGetUndef(start.type);
+    }
     add_incoming(&phis[i], &start, enter);
     add_incoming(&phis[i], &next[i], end);
     out[i] = make_phis(g, &op->results[i]);

@@ -169,16 +169,13 @@ static void lower_wait(gpu *g, ir_op *op) {
   kl_call(&g->prelude, op->attrs.arrive.is_cluster ? KL_kl_mbar_wait_cluster : KL_kl_mbar_wait, arguments, 2);
 }
 
-/// Whether the thread arrives, as i32.
-static LLVMValueRef arrives(gpu *g, bool by_warps) {
-  if (g->is_alone) return gpu_i32(g, 1);
-  if (by_warps) kl_call(&g->prelude, KL_kl_warp_meet, NULL, 0);
-  return LLVMBuildZExt(g->builder, is_first_of(g, by_warps ? 32 : NVPTX_GROUP_THREADS), g->i32, "");
-}
-
 static void lower_arrive(gpu *g, ir_op *op) {
-  LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
-                               arrives(g, op->attrs.arrive.by_warps)};
+  const bool by_warps = op->attrs.arrive.by_warps;
+  LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]), gpu_i32(g, 1)};
+  if (!g->is_alone) { // of a warp or a group the first thread arrives
+    if (by_warps) kl_call(&g->prelude, KL_kl_warp_meet, NULL, 0);
+    arguments[1] = LLVMBuildZExt(g->builder, is_first_of(g, by_warps ? 32 : NVPTX_GROUP_THREADS), g->i32, "");
+  }
   if (!op->attrs.arrive.blocks) kl_call(&g->prelude, KL_kl_mbar_arrive_if, arguments, 2);
   for (unsigned place = 0; place < op->attrs.arrive.blocks; place++) {
     LLVMValueRef there[2] = {arguments[0], nvptx_block_at(g, gpu_i32(g, place))};

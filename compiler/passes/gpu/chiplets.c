@@ -47,13 +47,6 @@ static void note(ir_op *op, void *context) {
   if (op->code == IR_FOR) o->has_products |= ir_find(ir_loop_body(op), IR_DOT) != NULL;
 }
 
-static void replace_pid(ir_op *op, void *context) {
-  const ordering *o = context;
-  if (op->code != IR_PID) return;
-  op->results[0].forward = o->pid[op->attrs.axis];
-  ir_remove(op);
-}
-
 static ir_value *of_axis(ir_builder *b, ir_opcode code, unsigned axis) {
   ir_op *op = ir_emit(b, code, &(ir_attrs){.axis = (uint8_t)axis}, NULL, 0, NULL, NULL, 0);
   return op ? &op->results[0] : NULL;
@@ -119,7 +112,12 @@ kiln_status kiln_pass_chiplets(ir_kernel *kernel, kiln_pass_context *context, ki
   ir_builder b = {.arena = kernel->arena, .block = inner, .machine = true};
   order(&o, &b);
   if (b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "dies: %s", b.error.text);
-  ir_walk(kernel->body, replace_pid, &o);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    if (op->code != IR_PID) continue;
+    op->results[0].forward = o.pid[op->attrs.axis];
+    ir_remove(op);
+  }
   ir_op *first = kernel->body->first;
   for (ir_op *op = inner->first, *next; op; op = next) {
     next = op->next;

@@ -84,7 +84,6 @@ kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *machine, ir_ke
 /// computed with element by element; `expand` says along which axis. A load may be visited several times.
 void kiln_gpu_visit_lines(const ir_op *broadcast,
                           void (*visit)(ir_op *load, const ir_op *expand, void *context), void *context);
-static inline unsigned kiln_rows_of_blocks(kiln_spread spread) { return spread.blocks / spread.columns; }
 
 /// Accumulators of a thread that the product needs at a time.
 unsigned kiln_product_registers(const ir_kernel *kernel, const ir_op *dot, const kiln_product *how);

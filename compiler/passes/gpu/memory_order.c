@@ -110,15 +110,6 @@ static void note_owner(const ir_value *source, void *context) {
   else o->found->params[source->index / 64] |= (uint64_t)1 << source->index % 64;
 }
 
-static void find_owners(ordering *o, const ir_op *op) {
-  if (!reads(op) && !writes(op)) return;
-  o->found = &o->owners[op->number];
-  o->found->params = KILN_NEW_ARRAY(o->scratch, uint64_t, o->kernel->param_count / 64 + 1);
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if ((op->operands[i]->type.pointer || op->operands[i]->type.is_view) && (!i || op->code == IR_ASM))
-      kiln_visit_sources(&o->sources, op->operands[i], note_owner, o);
-}
-
 /// They are of different parameters, neither of which promises to be alone: a load after a store.
 static bool may_overlap(const ordering *o, const ir_op *first, const ir_op *second) {
   const owners *x = &o->owners[first->number], *y = &o->owners[second->number];
@@ -330,7 +321,14 @@ static ordering *open_ordering(ir_kernel *kernel, kiln_arena *scratch) {
     if (op->number >= operations) operations = op->number + 1;
   o->owners = KILN_NEW_ARRAY(scratch, owners, operations);
   ir_count_uses(kernel);
-  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) find_owners(o, op);
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    if (!reads(op) && !writes(op)) continue;
+    o->found = &o->owners[op->number];
+    o->found->params = KILN_NEW_ARRAY(scratch, uint64_t, kernel->param_count / 64 + 1);
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      if ((op->operands[i]->type.pointer || op->operands[i]->type.is_view) && (!i || op->code == IR_ASM))
+        kiln_visit_sources(&o->sources, op->operands[i], note_owner, o);
+  }
   if (place) o->overlaps = kiln_overlaps_create(kernel, scratch, o->addresses, c->facts, place);
   return o;
 }

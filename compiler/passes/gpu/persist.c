@@ -38,13 +38,6 @@ typedef struct bounds_of_programs {
   ir_value *block, *total, *blocks;
 } bounds_of_programs;
 
-static void replace_pid(ir_op *op, void *context) {
-  persisting *p = context;
-  if (op->code != IR_PID || !p->pid[op->attrs.axis]) return;
-  op->results[0].forward = p->pid[op->attrs.axis];
-  ir_remove(op);
-}
-
 static ir_value *scalar_of(ir_builder *b, ir_opcode code, unsigned axis) {
   ir_attrs attrs = {.axis = (uint8_t)axis};
   ir_op *op = ir_emit(b, code, &attrs, NULL, 0, NULL, NULL, 0);
@@ -148,7 +141,12 @@ kiln_status kiln_pass_persist(ir_kernel *kernel, kiln_pass_context *context, kil
   ir_builder first = {.arena = kernel->arena, .block = inner, .before = inner->first};
   if (uneven.is) take_evenly(&p, &b, &first, t, extent, uneven, &all);
   else take_apart(&p, &first, t, extent, 3);
-  ir_walk(inner, replace_pid, &p);
+  for (ir_op *op = ir_next(inner, NULL), *next; op; op = next) {
+    next = ir_next(inner, op);
+    if (op->code != IR_PID || !p.pid[op->attrs.axis]) continue;
+    op->results[0].forward = p.pid[op->attrs.axis];
+    ir_remove(op);
+  }
   first.before = NULL;
   ir_yield(&first, NULL, 0);
   ir_value *bounds[3] = {all.block, all.total, all.blocks};

@@ -192,16 +192,6 @@ static bool may_share(const promoting *p, unsigned ring, const ir_op *load) {
   return !is_new;
 }
 
-/// Loads of tiles of one kind in different loops take turns in one ring (roles/).
-static bool is_counted(promoting *p, const ir_op *load) {
-  unsigned ring = 0;
-  while (ring < p->rings && !may_share(p, ring, load)) ring++;
-  if (p->seen_count < MOST_LOADS) p->seen[p->seen_count].load = load, p->seen[p->seen_count++].ring = ring;
-  if (ring < p->rings) return true;
-  p->rings++;
-  return false;
-}
-
 static void note_use(promoting *p, const ir_op *load, const ir_op *dot) {
   unsigned i = 0;
   while (i < MOST_LOADS && p->marked[i].load && p->marked[i].load != load) i++;
@@ -228,8 +218,18 @@ static void mark(promoting *p, ir_op *load, const ir_op *dot, bool is_left) {
   load->attrs.access.is_mapped = true;
   p->is_tall[!is_left] |= load->results[0].type.log2[0] > LOG2_BOX;
   p->loads++;
-  if (!is_in_loop(load)) p->fixed_bytes += bytes;
-  else if (!is_counted(p, load)) p->loop_bytes += bytes, p->left_bytes += is_left ? bytes : 0;
+  if (!is_in_loop(load)) {
+    p->fixed_bytes += bytes;
+    return;
+  }
+  // Loads of tiles of one kind in different loops take turns in one ring (roles/).
+  unsigned ring = 0;
+  while (ring < p->rings && !may_share(p, ring, load)) ring++;
+  if (p->seen_count < MOST_LOADS) p->seen[p->seen_count].load = load, p->seen[p->seen_count++].ring = ring;
+  if (ring < p->rings) return;
+  p->rings++;
+  p->loop_bytes += bytes;
+  if (is_left) p->left_bytes += bytes;
 }
 
 /// A left operand of 16 bits that has no map is read to registers.
@@ -351,7 +351,7 @@ static kiln_report_reason judge_room(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
   kiln_spread spread = kiln_gpu_blocks_of_program(p->machine, p->kernel);
   unsigned groups = p->kernel->warps / p->machine->group_warps / spread.blocks,
-           rows = kiln_rows_of_blocks(spread);
+           rows = spread.blocks / spread.columns;
   uint64_t slot = (p->loop_bytes - p->left_bytes) / spread.columns + p->left_bytes / rows;
   if (p->is_divided && spread.columns < 2) return KILN_REASON_PARTS;
   if ((p->is_tall[0] && rows < 2) || (p->is_tall[1] && spread.columns < 2)) return KILN_REASON_MAP_TILE;

@@ -284,23 +284,17 @@ static void visit(ir_op *op, void *context) {
   ir_remove(op);
 }
 
-static void remove_view(ir_op *op, void *context) {
-  (void)context;
-  if (op->code == IR_VIEW && !op->results[0].uses) ir_remove(op);
-}
-
-static void resolve_parts(ir_op *op, void *context) {
-  (void)context;
-  if (op->code != IR_VIEW_BASE && op->code != IR_DIM && op->code != IR_VIEW_STRIDE) return;
-  ir_forward(&op->results[0], op->operands[0]->def->operands[ir_view_part(op)]);
-  ir_remove(op);
-}
-
 kiln_status kiln_pass_open_views(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context;
   split_params(kernel);
   KILN_TRY(kiln_split_views(kernel, err));
-  ir_walk(kernel->body, resolve_parts, NULL); // first, so that facts see extents through them
+  // Parts of views are resolved first, so that facts see extents through them.
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    if (op->code != IR_VIEW_BASE && op->code != IR_DIM && op->code != IR_VIEW_STRIDE) continue;
+    ir_forward(&op->results[0], op->operands[0]->def->operands[ir_view_part(op)]);
+    ir_remove(op);
+  }
   ir_apply_forwards(kernel);
   return KILN_OK;
 }
@@ -316,6 +310,9 @@ kiln_status kiln_pass_views(ir_kernel *kernel, kiln_pass_context *context, kiln_
   if (v.b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "views: %s", v.b.error.text);
   ir_apply_forwards(kernel);
   ir_count_uses(kernel);
-  ir_walk(kernel->body, remove_view, NULL);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    if (op->code == IR_VIEW && !op->results[0].uses) ir_remove(op);
+  }
   return KILN_OK;
 }

@@ -188,14 +188,6 @@ static void rewrite_block(splitting *s, ir_block *block) {
 
 // -------------------------------------------------------------------------------------------- split
 
-static void strip_effect(ir_op *op, void *context) {
-  (void)context;
-  bool is_copying = op->code == IR_COPY || op->code == IR_BAR_WAIT || op->code == IR_BAR_EXPECT ||
-                    op->code == IR_BAR_ARRIVE;
-  bool has_effect = ir_ops[op->code].effect == IR_WRITE || ir_ops[op->code].effect == IR_FACT;
-  if (has_effect && !is_copying && op->code != IR_ASM) ir_remove(op);
-}
-
 /// Consumers of all blocks that share the program arrive in this one's memory: it stays until they have
 /// released all slots.
 static void drain(splitting *s) {
@@ -311,7 +303,13 @@ static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *e
   ir_emit(&s->b, IR_ROLES, &attrs, NULL, 0, NULL, regions, 2);
   if (s->b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "roles: %s", s->b.error.text);
   ir_apply_forwards(kernel);
-  ir_walk(producer, strip_effect, NULL);
+  for (ir_op *op = ir_next(producer, NULL), *next; op; op = next) {
+    next = ir_next(producer, op);
+    const bool is_copying = op->code == IR_COPY || op->code == IR_BAR_WAIT || op->code == IR_BAR_EXPECT ||
+                            op->code == IR_BAR_ARRIVE;
+    const bool has_effect = ir_ops[op->code].effect == IR_WRITE || ir_ops[op->code].effect == IR_FACT;
+    if (has_effect && !is_copying && op->code != IR_ASM) ir_remove(op);
+  }
   KILN_TRY(kiln_pass_simplify(kernel, context, err));
   producer = kernel->body->last->regions[0];
   for (const ir_op *op = ir_next(producer, NULL); op; op = ir_next(producer, op)) {

@@ -110,7 +110,7 @@ void roles_stage(splitting *s, ir_op *op) {
   ir_value *operands[IR_MAX_RANK + 4];
   uint32_t count = op->operand_count - 1;
   memcpy(operands, op->operands, count * sizeof *operands);
-  operands[count++] = roles_staging(s, op);
+  operands[count++] = s->staging[kiln_scalars[op->operands[0]->type.scalar].bytes == 4];
   operands[count++] = kiln_staged_value(op);
   roles_before(s, op);
   ir_view_access how = op->attrs.access;

@@ -83,8 +83,6 @@ void roles_meet(splitting *s, ir_op *barrier);
 bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer);
 /// Stores that go through shared memory.
 bool roles_is_staged(const ir_op *op);
-/// The piece of shared memory that a staged store goes through.
-ir_value *roles_staging(const splitting *s, const ir_op *op);
 
 // roles_positions.c
 /// What is emitted next stands before `op`, or after it.

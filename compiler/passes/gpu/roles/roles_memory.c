@@ -191,8 +191,6 @@ static void alloc_rings(splitting *s) {
       alloc(s, ir_barrier_type(1), KILN_BARRIER_BYTES, KILN_BARRIER_BYTES, s->spread > 1 ? s->spread : 1);
 }
 
-ir_value *roles_staging(const splitting *s, const ir_op *op) { return s->staging[staged_bytes(op) == 4]; }
-
 bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer) {
   for (const ir_op *op = ir_next(consumer, NULL); op; op = ir_next(consumer, op)) {
     if (!roles_is_staged(op)) continue;
