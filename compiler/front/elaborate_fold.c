@@ -148,9 +148,8 @@ kiln_value kiln_fold_cast(const kiln_elab *e, kiln_value v, ir_type element, uin
   const kiln_scalar to = (kiln_scalar)element.scalar;
   const bool is_flushed =
       is_flushing(e) && v.kind == KILN_VALUE_CONST && kiln_scalar_flushes_cast(from, to); // as at run time
-  if (is_flushed) bits = kiln_scalar_flush(from, bits);
-  bits = kiln_scalar_cast(from, to, flags, round, bits);
-  return kiln_value_const(element, is_flushed ? kiln_scalar_flush(to, bits) : bits);
+  bits = (is_flushed ? kiln_scalar_cast_flushed : kiln_scalar_cast)(from, to, flags, round, bits);
+  return kiln_value_const(element, bits);
 }
 
 // Literals are computed as i64 and f64 and stay literals.

@@ -332,12 +332,15 @@ uint64_t kiln_scalar_combine(ir_combine kind, kiln_scalar scalar, uint32_t flags
 
 // ------------------------------------------------------------------------------- without denormals
 
+static bool is_flushed_scalar(kiln_scalar scalar) { return scalar == KILN_F32 || scalar == KILN_BF16; }
+
 static bool is_flushed_type(ir_type type) {
-  return !type.pointer && !type.is_view && (type.scalar == KILN_F32 || type.scalar == KILN_BF16);
+  return !type.pointer && !type.is_view && is_flushed_scalar(type.scalar);
 }
 
 bool kiln_scalar_flushes_cast(kiln_scalar from, kiln_scalar to) {
-  return ((from == KILN_F32 || from == KILN_BF16) && to == KILN_F64) || (from == KILN_F64 && to == KILN_F32);
+  return is_flushed_scalar(from) ? to == KILN_F64 || to == KILN_I1
+                                 : from == KILN_F64 && is_flushed_scalar(to);
 }
 
 bool kiln_scalar_flushes(const ir_op *op) {
@@ -373,10 +376,22 @@ static uint64_t eval_half_flushed(const ir_op *op, const uint64_t *bits) {
   return bits_of_float(KILN_BF16, f);
 }
 
+uint64_t kiln_scalar_cast_flushed(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_round round,
+                                  uint64_t bits) {
+  bits = kiln_scalar_flush(from, bits);
+  const uint64_t result = kiln_scalar_cast(from, to, flags, round, bits);
+  if (to != KILN_BF16) return kiln_scalar_flush(to, result);
+  const uint64_t single = kiln_scalar_flush(KILN_F32, kiln_scalar_cast(from, KILN_F32, 0, round, bits));
+  return single & 0x7fffffff ? result : single >> 16;
+}
+
 uint64_t kiln_scalar_eval_flushed(const ir_op *op, const uint64_t *bits) {
   uint64_t flushed[3] = {0};
   if (!kiln_scalar_flushes(op)) return kiln_scalar_eval(op, bits);
   kiln_scalar to = op->results[0].type.scalar;
+  if (op->code == IR_CAST)
+    return kiln_scalar_cast_flushed(op->operands[0]->type.scalar, to, op->attrs.flags, op->attrs.round,
+                                    bits[0]);
   for (uint32_t i = 0; i < op->operand_count; i++)
     flushed[i] = kiln_scalar_flush(op->operands[i]->type.scalar, bits[i]);
   return to == KILN_BF16 ? eval_half_flushed(op, flushed)

@@ -17,11 +17,14 @@ bool kiln_scalar_knows(ir_opcode code);
 /// One element of `op`; `bits[i]` is the element of operand i. Element types are those of the operation.
 uint64_t kiln_scalar_eval(const ir_op *op, const uint64_t *bits);
 /// Whether `@fp(ftz)` is about the operation: f32 and bf16 arithmetic, min, max, comparisons, floor to erf,
-/// conversions between f32 and f64, reductions and scans by a named combiner. Not moves, signs, bits, memory
+/// conversions between f64 and f32 or bf16 and to i1, reductions and scans by a named combiner. Not moves, signs, bits, memory
 /// and dot.
 bool kiln_scalar_flushes(const ir_op *op);
 /// Whether a conversion does.
 bool kiln_scalar_flushes_cast(kiln_scalar from, kiln_scalar to);
+/// kiln_scalar_cast where it does: f64 becomes bf16 by way of f32.
+uint64_t kiln_scalar_cast_flushed(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_round round,
+                                  uint64_t bits);
 /// A denormal f32 or bf16 as zero of its sign; all else as it is.
 uint64_t kiln_scalar_flush(kiln_scalar scalar, uint64_t bits);
 /// kiln_scalar_eval under `@fp(ftz)`: denormal operands count as zero and a denormal result becomes zero,

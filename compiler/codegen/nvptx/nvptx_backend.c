@@ -22,12 +22,37 @@ static void drop_call_numbers(kiln_buffer *ptx) {
   ptx->size = (size_t)(end - text) + strlen(end);
 }
 
+static bool begins(const char *line, const char *word) { return !strncmp(line, word, strlen(word)); }
+
+/// LLVM makes neg.ftz and abs.ftz of what moves bits (abs(x), bitcast(x, i32) ^ sign), which takes denormals away. Not
+/// those of inline PTX.
+static void keep_denormals_of_signs(kiln_buffer *ptx) {
+  static const char cut[] = ".ftz";
+  char *text = (char *)ptx->bytes, *end = text;
+  bool is_inline = false;
+  for (char *at = text, *next; *at; at = next) {
+    next = at + strcspn(at, "\n");
+    next += *next == '\n';
+    if (begins(at, "\t// begin inline asm")) is_inline = true;
+    if (begins(at, "\t// end inline asm")) is_inline = false;
+    if (!is_inline && (begins(at, "\tneg.ftz.f32") || begins(at, "\tabs.ftz.f32"))) {
+      memmove(end, at, strlen("\tneg"));
+      end += strlen("\tneg"), at += strlen("\tneg") + strlen(cut);
+    }
+    memmove(end, at, (size_t)(next - at));
+    end += next - at;
+  }
+  *end = 0;
+  ptx->size = (size_t)(end - text);
+}
+
 /// Makes a text of the object, with a NUL that does not count.
 static kiln_status end_text(kiln_finishing *f, kiln_error *err) {
   kiln_buffer_u8(f->object, 0);
   if (f->object->failed)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the PTX of %s", f->symbol);
   drop_call_numbers(f->object);
+  keep_denormals_of_signs(f->object);
   return KILN_OK;
 }
 
