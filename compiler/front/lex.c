@@ -103,6 +103,11 @@ static bool skip_exponent(lexer *l, char letter) {
   return true;
 }
 
+void kiln_lex_too_large(kiln_diagnostics *d, const char *file, const kiln_token *t) {
+  kiln_diagnose(d, KILN_ERROR, file, t->place, "integer %.*s does not fit 64 bits",
+                (int)(t->length > 80 ? 80 : t->length), t->start);
+}
+
 static void set_integer(lexer *l, kiln_token *t, bool hex) {
   uint64_t v = 0;
   bool overflow = false;
@@ -110,9 +115,9 @@ static void set_integer(lexer *l, kiln_token *t, bool hex) {
     uint64_t base = hex ? 16 : 10;
     overflow |= __builtin_mul_overflow(v, base, &v) || __builtin_add_overflow(v, (uint64_t)hex_digit(*c), &v);
   }
-  if (overflow || (!hex && v > INT64_MAX)) {
-    kiln_diagnose(l->d, KILN_ERROR, l->file, t->place, "integer %.*s does not fit 64 bits",
-                  (int)(t->length > 80 ? 80 : t->length), t->start);
+  t->is_2_63 = !overflow && !hex && v == (uint64_t)INT64_MAX + 1;
+  if (overflow || (!hex && v > INT64_MAX && !t->is_2_63)) {
+    kiln_lex_too_large(l->d, l->file, t);
     v = 1; // what suits most places: one error is enough
   }
   t->integer = (int64_t)v;

@@ -42,6 +42,7 @@ typedef struct kiln_token {
   uint8_t kind;    ///< kiln_token_kind
   uint8_t scalar;  ///< SCALAR: kiln_scalar
   bool is_pattern; ///< INTEGER: written in hex
+  bool is_2_63;    ///< INTEGER: decimal 2^63, which has 64 bits with a minus before it only
   uint32_t length; ///< bytes in the source
   ir_place place;
   const char *start; ///< in the source
@@ -67,5 +68,7 @@ kiln_atom *kiln_atoms_find(const kiln_atoms *atoms, const char *text, size_t len
 /// Lexes `text`; first line is `line`. What is no token is reported to `d` and left out.
 kiln_tokens kiln_lex(kiln_arena *arena, kiln_atoms *atoms, const char *file, const char *text, size_t size,
                      uint32_t line, kiln_diagnostics *d);
+/// Says that an integer has more than 64 bits.
+void kiln_lex_too_large(kiln_diagnostics *d, const char *file, const kiln_token *t);
 
 #endif

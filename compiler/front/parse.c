@@ -20,6 +20,7 @@ typedef struct parser {
   uint32_t depth;
   uint32_t operators; ///< after a left operand, of the outermost expression
   bool in_expression;
+  const kiln_token *negated; ///< 2^63 after a minus
   bool panic;
   bool stopped;      ///< nothing sensible follows, and nothing more is reported
   kiln_node **stack; ///< lists under construction
@@ -251,6 +252,7 @@ static kiln_node *real(parser *p, double value) {
 static kiln_node *literal(parser *p, kiln_node_kind kind) {
   const kiln_token *t = next(p);
   kiln_node *n = at_token(p, kind, t);
+  if (t->is_2_63 && t != p->negated) kiln_lex_too_large(p->d, p->module->file, t);
   if (kind == KILN_NODE_INTEGER) n->integer = t->integer, n->flag = t->is_pattern;
   else if (kind == KILN_NODE_REAL) n->real = t->real;
   else if (kind == KILN_NODE_STRING) n->text = t->text;
@@ -314,6 +316,11 @@ static kiln_node *postfix(parser *p) {
 static kiln_node *unary(parser *p) {
   kiln_token_kind kind = peek(p);
   if (kind != KILN_TOKEN_MINUS && kind != KILN_TOKEN_TILDE) return postfix(p);
+  if (kind == KILN_TOKEN_MINUS && p->tokens[p->at + 1].is_2_63) { // one literal, the least of 64 bits
+    next(p);
+    p->negated = &p->tokens[p->at];
+    return postfix(p);
+  }
   if (!enter(p)) return NULL;
   kiln_node *n = at_token(p, KILN_NODE_UNARY, next(p));
   n->op = (uint8_t)kind;

@@ -2,6 +2,7 @@
 // Tests what programs of the language compute, with the reference interpreter: control flow, carried
 // variables, early returns, inlining, literals.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/front.h"
@@ -291,5 +292,100 @@ TEST(meaning, the_first_elements_of_an_access) {
   for (int c = 0; c < 8; c++) {
     CHECK_INT(o[32 + c], c < 3 ? o[8 + 2 + c] : 9);
     CHECK_INT(o[40 + c], c < 6 ? o[8 + 2 + c] : 0);
+  }
+}
+
+// ---------------------------------------------------------------------------------------- literals
+
+/// Where a literal `%L` of type `%T` may stand: what comes before the kernel, and its body. n is 0.
+static const char *const literal_places[][2] = {
+    {"", "store(z, %L)"},
+    {"", "store(z, (%L))"},
+    {"const A = %L", "store(z, A)"},
+    {"const A = %L const B = A", "store(z, B)"},
+    {"fn f(a) { return a }", "store(z, f(%L))"},
+    {"fn put(p, a) { store(p, a) }", "put(z, %L)"},
+    {"", "let v = %L store(z, v + (n as %T))"},
+    {"", "var v = n as %T v = %L store(z, v)"},
+    {"", "store(z, (n as %T) + %L)"},
+    {"", "store(z, %L | (n as %T))"},
+    {"", "store(z, select(n == 0, %L, n as %T))"},
+    {"", "store(z, select(n == 1, n as %T, %L))"},
+    {"", "store(z, select((n as %T) == %L, %L, %L ^ (n as %T)))"},
+    {"", "if n == 0 { store(z, %L) } else { store(z, 1) }"},
+    {"", "for i in 0 .. 1 { store(z, %L) }"},
+    {"", "store(z, min(%L, n as %T) | max(n as %T, %L))"},
+    {"", "store(z + iota(4), zeros(%T[4]) + %L)"},
+};
+
+static char *filled(const char *format, const char *type, const char *literal) {
+  kiln_buffer b = {0};
+  for (const char *p = format; *p; p++)
+    if (*p != '%') kiln_buffer_u8(&b, (uint8_t)*p);
+    else kiln_buffer_format(&b, "%s", *++p == 'T' ? type : literal);
+  kiln_buffer_u8(&b, 0);
+  return (char *)b.bytes;
+}
+
+/// The element that the kernel writes; false when it is refused, with the message in `d`.
+static bool literal_stored(const char *const place[2], const char *type, const char *literal, int64_t *out,
+                           kiln_diagnostics *d) {
+  char *items = filled(place[0], type, literal), *body = filled(place[1], type, literal);
+  kiln_buffer text = {0};
+  kiln_buffer_format(
+      &text, "kiln 1\n%s\nkernel k(z: inout *%s, n: i32, m: i64) @grid(1) @require(m != %s) {\n%s\n}\n",
+      items, type, literal, body);
+  kiln_target target;
+  kiln_error err;
+  CHECK_OK(kiln_target_parse("x86-64-v3", &target, &err), err);
+  kiln_unit *unit = kiln_unit_open(d->arena, "k.kiln", (const char *)text.bytes, text.size, NULL, d);
+  ir_kernel *kernel = unit ? kiln_unit_lower(unit, d->arena, 0, 0, 0, &target, d) : NULL;
+  struct {
+    int64_t *z;
+    int32_t n, pad;
+    int64_t m;
+  } args = {out, 0, 0, 0};
+  if (kernel) CHECK_OK(kiln_interpret(kernel, &args, (uint32_t[]){1, 1, 1}, NULL, &err), err);
+  kiln_buffer_deinit(&text);
+  free(items), free(body);
+  return kernel != NULL;
+}
+
+static void check_literal(const char *const place[2], const char *type, unsigned bits, const char *literal,
+                          const int64_t *want) {
+  int64_t memory[4] = {0};
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  const bool is_stored = literal_stored(place, type, literal, memory, &d);
+  const int64_t got = (int64_t)((uint64_t)memory[0] << (64 - bits)) >> (64 - bits);
+  if (is_stored != (want != NULL))
+    FAIL("%s as %s in '%s' '%s': %s", literal, type, place[0], place[1],
+         is_stored ? "no error" : d.items[0].text);
+  if (is_stored && got != *want)
+    FAIL("%s as %s in '%s' '%s' is %lld", literal, type, place[0], place[1], (long long)got);
+  if (!is_stored) CHECK_PART(d.items[0].text, "does not fit");
+  kiln_arena_destroy(arena);
+}
+
+/// Decimal and hexadecimal literals at the ends of each type, in each place where one may stand.
+TEST(meaning, literals_at_the_ends_of_types) {
+  static const char *const types[] = {"i8", "i16", "i32", "i64"};
+  for (unsigned t = 0; t < 4; t++) {
+    const unsigned bits = 8u << t;
+    const uint64_t half = (uint64_t)1 << (bits - 1); // -half to half - 1
+    for (size_t p = 0; p < sizeof literal_places / sizeof *literal_places; p++)
+      for (int off = -2; off < 2; off++) {
+        const int64_t most = (int64_t)(half - 1 + (uint64_t)off), least = (int64_t)(0 - half - (uint64_t)off);
+        const int64_t pattern = (int64_t)((half + (uint64_t)off) << (64 - bits)) >> (64 - bits);
+        char text[4][40];
+        snprintf(text[0], sizeof *text, "%llu", (unsigned long long)(half - 1 + (uint64_t)off));
+        snprintf(text[1], sizeof *text, "-%llu", (unsigned long long)(half + (uint64_t)off));
+        snprintf(text[2], sizeof *text, "- %llu", (unsigned long long)(half + (uint64_t)off));
+        snprintf(text[3], sizeof *text, "0x%llx", (unsigned long long)(half + (uint64_t)off));
+        check_literal(literal_places[p], types[t], bits, text[0], off < 1 ? &most : NULL);
+        check_literal(literal_places[p], types[t], bits, text[1], off < 1 ? &least : NULL);
+        check_literal(literal_places[p], types[t], bits, text[2], off < 1 ? &least : NULL);
+        check_literal(literal_places[p], types[t], bits, text[3], &pattern);
+      }
   }
 }
