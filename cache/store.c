@@ -220,6 +220,21 @@ static int make_folders(kiln_store *store) {
   return e;
 }
 
+bool kiln_store_obstacle(const kiln_store *store, char *out, size_t size) {
+  char path[KILN_STORE_PATH + KILN_STORE_NAME * 2], part[sizeof path];
+  struct stat st;
+  snprintf(path, sizeof path, "%s/%s", store->root, store->folder);
+  for (size_t i = 1; path[i - 1]; i++) {
+    if (path[i] && path[i] != '/') continue;
+    snprintf(part, sizeof part, "%.*s", (int)i, path);
+    if (lstat(part, &st)) return false; // nothing stands there
+    if (stat(part, &st) == 0 && S_ISDIR(st.st_mode)) continue;
+    snprintf(out, size, "%s", part);
+    return true;
+  }
+  return false;
+}
+
 int kiln_store_make(kiln_store *store) {
   if (!store->writable) return -EROFS;
   pthread_mutex_lock(&store->mutex);

@@ -55,6 +55,9 @@ bool kiln_store_name_ok(const char *name);
 KILN_MUST_USE kiln_status kiln_store_open(kiln_store *store, const char *root, const char *domain,
                                           const char *space, kiln_error *err);
 void kiln_store_close(kiln_store *store);
+/// Whether something else stands where the store's folder or one on its path should: a file, a link that leads to
+/// none. `out` is its path.
+bool kiln_store_obstacle(const kiln_store *store, char *out, size_t size);
 /// Makes the folders of a writable store; 0 or -errno. Cheap when they are there.
 int kiln_store_make(kiln_store *store);
 /// Makes one folder below the store's, in place of whatever stands there, with the rights it needs; 0 or

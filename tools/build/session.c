@@ -260,6 +260,22 @@ static void print_fleet_note(const session *s, const execute_counts *sums) {
   fprintf(stderr, "kiln: note: --fleet %s: %s, %zu compiled here\n", shown, what, sums->alone);
 }
 
+/// True where something else stands in the place of the store's folder, or of one that it is in: the user has to act,
+/// so a --quiet does not hide it.
+static bool warn_of_obstacle(const session *s) {
+  char place[4096 + 200];
+  const kiln_store *store =
+      s->cache && kiln_cache_counted(s->cache, KILN_OUTCOME_STORE_IO) ? kiln_cache_store(s->cache) : NULL;
+  if (!store || !kiln_store_obstacle(store, place, sizeof place)) return false;
+  if (s->quiet < 2)
+    fprintf(stderr,
+            "kiln: warning: the cache: nothing is stored: %s is no folder; remove it, or name another folder "
+            "with "
+            "KILN_CACHE_DIR\n",
+            place);
+  return true;
+}
+
 void session_print_cache_notes(const session *s, bool but_remote) {
   static const kiln_outcome troubles[] = {KILN_OUTCOME_MISS_UNREADABLE, KILN_OUTCOME_STORE_NO_SPACE,
                                           KILN_OUTCOME_STORE_READ_ONLY, KILN_OUTCOME_STORE_DENIED,
@@ -298,7 +314,7 @@ int session_make(session *s, execute_counts *sums) {
   if (notes.size) fwrite(notes.bytes, 1, notes.size, stderr);
   kiln_buffer_deinit(&notes);
   if (s->fleet && sums->alone && !s->quiet) print_fleet_note(s, sums);
-  if (!s->quiet) session_print_cache_notes(s, s->fleet && sums->alone);
+  if (!warn_of_obstacle(s) && !s->quiet) session_print_cache_notes(s, s->fleet && sums->alone);
   for (size_t i = 0; i < s->plan.job_count; i++)
     if (s->plan.jobs[i].state == JOB_FAILED && s->plan.jobs[i].error.status == KILN_STATUS_INTERNAL)
       return CLI_INTERNAL;
