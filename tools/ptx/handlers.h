@@ -17,6 +17,8 @@ void ptx_do_bulk(ptx_exec *x);
 /// Marks the gaps between the variables of shared memory.
 void ptx_shared_gaps(const ptx_module *module, ptx_block *block, uint32_t dynamic_offset);
 
+/// Whether types, parts and operands of a video instruction fit each other.
+bool ptx_video_is_right(const ptx_instruction *i);
 /// The element of a pair type; other types are their own.
 ptx_type ptx_half_type(ptx_type type);
 /// Floats of any type as doubles, which hold all of them, and back with one rounding. ptx_float_pack returns

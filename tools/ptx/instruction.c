@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/ptx/handlers.h"
 #include "tools/ptx/parser.h"
 
 typedef struct modifier {
@@ -294,7 +295,9 @@ static uint32_t wanted_bits(const ptx_instruction *i, char letter) {
   case 'e':
   case 'c': return ptx_bits(i->types[i->type_count > 1 ? 1 : 0]);
   case 'u':
-  case 'U': return 32;
+  case 'U':
+  case 'w':
+  case 'W': return 32;
   case 'p':
   case 'P': return 1;
   default: return 0;
@@ -332,6 +335,7 @@ static void check_kind(ptx_parser *p, const ptx_instruction *i, char letter, con
   case 'D':
   case 'U':
   case 'P':
+  case 'W':
   case 'q': is_fine = o->kind == OPERAND_REGISTER || o->kind == OPERAND_SINK; break;
   default: is_fine = is_value; break;
   }
@@ -360,6 +364,13 @@ static void fit_immediate(const ptx_instruction *i, char letter, ptx_operand *o)
   o->immediate &= ptx_mask_bits(want);
 }
 
+static void parse_part(ptx_parser *p, ptx_operand *o) {
+  const ptx_token *t = &p->lex.token;
+  if (t->kind != TOKEN_DOT || t->length >= sizeof o->part) return;
+  memcpy(o->part, t->text, t->length);
+  ptx_next(&p->lex);
+}
+
 static void parse_operands(ptx_parser *p, ptx_instruction *i) {
   const char *shape = i->op->shape;
   bool is_first = true;
@@ -370,6 +381,7 @@ static void parse_operands(ptx_parser *p, ptx_instruction *i) {
     if (!is_first) ptx_expect(&p->lex, ",");
     ptx_operand *o = &i->operands[i->operand_count++];
     parse_operand(p, o, *shape == 'l');
+    if (*shape == 'W' || *shape == 'w') parse_part(p, o);
     if (p->lex.status != KILN_OK) return;
     check_kind(p, i, *shape, o);
     fit_immediate(i, *shape, o);
@@ -420,6 +432,8 @@ void ptx_parse_instruction(ptx_parser *p) {
   if (strchr(i.op->shape, 'e') && i.type_count > 1 && !is_mixed(&i))
     ptx_fail(l, KILN_STATUS_SOURCE, "'%s': expected one type, or f32 with f16 or bf16", i.spelling);
   parse_operands(p, &i);
+  if (l->status == KILN_OK && *i.op->shape == 'W' && !ptx_video_is_right(&i))
+    ptx_fail(l, KILN_STATUS_SOURCE, "'%s' does not take these types and parts of operands", i.spelling);
   KILN_GROW(p->module->arena, kernel->code, kernel->code_count, kernel->code_capacity);
   kernel->code[kernel->code_count++] = i;
 }

@@ -13,7 +13,7 @@ const ptx_type_facts ptx_types[PTX_TYPE_COUNT] = {
 #undef TYPE
 };
 
-enum { MOST_REGISTERS = 1 << 20, SHARED_GAP = 128 };
+enum { MOST_REGISTERS = 1 << 20, SHARED_GAP = 128, MOST_TARGETS = 1024 };
 
 ptx_type ptx_type_named(const char *text, uint32_t length) {
   for (uint32_t k = 1; k < PTX_TYPE_COUNT; k++)
@@ -32,7 +32,7 @@ int32_t ptx_label_number(ptx_parser *p, const char *text, uint32_t length) {
   for (uint32_t k = 0; k < p->label_count; k++)
     if (p->labels[k].length == length && !memcmp(p->labels[k].name, text, length)) return (int32_t)k;
   KILN_GROW(p->module->arena, p->labels, p->label_count, p->label_capacity);
-  p->labels[p->label_count] = (ptx_label){text, length, PTX_NONE, p->lex.token.line};
+  p->labels[p->label_count] = (ptx_label){text, length, PTX_NONE, p->lex.token.line, NULL, 0};
   return (int32_t)p->label_count++;
 }
 
@@ -243,12 +243,32 @@ static void skip_to_semicolon(ptx_parser *p) {
   while (p->lex.token.kind != TOKEN_END && !ptx_take(&p->lex, TOKEN_PUNCTUATION, ";")) ptx_next(&p->lex);
 }
 
+/// `NAME: .branchtargets A, B;`, after the word.
+static void parse_targets(ptx_parser *p) {
+  int32_t found[MOST_TARGETS];
+  uint32_t count = 0;
+  ptx_label *list = p->last_label == PTX_NONE ? NULL : &p->labels[p->last_label];
+  if (!list || list->target != (int32_t)p->kernel->code_count)
+    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "expected a label before '.branchtargets'");
+  do {
+    if (count == MOST_TARGETS) ptx_fail(&p->lex, KILN_STATUS_LIMIT, "more than %d targets", MOST_TARGETS);
+    else found[count++] = ptx_label_number(p, p->lex.token.text, p->lex.token.length);
+    ptx_next(&p->lex);
+  } while (p->lex.status == KILN_OK && ptx_take(&p->lex, TOKEN_PUNCTUATION, ","));
+  ptx_expect(&p->lex, ";");
+  if (p->lex.status != KILN_OK) return;
+  list = &p->labels[p->last_label]; // naming labels may have moved them
+  list->targets = kiln_arena_copy(p->module->arena, found, count * sizeof *found);
+  list->target_count = count;
+}
+
 static void parse_body_directive(ptx_parser *p) {
   ptx_lexer *l = &p->lex;
   if (ptx_take(l, TOKEN_DOT, "reg")) parse_registers(p);
   else if (ptx_take(l, TOKEN_DOT, "loc")) parse_loc(p);
   else if (ptx_take(l, TOKEN_DOT, "local")) ptx_parse_variable(p, SPACE_LOCAL, false);
   else if (ptx_take(l, TOKEN_DOT, "shared")) ptx_parse_variable(p, SPACE_SHARED, false);
+  else if (ptx_take(l, TOKEN_DOT, "branchtargets")) parse_targets(p);
   else if (ptx_take(l, TOKEN_DOT, "pragma")) skip_to_semicolon(p);
   else if (ptx_take(l, TOKEN_DOT, "param")) skip_to_semicolon(p); // of a call: parse_assertion
   else
@@ -269,6 +289,7 @@ static bool parse_label(ptx_parser *p) {
   if (p->labels[number].target != PTX_NONE)
     ptx_fail(&p->lex, KILN_STATUS_SOURCE, "label '%.*s' is there already", (int)name.length, name.text);
   p->labels[number].target = (int32_t)p->kernel->code_count;
+  p->last_label = number;
   return true;
 }
 
@@ -318,16 +339,32 @@ static void parse_body(ptx_parser *p) {
   }
 }
 
+static int32_t target_of(ptx_parser *p, int32_t number) {
+  const ptx_label *label = &p->labels[number];
+  if (label->target == PTX_NONE)
+    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "label '%.*s' is nowhere", (int)label->length, label->name);
+  return label->target;
+}
+
+/// The targets of a brx as items of its operand.
+static void resolve_list(ptx_parser *p, ptx_operand *o) {
+  const ptx_label *list = &p->labels[o->index];
+  if (!list->target_count)
+    ptx_fail(&p->lex, KILN_STATUS_SOURCE, "'%.*s' is no list of targets", (int)list->length, list->name);
+  o->count = list->target_count;
+  o->items = kiln_arena_alloc(p->module->arena, (o->count ? o->count : 1) * sizeof *o->items);
+  for (uint32_t k = 0; k < o->count; k++)
+    o->items[k] = (ptx_operand){.index = target_of(p, list->targets[k])};
+}
+
 static void resolve_labels(ptx_parser *p) {
   for (uint32_t k = 0; k < p->kernel->code_count; k++) {
     ptx_instruction *i = &p->kernel->code[k];
     for (uint32_t n = 0; n < i->operand_count; n++) {
       if (i->operands[n].kind != OPERAND_LABEL) continue;
-      const ptx_label *label = &p->labels[i->operands[n].index];
       p->lex.token.line = i->line, p->lex.token.column = i->column;
-      if (label->target == PTX_NONE)
-        ptx_fail(&p->lex, KILN_STATUS_SOURCE, "label '%.*s' is nowhere", (int)label->length, label->name);
-      i->operands[n].index = label->target;
+      if (n) resolve_list(p, &i->operands[n]);
+      else i->operands[n].index = target_of(p, i->operands[n].index);
     }
   }
 }
@@ -339,6 +376,7 @@ void ptx_parse_kernel(ptx_parser *p, bool is_entry) {
   p->kernel = &m->kernels[m->kernel_count];
   *p->kernel = (ptx_kernel){.name = ptx_token_text(p), .is_entry = is_entry};
   p->symbol_count = p->label_count = p->file = 0;
+  p->last_label = PTX_NONE;
   ptx_next(l);
   if (!is_entry) ptx_fail(l, KILN_STATUS_UNSUPPORTED, "functions are not supported, kernels are");
   if (ptx_take(l, TOKEN_PUNCTUATION, "(") && !ptx_take(l, TOKEN_PUNCTUATION, ")")) {

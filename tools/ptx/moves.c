@@ -87,6 +87,27 @@ void ptx_do_bra(ptx_exec *x) {
   x->strand->pc = target;
 }
 
+// brx.idx: each lane to the target of its number.
+void ptx_do_brx(ptx_exec *x) {
+  const ptx_operand *list = &x->i->operands[1];
+  uint64_t buffer[PTX_LANES];
+  const uint64_t *index = ptx_decider(x, &x->i->operands[0], buffer, "the index of a branch");
+  uint32_t left = x->mask, stays = x->strand->mask & ~x->mask;
+  if (stays) ptx_strand_add(x->warp, x->strand->pc, stays);
+  x->strand->mask = 0;
+  while (left) {
+    const uint64_t number = index[__builtin_ctz(left)];
+    uint32_t same = 0;
+    PTX_EACH_LANE(lane, left) same |= (uint32_t)(index[lane] == number) << lane;
+    left &= ~same;
+    if (number >= list->count)
+      ptx_find(x->run, PTX_UNKNOWN, "brx.idx with %llu of %u targets", (unsigned long long)number,
+               list->count);
+    else if (left) ptx_strand_add(x->warp, (uint32_t)list->items[number].index, same);
+    else x->strand->mask = same, x->strand->pc = (uint32_t)list->items[number].index;
+  }
+}
+
 void ptx_do_exit(ptx_exec *x) { ptx_exit_lanes(x, x->mask); }
 
 // A launch that runs on its own has nothing to wait for; one that is dependent does (ptx_race_succeed).

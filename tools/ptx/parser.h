@@ -18,8 +18,10 @@ typedef struct ptx_symbol {
 typedef struct ptx_label {
   const char *name;
   uint32_t length;
-  int32_t target; ///< PTX_NONE: not seen yet
-  uint32_t line;  ///< of its first use
+  int32_t target;   ///< PTX_NONE: not seen yet
+  uint32_t line;    ///< of its first use
+  int32_t *targets; ///< labels, of a list of targets
+  uint32_t target_count;
 } ptx_label;
 
 typedef struct ptx_parser {
@@ -30,6 +32,7 @@ typedef struct ptx_parser {
   uint32_t symbol_count, symbol_capacity;
   ptx_label *labels;
   uint32_t label_count, label_capacity;
+  int32_t last_label;          ///< that was placed, or PTX_NONE
   uint32_t file, line, column; ///< of the last .loc
 } ptx_parser;
 

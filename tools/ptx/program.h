@@ -136,13 +136,14 @@ typedef enum ptx_special {
 typedef struct ptx_operand {
   ptx_operand_kind kind;
   bool is_negated;           ///< !%p
+  char part[6];              ///< of a video instruction: .b0, .h1, .b3210; empty: all
   uint8_t immediate_bits;    ///< 0: an integer; 32, 64: a float spelled as such
   int32_t index;             ///< register, special register, target; ADDRESS: base register or PTX_NONE
   int32_t second;            ///< REGISTER: q of `p|q`, else PTX_NONE
   ptx_space space;           ///< ADDRESS of a symbol, IMMEDIATE that is one: where it lies
   int32_t variable;          ///< its number until the module is complete, then PTX_NONE
   uint64_t immediate;        ///< IMMEDIATE; ADDRESS: what is added
-  struct ptx_operand *items; ///< VECTOR; ADDRESS: coordinates after a tensor map
+  struct ptx_operand *items; ///< VECTOR; ADDRESS: coordinates after a tensor map; LABEL of brx: its targets
   uint32_t count;
 } ptx_operand;
 
