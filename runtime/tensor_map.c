@@ -119,15 +119,17 @@ kiln_status kiln_tensor_maps_decode(kiln_kernel *k, const uint8_t *record, size_
 // ---------------------------------------------------------------------------------------- encoding
 
 static kiln_status evaluate(const kiln_kernel *k, kiln_span code, const int64_t *values, unsigned map,
-                            const char *what, uint64_t *out, kiln_error *err) {
+                            uint64_t *out, kiln_error *err) {
   int64_t value;
   *out = 0;
   if (!kiln_expr_eval(code.bytes, code.size, values, &value))
-    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': %s of tensor map %u overflows or divides by zero",
-                     k->interface.name, what, map);
+    return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': an extent of tensor map %u overflows or divides by zero",
+                     k->interface.name, map);
   *out = (uint64_t)value;
   return KILN_OK;
 }
+
+enum { ANY_STRIDE = 128 };
 
 static bool has_elements(const kiln_tensor_map_values *v) {
   for (unsigned i = 0; i < v->map->rank; i++)
@@ -138,16 +140,19 @@ static bool has_elements(const kiln_tensor_map_values *v) {
 /// The engine finds zeros where a program loads from a tensor without elements, and what it stores goes
 /// nowhere. It writes pieces of 16 bytes, so the row is of whole ones, whatever the type of its elements.
 static void stand_in(const kiln_kernel *k, kiln_tensor_map_values *v) {
-  enum { ELEMENTS = 16, STRIDE = 128, ACCESS_IN = 1 };
+  enum { ELEMENTS = 16, ACCESS_IN = 1 };
   bool is_read = word_at(&k->interface, v->map->param).param->access == ACCESS_IN;
   v->address = (uint64_t)(uintptr_t)k->device->nowhere + (is_read ? 0 : KILN_NOWHERE_BYTES / 2);
   for (unsigned i = 0; i < v->map->rank; i++) v->extents[i] = i ? 1 : ELEMENTS;
-  for (unsigned i = 0; i + 1 < v->map->rank; i++) v->strides[i] = STRIDE;
+  for (unsigned i = 0; i + 1 < v->map->rank; i++) v->strides[i] = ANY_STRIDE;
 }
 
 /// Indices are i32 in the instruction, so no element after that is reached. Drivers take 2^32, too, but an H200
 /// then stops with an illegal instruction.
 static const int64_t MOST_EXTENT = (int64_t)1 << 31;
+
+/// Bytes between neighbours along an axis: what the driver takes.
+static const int64_t MOST_STRIDE = ((int64_t)1 << 40) - 1;
 
 enum { MOST_WORDS = KILN_MOST_PARAMS + KILN_MOST_BLOCK / 8, MOST_NAMED = 16 };
 
@@ -192,16 +197,46 @@ static KILN_COLD kiln_status refuse(const kiln_kernel *k, kiln_span offset, cons
                    k->interface.name, words.values, text);
 }
 
+/// Bytes that a map cannot have between neighbours along an axis, and what they come from.
+static KILN_COLD kiln_status refuse_stride(const kiln_kernel *k, const kiln_tensor_map *m, unsigned axis,
+                                           const int64_t *values, const int64_t *stride, kiln_error *err) {
+  char text[KILN_ERROR_TEXT / 2], number[40] = "more than 64 bits hold";
+  named_words words;
+  const kiln_span code = m->strides[axis - 1];
+  name_words(k, code, values, &words);
+  kiln_expr_text(code.bytes, code.size, words.names, word_count(&k->interface), text, sizeof text);
+  if (stride) snprintf(number, sizeof number, "%lld", (long long)*stride);
+  return kiln_fail(
+      err, KILN_STATUS_LAUNCH,
+      "'%s': the bytes between neighbours of '%s' along an axis are %s, %s (%s), expected 0 to %lld: its "
+      "code copies by tensor maps",
+      k->interface.name, word_at(&k->interface, m->param).param->name, text, number, words.values,
+      (long long)MOST_STRIDE);
+}
+
+/// A stride along which there is one element or none is never added, so any will do.
+static kiln_status measure_stride(const kiln_kernel *k, unsigned axis, const int64_t *values,
+                                  kiln_map_sizes *v, kiln_error *err) {
+  const kiln_span code = v->map->strides[axis - 1];
+  int64_t stride = ANY_STRIDE;
+  if (has_elements(v) && v->extents[axis] > 1) {
+    const bool is_number = kiln_expr_eval(code.bytes, code.size, values, &stride);
+    if (!is_number || stride < 0 || stride > MOST_STRIDE)
+      return refuse_stride(k, v->map, axis, values, is_number ? &stride : NULL, err);
+  }
+  v->strides[axis - 1] = (uint64_t)stride;
+  return KILN_OK;
+}
+
 static kiln_status measure(const kiln_kernel *k, unsigned number, const int64_t *values, kiln_map_sizes *v,
                            kiln_error *err) {
   const kiln_tensor_map *m = v->map;
   int64_t offset;
   for (unsigned i = 0; i < m->rank; i++) {
-    KILN_TRY(evaluate(k, m->extents[i], values, number, "an extent", &v->extents[i], err));
+    KILN_TRY(evaluate(k, m->extents[i], values, number, &v->extents[i], err));
     if ((int64_t)v->extents[i] > MOST_EXTENT) v->extents[i] = (uint64_t)MOST_EXTENT;
   }
-  for (unsigned i = 0; i + 1 < m->rank; i++)
-    KILN_TRY(evaluate(k, m->strides[i], values, number, "a stride", &v->strides[i], err));
+  for (unsigned i = 1; i < m->rank; i++) KILN_TRY(measure_stride(k, i, values, v, err));
   if (!kiln_expr_eval(m->offset.bytes, m->offset.size, values, &offset))
     return refuse(k, m->offset, values, err);
   v->address = (uint64_t)offset;
