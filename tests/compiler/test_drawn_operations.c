@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/digest.h"
 #include "compiler/front.h"
 #include "compiler/ir/attrs.h"
 #include "compiler/passes/lower/legality.h"
@@ -583,4 +584,51 @@ TEST(drawn_operations, nothing_is_left_out) {
   expect_attributes(&m, &all);
   expect_forms(&m, &all);
   if (m.count) FAIL("of %d kernels none has, %u times:%s", KERNELS, m.count, m.text);
+}
+
+// --------------------------------------------------------------------------------- one seed, one kernel
+
+/// A kernel as text, and the data that it begins with.
+static void put_kernel(uint64_t seed, kiln_buffer *out) {
+  kiln_arena *arena = kiln_arena_create();
+  kernelgen_case made;
+  kernelgen_memory memory;
+  kernelgen_make(arena, seed, &(kernelgen_options){0}, &made);
+  ir_print(made.kernel, NULL, out);
+  kiln_buffer_bytes(out, made.grid, sizeof made.grid);
+  kernelgen_memory_init(&made, &memory);
+  for (uint32_t i = 0; i < made.buffer_count; i++)
+    kiln_buffer_bytes(out, memory.blocks[i], kiln_canary_bytes(&memory.around[i]));
+  kernelgen_memory_deinit(&memory);
+  kiln_arena_destroy(arena);
+}
+
+static void put_rereads(uint64_t seed, kiln_buffer *out) {
+  kiln_buffer text;
+  kernelgen_rereads_text(seed, &text);
+  kiln_buffer_bytes(out, text.bytes, text.size);
+  kiln_buffer_deinit(&text);
+}
+
+/// Appends a line with the digest of what `put` makes of 20 seeds.
+static void put_digest(const char *name, uint64_t first, void (*put)(uint64_t seed, kiln_buffer *out),
+                       kiln_buffer *out) {
+  kiln_buffer all = {0};
+  char hex[KILN_DIGEST_HEX + 1];
+  for (uint64_t seed = first; seed < first + 20; seed++) put(seed, &all);
+  const kiln_digest digest = kiln_digest_of(all.bytes, all.size);
+  kiln_digest_hex(&digest, hex);
+  kiln_buffer_format(out, "%s %llu..%llu %s\n", name, (unsigned long long)first,
+                     (unsigned long long)first + 19, hex);
+  kiln_buffer_deinit(&all);
+}
+
+/// C leaves open in which order operands and arguments are evaluated, so whatever draws twice in one
+/// expression draws another kernel with another compiler.
+TEST(drawn_operations, a_seed_means_one_kernel_whatever_compiled_the_generator) {
+  kiln_buffer text = {0};
+  for (uint64_t first = 1; first <= 200; first += 20) put_digest("kernels", first, put_kernel, &text);
+  for (uint64_t first = 1; first <= 100; first += 20) put_digest("rereads", first, put_rereads, &text);
+  kiln_test_golden("drawn_kernels.txt", (const char *)text.bytes, text.size);
+  kiln_buffer_deinit(&text);
 }

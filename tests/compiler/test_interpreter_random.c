@@ -180,7 +180,8 @@ TEST(random_kernels, facts_hold_of_pointers_and_masks) { facts_must_hold(to_poin
 
 static ir_value *drawn_divisor(ir_builder *b, ir_type type, uint64_t *state) {
   static const int64_t factors[] = {1, 1, 3, 5, 7, 49};
-  const int64_t n = factors[kiln_test_random(state) % 6] << kiln_test_random(state) % 10;
+  int64_t n = factors[kiln_test_random(state) % 6];
+  n <<= kiln_test_random(state) % 10;
   return ir_splat(b, ir_const_int(b, KILN_I32, kiln_test_random(state) % 16 ? n : -n), type);
 }
 

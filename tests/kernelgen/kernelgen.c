@@ -8,16 +8,16 @@
 static void state_load(kernelgen_generator *g) {
   ir_value *base = g->inputs[chance(g, 25) ? 0 : below(g, g->input_count)], *operands[3];
   ir_type shape = random_shape(g), value = ir_with_element(shape, ir_pointee(base->type));
-  ir_value *index = binary(g, IR_ADD, lanes(g, shape), constant(g, shape, below(g, 64)));
-  if (chance(g, 40))
-    index = binary(g, IR_AND, binary(g, IR_MUL, index, constant(g, shape, 2 * below(g, 20) + 1)),
-                   constant(g, shape, INPUT_ELEMENTS - 1));
+  ir_value *index = lanes(g, shape);
+  index = with_number(g, IR_ADD, index, below(g, 64));
+  if (chance(g, 40)) {
+    index = with_number(g, IR_MUL, index, 2 * below(g, 20) + 1);
+    index = with_number(g, IR_AND, index, INPUT_ELEMENTS - 1);
+  }
   if (chance(g, 30)) index = cast(g, index, KILN_I64);
   uint32_t count = 1;
   operands[0] = pointers(g, base, index);
-  if (chance(g, 50))
-    operands[count++] = ir_compare(&g->b, (ir_predicate)below(g, 6), 0, cast(g, index, KILN_I32),
-                                   constant(g, shape, below(g, 200)));
+  if (chance(g, 50)) operands[count++] = compared(g, cast(g, index, KILN_I32), 200);
   if (count == 2 && chance(g, 50))
     operands[count++] = whole_numbers(g, value, value.scalar == KILN_I1 ? 1 : 63);
   ir_attrs attrs = {0};
@@ -30,7 +30,11 @@ static void state_load(kernelgen_generator *g) {
 static void state_source(kernelgen_generator *g) {
   ir_type shape = random_shape(g);
   switch (below(g, 4)) {
-  case 0: keep(g, constant(g, ir_scalar_type(random_scalar(g)), below(g, 2))); return;
+  case 0: {
+    const ir_type type = ir_scalar_type(random_scalar(g));
+    keep(g, constant(g, type, below(g, 2)));
+    return;
+  }
   case 1:
     keep(g, ir_iota(&g->b, chance(g, 50) && g->favourite.rank == 1 ? g->favourite.log2[0] : below(g, 9)));
     return;
@@ -58,14 +62,15 @@ static void state_integer(kernelgen_generator *g) {
   ir_value *b = pick_like(g, a->type);
   ir_opcode code = codes[below(g, sizeof codes / sizeof *codes)];
   if (code == IR_MULHI && ir_type_bits(a->type) < 32) code = IR_SUB;
-  if (code == IR_DIV || code == IR_REM) b = binary(g, IR_OR, b, constant(g, b->type, 1));
+  if (code == IR_DIV || code == IR_REM) b = with_number(g, IR_OR, b, 1);
   keep(g, ir_binary(&g->b, code, chance(g, 30) ? IR_UNSIGNED : 0, a, b));
 }
 
 static void state_boolean(kernelgen_generator *g) {
   static const ir_opcode codes[] = {IR_AND, IR_OR, IR_XOR};
   ir_value *a = pick_any(g, KILN_CLASS_BOOL);
-  keep(g, binary(g, codes[below(g, 3)], a, pick_like(g, a->type)));
+  const ir_opcode code = codes[below(g, 3)];
+  keep(g, binary(g, code, a, pick_like(g, a->type)));
 }
 
 static void state_float(kernelgen_generator *g) {
@@ -94,20 +99,23 @@ static void state_unary(kernelgen_generator *g) {
 static void state_fma(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_FLOAT);
   if (g->options->no_half_steps && is_half(a->type)) return;
-  keep(g, ir_ternary(&g->b, IR_FMA, 0, a, pick_like(g, a->type), pick_like(g, a->type)));
+  ir_value *b = pick_like(g, a->type);
+  keep(g, ir_ternary(&g->b, IR_FMA, 0, a, b, pick_like(g, a->type)));
 }
 
 static void state_compare(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT | KILN_CLASS_FLOAT | KILN_CLASS_BOOL);
-  keep(g, ir_compare(&g->b, (ir_predicate)below(g, 6), chance(g, 25) ? IR_UNSIGNED : 0, a,
-                     pick_like(g, a->type)));
+  const ir_predicate predicate = (ir_predicate)below(g, 6);
+  const uint32_t flags = chance(g, 25) ? IR_UNSIGNED : 0;
+  keep(g, ir_compare(&g->b, predicate, flags, a, pick_like(g, a->type)));
 }
 
 static void state_select(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT | KILN_CLASS_FLOAT | KILN_CLASS_BOOL | KILN_CLASS_FP8);
   ir_type condition = ir_scalar_type(KILN_I1);
   if (chance(g, 70)) condition = ir_with_element(a->type, condition);
-  keep(g, ir_ternary(&g->b, IR_SELECT, 0, pick_like(g, condition), a, pick_like(g, a->type)));
+  ir_value *test = pick_like(g, condition);
+  keep(g, ir_ternary(&g->b, IR_SELECT, 0, test, a, pick_like(g, a->type)));
 }
 
 static void state_cast(kernelgen_generator *g) {
@@ -208,14 +216,15 @@ static ir_value *reducible(kernelgen_generator *g, ir_combine kind) {
   if (!a->type.rank) a = keep(g, whole_numbers(g, tile(a->type.scalar, 1, (uint8_t[]){6}), 1));
   if (ir_type_class(a->type) != KILN_CLASS_FLOAT || ordered) return a;
   if (kind == IR_COMBINE_ADD) return whole_numbers(g, a->type, is_half(a->type) ? 1 : 7);
-  return binary(g, IR_ADD, whole_numbers(g, a->type, 1), constant(g, a->type, 1));
+  return with_number(g, IR_ADD, whole_numbers(g, a->type, 1), 1);
 }
 
 static void state_lanes(kernelgen_generator *g) {
   ir_combine kind = (ir_combine)(1 + below(g, 7));
   ir_value *a = reducible(g, kind);
   ir_opcode code = chance(g, 60) ? IR_REDUCE : IR_SCAN;
-  uint32_t flags = (chance(g, 25) ? IR_UNSIGNED : 0) | (code == IR_SCAN && chance(g, 40) ? IR_REVERSE : 0);
+  uint32_t flags = chance(g, 25) ? IR_UNSIGNED : 0;
+  if (code == IR_SCAN && chance(g, 40)) flags |= IR_REVERSE;
   if ((kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN) && chance(g, 30)) flags |= IR_NAN;
   ir_attrs attrs = {.kind = kind, .axis = (uint8_t)below(g, a->type.rank), .flags = flags};
   if (g->options->no_half_steps && is_half(a->type)) return;
@@ -236,15 +245,19 @@ static void state_sort(kernelgen_generator *g) {
   keep(g, op ? &op->results[0] : NULL);
 }
 
+/// Numbers of elements, times an odd number.
+static ir_value *odd_lanes(kernelgen_generator *g, ir_type index) {
+  ir_value *at = lanes(g, index);
+  return with_number(g, IR_MUL, at, 1 + 2 * (double)below(g, 8));
+}
+
 static void state_gather(kernelgen_generator *g) {
   ir_value *a = pick_any(g, ANY_CLASS);
   if (!a->type.rank) return;
   ir_attrs attrs = {.axis = (uint8_t)below(g, a->type.rank)};
   ir_type index = ir_with_element(a->type, ir_scalar_type(KILN_I32));
   index.log2[attrs.axis] = (uint8_t)below(g, a->type.log2[attrs.axis] + 1u);
-  ir_value *at = chance(g, 50)
-                     ? pick_like(g, index)
-                     : binary(g, IR_MUL, lanes(g, index), constant(g, index, 1 + 2 * (double)below(g, 8)));
+  ir_value *at = chance(g, 50) ? pick_like(g, index) : odd_lanes(g, index);
   ir_op *op = ir_emit(&g->b, IR_GATHER, &attrs, (ir_value *[]){a, at}, 2, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
 }
@@ -259,13 +272,12 @@ static void state_argmax(kernelgen_generator *g) {
   ir_type value = ir_element(a->type), index = ir_scalar_type(KILN_I32);
   ir_value *v = ir_block_arg(g->arena, region, value), *i = ir_block_arg(g->arena, region, index);
   ir_value *w = ir_block_arg(g->arena, region, value), *j = ir_block_arg(g->arena, region, index);
-  ir_value *equal =
-      ir_binary(&in, IR_AND, 0, ir_compare(&in, IR_EQ, 0, v, w), ir_compare(&in, IR_LT, 0, i, j));
-  ir_value *first = ir_binary(&in, IR_OR, 0, ir_compare(&in, IR_GT, 0, v, w), equal);
-  ir_yield(
-      &in,
-      (ir_value *[]){ir_ternary(&in, IR_SELECT, 0, first, v, w), ir_ternary(&in, IR_SELECT, 0, first, i, j)},
-      2);
+  ir_value *equal = ir_compare(&in, IR_EQ, 0, v, w);
+  equal = ir_binary(&in, IR_AND, 0, equal, ir_compare(&in, IR_LT, 0, i, j));
+  ir_value *first = ir_binary(&in, IR_OR, 0, equal, ir_compare(&in, IR_GT, 0, v, w));
+  v = ir_ternary(&in, IR_SELECT, 0, first, v, w);
+  i = ir_ternary(&in, IR_SELECT, 0, first, i, j);
+  ir_yield(&in, (ir_value *[]){v, i}, 2);
   ir_attrs attrs = {.axis = (uint8_t)below(g, a->type.rank)};
   ir_op *op =
       ir_emit(&g->b, chance(g, 70) ? IR_REDUCE : IR_SCAN, &attrs, (ir_value *[]){a, at}, 2, NULL, &region, 1);
@@ -284,13 +296,16 @@ static void state_function(kernelgen_generator *g) {
   ir_value *x = ir_block_arg(g->arena, region, element), *y = ir_block_arg(g->arena, region, element), *both;
   switch (below(g, 3)) {
   case 0: // x + y + xy, which is (x + 1)(y + 1) - 1
-    both = ir_binary(&in, IR_ADD, 0, ir_binary(&in, IR_ADD, 0, x, y), ir_binary(&in, IR_MUL, 0, x, y));
+    both = ir_binary(&in, IR_ADD, 0, x, y);
+    both = ir_binary(&in, IR_ADD, 0, both, ir_binary(&in, IR_MUL, 0, x, y));
     break;
   case 1: // without a sign, so that the least value, whose magnitude is itself, is the largest of all
-    both = ir_binary(&in, IR_MAX, IR_UNSIGNED, ir_unary(&in, IR_ABS, 0, x), ir_unary(&in, IR_ABS, 0, y));
+    both = ir_unary(&in, IR_ABS, 0, x);
+    both = ir_binary(&in, IR_MAX, IR_UNSIGNED, both, ir_unary(&in, IR_ABS, 0, y));
     break;
   default:
-    both = ir_binary(&in, IR_XOR, 0, ir_binary(&in, IR_XOR, 0, x, y), ir_const_int(&in, element.scalar, 5));
+    both = ir_binary(&in, IR_XOR, 0, x, y);
+    both = ir_binary(&in, IR_XOR, 0, both, ir_const_int(&in, element.scalar, 5));
   }
   ir_yield(&in, &both, 1);
   ir_attrs attrs = {.axis = (uint8_t)below(g, a->type.rank)};
@@ -358,15 +373,16 @@ ir_value *kernelgen_cheap(kernelgen_generator *g) {
   if (chance(g, 40)) return keep(g, lanes(g, shape));
   const bool is_factor = chance(g, 20);
   if (is_factor) shape = tile(KILN_I32, 2, (uint8_t[]){4, 4});
-  ir_value *v = binary(g, IR_MUL, lanes(g, shape), constant(g, shape, 1 + below(g, 4)));
-  v = binary(g, IR_AND, v, constant(g, shape, 63));
+  ir_value *v = lanes(g, shape);
+  v = with_number(g, IR_MUL, v, 1 + below(g, 4));
+  v = with_number(g, IR_AND, v, 63);
   return keep(g, cast(g, v, is_factor ? KILN_I8 : random_scalar(g)));
 }
 
 static ir_value *gathered(kernelgen_generator *g, ir_value *a, ir_value *from) {
   ir_attrs attrs = {.axis = (uint8_t)below(g, a->type.rank)};
   ir_type index = ir_with_element(a->type, ir_scalar_type(KILN_I32));
-  ir_value *at = binary(g, IR_MUL, lanes(g, index), constant(g, index, 1 + 2 * below(g, 8)));
+  ir_value *at = odd_lanes(g, index);
   at = binary(g, IR_XOR, at, cast(g, from, KILN_I32));
   ir_op *op = ir_emit(&g->b, IR_GATHER, &attrs, (ir_value *[]){a, at}, 2, NULL, NULL, 0);
   return op ? &op->results[0] : NULL;
@@ -475,9 +491,10 @@ static void find_program(kernelgen_generator *g) {
   unsigned axis = 2;
   while (axis && g->c->grid[axis] == 1) axis--; // what does not matter is for statements
   ir_value *id = program_axis(g, IR_PID, axis);
-  while (axis-- > 0)
-    id = binary(g, IR_ADD, binary(g, IR_MUL, id, program_axis(g, IR_NPID, axis)),
-                program_axis(g, IR_PID, axis));
+  while (axis-- > 0) {
+    id = binary(g, IR_MUL, id, program_axis(g, IR_NPID, axis));
+    id = binary(g, IR_ADD, id, program_axis(g, IR_PID, axis));
+  }
   g->program = keep(g, id);
 }
 

@@ -55,7 +55,8 @@ typedef struct surroundings {
 } surroundings;
 
 static surroundings draw_around(kernelgen_generator *g) {
-  surroundings made = {.values = {pick_any(g, ANY_CLASS), pick_any(g, ANY_CLASS)}};
+  surroundings made = {0};
+  for (int i = 0; i < 2; i++) made.values[i] = pick_any(g, ANY_CLASS);
   if (chance(g, 60)) made.values[0] = any_since(g, 0);
   if (g->place_count && chance(g, 30)) made.pointers = g->places[below(g, g->place_count)].pointers;
   return made;
@@ -244,8 +245,7 @@ void kernelgen_state_for(kernelgen_generator *g) {
   operands[0] = ir_const_int(&g->b, index, least);
   operands[1] = ir_const_int(&g->b, index, below(g, 7));
   if (chance(g, 50)) operands[1] = cast(g, g->small, index);
-  else if (chance(g, 50))
-    operands[1] = cast(g, binary(g, IR_AND, kernelgen_digest(g), ir_const_int(&g->b, KILN_I32, 3)), index);
+  else if (chance(g, 50)) operands[1] = cast(g, with_number(g, IR_AND, kernelgen_digest(g), 3), index);
   operands[2] = ir_const_int(&g->b, index, step);
   ir_value *wanted = draw_wanted(g);
   const surroundings around = draw_around(g);
@@ -278,7 +278,7 @@ static uint32_t fill_test(kernelgen_generator *g, const carried *c, ir_value **e
   if (chance(g, 60)) kernelgen_statements(g, 1 + below(g, 2));
   passed[0] = ir_compare(&g->b, IR_LT, 0, c->arg[0], ir_const_int(&g->b, KILN_I32, 1 + below(g, 4)));
   if (chance(g, 60)) {
-    ir_value *digit = binary(g, IR_AND, kernelgen_digest(g), ir_const_int(&g->b, KILN_I32, 7));
+    ir_value *digit = with_number(g, IR_AND, kernelgen_digest(g), 7);
     ir_value *goes_on = ir_compare(&g->b, IR_NE, 0, digit, ir_const_int(&g->b, KILN_I32, below(g, 8)));
     passed[0] = binary(g, IR_AND, passed[0], goes_on);
   }
@@ -323,9 +323,8 @@ void kernelgen_state_while(kernelgen_generator *g) {
 enum { MOST_YIELDED = 5 };
 
 static ir_value *condition_of(kernelgen_generator *g) {
-  ir_value *number =
-      chance(g, 50) ? g->program : binary(g, IR_AND, kernelgen_digest(g), ir_const_int(&g->b, KILN_I32, 3));
-  return ir_compare(&g->b, (ir_predicate)below(g, 6), 0, number, ir_const_int(&g->b, KILN_I32, below(g, 3)));
+  ir_value *number = chance(g, 50) ? g->program : with_number(g, IR_AND, kernelgen_digest(g), 3);
+  return compared(g, number, 3);
 }
 
 /// A place of the region, of a type that one of the `outside` places before it has; NULL: there is none.

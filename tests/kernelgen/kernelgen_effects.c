@@ -56,16 +56,14 @@ void kernelgen_state_atomic(kernelgen_generator *g) {
   case OWN: at = own_part(g, permuted_lanes(g, type), log2); break;
   case ONE: at = spread(g, g->program, index); break;
   case SHARED: at = constant(g, index, 0); break;
-  default:
-    at = own_part(g, binary(g, IR_AND, pick_like(g, index), constant(g, index, (double)((1u << log2) - 1))),
-                  log2);
+  default: at = own_part(g, with_number(g, IR_AND, pick_like(g, index), (double)((1u << log2) - 1)), log2);
   }
   value = where == ONE ? spread(g, pick_like(g, ir_element(type)), type) : atomic_operand(g, type);
   operands[0] = pointers(g, base, at), operands[1] = value;
   uint32_t count = 2;
   if (chance(g, 40)) operands[count++] = pick_like(g, ir_with_element(type, ir_scalar_type(KILN_I1)));
-  ir_attrs attrs = {.kind = (uint8_t)draw_kind(g, type.scalar, where == OWN || where == ONE),
-                    .flags = chance(g, 25) ? IR_UNSIGNED : 0};
+  ir_attrs attrs = {.kind = (uint8_t)draw_kind(g, type.scalar, where == OWN || where == ONE)};
+  if (chance(g, 25)) attrs.flags = IR_UNSIGNED;
   draw_order(g, &attrs);
   if (where == SHARED && attrs.scope == IR_SCOPE_CTA) attrs.scope = IR_SCOPE_GPU; // other programs are there
   ir_value *old = one(g, IR_ATOMIC, &attrs, operands, count, NULL);
@@ -87,8 +85,9 @@ void kernelgen_state_cas(kernelgen_generator *g) {
   type.scalar = (uint8_t)scalars[chance(g, 50) ? below(g, 2) : below(g, 7)];
   const unsigned log2 = ir_log2_elements(type);
   ir_value *base = own_buffer(g, type.scalar, log2, chance(g, 70) || ir_type_class(type) == KILN_CLASS_FLOAT);
-  ir_value *operands[3] = {pointers(g, base, own_part(g, permuted_lanes(g, type), log2)),
-                           whole_numbers(g, type, 3), atomic_operand(g, type)};
+  ir_value *operands[3] = {pointers(g, base, own_part(g, permuted_lanes(g, type), log2))};
+  operands[1] = whole_numbers(g, type, 3);
+  operands[2] = atomic_operand(g, type);
   ir_attrs attrs = {0};
   draw_order(g, &attrs);
   keep(g, one(g, IR_CAS, &attrs, operands, 3, NULL));
@@ -152,8 +151,7 @@ void kernelgen_state_reread(kernelgen_generator *g) {
   if (ir_log2_elements(shape) > at.log2) shape = at.log2 ? flat : ir_scalar_type(KILN_I32);
   ir_type value = ir_with_element(shape, ir_pointee(at.base->type));
   ir_value *index = permuted_lanes(g, shape);
-  if (chance(g, 25))
-    index = binary(g, IR_AND, pick_like(g, shape), constant(g, shape, (double)((1u << at.log2) - 1)));
+  if (chance(g, 25)) index = with_number(g, IR_AND, pick_like(g, shape), (double)((1u << at.log2) - 1));
   ir_value *operands[3] = {pointers(g, at.base, own_part(g, index, at.log2))};
   uint32_t count = 1;
   if (chance(g, 30)) operands[count++] = pick_like(g, ir_with_element(shape, ir_scalar_type(KILN_I1)));
@@ -173,9 +171,8 @@ static ir_value *true_claim(kernelgen_generator *g) {
   ir_value *part = binary(g, IR_AND, v, constant(g, v->type, (double)top));
   if (chance(g, 60)) keep(g, part);
   if (chance(g, 50)) return ir_compare(&g->b, IR_LE, 0, part, constant(g, v->type, (double)top));
-  ir_value *twice =
-      ir_binary(&g->b, IR_SHR, IR_UNSIGNED, ir_binary(&g->b, IR_SHL, 0, part, constant(g, v->type, 1)),
-                constant(g, v->type, 1));
+  ir_value *twice = with_number(g, IR_SHL, part, 1);
+  twice = ir_binary(&g->b, IR_SHR, IR_UNSIGNED, twice, constant(g, v->type, 1));
   return ir_compare(&g->b, IR_EQ, 0, twice, part);
 }
 
@@ -197,7 +194,8 @@ void kernelgen_state_claim(kernelgen_generator *g) {
   } else {
     ir_type shape = random_shape(g);
     if (shape.rank) hint.hint.contiguous = (int64_t)1 << shape.log2[shape.rank - 1];
-    hinted = binary(g, IR_ADD, lanes(g, shape), constant(g, shape, below(g, 90)));
+    hinted = lanes(g, shape);
+    hinted = with_number(g, IR_ADD, hinted, below(g, 90));
   }
   keep(g, one(g, IR_HINT, &hint, &hinted, 1, NULL));
 }

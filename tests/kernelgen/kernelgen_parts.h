@@ -127,6 +127,15 @@ static inline ir_value *constant(kernelgen_generator *g, ir_type like, double n)
 static inline ir_value *binary(kernelgen_generator *g, ir_opcode code, ir_value *a, ir_value *b) {
   return ir_binary(&g->b, code, 0, a, b);
 }
+/// `v` and a number of its type.
+static inline ir_value *with_number(kernelgen_generator *g, ir_opcode code, ir_value *v, double n) {
+  return v ? binary(g, code, v, constant(g, v->type, n)) : NULL;
+}
+/// Whether `v` compares in some way with a number below `most`.
+static inline ir_value *compared(kernelgen_generator *g, ir_value *v, uint32_t most) {
+  const ir_predicate predicate = (ir_predicate)below(g, 6);
+  return ir_compare(&g->b, predicate, 0, v, constant(g, v->type, below(g, most)));
+}
 static inline ir_value *cast(kernelgen_generator *g, ir_value *v, kiln_scalar to) {
   return v->type.scalar == to ? v : ir_cast(&g->b, v, to, 0, 0);
 }
@@ -149,13 +158,14 @@ static inline ir_value *spread(kernelgen_generator *g, ir_value *scalar, ir_type
 /// program to program.
 static inline ir_value *whole_numbers(kernelgen_generator *g, ir_type type, int64_t top) {
   ir_type shape = ir_with_element(type, ir_scalar_type(KILN_I32));
-  ir_value *v = binary(g, IR_ADD, lanes(g, shape), spread(g, g->program, shape));
-  v = binary(g, IR_ADD, binary(g, IR_MUL, v, constant(g, shape, 2 * below(g, 50) + 1)),
-             constant(g, shape, below(g, 100)));
+  ir_value *v = lanes(g, shape);
+  v = binary(g, IR_ADD, v, spread(g, g->program, shape));
+  v = with_number(g, IR_MUL, v, 2 * below(g, 50) + 1);
+  v = with_number(g, IR_ADD, v, below(g, 100));
   ir_value *source = chance(g, 60) ? pick(g, KILN_CLASS_INT) : NULL;
   if (source && ir_same_shape(source->type, shape)) v = binary(g, IR_XOR, v, cast(g, source, KILN_I32));
-  v = binary(g, IR_AND, binary(g, IR_XOR, v, ir_binary(&g->b, IR_SHR, IR_UNSIGNED, v, constant(g, shape, 5))),
-             constant(g, shape, (double)top));
+  v = binary(g, IR_XOR, v, ir_binary(&g->b, IR_SHR, IR_UNSIGNED, v, constant(g, shape, 5)));
+  v = with_number(g, IR_AND, v, (double)top);
   return cast(g, v, type.scalar);
 }
 
@@ -191,9 +201,9 @@ static inline ir_value *one(kernelgen_generator *g, ir_opcode code, const ir_att
 
 static inline ir_value *pick_any(kernelgen_generator *g, unsigned classes) {
   ir_value *v = chance(g, 90) ? pick(g, classes) : NULL;
-  return v ? v
-           : keep(g, whole_numbers(g, ir_with_element(random_shape(g), ir_scalar_type(random_of(g, classes))),
-                                   63));
+  if (v) return v;
+  const ir_type shape = random_shape(g);
+  return keep(g, whole_numbers(g, ir_with_element(shape, ir_scalar_type(random_of(g, classes))), 63));
 }
 
 /// First element offset of this program in a buffer of `elements` a program.
@@ -201,7 +211,8 @@ static inline ir_value *own_offsets(kernelgen_generator *g, ir_type shape) {
   ir_type index = ir_with_element(shape, ir_scalar_type(KILN_I32));
   ir_value *base =
       binary(g, IR_MUL, g->program, ir_const_int(&g->b, KILN_I32, (int64_t)1 << ir_log2_elements(shape)));
-  return binary(g, IR_ADD, spread(g, base, index), lanes(g, index));
+  base = spread(g, base, index);
+  return binary(g, IR_ADD, base, lanes(g, index));
 }
 
 static inline uint32_t programs(const kernelgen_generator *g) {

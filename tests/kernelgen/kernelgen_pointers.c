@@ -61,8 +61,7 @@ ir_value *kernelgen_other_view(kernelgen_generator *g, ir_value *view) {
     parts[1 + i] = view_part(g, i < rank ? IR_DIM : IR_VIEW_STRIDE, i % rank, view);
   parts[rank] = binary(g, IR_SUB, parts[rank], ir_const_int(&g->b, KILN_I64, 1));
   ir_value *made = one(g, IR_VIEW, NULL, parts, 1 + 2 * rank, &view->type);
-  ir_value *test = ir_compare(&g->b, (ir_predicate)below(g, 6), 0, g->small,
-                              ir_const_int(&g->b, KILN_I32, 1 + below(g, 4)));
+  ir_value *test = compared(g, g->small, 5);
   return chance(g, 30) ? made : ir_ternary(&g->b, IR_SELECT, 0, test, view, made);
 }
 
@@ -70,8 +69,7 @@ ir_value *kernelgen_other_view(kernelgen_generator *g, ir_value *view) {
 static uint32_t draw_indices(kernelgen_generator *g, unsigned rank, ir_value **out) {
   for (unsigned i = 0; i < rank; i++) {
     out[i] = ir_const_int(&g->b, KILN_I64, (int64_t)below(g, 40) - 8);
-    if (chance(g, 20))
-      out[i] = cast(g, binary(g, IR_AND, kernelgen_digest(g), ir_const_int(&g->b, KILN_I32, 31)), KILN_I64);
+    if (chance(g, 20)) out[i] = cast(g, with_number(g, IR_AND, kernelgen_digest(g), 31), KILN_I64);
   }
   return rank;
 }
@@ -110,8 +108,8 @@ void kernelgen_state_view_part(kernelgen_generator *g) {
 static kernelgen_place new_place(kernelgen_generator *g) {
   ir_type shape = random_shape(g);
   const uint32_t times = ir_log2_elements(shape) < 8 ? 1 + below(g, 3) : 1, from = below(g, 64);
-  ir_value *index = binary(g, IR_MUL, lanes(g, shape), constant(g, shape, times));
-  index = binary(g, IR_ADD, index, constant(g, shape, from));
+  ir_value *index = with_number(g, IR_MUL, lanes(g, shape), times);
+  index = with_number(g, IR_ADD, index, from);
   if (chance(g, 30)) index = cast(g, index, KILN_I64);
   return (kernelgen_place){pointers(g, g->inputs[below(g, g->input_count)], index),
                            (times << ir_log2_elements(shape)) + from};
@@ -224,9 +222,10 @@ void kernelgen_state_place(kernelgen_generator *g) {
     }
     break;
   case 5: {
-    ir_value *away = binary(g, IR_AND, pick_like(g, shape), constant(g, shape, 63));
+    ir_value *away = with_number(g, IR_AND, pick_like(g, shape), 63);
     away = binary(g, IR_PTRADD, p, away); // compared, never read
-    keep(g, ir_compare(&g->b, (ir_predicate)below(g, 6), chance(g, 50) ? IR_UNSIGNED : 0, p, away));
+    const ir_predicate predicate = (ir_predicate)below(g, 6);
+    keep(g, ir_compare(&g->b, predicate, chance(g, 50) ? IR_UNSIGNED : 0, p, away));
     break;
   }
   default:

@@ -89,7 +89,8 @@ static void put_pointer(writer *w, const shape *s, bool is_load) {
   PUT("%s + (o + %u", is_p ? "p" : "q", shifts[below(w, 9)]);
   if (w->depth && chance(w, 50)) {
     const unsigned steps[] = {1, 3, s ? s->columns : 2, s ? elements(*s) : 8, 64};
-    PUT(" + k%u * %u", below(w, w->depth), steps[below(w, 5)]);
+    PUT(" + k%u", below(w, w->depth));
+    PUT(" * %u", steps[below(w, 5)]);
   }
   if (s) PUT(" + "), put_pattern(w, *s);
   PUT(")");
