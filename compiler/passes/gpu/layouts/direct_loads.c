@@ -143,6 +143,10 @@ static void choose(ir_op *op, void *context) {
   }
 }
 
+static void forget(ir_op *op, void *context) {
+  if (op->code == IR_LOAD && op->results[0].layout) kiln_notes_of(context, &op->results[0])->direct = NULL;
+}
+
 kiln_status kiln_layouts_load_directly(kiln_layouts *c, kiln_error *err) {
   choosing x = {.c = c, .b = {.arena = c->arena, .machine = true}};
   ir_block *body = c->kernel->body;
@@ -152,7 +156,10 @@ kiln_status kiln_layouts_load_directly(kiln_layouts *c, kiln_error *err) {
     for (uint32_t i = 0; op->operand_layouts && i < op->operand_count; i++)
       if (op->operand_layouts[i]) want(&x, op->operands[i], is_product ? NULL : op->operand_layouts[i]);
   }
-  if (x.steps >= MOST_STEPS) return KILN_OK;
+  if (x.steps >= MOST_STEPS) { // not all users are known
+    ir_walk(body, forget, c);
+    return KILN_OK;
+  }
   ir_walk(body, choose, &x);
   if (x.b.error.status == KILN_OK) return KILN_OK;
   return *err = x.b.error, err->status;
