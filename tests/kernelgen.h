@@ -35,6 +35,7 @@ typedef struct kernelgen_case {
   uint32_t statement_count;
   kernelgen_buffer buffers[KERNELGEN_BUFFERS];
   uint32_t buffer_count;
+  bool is_normal; ///< @fp(ftz), and no denormal enters: GPUs leave out what would do nothing but flush it
 } kernelgen_case;
 
 /// Fails the test when the generator builds something that does not type.
@@ -63,6 +64,12 @@ void kernelgen_memory_deinit(kernelgen_memory *m);
 /// `out` names the first difference.
 bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, const kernelgen_memory *b,
                             char *out, size_t size);
+
+/// Seeds of a test: KILN_SEEDS=first..last picks them, otherwise the first `count`.
+typedef struct kernelgen_range {
+  uint64_t first, last;
+} kernelgen_range;
+kernelgen_range kernelgen_seeds(uint64_t count);
 
 /// Drops statements as long as `fails` still says true; returns the bits to drop.
 uint64_t kernelgen_reduce(uint64_t seed, const kernelgen_options *options,

@@ -17,16 +17,7 @@
 
 enum { MAX_STEPS = 4000000, TEXT = KILN_ERROR_TEXT + 100 };
 
-typedef struct seeds {
-  unsigned long long first, last;
-} seeds;
-
-static seeds seed_range(unsigned quick) {
-  seeds s = {1, getenv("KILN_TEST_FULL") ? 1000 : quick};
-  const char *text = getenv("KILN_SEEDS");
-  if (text && sscanf(text, "%llu..%llu", &s.first, &s.last) == 1) s.last = s.first;
-  return s;
-}
+static kernelgen_range seed_range(unsigned quick) { return kernelgen_seeds(kiln_test_full() ? 1000 : quick); }
 
 static kiln_target target_of(const char *name) {
   kiln_target target;
@@ -127,7 +118,7 @@ static bool still_fails(uint64_t seed, const kernelgen_options *options, void *c
 static void agree(const char *name, unsigned level, unsigned quick) {
   if (!mapping_can_run(name)) SKIP("this machine does not run %s", name);
   failing f = {target_of(name), level};
-  seeds range = seed_range(quick);
+  kernelgen_range range = seed_range(quick);
   unsigned long long wrong = 0;
   for (unsigned long long seed = range.first; seed <= range.last; seed++) {
     char text[TEXT];
@@ -200,7 +191,7 @@ TEST(host_random, a_half_masked_off_by_constants_keeps_other) {
 
 static void compiles(const char *name, unsigned quick) {
   kiln_target target = target_of(name);
-  seeds range = seed_range(quick);
+  kernelgen_range range = seed_range(quick);
   unsigned long long wrong = 0;
   for (unsigned long long seed = range.first; seed <= range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();

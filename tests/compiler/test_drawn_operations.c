@@ -60,6 +60,8 @@ typedef enum form {
   DATA_IN_INDEX,
   FUNCTION_OF_ONE,
   FUNCTION_OF_TWO,
+  STRICT,
+  STRICT_AND_FLUSHED,
   FORMS
 } form;
 static const char *const form_names[FORMS] = {
@@ -96,11 +98,14 @@ static const char *const form_names[FORMS] = {
     [DATA_IN_INDEX] = "a gather at places that memory or a reduction gives",
     [FUNCTION_OF_ONE] = "a reduction by a function of one value",
     [FUNCTION_OF_TWO] = "a reduction by a function of two values",
+    [STRICT] = "a kernel with @fp(strict)",
+    [STRICT_AND_FLUSHED] = "a kernel with @fp(strict, ftz)",
 };
 
 typedef struct census {
   uint32_t places[IR_TILE_COUNT][PLACES], elements[IR_TILE_COUNT][ELEMENTS], ranks[IR_TILE_COUNT][RANKS];
   uint32_t attributes[IR_TILE_COUNT][WORDS][WORDS]; // by row of attrs.def, and word; 0: set at all
+  uint32_t flushed[IR_TILE_COUNT][ELEMENTS];        // where @fp(ftz) holds
   uint32_t casts[KILN_SCALAR_COUNT][KILN_SCALAR_COUNT], sizes[SIZES], products[3][DOT_SIZES], forms[FORMS];
 } census;
 
@@ -180,6 +185,7 @@ typedef struct counter {
   census *all;
   known known;
   const ir_value *loaded_from[KERNELGEN_BUFFERS], *stored_to[KERNELGEN_BUFFERS];
+  bool flushes; ///< @fp(ftz)
 } counter;
 
 static bool is_memory(const ir_op *op) {
@@ -281,8 +287,11 @@ static void count_elements(counter *c, const ir_op *op) {
   else if (op->operand_count) types[count++] = op->operands[op->code == IR_SELECT]->type;
   else if (op->result_count) types[count++] = op->results[0].type;
   const bool is_memory_of = ir_ops[op->code].classes == KILN_CLASS_POINTER;
-  for (uint32_t i = 0; i < count; i++)
-    c->all->elements[op->code][types[i].pointer && !is_memory_of ? POINTERS : types[i].scalar]++;
+  for (uint32_t i = 0; i < count; i++) {
+    const unsigned element = types[i].pointer && !is_memory_of ? POINTERS : types[i].scalar;
+    c->all->elements[op->code][element]++;
+    c->all->flushed[op->code][element] += c->flushes;
+  }
   if (op->code == IR_CAST) c->all->casts[types[0].scalar][op->results[0].type.scalar]++;
 }
 
@@ -455,12 +464,15 @@ static void count_kernel(census *all, uint64_t seed) {
   ir_count_uses(made.kernel);
   const uint32_t values = ir_number(made.kernel);
   counter c = {.all = all,
+               .flushes = made.kernel->fp_flush,
                .known = {KILN_NEW_ARRAY(arena, bool, values), KILN_NEW_ARRAY(arena, const ir_value *, values),
                          KILN_NEW_ARRAY(arena, const ir_op *, values)}};
   for (uint32_t i = 0; i < made.kernel->body->arg_count; i++)
     c.known.from[made.kernel->body->args[i]->id] = made.kernel->body->args[i];
   for (int i = 0; i < 3; i++) ir_walk(made.kernel->body, find_out, &c.known); // loops in loops settle
   ir_walk(made.kernel->body, count_op, &c);
+  all->forms[STRICT] += made.kernel->fp_strict;
+  all->forms[STRICT_AND_FLUSHED] += made.kernel->fp_strict && made.kernel->fp_flush;
   kiln_arena_destroy(arena);
 }
 
@@ -529,6 +541,11 @@ static void expect_elements(missing *m, const census *all) {
       if (may_have(code, element))
         expect(m, all->elements[code][element], "%s of %s", ir_ops[code].text,
                element == POINTERS ? "pointers" : kiln_scalars[element].spelling);
+  for (ir_opcode code = 0; code < IR_TILE_COUNT; code++)
+    for (unsigned element = 0; element < KILN_SCALAR_COUNT; element++)
+      if (kiln_scalars[element].type_class == KILN_CLASS_FLOAT && may_have(code, element))
+        expect(m, all->flushed[code][element], "%s of %s under @fp(ftz)", ir_ops[code].text,
+               kiln_scalars[element].spelling);
   for (unsigned from = 0; from < KILN_SCALAR_COUNT; from++)
     for (unsigned to = 0; to < KILN_SCALAR_COUNT; to++)
       if (from != to)

@@ -14,7 +14,7 @@
 
 enum { SEEDS = 150, FULL_SEEDS = 5000, MAX_STEPS = 2000000 };
 
-static uint64_t seed_count(void) { return getenv("KILN_TEST_FULL") ? FULL_SEEDS : SEEDS; }
+static kernelgen_range seeds(void) { return kernelgen_seeds(kiln_test_full() ? FULL_SEEDS : SEEDS); }
 
 static void verify(ir_kernel *kernel, const char *stage, uint64_t seed) {
   kiln_error err = {0};
@@ -65,7 +65,8 @@ static void run(uint64_t seed, void (*change)(ir_kernel *kernel), const char *st
 }
 
 static void must_agree(const char *stage, void (*change)(ir_kernel *kernel)) {
-  for (uint64_t seed = 1; seed <= seed_count(); seed++) {
+  const kernelgen_range range = seeds();
+  for (uint64_t seed = range.first; seed <= range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();
     kernelgen_case plain, changed;
     kernelgen_memory a, b;
@@ -84,7 +85,8 @@ TEST(random_kernels, pointers_and_masks_mean_the_same) { must_agree("views", to_
 TEST(random_kernels, machine_passes_mean_the_same) { must_agree("guard", to_machine); }
 
 TEST(random_kernels, canonical_form_is_a_fixed_point) {
-  for (uint64_t seed = 1; seed <= seed_count(); seed++) {
+  const kernelgen_range range = seeds();
+  for (uint64_t seed = range.first; seed <= range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();
     kernelgen_case c;
     kernelgen_make(arena, seed, &(kernelgen_options){0}, &c);
@@ -159,7 +161,8 @@ static void check_value(void *context, const ir_value *v, const uint64_t *elemen
 }
 
 static void facts_must_hold(void (*change)(ir_kernel *kernel), const char *stage) {
-  for (uint64_t seed = 1; seed <= seed_count(); seed++) {
+  const kernelgen_range range = seeds();
+  for (uint64_t seed = range.first; seed <= range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();
     kernelgen_case c;
     kernelgen_memory memory;
@@ -201,7 +204,8 @@ static ir_value *drawn_index(ir_builder *b, ir_value **made, size_t count, uint6
 
 TEST(random_kernels, facts_of_index_arithmetic_hold) {
   enum { LANES_LOG2 = 7, COUNT = 12 };
-  for (uint64_t seed = 1; seed <= 4 * seed_count(); seed++) {
+  const kernelgen_range range = seeds();
+  for (uint64_t seed = 4 * range.first - 3; seed <= 4 * range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();
     kiln_error err = {0};
     uint64_t state = seed;

@@ -260,7 +260,8 @@ TEST(expand, half_arithmetic_is_single_and_rounded) {
 TEST(middle, generated_kernels_become_native_everywhere) {
   for (size_t t = 0; t < sizeof target_names / sizeof *target_names; t++) {
     kiln_target target = target_of(target_names[t]);
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    const kernelgen_range range = kernelgen_seeds(60);
+    for (uint64_t seed = range.first; seed <= range.last; seed++) {
       kiln_arena *arena = kiln_arena_create();
       kernelgen_case c;
       kiln_error err = {0};
@@ -285,7 +286,8 @@ TEST(middle, generated_kernels_without_maths_mean_the_same) {
   kernelgen_options options = {.no_maths = true};
   for (size_t t = 0; t < sizeof target_names / sizeof *target_names; t++) {
     kiln_target target = target_of(target_names[t]);
-    for (uint64_t seed = 1; seed <= 40; seed++) {
+    const kernelgen_range range = kernelgen_seeds(40);
+    for (uint64_t seed = range.first; seed <= range.last; seed++) {
       kiln_arena *arena = kiln_arena_create();
       kernelgen_case plain, lowered;
       kernelgen_memory a, b;

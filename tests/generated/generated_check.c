@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] [--print]: runs random kernels
-// (tests/kernelgen.h) the whole way through worker, bundle, libkiln and device, and compares memory bit for
-// bit with the interpreter's. It is carried to machines that have a device.
+// generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] [--reduce] [--print]: runs random
+// kernels (tests/kernelgen.h) the whole way through worker, bundle, libkiln and device, and compares memory
+// bit for bit with the interpreter's. It is carried to machines that have a device.
 //
 // There is no tolerance. A kernel that keeps a mathematical operation the device only approximates
 // (exp2.approx and its like) has no single right answer, so its seed counts as skipped. --no-maths makes
 // kernels without any, so that no seed is skipped for it. --rereads makes kernels that read again
-// what they have written. --print prints the kernels instead.
+// what they have written. --reduce drops statements of a failing kernel as long as it fails, and prints what
+// is left. --print prints the kernels instead.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ typedef struct checker {
   worker_client worker;
   kernelgen_options generator;
   kiln_codegen_options codegen;
-  bool only_prints;
+  bool only_prints, reduces;
 } checker;
 
 // Everything one seed owns while it runs.
@@ -246,18 +247,52 @@ static kiln_status run_seed(seed_run *r, kiln_error *err) {
   return launch(r, err);
 }
 
-/// A skipped seed has compiled.
-static outcome check(checker *c, uint64_t seed) {
+/// A skipped seed has compiled; `text` says why it was skipped, or what differs.
+static outcome run(checker *c, uint64_t seed, char text[KILN_ERROR_TEXT]) {
   kiln_error err = {0};
   seed_run r = {.checker = c, .worker = &c->worker, .arena = kiln_arena_create()};
   kernelgen_make(r.arena, seed, &c->generator, &r.layout);
   kiln_status status = run_seed(&r, &err);
   outcome how = status != KILN_OK ? FAILED : r.approximated ? SKIPPED : PASSED;
-  if (how == FAILED) printf("seed %llu fail: %s\n", (unsigned long long)seed, err.text);
-  if (how == SKIPPED)
-    printf("seed %llu skip: %s is approximated on this device\n", (unsigned long long)seed, r.approximated);
-  fflush(stdout);
+  if (how == SKIPPED) snprintf(text, KILN_ERROR_TEXT, "%s is approximated on this device", r.approximated);
+  else memcpy(text, err.text, KILN_ERROR_TEXT);
   release(&r);
+  return how;
+}
+
+static void print(checker *c, uint64_t seed) {
+  kiln_arena *arena = kiln_arena_create();
+  kernelgen_case made;
+  kiln_buffer text = {0};
+  kernelgen_make(arena, seed, &c->generator, &made);
+  kiln_canonicalise(made.kernel);
+  ir_print(made.kernel, NULL, &text);
+  printf("// seed %llu\n%.*s\n", (unsigned long long)seed, (int)text.size, (const char *)text.bytes);
+  kiln_buffer_deinit(&text);
+  kiln_arena_destroy(arena);
+}
+
+static bool still_fails(uint64_t seed, const kernelgen_options *options, void *context) {
+  checker *c = context;
+  char text[KILN_ERROR_TEXT];
+  c->generator = *options;
+  return run(c, seed, text) == FAILED;
+}
+
+static void reduce(checker *c, uint64_t seed) {
+  const kernelgen_options all = c->generator;
+  c->generator.dropped = kernelgen_reduce(seed, &all, still_fails, c);
+  print(c, seed);
+  c->generator = all;
+}
+
+static outcome check(checker *c, uint64_t seed) {
+  char text[KILN_ERROR_TEXT];
+  const outcome how = run(c, seed, text);
+  if (how != PASSED)
+    printf("seed %llu %s: %s\n", (unsigned long long)seed, how == FAILED ? "fail" : "skip", text);
+  if (how == FAILED && c->reduces) reduce(c, seed);
+  fflush(stdout);
   return how;
 }
 
@@ -284,20 +319,10 @@ static bool read_number(const char *text, unsigned long long *out) {
   return *text >= '0' && *text <= '9' && !*end;
 }
 
-static void print(checker *c, uint64_t seed) {
-  kiln_arena *arena = kiln_arena_create();
-  kernelgen_case made;
-  kiln_buffer text = {0};
-  kernelgen_make(arena, seed, &c->generator, &made);
-  ir_print(made.kernel, NULL, &text);
-  printf("// seed %llu\n%.*s\n", (unsigned long long)seed, (int)text.size, (const char *)text.bytes);
-  kiln_buffer_deinit(&text);
-  kiln_arena_destroy(arena);
-}
-
 static bool read_flag(checker *c, const char *text) {
   if (!strcmp(text, "--no-maths")) c->generator.no_maths = true;
   else if (!strcmp(text, "--rereads")) c->generator.rereads = true;
+  else if (!strcmp(text, "--reduce")) c->reduces = true;
   else if (!strcmp(text, "--print")) c->only_prints = true;
   else if (!strcmp(text, "--cubin")) c->codegen.assembler = KILN_ASSEMBLER_NVJITLINK;
   else return false;
@@ -313,9 +338,8 @@ int main(int argc, char **argv) {
   bool right = argc > 3 && read_number(argv[2], &first) && read_number(argv[3], &count);
   for (int i = 4; right && i < argc; i++) right = read_flag(&c, argv[i]);
   if (!right)
-    return fprintf(
-               stderr,
-               "usage: generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] [--print]\n"),
+    return fprintf(stderr, "usage: generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] "
+                           "[--reduce] [--print]\n"),
            2;
   if (c.only_prints) {
     for (unsigned long long i = 0; i < count; i++) print(&c, first + i);

@@ -79,6 +79,7 @@ static void state_float(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_FLOAT);
   ir_opcode code = codes[below(g, 10)];
   if (g->options->no_half_steps && is_half(a->type)) return;
+  if ((code == IR_MIN || code == IR_MAX) && !may_flush(g, a->type)) code = IR_ADD;
   uint32_t flags = code == IR_DIV                                        ? IR_PRECISE
                    : (code == IR_MIN || code == IR_MAX) && chance(g, 40) ? IR_NAN
                                                                          : 0;
@@ -126,6 +127,7 @@ static void state_cast(kernelgen_generator *g) {
   if (g->options->no_half_steps &&
       (kiln_scalars[to].bits == 16 || kiln_scalars[to].type_class == KILN_CLASS_FP8))
     to = KILN_F32;
+  if (makes_denormals(g, to) && a->type.scalar == KILN_F64) to = KILN_F32;
   bool to_float = kiln_scalars[to].type_class == KILN_CLASS_FLOAT;
   ir_round round = to_float && chance(g, 15) ? IR_ROUND_ZERO : IR_ROUND_NEAREST;
   const bool overflows = kiln_scalars[to].type_class == KILN_CLASS_FP8 && chance(g, 30);
@@ -139,6 +141,7 @@ static void state_bitcast(kernelgen_generator *g) {
   kiln_scalar to = random_scalar(g);
   if (kiln_scalars[to].bits != ir_type_bits(a->type))
     to = ir_type_bits(a->type) == 32 ? KILN_F32 : a->type.scalar;
+  if (makes_denormals(g, to)) to = a->type.scalar;
   keep(g, ir_bitcast(&g->b, a, ir_scalar_type(to)));
   const kiln_scalar from = chance(g, 40) ? KILN_F32 : random_of(g, KILN_CLASS_FLOAT | KILN_CLASS_FP8);
   a = whole_numbers(g, ir_with_element(a->type, ir_scalar_type(from)), from == KILN_F32 ? 1023 : 15);
@@ -212,7 +215,7 @@ static void state_split(kernelgen_generator *g) {
 static ir_value *reducible(kernelgen_generator *g, ir_combine kind) {
   bool bits = kind >= IR_COMBINE_AND;
   ir_value *a = pick_any(g, bits ? KILN_CLASS_INT | KILN_CLASS_BOOL : KILN_CLASS_INT | KILN_CLASS_FLOAT);
-  bool ordered = kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN;
+  bool ordered = (kind == IR_COMBINE_MAX || kind == IR_COMBINE_MIN) && may_flush(g, a->type);
   if (!a->type.rank) a = keep(g, whole_numbers(g, tile(a->type.scalar, 1, (uint8_t[]){6}), 1));
   if (ir_type_class(a->type) != KILN_CLASS_FLOAT || ordered) return a;
   if (kind == IR_COMBINE_ADD) return whole_numbers(g, a->type, is_half(a->type) ? 1 : 7);
@@ -509,6 +512,8 @@ void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *o
   g->kernel = out->kernel = ir_kernel_create(arena, "generated");
   g->kernel->warps = (uint16_t)(1u << below(g, 3));
   g->b = (ir_builder){.arena = arena, .block = g->kernel->body};
+  g->kernel->fp_strict = chance(g, 15), g->kernel->fp_flush = chance(g, 20);
+  out->is_normal = g->kernel->fp_flush && chance(g, 50);
   for (int i = 0; i < 3; i++) out->grid[i] = 1 + below(g, i ? 2 : 3);
   do g->favourite = drawn_shape(g);
   while (!g->favourite.rank || ir_log2_elements(g->favourite) > MAX_LOG2);

@@ -41,7 +41,7 @@ static ir_value *mixed(kernelgen_generator *g, ir_value *a, ir_value *b) {
   case KILN_CLASS_INT: return binary(g, chance(g, 50) ? IR_ADD : IR_XOR, a, b);
   case KILN_CLASS_BOOL: return binary(g, IR_XOR, a, b);
   case KILN_CLASS_FLOAT:
-    if (is_half(a->type) && g->options->no_half_steps) break;
+    if ((is_half(a->type) && g->options->no_half_steps) || !may_flush(g, a->type)) break;
     return binary(g, chance(g, 50) ? IR_MIN : IR_MAX, a, b);
   default: break;
   }

@@ -4,17 +4,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/ir/scalar.h"
 #include "tests/harness.h"
 #include "tests/kernelgen.h"
 
-static uint64_t random_element(kiln_scalar scalar, uint64_t *random) {
-  uint64_t r = kiln_test_random(random);
+/// A denormal, a zero or one of the smallest normal numbers.
+static uint64_t small_element(kiln_scalar scalar, uint64_t r) {
+  const uint64_t normal = ir_float_to_bits(scalar, 1, true),
+                 sign = ir_float_to_bits(scalar, -1, true) ^ normal;
+  const uint64_t fraction = normal & -normal; // one in the last place of the exponent
+  return (r & sign) | (r >> 1 & (4 * fraction - 1));
+}
+
+static uint64_t random_bits(kiln_scalar scalar, uint64_t r) {
   unsigned class = kiln_scalars[scalar].type_class;
   if (class == KILN_CLASS_BOOL) return r & 1;
   if (class == KILN_CLASS_INT) return r % 4 ? (uint64_t)((int64_t)(r >> 8 & 0xff) - 128) : r >> 3;
-  if (r % 16 == 0) return r >> 8; // any pattern, so also infinities, NaN and denormals
+  if (r % 16 == 0) return r >> 8; // any pattern, so also infinities and NaN
+  if (r % 16 == 1) return small_element(scalar, r >> 8);
   double value = (double)((int64_t)(r >> 8 & 0x3ff) - 512);
   return ir_float_to_bits(scalar, r % 3 ? value : value / 64, true);
+}
+
+static uint64_t random_element(const kernelgen_case *c, kiln_scalar scalar, uint64_t *random) {
+  const uint64_t bits = random_bits(scalar, kiln_test_random(random));
+  return c->is_normal ? kiln_scalar_flush(scalar, bits) : bits;
 }
 
 static uint64_t whole_element(kiln_scalar scalar, uint64_t n) {
@@ -57,7 +71,7 @@ static void init_buffer(const kernelgen_case *c, uint32_t i, uint64_t *random, u
   out->bytes[i] = out->blocks[i] + around->before;
   kiln_canary_write(around, NULL, out->blocks[i]);
   for (size_t k = 0; k < count; k++) {
-    uint64_t bits = random_element(c->buffers[i].scalar, random);
+    uint64_t bits = random_element(c, c->buffers[i].scalar, random);
     if (c->buffers[i].is_whole) bits = whole_element(c->buffers[i].scalar, bits & 7);
     memcpy(out->bytes[i] + k * bytes, &bits, bytes);
   }
@@ -73,7 +87,7 @@ void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out) {
     ir_type type = c->kernel->params[i].type;
     size_t bytes = type.pointer ? 8 : kiln_scalars[type.scalar].bytes;
     uint64_t value =
-        type.pointer ? (uint64_t)(uintptr_t)out->bytes[buffer++] : random_element(type.scalar, &random);
+        type.pointer ? (uint64_t)(uintptr_t)out->bytes[buffer++] : random_element(c, type.scalar, &random);
     if (!type.pointer && c->kernel->params[i].has_range) value = 1 + value % 4;
     at = (at + bytes - 1) & ~(bytes - 1);
     memcpy(out->args + at, &value, bytes);
@@ -114,6 +128,13 @@ bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, 
     }
   }
   return true;
+}
+
+kernelgen_range kernelgen_seeds(uint64_t count) {
+  unsigned long long first = 1, last = count;
+  const char *text = getenv("KILN_SEEDS");
+  if (text && sscanf(text, "%llu..%llu", &first, &last) == 1) last = first;
+  return (kernelgen_range){first, last};
 }
 
 uint64_t kernelgen_reduce(uint64_t seed, const kernelgen_options *options,

@@ -94,6 +94,18 @@ static inline kiln_scalar random_of(kernelgen_generator *g, unsigned classes) {
 
 static inline bool is_half(ir_type type) { return type.scalar == KILN_F16 || type.scalar == KILN_BF16; }
 
+static inline bool is_flushed(const kernelgen_generator *g, kiln_scalar scalar) {
+  return g->kernel->fp_flush && (scalar == KILN_F32 || scalar == KILN_BF16);
+}
+/// Whether bits of anything, or of f64, could become denormals of a kernel that has none.
+static inline bool makes_denormals(const kernelgen_generator *g, kiln_scalar scalar) {
+  return g->c->is_normal && is_flushed(g, scalar);
+}
+/// Whether `min` and `max` of the type may do nothing but flush: LLVM sees that in many places.
+static inline bool may_flush(const kernelgen_generator *g, ir_type type) {
+  return g->c->is_normal || !is_flushed(g, type.scalar);
+}
+
 static inline ir_value *keep(kernelgen_generator *g, ir_value *v) {
   if (!v) FAIL("seed %llu, statement %u: %s", (unsigned long long)g->c->seed, g->statement, g->b.error.text);
   if (g->pool_count < POOL) g->pool[g->pool_count++] = v;

@@ -179,7 +179,7 @@ static ir_value *of_other_type(kernelgen_generator *g, ir_value *p) {
     return ir_bitcast(&g->b, address, element);
   }
   const kiln_scalar scalar = random_scalar(g);
-  if (kiln_scalars[scalar].bits != kiln_scalars[element.scalar].bits) return p;
+  if (kiln_scalars[scalar].bits != kiln_scalars[element.scalar].bits || makes_denormals(g, scalar)) return p;
   element.scalar = (uint8_t)scalar;
   return ir_bitcast(&g->b, p, element);
 }
