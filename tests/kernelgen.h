@@ -11,7 +11,7 @@
 #include "base/canary.h"
 #include "compiler/ir/ir.h"
 
-enum { KERNELGEN_BUFFERS = 40, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 512 };
+enum { KERNELGEN_BUFFERS = 40, KERNELGEN_STATEMENTS = 48, KERNELGEN_ARGS = 2048 };
 
 typedef struct kernelgen_options {
   bool no_maths;       ///< leave out exp2, sin, ...
@@ -21,11 +21,19 @@ typedef struct kernelgen_options {
   uint32_t statements; ///< at most KERNELGEN_STATEMENTS; 0: as the seed says
 } kernelgen_options;
 
+/// What the launch says of a view: element `first` of its buffer is its element 0.
+typedef struct kernelgen_view {
+  uint8_t rank; ///< 0: the parameter is a pointer
+  size_t first;
+  int64_t extents[IR_MAX_RANK], strides[IR_MAX_RANK];
+} kernelgen_view;
+
 typedef struct kernelgen_buffer {
   kiln_scalar scalar;
   size_t count; ///< elements
   bool written;
   bool is_whole; ///< begins as small whole numbers
+  kernelgen_view view;
 } kernelgen_buffer;
 
 typedef struct kernelgen_case {
@@ -35,6 +43,8 @@ typedef struct kernelgen_case {
   uint32_t statement_count;
   kernelgen_buffer buffers[KERNELGEN_BUFFERS];
   uint32_t buffer_count;
+  const ir_param *params; ///< as drawn; passes take views apart
+  uint32_t param_count;
   bool is_normal; ///< @fp(ftz), and no denormal enters: GPUs leave out what would do nothing but flush it
 } kernelgen_case;
 
@@ -42,12 +52,17 @@ typedef struct kernelgen_case {
 void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *options, kernelgen_case *out);
 
 /// A kernel that reads again what it has written, of two parameters (kernelgen_rereads.c). `out` is as above,
-/// without statements that could be dropped.
+/// without statements that could be dropped. kernelgen_make calls it.
 void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, kernelgen_case *out);
 /// Makes its two parameters one buffer in a packed argument block, if they are meant to be.
 void kernelgen_rereads_share(uint64_t seed, uint8_t *args);
 /// Its text, with a zero at the end; the caller's.
 void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out);
+
+/// Where in its buffer a parameter points to, in bytes.
+static inline size_t kernelgen_first(const kernelgen_buffer *b) {
+  return b->view.first * kiln_scalars[b->scalar].bytes;
+}
 
 /// Buffers with their data and the packed argument block that points to them. Each stands in a block of its
 /// own, at a place that the seed draws, no more aligned than its parameter promises.

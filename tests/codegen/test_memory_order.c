@@ -16,8 +16,8 @@ static bool agrees(uint64_t seed, const sim_options *options, char *out, size_t 
   kernelgen_case plain, simulated;
   kernelgen_memory want, got;
   CHECK_OK(kiln_target_parse("sm_80", &target, &err), err);
-  kernelgen_make_rereads(arena, seed, &plain);
-  kernelgen_make_rereads(arena, seed, &simulated);
+  kernelgen_make(arena, seed, &(kernelgen_options){.rereads = true}, &plain);
+  kernelgen_make(arena, seed, &(kernelgen_options){.rereads = true}, &simulated);
   kernelgen_memory_init(&plain, &want);
   kernelgen_memory_init(&plain, &got);
   kernelgen_rereads_share(seed, want.args);

@@ -62,6 +62,20 @@ typedef enum form {
   FUNCTION_OF_TWO,
   STRICT,
   STRICT_AND_FLUSHED,
+  PARAMETER_CARRIED,
+  PARAMETER_OF_BRANCH,
+  PARAMETER_STORED,
+  PARAMETER_ATOMIC,
+  PARAMETER_REREAD,
+  PARAMETER_WITHOUT_STRIDE,
+  PARAMETER_BACKWARDS,
+  PARAMETER_EMPTY,
+  PARAMETER_SMALLER_THAN_TILE,
+  PARAMETER_WITH_GAPS,
+  PARAMETER_TURNED,
+  PARAMETER_OF_ROWS,
+  PARAMETER_UNALIGNED,
+  NO_ALIAS,
   FORMS
 } form;
 static const char *const form_names[FORMS] = {
@@ -99,6 +113,20 @@ static const char *const form_names[FORMS] = {
     [FUNCTION_OF_ONE] = "a reduction by a function of one value",
     [FUNCTION_OF_TWO] = "a reduction by a function of two values",
     [STRICT] = "a kernel with @fp(strict)",
+    [PARAMETER_CARRIED] = "a view parameter that a loop carries",
+    [PARAMETER_OF_BRANCH] = "a view parameter that a branch yields",
+    [PARAMETER_STORED] = "a store through a view parameter",
+    [PARAMETER_ATOMIC] = "an atomic through a view parameter",
+    [PARAMETER_REREAD] = "a load through a view parameter of what was stored",
+    [PARAMETER_WITHOUT_STRIDE] = "a view parameter with a stride of 0",
+    [PARAMETER_BACKWARDS] = "a view parameter with a negative stride",
+    [PARAMETER_EMPTY] = "a view parameter with an extent of 0 or less",
+    [PARAMETER_SMALLER_THAN_TILE] = "a view parameter that is smaller than its tile",
+    [PARAMETER_WITH_GAPS] = "a view parameter with gaps between rows",
+    [PARAMETER_TURNED] = "a view parameter whose last axis is not the closest",
+    [PARAMETER_OF_ROWS] = "a view parameter with @rows",
+    [PARAMETER_UNALIGNED] = "a view parameter without @align",
+    [NO_ALIAS] = "a parameter with @noalias",
     [STRICT_AND_FLUSHED] = "a kernel with @fp(strict, ftz)",
 };
 
@@ -441,6 +469,50 @@ static void count_forms(counter *c, const ir_op *op) {
   }
 }
 
+/// Of a view that the kernel uses.
+static void count_view(uint32_t *forms, const ir_param *p, const kernelgen_view *v) {
+  const unsigned last = v->rank - 1u;
+  bool stands = false, turns_back = false, is_empty = false, is_smaller = false;
+  for (unsigned i = 0; i < v->rank; i++) {
+    stands |= v->strides[i] == 0, turns_back |= v->strides[i] < 0;
+    is_empty |= v->extents[i] < 1;
+    is_smaller |=
+        v->extents[i] > 0 && p->type.log2[i] != IR_DROPPED && v->extents[i] < (int64_t)1 << p->type.log2[i];
+  }
+  forms[PARAMETER_WITHOUT_STRIDE] += stands, forms[PARAMETER_BACKWARDS] += turns_back;
+  forms[PARAMETER_EMPTY] += is_empty, forms[PARAMETER_SMALLER_THAN_TILE] += is_smaller;
+  forms[PARAMETER_OF_ROWS] += p->rows != 0, forms[PARAMETER_UNALIGNED] += !p->align;
+  if (!last) return;
+  forms[PARAMETER_WITH_GAPS] += v->strides[last] == 1 && v->strides[last - 1] > v->extents[last];
+  forms[PARAMETER_TURNED] += v->strides[last - 1] == 1 && v->strides[last] > 1;
+}
+
+static void count_parameters(census *all, const kernelgen_case *c) {
+  uint32_t buffer = 0;
+  for (uint32_t i = 0; i < c->param_count; i++) {
+    const ir_param *p = &c->params[i];
+    const kernelgen_view *v = p->type.pointer || p->type.is_view ? &c->buffers[buffer++].view : NULL;
+    if (!c->kernel->body->args[i]->uses) continue;
+    all->forms[NO_ALIAS] += p->noalias;
+    if (v && v->rank) count_view(all->forms, p, v);
+  }
+}
+
+static bool is_parameter(const ir_value *v) { return v->type.is_view && v->block && !v->block->parent; }
+
+static void count_uses_of_parameters(uint32_t *forms, const ir_op *op) {
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    forms[PARAMETER_CARRIED] += ir_is_loop(op) && is_parameter(op->operands[i]);
+  for (unsigned which = 0; op->code == IR_IF && which < 2; which++)
+    for (uint32_t i = 0; i < op->result_count; i++)
+      forms[PARAMETER_OF_BRANCH] += is_parameter(ir_if_end(op, which)->operands[i]);
+  if (!op->operand_count || !is_parameter(op->operands[0])) return;
+  forms[PARAMETER_STORED] += op->code == IR_VIEW_STORE;
+  forms[PARAMETER_ATOMIC] += op->code == IR_VIEW_ATOMIC;
+  for (const ir_op *before = op; op->code == IR_VIEW_LOAD && before; before = before->prev)
+    forms[PARAMETER_REREAD] += is_stored_by(before) && before->operands[0] == op->operands[0];
+}
+
 static void count_op(ir_op *op, void *context) {
   counter *c = context;
   if (op->code >= IR_TILE_COUNT) return;
@@ -450,6 +522,7 @@ static void count_op(ir_op *op, void *context) {
   count_attributes(c, op);
   count_rereads(c, op);
   count_forms(c, op);
+  count_uses_of_parameters(c->all->forms, op);
   if (ir_is_loop(op)) count_carried(c, op);
   if (op->code == IR_FOR) count_end(c, op, ir_loop_next(op), 0);
   if (op->code == IR_WHILE) count_end(c, op, ir_while_test(op), 1);
@@ -471,6 +544,7 @@ static void count_kernel(census *all, uint64_t seed) {
     c.known.from[made.kernel->body->args[i]->id] = made.kernel->body->args[i];
   for (int i = 0; i < 3; i++) ir_walk(made.kernel->body, find_out, &c.known); // loops in loops settle
   ir_walk(made.kernel->body, count_op, &c);
+  count_parameters(all, &made);
   all->forms[STRICT] += made.kernel->fp_strict;
   all->forms[STRICT_AND_FLUSHED] += made.kernel->fp_strict && made.kernel->fp_flush;
   kiln_arena_destroy(arena);

@@ -113,6 +113,7 @@ static void describe(seed_run *r) {
     r->params[i] = (kiln_param_record){.name = p->name,
                                        .scalar = p->type.scalar,
                                        .pointer = p->type.pointer,
+                                       .view_rank = p->type.is_view ? p->type.rank : 0,
                                        .access = p->access,
                                        .noalias = p->noalias,
                                        .has_range = p->has_range,
@@ -195,10 +196,11 @@ static kiln_status copy_in(seed_run *r, kiln_error *err) {
   uint32_t buffer = 0;
   kernelgen_memory_init(&r->layout, &r->got);
   for (uint32_t i = 0; i < r->interface.param_count; i++) {
-    if (!r->params[i].pointer) continue;
+    if (!kiln_param_is_address(&r->params[i])) continue;
     KILN_TRY(kiln_alloc(r->device, block_bytes(r, buffer), &r->memory[buffer], err));
     KILN_TRY(kiln_copy_in(r->device, r->memory[buffer], r->got.blocks[buffer], block_bytes(r, buffer), err));
-    uint64_t address = (uint64_t)(uintptr_t)r->memory[buffer] + r->got.around[buffer].before;
+    const uint64_t address = (uint64_t)(uintptr_t)r->memory[buffer] + r->got.around[buffer].before +
+                             kernelgen_first(&r->layout.buffers[buffer]);
     memcpy(r->got.args + r->params[i].offset, &address, sizeof address);
     buffer++;
   }

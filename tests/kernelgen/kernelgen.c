@@ -501,11 +501,7 @@ static void find_program(kernelgen_generator *g) {
   g->program = keep(g, id);
 }
 
-void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *options, kernelgen_case *out) {
-  if (options->rereads) {
-    kernelgen_make_rereads(arena, seed, out);
-    return;
-  }
+static void make(kiln_arena *arena, uint64_t seed, const kernelgen_options *options, kernelgen_case *out) {
   kernelgen_generator *g = KILN_NEW(arena, kernelgen_generator);
   *out = (kernelgen_case){.seed = seed};
   *g = (kernelgen_generator){.arena = arena, .options = options, .c = out, .random = seed};
@@ -529,4 +525,11 @@ void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *o
   kernelgen_store_unused(g);
   ir_number(g->kernel); // clears the notes of what is used
   if (g->b.error.status != KILN_OK) FAIL("seed %llu: %s", (unsigned long long)seed, g->b.error.text);
+}
+
+void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *options, kernelgen_case *out) {
+  if (options->rereads) kernelgen_make_rereads(arena, seed, out);
+  else make(arena, seed, options, out);
+  out->param_count = out->kernel->param_count;
+  out->params = kiln_arena_copy(arena, out->kernel->params, out->param_count * sizeof *out->params);
 }

@@ -125,8 +125,36 @@ static void store_through_view(kernelgen_generator *g, ir_value *v) {
     keep(g, NULL);
 }
 
+/// Through a view that is a parameter, at this program's part of it; reads there what is left now and then.
+static bool store_through_parameter(kernelgen_generator *g, ir_value *v) {
+  const bool is_float = ir_type_class(v->type) == KILN_CLASS_FLOAT;
+  const bool adds = ir_atomic_takes(IR_COMBINE_ADD, v->type.scalar) && chance(g, 40);
+  ir_value *operands[IR_MAX_RANK + 2] = {kernelgen_view_output(g, v->type, adds && is_float)};
+  uint32_t count = 1;
+  if (!operands[0]) return false;
+  if (adds && is_float) v = whole_numbers(g, v->type, 7);
+  for (unsigned i = 0; i < v->type.rank; i++) {
+    const int64_t from = chance(g, 50) ? (int64_t)below(g, 5) - 2 : 0;
+    if (i) operands[count++] = ir_const_int(&g->b, KILN_I64, from);
+    else {
+      ir_value *part = with_number(g, IR_MUL, cast(g, g->program, KILN_I64), 1u << v->type.log2[0]);
+      operands[count++] = with_number(g, IR_ADD, part, (double)from);
+    }
+  }
+  operands[count++] = v;
+  ir_attrs attrs = {.kind = adds ? (uint8_t)draw_kind(g, v->type.scalar, true) : 0};
+  if (adds) draw_order(g, &attrs), attrs.flags = chance(g, 25) ? IR_UNSIGNED : 0;
+  else draw_caching(g, &attrs);
+  draw_first(g, operands[0]->type, &attrs);
+  if (!ir_emit(&g->b, adds ? IR_VIEW_ATOMIC : IR_VIEW_STORE, &attrs, operands, count, NULL, NULL, 0))
+    keep(g, NULL);
+  if (chance(g, 30)) keep(g, one(g, IR_VIEW_LOAD, NULL, operands, count - 1, NULL));
+  return true;
+}
+
 static void store_value(kernelgen_generator *g, ir_value *v) {
   ir_value *operands[3];
+  if (v->type.rank && chance(g, 12) && store_through_parameter(g, v)) return;
   if (v->type.rank && chance(g, 25)) {
     store_through_view(g, v);
     return;

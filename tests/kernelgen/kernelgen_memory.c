@@ -36,10 +36,12 @@ static uint64_t whole_element(kiln_scalar scalar, uint64_t n) {
   return is_float ? ir_float_to_bits(scalar, (double)n, true) : n;
 }
 
+static bool is_address(const ir_param *p) { return p->type.pointer || p->type.is_view; }
+
 /// The parameter of buffer `number`.
 static const ir_param *param_of(const kernelgen_case *c, uint32_t number) {
-  const ir_param *p = c->kernel->params;
-  while (!p->type.pointer || number--) p++;
+  const ir_param *p = c->params;
+  while (!is_address(p) || number--) p++;
   return p;
 }
 
@@ -77,19 +79,33 @@ static void init_buffer(const kernelgen_case *c, uint32_t i, uint64_t *random, u
   }
 }
 
+/// The argument for a buffer at `bytes`; returns its size.
+static size_t put_address(const kernelgen_buffer *b, const uint8_t *bytes, uint8_t *out) {
+  const size_t size = b->view.rank * sizeof *b->view.extents;
+  const uint64_t address = (uintptr_t)(bytes + kernelgen_first(b));
+  memcpy(out, &address, sizeof address);
+  memcpy(out + sizeof address, b->view.extents, size);
+  memcpy(out + sizeof address + size, b->view.strides, size);
+  return sizeof address + 2 * size;
+}
+
 void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out) {
   uint64_t random = c->seed ^ 0x6b65726e, places = c->seed ^ 0x706c6163;
   size_t at = 0;
   memset(out, 0, sizeof *out);
   for (uint32_t i = 0; i < c->buffer_count; i++) init_buffer(c, i, &random, &places, out);
   uint32_t buffer = 0;
-  for (uint32_t i = 0; i < c->kernel->param_count; i++) {
-    ir_type type = c->kernel->params[i].type;
-    size_t bytes = type.pointer ? 8 : kiln_scalars[type.scalar].bytes;
-    uint64_t value =
-        type.pointer ? (uint64_t)(uintptr_t)out->bytes[buffer++] : random_element(c, type.scalar, &random);
-    if (!type.pointer && c->kernel->params[i].has_range) value = 1 + value % 4;
+  for (uint32_t i = 0; i < c->param_count; i++) {
+    const ir_param *p = &c->params[i];
+    const size_t bytes = is_address(p) ? 8 : kiln_scalars[p->type.scalar].bytes;
     at = (at + bytes - 1) & ~(bytes - 1);
+    if (is_address(p)) {
+      at += put_address(&c->buffers[buffer], out->bytes[buffer], out->args + at);
+      buffer++;
+      continue;
+    }
+    uint64_t value = random_element(c, p->type.scalar, &random);
+    if (p->has_range) value = 1 + value % 4;
     memcpy(out->args + at, &value, bytes);
     at += bytes;
   }

@@ -9,7 +9,7 @@
 #include "tests/kernelgen.h"
 
 enum { POOL = 256, PLACES = 64, VIEWS = 32, INPUT_ELEMENTS = 2048, MAX_LOG2 = 8 };
-enum { MOST_TURNS = 8 }; ///< of a loop
+enum { MOST_TURNS = 8, MOST_VIEW_INPUTS = 4 }; ///< of a loop; parameters that are views to read
 enum { ANY_CLASS = KILN_CLASS_BOOL | KILN_CLASS_INT | KILN_CLASS_FLOAT | KILN_CLASS_FP8 };
 
 /// Pointers into an input, and the largest number of an element to which one of them points.
@@ -41,7 +41,7 @@ typedef struct kernelgen_generator {
   kernelgen_place places[PLACES];
   ir_value *views[VIEWS]; // of inputs: whatever they are asked for lies in their buffer
   kernelgen_own owned[KERNELGEN_BUFFERS];
-  uint32_t place_count, view_count, owned_count;
+  uint32_t place_count, view_count, owned_count, view_inputs;
   ir_value *sum;   // in a loop: a carried i32 tile that a product adds to, or NULL
   ir_value *grown; // what the newest loop that began with it and adds the same each turn has made of it
 } kernelgen_generator;
@@ -310,6 +310,13 @@ void kernelgen_store_unused(kernelgen_generator *g);
 void kernelgen_state_for(kernelgen_generator *g);
 void kernelgen_state_while(kernelgen_generator *g);
 void kernelgen_state_if(kernelgen_generator *g);
+// kernelgen_parameters.c
+/// A view that is a parameter; whatever it is asked for lies in its buffer, as do the INPUT_ELEMENTS elements
+/// from its first one on.
+ir_value *kernelgen_view_input(kernelgen_generator *g);
+/// A view parameter to which each program may store a tile of the type, at its own place along axis 0. NULL:
+/// its buffer would be too large.
+ir_value *kernelgen_view_output(kernelgen_generator *g, ir_type type, bool is_whole);
 // kernelgen_pointers.c
 void kernelgen_keep_place(kernelgen_generator *g, ir_value *pointers, uint32_t most);
 /// A place whose pointers may move by `room` elements; NULL: there is none.

@@ -42,9 +42,7 @@ static ir_value *split_param(ir_kernel *kernel, ir_builder *b, const ir_param *v
   base.rows = 0;
   parts[count++] = ir_add_param(kernel, &base);
   for (unsigned i = 0; i < rank; i++) {
-    ir_param extent = part_of(view, "extent", i, kernel->arena);
-    extent.has_range = true;
-    extent.hi = INT64_MAX;
+    const ir_param extent = part_of(view, "extent", i, kernel->arena);
     parts[count++] = ir_add_param(kernel, &extent);
   }
   for (unsigned i = 0; i < rank; i++) {
