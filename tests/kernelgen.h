@@ -32,7 +32,9 @@ typedef struct kernelgen_buffer {
   kiln_scalar scalar;
   size_t count; ///< elements
   bool written;
-  bool is_whole; ///< begins as small whole numbers
+  bool is_whole;         ///< begins as small whole numbers
+  bool is_table;         ///< its elements are pointers to such elements, at first into buffer `target`
+  uint32_t target, part; ///< part: to all elements of the target in turn, each `part` backwards; 0: to any
   kernelgen_view view;
 } kernelgen_buffer;
 
@@ -59,21 +61,24 @@ void kernelgen_rereads_share(uint64_t seed, uint8_t *args);
 /// Its text, with a zero at the end; the caller's.
 void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out);
 
-/// Where in its buffer a parameter points to, in bytes.
-static inline size_t kernelgen_first(const kernelgen_buffer *b) {
-  return b->view.first * kiln_scalars[b->scalar].bytes;
+static inline size_t kernelgen_element(const kernelgen_buffer *b) {
+  return b->is_table ? sizeof(void *) : kiln_scalars[b->scalar].bytes;
 }
+static inline size_t kernelgen_bytes(const kernelgen_buffer *b) { return b->count * kernelgen_element(b); }
 
 /// Buffers with their data and the packed argument block that points to them. Each stands in a block of its
 /// own, at a place that the seed draws, no more aligned than its parameter promises.
 typedef struct kernelgen_memory {
-  uint8_t *blocks[KERNELGEN_BUFFERS]; ///< owned; aligned to 256
-  uint8_t *bytes[KERNELGEN_BUFFERS];  ///< the buffers in them
+  uint8_t *blocks[KERNELGEN_BUFFERS];    ///< owned; aligned to 256
+  uint8_t *bytes[KERNELGEN_BUFFERS];     ///< the buffers in them
+  uint64_t addresses[KERNELGEN_BUFFERS]; ///< where kernels find the buffers: here, until someone says other
   kiln_canary around[KERNELGEN_BUFFERS];
   uint8_t args[KERNELGEN_ARGS];
 } kernelgen_memory;
 
 void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out);
+/// Writes the addresses into arguments and tables.
+void kernelgen_memory_place(const kernelgen_case *c, kernelgen_memory *m);
 void kernelgen_memory_deinit(kernelgen_memory *m);
 /// True when equal, and when nothing around a buffer has been written; NaN equals NaN in float buffers. Else
 /// `out` names the first difference.

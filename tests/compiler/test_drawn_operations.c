@@ -76,6 +76,12 @@ typedef enum form {
   PARAMETER_OF_ROWS,
   PARAMETER_UNALIGNED,
   NO_ALIAS,
+  POINTERS_LOADED,
+  POINTERS_MASKED,
+  POINTERS_STORED,
+  POINTERS_EXCHANGED,
+  POINTERS_CARRIED,
+  READ_THROUGH_LOADED,
   FORMS
 } form;
 static const char *const form_names[FORMS] = {
@@ -127,6 +133,12 @@ static const char *const form_names[FORMS] = {
     [PARAMETER_OF_ROWS] = "a view parameter with @rows",
     [PARAMETER_UNALIGNED] = "a view parameter without @align",
     [NO_ALIAS] = "a parameter with @noalias",
+    [POINTERS_LOADED] = "a load of pointers",
+    [POINTERS_MASKED] = "a load of pointers, or of others where they are masked off",
+    [POINTERS_STORED] = "a store of pointers",
+    [POINTERS_EXCHANGED] = "an exchange of pointers",
+    [POINTERS_CARRIED] = "loaded pointers that a loop carries",
+    [READ_THROUGH_LOADED] = "a load through loaded pointers",
     [STRICT_AND_FLUSHED] = "a kernel with @fp(strict, ftz)",
 };
 
@@ -500,6 +512,19 @@ static void count_parameters(census *all, const kernelgen_case *c) {
 
 static bool is_parameter(const ir_value *v) { return v->type.is_view && v->block && !v->block->parent; }
 
+static bool is_pointer_load(const ir_value *v) { return ir_producer(v, IR_LOAD) && v->type.pointer; }
+
+static void count_pointers(uint32_t *forms, const ir_op *op) {
+  const bool is_load = op->code == IR_LOAD, of_pointers = is_load && op->results[0].type.pointer;
+  forms[POINTERS_LOADED] += of_pointers;
+  forms[POINTERS_MASKED] += of_pointers && op->operand_count > 2;
+  forms[POINTERS_STORED] += op->code == IR_STORE && op->operands[1]->type.pointer;
+  forms[POINTERS_EXCHANGED] += op->code == IR_CAS && op->results[0].type.pointer;
+  forms[READ_THROUGH_LOADED] += is_load && is_pointer_load(op->operands[0]);
+  for (uint32_t i = 0; ir_is_loop(op) && i < op->operand_count; i++)
+    forms[POINTERS_CARRIED] += is_pointer_load(op->operands[i]);
+}
+
 static void count_uses_of_parameters(uint32_t *forms, const ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++)
     forms[PARAMETER_CARRIED] += ir_is_loop(op) && is_parameter(op->operands[i]);
@@ -523,6 +548,7 @@ static void count_op(ir_op *op, void *context) {
   count_rereads(c, op);
   count_forms(c, op);
   count_uses_of_parameters(c->all->forms, op);
+  count_pointers(c->all->forms, op);
   if (ir_is_loop(op)) count_carried(c, op);
   if (op->code == IR_FOR) count_end(c, op, ir_loop_next(op), 0);
   if (op->code == IR_WHILE) count_end(c, op, ir_while_test(op), 1);
@@ -688,6 +714,9 @@ static void put_kernel(uint64_t seed, kiln_buffer *out) {
   ir_print(made.kernel, NULL, out);
   kiln_buffer_bytes(out, made.grid, sizeof made.grid);
   kernelgen_memory_init(&made, &memory);
+  for (uint32_t i = 0; i < made.buffer_count; i++) memory.addresses[i] = (i + 1) << 20; // the same each time
+  kernelgen_memory_place(&made, &memory);
+  kiln_buffer_bytes(out, memory.args, sizeof memory.args);
   for (uint32_t i = 0; i < made.buffer_count; i++)
     kiln_buffer_bytes(out, memory.blocks[i], kiln_canary_bytes(&memory.around[i]));
   kernelgen_memory_deinit(&memory);

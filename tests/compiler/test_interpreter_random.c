@@ -27,8 +27,7 @@ static void interpret(const kernelgen_case *c, kernelgen_memory *memory, const c
   kiln_error err = {0};
   kernelgen_memory_init(c, memory);
   for (uint32_t i = 0; i < c->buffer_count; i++)
-    ranges[i] =
-        (kiln_memory_range){memory->bytes[i], c->buffers[i].count * kiln_scalars[c->buffers[i].scalar].bytes};
+    ranges[i] = (kiln_memory_range){memory->bytes[i], kernelgen_bytes(&c->buffers[i])};
   options.ranges = ranges;
   options.range_count = c->buffer_count;
   options.max_steps = MAX_STEPS;
@@ -123,7 +122,7 @@ static void check_axis(const observer *o, const ir_value *v, const kiln_fact *f,
                        const uint64_t *elements) {
   ir_type type = v->type;
   unsigned width = ir_type_bits(type);
-  uint64_t unit = type.pointer ? kiln_scalars[type.scalar].bytes : 1;
+  uint64_t unit = type.pointer > 1 ? sizeof(void *) : type.pointer ? kiln_scalars[type.scalar].bytes : 1;
   for (size_t i = 0; i < (size_t)1 << ir_log2_elements(type); i++) {
     size_t step, at = along(type, axis, i, &step), run = at & (((size_t)1 << f->contiguity[axis]) - 1),
                  same = at & (((size_t)1 << f->constancy[axis]) - 1);
@@ -240,7 +239,7 @@ TEST(random_kernels, surroundings_are_compared) {
     kernelgen_memory_init(&c, &b);
     CHECK(c.buffer_count && kernelgen_memory_equal(&c, &a, &b, text, sizeof text));
     for (uint32_t i = 0; i < 2 * c.buffer_count; i++) {
-      size_t bytes = c.buffers[i / 2].count * kiln_scalars[c.buffers[i / 2].scalar].bytes;
+      const size_t bytes = kernelgen_bytes(&c.buffers[i / 2]);
       uint8_t *at = i % 2 ? b.bytes[i / 2] - 1 : b.bytes[i / 2] + bytes;
       *at ^= 1;
       CHECK(!kernelgen_memory_equal(&c, &a, &b, text, sizeof text));

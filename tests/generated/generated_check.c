@@ -191,20 +191,17 @@ static kiln_status open_bundle(seed_run *r, kiln_error *err) {
 
 static size_t block_bytes(const seed_run *r, uint32_t i) { return kiln_canary_bytes(&r->got.around[i]); }
 
-/// Buffers go to the device, with what stands around them; the argument block then points to them there.
+/// Buffers go to the device, with what stands around them; arguments and tables then point to them there.
 static kiln_status copy_in(seed_run *r, kiln_error *err) {
-  uint32_t buffer = 0;
   kernelgen_memory_init(&r->layout, &r->got);
-  for (uint32_t i = 0; i < r->interface.param_count; i++) {
-    if (!kiln_param_is_address(&r->params[i])) continue;
-    KILN_TRY(kiln_alloc(r->device, block_bytes(r, buffer), &r->memory[buffer], err));
-    KILN_TRY(kiln_copy_in(r->device, r->memory[buffer], r->got.blocks[buffer], block_bytes(r, buffer), err));
-    const uint64_t address = (uint64_t)(uintptr_t)r->memory[buffer] + r->got.around[buffer].before +
-                             kernelgen_first(&r->layout.buffers[buffer]);
-    memcpy(r->got.args + r->params[i].offset, &address, sizeof address);
-    buffer++;
+  for (uint32_t i = 0; i < r->layout.buffer_count; i++) {
+    KILN_TRY(kiln_alloc(r->device, block_bytes(r, i), &r->memory[i], err));
+    r->got.addresses[i] = (uintptr_t)r->memory[i] + r->got.around[i].before;
   }
+  kernelgen_memory_place(&r->layout, &r->got);
   share(r, &r->got);
+  for (uint32_t i = 0; i < r->layout.buffer_count; i++)
+    KILN_TRY(kiln_copy_in(r->device, r->memory[i], r->got.blocks[i], block_bytes(r, i), err));
   return KILN_OK;
 }
 

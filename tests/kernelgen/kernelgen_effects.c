@@ -2,8 +2,6 @@
 // Generates statements with effects: stores, atomics, what reads again what they left, and claims.
 #include "tests/kernelgen/kernelgen_parts.h"
 
-static bool has_room(const kernelgen_generator *g) { return g->c->buffer_count < KERNELGEN_BUFFERS; }
-
 /// `count` elements a program, of which each program has its own; small whole numbers are in it if `is_whole`.
 static ir_value *own_buffer(kernelgen_generator *g, kiln_scalar scalar, unsigned log2, bool is_whole) {
   ir_value *base = add_buffer(g, scalar, (size_t)programs(g) << log2, true);

@@ -48,7 +48,7 @@ static const ir_param *param_of(const kernelgen_case *c, uint32_t number) {
 /// How buffer `i` lies in its block.
 static kiln_canary around_buffer(const kernelgen_case *c, uint32_t i, uint64_t *places) {
   enum { AROUND = 256, PLACES = 256 };
-  const size_t bytes = kiln_scalars[c->buffers[i].scalar].bytes, count = c->buffers[i].count;
+  const size_t bytes = kernelgen_element(&c->buffers[i]), count = c->buffers[i].count;
   size_t step = param_of(c, i)->align;
   if (step < bytes) step = bytes;
   if (step > PLACES) step = PLACES;
@@ -71,7 +71,9 @@ static void init_buffer(const kernelgen_case *c, uint32_t i, uint64_t *random, u
   out->blocks[i] =
       aligned_alloc(ALIGNMENT, (kiln_canary_bytes(around) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
   out->bytes[i] = out->blocks[i] + around->before;
+  out->addresses[i] = (uintptr_t)out->bytes[i];
   kiln_canary_write(around, NULL, out->blocks[i]);
+  if (c->buffers[i].is_table) return;
   for (size_t k = 0; k < count; k++) {
     uint64_t bits = random_element(c, c->buffers[i].scalar, random);
     if (c->buffers[i].is_whole) bits = whole_element(c->buffers[i].scalar, bits & 7);
@@ -79,36 +81,54 @@ static void init_buffer(const kernelgen_case *c, uint32_t i, uint64_t *random, u
   }
 }
 
-/// The argument for a buffer at `bytes`; returns its size.
-static size_t put_address(const kernelgen_buffer *b, const uint8_t *bytes, uint8_t *out) {
+/// The argument for a buffer at `address`; returns its size.
+static size_t put_address(const kernelgen_buffer *b, uint64_t address, uint8_t *out) {
   const size_t size = b->view.rank * sizeof *b->view.extents;
-  const uint64_t address = (uintptr_t)(bytes + kernelgen_first(b));
+  address += b->view.first * kernelgen_element(b);
   memcpy(out, &address, sizeof address);
   memcpy(out + sizeof address, b->view.extents, size);
   memcpy(out + sizeof address + size, b->view.strides, size);
   return sizeof address + 2 * size;
 }
 
-void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out) {
-  uint64_t random = c->seed ^ 0x6b65726e, places = c->seed ^ 0x706c6163;
+static void fill_table(const kernelgen_case *c, uint32_t i, kernelgen_memory *m) {
+  enum { MOST_AWAY = 128 };
+  const kernelgen_buffer *b = &c->buffers[i], *target = &c->buffers[b->target];
+  uint64_t random = c->seed ^ 0x7461626c ^ i;
+  for (size_t k = 0; k < b->count; k++) {
+    const uint64_t away = b->part ? k ^ (b->part - 1) : kiln_test_random(&random) % MOST_AWAY;
+    const uint64_t address = m->addresses[b->target] + away * kernelgen_element(target);
+    memcpy(m->bytes[i] + k * sizeof address, &address, sizeof address);
+  }
+}
+
+void kernelgen_memory_place(const kernelgen_case *c, kernelgen_memory *m) {
+  uint64_t random = c->seed ^ 0x61726773;
   size_t at = 0;
-  memset(out, 0, sizeof *out);
-  for (uint32_t i = 0; i < c->buffer_count; i++) init_buffer(c, i, &random, &places, out);
   uint32_t buffer = 0;
+  for (uint32_t i = 0; i < c->buffer_count; i++)
+    if (c->buffers[i].is_table) fill_table(c, i, m);
   for (uint32_t i = 0; i < c->param_count; i++) {
     const ir_param *p = &c->params[i];
     const size_t bytes = is_address(p) ? 8 : kiln_scalars[p->type.scalar].bytes;
     at = (at + bytes - 1) & ~(bytes - 1);
     if (is_address(p)) {
-      at += put_address(&c->buffers[buffer], out->bytes[buffer], out->args + at);
+      at += put_address(&c->buffers[buffer], m->addresses[buffer], m->args + at);
       buffer++;
       continue;
     }
     uint64_t value = random_element(c, p->type.scalar, &random);
     if (p->has_range) value = 1 + value % 4;
-    memcpy(out->args + at, &value, bytes);
+    memcpy(m->args + at, &value, bytes);
     at += bytes;
   }
+}
+
+void kernelgen_memory_init(const kernelgen_case *c, kernelgen_memory *out) {
+  uint64_t random = c->seed ^ 0x6b65726e, places = c->seed ^ 0x706c6163;
+  memset(out, 0, sizeof *out);
+  for (uint32_t i = 0; i < c->buffer_count; i++) init_buffer(c, i, &random, &places, out);
+  kernelgen_memory_place(c, out);
 }
 
 void kernelgen_memory_deinit(kernelgen_memory *m) {
@@ -122,11 +142,20 @@ static bool equal_elements(kiln_scalar scalar, uint64_t a, uint64_t b) {
   return x != x && y != y;
 }
 
+/// In which buffer an address is, in the low bits, and how far from its beginning; all ones: in none.
+static uint64_t place_of(const kernelgen_case *c, const kernelgen_memory *m, uint64_t address) {
+  for (uint32_t i = 0; i < c->buffer_count; i++) {
+    const uint64_t away = address - m->addresses[i];
+    if (away < kernelgen_bytes(&c->buffers[i])) return away * KERNELGEN_BUFFERS + i;
+  }
+  return UINT64_MAX;
+}
+
 bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, const kernelgen_memory *b,
                             char *out, size_t size) {
   for (uint32_t i = 0; i < c->buffer_count; i++) {
     kiln_scalar scalar = c->buffers[i].scalar;
-    size_t bytes = kiln_scalars[scalar].bytes;
+    size_t bytes = kernelgen_element(&c->buffers[i]);
     char name[80];
     snprintf(name, sizeof name, "seed %llu: %s", (unsigned long long)c->seed, param_of(c, i)->name);
     if (!kiln_canary_holds(&a->around[i], name, a->blocks[i], out, size) ||
@@ -136,7 +165,9 @@ bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, 
       uint64_t x = 0, y = 0;
       memcpy(&x, a->bytes[i] + k * bytes, bytes);
       memcpy(&y, b->bytes[i] + k * bytes, bytes);
-      if (equal_elements(scalar, x, y)) continue;
+      if (c->buffers[i].is_table) x = place_of(c, a, x), y = place_of(c, b, y);
+      else if (equal_elements(scalar, x, y)) continue;
+      if (x == y) continue;
       snprintf(out, size, "seed %llu: buffer %u (%s), element %zu of %zu: expected 0x%llx, found 0x%llx",
                (unsigned long long)c->seed, i, kiln_scalars[scalar].spelling, k, c->buffers[i].count,
                (unsigned long long)x, (unsigned long long)y);

@@ -46,7 +46,7 @@ static void draw_own_strides(kernelgen_generator *g, kernelgen_view *v, int64_t 
 
 /// Promises of a view: alignment and contiguous rows.
 static void draw_promises(kernelgen_generator *g, ir_param *p) {
-  static const uint8_t alignments[] = {0, 0, 16, 64, 128};
+  static const uint8_t alignments[] = {0, 0, 16, 32, 64};
   p->align = alignments[below(g, sizeof alignments)];
   if (chance(g, 35)) p->rows = chance(g, 80) ? 16 : 32;
   p->noalias = chance(g, 20);

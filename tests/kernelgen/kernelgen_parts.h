@@ -41,7 +41,8 @@ typedef struct kernelgen_generator {
   kernelgen_place places[PLACES];
   ir_value *views[VIEWS]; // of inputs: whatever they are asked for lies in their buffer
   kernelgen_own owned[KERNELGEN_BUFFERS];
-  uint32_t place_count, view_count, owned_count, view_inputs;
+  ir_value *tables[PLACES]; // of pointers, to read
+  uint32_t place_count, view_count, owned_count, view_inputs, table_count;
   ir_value *sum;   // in a loop: a carried i32 tile that a product adds to, or NULL
   ir_value *grown; // what the newest loop that began with it and adds the same each turn has made of it
 } kernelgen_generator;
@@ -231,6 +232,8 @@ static inline uint32_t programs(const kernelgen_generator *g) {
   return g->c->grid[0] * g->c->grid[1] * g->c->grid[2];
 }
 
+static inline bool has_room(const kernelgen_generator *g) { return g->c->buffer_count < KERNELGEN_BUFFERS; }
+
 static inline ir_value *add_buffer(kernelgen_generator *g, kiln_scalar scalar, size_t count, bool written) {
   uint32_t i = g->c->buffer_count++;
   g->c->buffers[i] = (kernelgen_buffer){.scalar = scalar, .count = count, .written = written};
@@ -243,6 +246,14 @@ static inline ir_value *add_buffer(kernelgen_generator *g, kiln_scalar scalar, s
 static inline ir_value *pointers(kernelgen_generator *g, ir_value *base, ir_value *offsets) {
   ir_type type = ir_with_element(offsets->type, base->type);
   return binary(g, IR_PTRADD, spread(g, base, type), offsets);
+}
+
+/// The number of the buffer of a parameter.
+static inline uint32_t kernelgen_number_of(const kernelgen_generator *g, const ir_value *param) {
+  uint32_t number = 0;
+  for (uint32_t i = 0; i < param->index; i++)
+    number += g->kernel->params[i].type.pointer || g->kernel->params[i].type.is_view;
+  return number;
 }
 
 /// Some accesses take only the first elements along an axis, or along two. Drawn beside the other numbers, so
@@ -306,6 +317,10 @@ void kernelgen_state_claim(kernelgen_generator *g);
 /// Where there is room for one more buffer.
 void kernelgen_store(kernelgen_generator *g, ir_value *v);
 void kernelgen_store_unused(kernelgen_generator *g);
+// kernelgen_tables.c
+void kernelgen_state_table(kernelgen_generator *g);
+void kernelgen_state_store_pointers(kernelgen_generator *g);
+void kernelgen_state_reread_by_table(kernelgen_generator *g);
 // kernelgen_control.c
 void kernelgen_state_for(kernelgen_generator *g);
 void kernelgen_state_while(kernelgen_generator *g);

@@ -50,7 +50,7 @@ static ir_value *make_view(kernelgen_generator *g) {
 
 ir_value *kernelgen_pick_view(kernelgen_generator *g) {
   if (g->view_count && chance(g, 60)) return g->views[below(g, g->view_count)];
-  const bool is_parameter = g->view_inputs < MOST_VIEW_INPUTS && chance(g, 30);
+  const bool is_parameter = g->view_inputs < MOST_VIEW_INPUTS && has_room(g) && chance(g, 30);
   kernelgen_keep_view(g, is_parameter ? kernelgen_view_input(g) : make_view(g));
   g->view_inputs += is_parameter;
   return g->views[g->view_count - 1];
