@@ -16,7 +16,8 @@
 #include "tests/harness.h"
 #include "tests/kernelgen.h"
 
-enum { KERNELS = 4000, POINTERS = KILN_SCALAR_COUNT, ELEMENTS, RANKS = 5, SIZES = 11 };
+enum { KERNELS = 4000, POINTERS = KILN_SCALAR_COUNT, ELEMENTS, SIZES = 11 };
+enum { RANKS = 8 }; ///< the last one: of that rank or more
 enum { WORDS = 16, DOT_SIZES = 7 };
 
 typedef enum place { TOP, BRANCH, LOOP, AROUND, AFTER, CARRIED, PLACES } place;
@@ -201,15 +202,16 @@ static bool combines(ir_opcode code, unsigned kind) {
 
 /// Ranks of results, or of the value that is stored. Of scalars the canonical form has splat and select for
 /// expand and join.
+enum { ANY = RANKS - 1 };
 static const struct ranked {
   ir_opcode code;
   uint8_t least, most;
 } ranked[] = {
-    {IR_PID, 0, 0},    {IR_NPID, 0, 0},      {IR_CONST, 0, 0},       {IR_IOTA, 1, 1},   {IR_SPLAT, 1, 4},
-    {IR_DIM, 0, 0},    {IR_VIEW_BASE, 0, 0}, {IR_VIEW_STRIDE, 0, 0}, {IR_DOT, 2, 3},    {IR_SORT, 1, 4},
-    {IR_SCAN, 1, 4},   {IR_REDUCE, 0, 3},    {IR_EXPAND, 2, 4},      {IR_JOIN, 2, 4},   {IR_SPLIT, 0, 3},
-    {IR_TRANS, 2, 4},  {IR_BROADCAST, 1, 4}, {IR_VIEW, 1, 4},        {IR_GATHER, 1, 4}, {IR_ASSUME, 0, 4},
-    {IR_ASSERT, 0, 4},
+    {IR_PID, 0, 0},      {IR_NPID, 0, 0},    {IR_CONST, 0, 0},       {IR_IOTA, 1, 1},
+    {IR_SPLAT, 1, ANY},  {IR_DIM, 0, 0},     {IR_VIEW_BASE, 0, 0},   {IR_VIEW_STRIDE, 0, 0},
+    {IR_DOT, 2, 3},      {IR_SORT, 1, ANY},  {IR_SCAN, 1, ANY},      {IR_EXPAND, 2, ANY},
+    {IR_JOIN, 2, ANY},   {IR_TRANS, 2, ANY}, {IR_BROADCAST, 1, ANY}, {IR_VIEW, 1, ANY},
+    {IR_GATHER, 1, ANY},
 };
 
 // ---------------------------------------------------------------------------------------- counting
@@ -336,7 +338,7 @@ static void count_elements(counter *c, const ir_op *op) {
 }
 
 static void count_size(counter *c, ir_opcode code, ir_type type) {
-  if (type.rank < RANKS) c->all->ranks[code][type.rank]++;
+  c->all->ranks[code][type.rank < RANKS ? type.rank : RANKS - 1]++;
   const unsigned size = ir_log2_elements(type);
   if (!type.is_view && size < SIZES) c->all->sizes[size]++;
 }
@@ -660,7 +662,8 @@ static void expect_sizes(missing *m, const census *all) {
       if (ranked[i].code == code) least = ranked[i].least, most = ranked[i].most;
     if (code == IR_ASM || code == IR_BARRIER) continue;
     for (unsigned rank = least; rank <= most; rank++)
-      expect(m, all->ranks[code][rank], "%s of rank %u", ir_ops[code].text, rank);
+      expect(m, all->ranks[code][rank], "%s of rank %u%s", ir_ops[code].text, rank,
+             rank == ANY ? " or more" : "");
   }
   for (unsigned size = 0; size < SIZES; size++)
     expect(m, all->sizes[size], "a tile of %u elements", 1u << size);

@@ -150,7 +150,7 @@ static void state_bitcast(kernelgen_generator *g) {
 
 static void state_broadcast(kernelgen_generator *g) {
   ir_value *a = chance(g, 10) ? pick_like(g, ir_scalar_type(random_scalar(g))) : pick_any(g, ANY_CLASS);
-  if (a->type.rank > 3 || ir_log2_elements(a->type) > 6) return;
+  if (a->type.rank >= IR_MAX_RANK || ir_log2_elements(a->type) > 6) return;
   if (chance(g, 10)) a = whole_numbers(g, tile(random_scalar(g), 1, (uint8_t[]){0}), 1);
   ir_value *wide =
       a->type.rank == 1 && !a->type.log2[0] ? a : ir_expand(&g->b, a, below(g, a->type.rank + 1u));
@@ -163,8 +163,9 @@ static void state_broadcast(kernelgen_generator *g) {
 static void state_reshape(kernelgen_generator *g) {
   ir_value *a = pick_any(g, ANY_CLASS);
   unsigned total = ir_log2_elements(a->type), first = below(g, total + 1);
-  const unsigned rank = chance(g, 80) ? 1 + below(g, 2) : total ? 3 + below(g, 2) : below(g, 5);
-  uint8_t log2[4] = {(uint8_t)first, (uint8_t)(total - first)};
+  const unsigned most = chance(g, 30) ? IR_MAX_RANK : 4;
+  const unsigned rank = chance(g, 80) ? 1 + below(g, 2) : total ? 3 + below(g, most - 2) : below(g, most + 1);
+  uint8_t log2[IR_MAX_RANK] = {(uint8_t)first, (uint8_t)(total - first)};
   if (rank == 1) log2[0] = (uint8_t)total;
   for (unsigned i = 2; i < rank; i++) { // a part of the last axis becomes one more
     log2[i] = (uint8_t)below(g, log2[i - 1] + 1u);
@@ -191,7 +192,7 @@ static void state_trans(kernelgen_generator *g) {
 
 static void state_join(kernelgen_generator *g) {
   ir_value *a = chance(g, 10) ? pick_like(g, ir_scalar_type(random_scalar(g))) : pick_any(g, ANY_CLASS);
-  if (a->type.rank > 3 || ir_log2_elements(a->type) >= MAX_LOG2) return;
+  if (a->type.rank >= IR_MAX_RANK || ir_log2_elements(a->type) >= MAX_LOG2) return;
   ir_op *op = ir_emit(&g->b, IR_JOIN, NULL, (ir_value *[]){a, pick_like(g, a->type)}, 2, NULL, NULL, 0);
   keep(g, op ? &op->results[0] : NULL);
 }
@@ -202,7 +203,12 @@ static void state_split(kernelgen_generator *g) {
   if (!total) return;
   ir_type pairs = tile(a->type.scalar, 2, (uint8_t[]){(uint8_t)(total - 1), 1});
   if (total == 1 && chance(g, 50)) pairs = tile(a->type.scalar, 1, (uint8_t[]){1});
-  if (total > 2 && chance(g, 40)) pairs = tile(a->type.scalar, 4, (uint8_t[]){1, 0, (uint8_t)(total - 2), 1});
+  if (total > 4 && chance(g, 20)) {
+    pairs = tile(a->type.scalar, 5 + below(g, IR_MAX_RANK - 4),
+                 (uint8_t[IR_MAX_RANK]){1, 0, 1, (uint8_t)(total - 3)});
+    pairs.log2[pairs.rank - 1] = 1;
+  } else if (total > 2 && chance(g, 40))
+    pairs = tile(a->type.scalar, 4, (uint8_t[]){1, 0, (uint8_t)(total - 2), 1});
   else if (total > 1 && chance(g, 30))
     pairs = tile(a->type.scalar, 3, (uint8_t[]){1, (uint8_t)(total - 2), 1});
   a = shaped(g, a, pairs);

@@ -74,14 +74,16 @@ static ir_value *add_view(kernelgen_generator *g, ir_param *p, const kernelgen_v
 }
 
 ir_value *kernelgen_view_input(kernelgen_generator *g) {
-  static const uint8_t most_extents[] = {90, 40, 12, 6};
-  kernelgen_view v = {.rank = (uint8_t)(1 + (chance(g, 25) ? 2 + below(g, 2) : below(g, 2)))};
+  static const uint8_t most_extents[IR_MAX_RANK] = {90, 40, 12, 6, 4, 4, 3, 3, 3, 3, 3, 3};
+  kernelgen_view v = {
+      .rank = (uint8_t)(chance(g, 70) ? 1 + below(g, 2) : 3 + below(g, chance(g, 40) ? IR_MAX_RANK - 2 : 3))};
   ir_param p = {.access = IR_ACCESS_IN};
   p.type = (ir_type){.scalar = (uint8_t)random_scalar(g), .is_view = 1, .rank = v.rank};
   for (unsigned i = 0; i < v.rank; i++)
-    p.type.log2[i] = chance(g, i + 1 < v.rank ? 15 : 4)
-                         ? IR_DROPPED
-                         : (uint8_t)(v.rank > 2 ? below(g, 3) : 1 + below(g, 5));
+    p.type.log2[i] = chance(g, i + 1 < v.rank ? 15 : 4) ? IR_DROPPED
+                                                        : (uint8_t)(v.rank > 4   ? below(g, 2)
+                                                                    : v.rank > 2 ? below(g, 3)
+                                                                                 : 1 + below(g, 5));
   draw_promises(g, &p);
   for (unsigned i = 0; i < v.rank; i++) {
     v.extents[i] = 1 + below(g, most_extents[v.rank - 1]);

@@ -60,14 +60,33 @@ static inline ir_type tile(kiln_scalar scalar, unsigned rank, const uint8_t *log
   return type;
 }
 
-/// Of every rank up to 4 and every size up to 2^10; most are small.
+/// Of most ranks and every size up to 2^10; most are small.
 static inline ir_type drawn_shape(kernelgen_generator *g) {
   static const struct {
-    uint8_t rank, log2[4];
+    uint8_t rank, log2[IR_MAX_RANK];
   } shapes[] = {
-      {1, {5}},    {1, {7}},          {1, {4}},       {1, {8}},          {2, {3, 4}}, {2, {4, 4}},
-      {2, {5, 3}}, {2, {0, 5}},       {3, {1, 3, 2}}, {2, {4, 1}},       {1, {1}},    {0, {0}},
-      {1, {0}},    {4, {1, 2, 1, 2}}, {1, {2}},       {4, {2, 0, 3, 1}}, {2, {4, 4}}, {3, {2, 2, 2}},
+      {5, {1, 1, 0, 2, 1}},
+      {6, {1, 0, 1, 1, 0, 2}},
+      {7, {0, 1, 1, 1, 0, 1, 1}},
+      {IR_MAX_RANK, {0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 1}},
+      {1, {5}},
+      {1, {7}},
+      {1, {4}},
+      {1, {8}},
+      {2, {3, 4}},
+      {2, {4, 4}},
+      {2, {5, 3}},
+      {2, {0, 5}},
+      {3, {1, 3, 2}},
+      {2, {4, 1}},
+      {1, {1}},
+      {0, {0}},
+      {1, {0}},
+      {4, {1, 2, 1, 2}},
+      {1, {2}},
+      {4, {2, 0, 3, 1}},
+      {2, {4, 4}},
+      {3, {2, 2, 2}},
   };
   static const uint8_t large[][4] = {{1, 9}, {1, 10}, {2, 4, 5}, {2, 5, 5}};
   if (chance(g, 3)) {

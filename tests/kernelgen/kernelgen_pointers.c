@@ -34,9 +34,9 @@ ir_value *kernelgen_view_base(kernelgen_generator *g, kiln_scalar scalar) {
 }
 
 static ir_value *make_view(kernelgen_generator *g) {
-  static const uint8_t most_extents[] = {40, 40, 12, 6}, strides[] = {45, 45, 12, 6};
-  ir_value *base = g->inputs[below(g, g->input_count)], *operands[9] = {base};
-  const unsigned rank = chance(g, 25) ? 3 + below(g, 2) : 1 + below(g, 2);
+  static const uint8_t most_extents[] = {40, 40, 12, 6, 4, 3}, strides[] = {45, 45, 12, 6, 4, 3};
+  ir_value *base = g->inputs[below(g, g->input_count)], *operands[1 + 2 * IR_MAX_RANK] = {base};
+  const unsigned rank = chance(g, 25) ? 3 + below(g, 4) : 1 + below(g, 2);
   ir_type type = {.scalar = base->type.scalar, .is_view = 1, .rank = (uint8_t)rank};
   for (unsigned i = 0; i < rank; i++)
     type.log2[i] =
@@ -58,7 +58,7 @@ ir_value *kernelgen_pick_view(kernelgen_generator *g) {
 
 ir_value *kernelgen_other_view(kernelgen_generator *g, ir_value *view) {
   const unsigned rank = view->type.rank;
-  ir_value *parts[9] = {view_part(g, IR_VIEW_BASE, 0, view)};
+  ir_value *parts[1 + 2 * IR_MAX_RANK] = {view_part(g, IR_VIEW_BASE, 0, view)};
   for (unsigned i = 0; i < 2 * rank; i++)
     parts[1 + i] = view_part(g, i < rank ? IR_DIM : IR_VIEW_STRIDE, i % rank, view);
   parts[rank] = binary(g, IR_SUB, parts[rank], ir_const_int(&g->b, KILN_I64, 1));
@@ -77,7 +77,7 @@ static uint32_t draw_indices(kernelgen_generator *g, unsigned rank, ir_value **o
 }
 
 static void load_from_view(kernelgen_generator *g, ir_value *view) {
-  ir_value *operands[6] = {view};
+  ir_value *operands[2 + IR_MAX_RANK] = {view};
   uint32_t count = 1 + draw_indices(g, view->type.rank, operands + 1);
   ir_attrs attrs = {.access = {.has_other = chance(g, 50)}};
   if (attrs.access.has_other) operands[count++] = whole_numbers(g, ir_scalar_type(view->type.scalar), 1);
@@ -123,9 +123,9 @@ static ir_value *in_other_shape(kernelgen_generator *g, ir_value *p) {
   ir_type type = p->type;
   ir_attrs attrs = {0};
   switch (below(g, 4)) {
-  case 0: return rank < 4 ? ir_expand(&g->b, p, below(g, rank + 1)) : p;
+  case 0: return rank < IR_MAX_RANK ? ir_expand(&g->b, p, below(g, rank + 1)) : p;
   case 1: {
-    if (rank > 3 || total > 6) return p;
+    if (rank >= IR_MAX_RANK || total > 6) return p;
     const unsigned axis = below(g, rank + 1);
     p = ir_expand(&g->b, p, axis);
     type = p->type;
@@ -152,8 +152,8 @@ static ir_value *rearranged(kernelgen_generator *g, ir_value *p, ir_value *other
   ir_type shape = ir_with_element(p->type, ir_scalar_type(KILN_I32));
   switch (below(g, 4)) {
   case 0:
-    return p->type.rank < 4 && total < MAX_LOG2 ? one(g, IR_JOIN, NULL, (ir_value *[]){p, other}, 2, NULL)
-                                                : p;
+    if (p->type.rank >= IR_MAX_RANK || total >= MAX_LOG2) return p;
+    return one(g, IR_JOIN, NULL, (ir_value *[]){p, other}, 2, NULL);
   case 1: {
     if (!total) return p;
     ir_type pairs = {.scalar = p->type.scalar, .pointer = 1, .rank = 2, .log2 = {(uint8_t)(total - 1), 1}};
