@@ -56,7 +56,8 @@ void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *o
 /// A kernel that reads again what it has written, of two parameters (kernelgen_rereads.c). `out` is as above,
 /// without statements that could be dropped. kernelgen_make calls it.
 void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, kernelgen_case *out);
-/// Makes its two parameters one buffer in a packed argument block, if they are meant to be.
+/// Makes its two parameters one buffer in a packed argument block, if they are meant to be; the second begins
+/// where the first does, or a little later.
 void kernelgen_rereads_share(uint64_t seed, uint8_t *args);
 /// Its text, with a zero at the end; the caller's.
 void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out);

@@ -83,6 +83,19 @@ typedef enum form {
   POINTERS_EXCHANGED,
   POINTERS_CARRIED,
   READ_THROUGH_LOADED,
+  PROMISED_AT_END,
+  PROMISED_VALUE,
+  PROMISED_MULTIPLE,
+  PROMISED_NEAR,
+  POINTER_UNALIGNED,
+  KNOWN_GRID,
+  EIGHT_WARPS,
+  STAGES_OF_KERNEL,
+  FEW_REGISTERS,
+  COUNTER_AT_END,
+  CONSTANT_AT_END,
+  MASKED_FAR_AWAY,
+  MASKED_TOGETHER,
   FORMS
 } form;
 static const char *const form_names[FORMS] = {
@@ -139,6 +152,19 @@ static const char *const form_names[FORMS] = {
     [POINTERS_STORED] = "a store of pointers",
     [POINTERS_EXCHANGED] = "an exchange of pointers",
     [POINTERS_CARRIED] = "loaded pointers that a loop carries",
+    [PROMISED_AT_END] = "an integer parameter in a range that ends where its type does",
+    [PROMISED_VALUE] = "an integer parameter of one value",
+    [PROMISED_MULTIPLE] = "an integer parameter that is a multiple",
+    [PROMISED_NEAR] = "a pointer with @within",
+    [POINTER_UNALIGNED] = "a pointer without @align",
+    [KNOWN_GRID] = "a kernel whose grid has a limit",
+    [EIGHT_WARPS] = "a kernel of eight warps",
+    [STAGES_OF_KERNEL] = "a kernel with stages",
+    [FEW_REGISTERS] = "a kernel with a limit of registers",
+    [COUNTER_AT_END] = "a for that counts to where its type ends",
+    [CONSTANT_AT_END] = "an integer constant at an end of its type",
+    [MASKED_FAR_AWAY] = "a load at offsets from data, masked off outside of the buffer",
+    [MASKED_TOGETHER] = "an access whose lanes are masked off together",
     [READ_THROUGH_LOADED] = "a load through loaded pointers",
     [STRICT_AND_FLUSHED] = "a kernel with @fp(strict, ftz)",
 };
@@ -146,6 +172,7 @@ static const char *const form_names[FORMS] = {
 typedef struct census {
   uint32_t places[IR_TILE_COUNT][PLACES], elements[IR_TILE_COUNT][ELEMENTS], ranks[IR_TILE_COUNT][RANKS];
   uint32_t attributes[IR_TILE_COUNT][WORDS][WORDS]; // by row of attrs.def, and word; 0: set at all
+  uint32_t parameters[KILN_SCALAR_COUNT];           // that are scalars
   uint32_t flushed[IR_TILE_COUNT][ELEMENTS];        // where @fp(ftz) holds
   uint32_t casts[KILN_SCALAR_COUNT][KILN_SCALAR_COUNT], sizes[SIZES], products[3][DOT_SIZES], forms[FORMS];
 } census;
@@ -501,18 +528,55 @@ static void count_view(uint32_t *forms, const ir_param *p, const kernelgen_view 
   forms[PARAMETER_TURNED] += v->strides[last - 1] == 1 && v->strides[last] > 1;
 }
 
+static int64_t largest_of(ir_type type) { return (int64_t)(UINT64_MAX >> (65 - ir_type_bits(type))); }
+
+static bool is_at_end(ir_type type, int64_t n) { return n == largest_of(type) || n == -largest_of(type) - 1; }
+
+static void count_promises(uint32_t *forms, const ir_param *p) {
+  forms[NO_ALIAS] += p->noalias, forms[PROMISED_NEAR] += p->within;
+  forms[POINTER_UNALIGNED] += p->type.pointer && !p->align;
+  forms[PROMISED_MULTIPLE] += p->div > 1, forms[PROMISED_VALUE] += p->has_range && p->lo == p->hi;
+  forms[PROMISED_AT_END] += p->has_range && (is_at_end(p->type, p->lo) || is_at_end(p->type, p->hi));
+}
+
+static void count_kernel_attributes(uint32_t *forms, const ir_kernel *k) {
+  forms[STRICT] += k->fp_strict, forms[STRICT_AND_FLUSHED] += k->fp_strict && k->fp_flush;
+  forms[KNOWN_GRID] += k->grid_limit[0] != 0, forms[EIGHT_WARPS] += k->warps == 8;
+  forms[STAGES_OF_KERNEL] += k->stages != 0, forms[FEW_REGISTERS] += k->max_registers != 0;
+}
+
 static void count_parameters(census *all, const kernelgen_case *c) {
   uint32_t buffer = 0;
   for (uint32_t i = 0; i < c->param_count; i++) {
     const ir_param *p = &c->params[i];
     const kernelgen_view *v = p->type.pointer || p->type.is_view ? &c->buffers[buffer++].view : NULL;
     if (!c->kernel->body->args[i]->uses) continue;
-    all->forms[NO_ALIAS] += p->noalias;
+    count_promises(all->forms, p);
+    if (!v) all->parameters[p->type.scalar]++;
     if (v && v->rank) count_view(all->forms, p, v);
   }
 }
 
 static bool is_parameter(const ir_value *v) { return v->type.is_view && v->block && !v->block->parent; }
+
+static void count_limits(const counter *c, const ir_op *op) {
+  uint32_t *forms = c->all->forms;
+  int64_t n;
+  if (op->code == IR_FOR)
+    forms[COUNTER_AT_END] +=
+        ir_constant_int(ir_for_lower(op), &n) && n > largest_of(ir_for_counter(op)->type) - 8;
+  if (op->code == IR_CONST && ir_type_class(op->results[0].type) == KILN_CLASS_INT)
+    forms[CONSTANT_AT_END] += ir_constant_int(&op->results[0], &n) && is_at_end(op->results[0].type, n);
+  if (op->code != IR_LOAD && op->code != IR_STORE) return;
+  const ir_value *mask =
+      op->operand_count > 1u + (op->code == IR_STORE) ? op->operands[1 + (op->code == IR_STORE)] : NULL;
+  if (!mask) return;
+  const ir_op *test = ir_producer(mask, IR_AND) ? mask->def->operands[0]->def : mask->def;
+  const ir_op *at = ir_producer(op->operands[0], IR_PTRADD);
+  forms[MASKED_TOGETHER] += ir_splat_source(mask) != NULL;
+  forms[MASKED_FAR_AWAY] += at && test && test->code == IR_CMP && test->operands[0] == at->operands[1] &&
+                            c->known.is_data[at->operands[1]->id];
+}
 
 static bool is_pointer_load(const ir_value *v) { return ir_producer(v, IR_LOAD) && v->type.pointer; }
 
@@ -551,6 +615,7 @@ static void count_op(ir_op *op, void *context) {
   count_forms(c, op);
   count_uses_of_parameters(c->all->forms, op);
   count_pointers(c->all->forms, op);
+  count_limits(c, op);
   if (ir_is_loop(op)) count_carried(c, op);
   if (op->code == IR_FOR) count_end(c, op, ir_loop_next(op), 0);
   if (op->code == IR_WHILE) count_end(c, op, ir_while_test(op), 1);
@@ -573,8 +638,7 @@ static void count_kernel(census *all, uint64_t seed) {
   for (int i = 0; i < 3; i++) ir_walk(made.kernel->body, find_out, &c.known); // loops in loops settle
   ir_walk(made.kernel->body, count_op, &c);
   count_parameters(all, &made);
-  all->forms[STRICT] += made.kernel->fp_strict;
-  all->forms[STRICT_AND_FLUSHED] += made.kernel->fp_strict && made.kernel->fp_flush;
+  count_kernel_attributes(all->forms, made.kernel);
   kiln_arena_destroy(arena);
 }
 
@@ -689,6 +753,8 @@ static void expect_attributes(missing *m, const census *all) {
 }
 
 static void expect_forms(missing *m, const census *all) {
+  for (unsigned element = 0; element < KILN_SCALAR_COUNT; element++)
+    expect(m, all->parameters[element], "a parameter of %s", kiln_scalars[element].spelling);
   for (form f = 0; f < FORMS; f++) expect(m, all->forms[f], "%s", form_names[f]);
 }
 

@@ -5,8 +5,31 @@
 
 // -------------------------------------------------------------------------------------- statements
 
+/// At places that may be anything, where they are in the buffer.
+static void load_guarded(kernelgen_generator *g, ir_value *base) {
+  ir_type shape = random_shape(g);
+  shape.scalar = chance(g, 60) ? KILN_I32 : KILN_I64;
+  ir_value *index = pick_like(g, shape), *operands[3];
+  if (chance(g, 40)) index = with_number(g, IR_MUL, index, 1 + (double)below(g, 1u << 30));
+  ir_value *last = constant(g, shape, INPUT_ELEMENTS - 1 - below(g, 100));
+  if (chance(g, 50)) operands[1] = ir_compare(&g->b, IR_LE, IR_UNSIGNED, index, last);
+  else {
+    operands[1] = ir_compare(&g->b, IR_LE, 0, index, last);
+    ir_value *from = constant(g, shape, below(g, 3));
+    operands[1] = binary(g, IR_AND, operands[1], ir_compare(&g->b, IR_GE, 0, index, from));
+  }
+  uint32_t count = 2;
+  operands[0] = pointers(g, base, index);
+  if (chance(g, 50)) operands[count++] = pick_like(g, ir_with_element(shape, ir_pointee(base->type)));
+  keep(g, one(g, IR_LOAD, NULL, operands, count, NULL));
+}
+
 static void state_load(kernelgen_generator *g) {
   ir_value *base = g->inputs[chance(g, 25) ? 0 : below(g, g->input_count)], *operands[3];
+  if (chance(g, 12)) {
+    load_guarded(g, base);
+    return;
+  }
   ir_type shape = random_shape(g), value = ir_with_element(shape, ir_pointee(base->type));
   ir_value *index = lanes(g, shape);
   index = with_number(g, IR_ADD, index, below(g, 64));
@@ -17,7 +40,8 @@ static void state_load(kernelgen_generator *g) {
   if (chance(g, 30)) index = cast(g, index, KILN_I64);
   uint32_t count = 1;
   operands[0] = pointers(g, base, index);
-  if (chance(g, 50)) operands[count++] = compared(g, cast(g, index, KILN_I32), 200);
+  if (chance(g, 20)) operands[count++] = mask_of(g, shape);
+  else if (chance(g, 50)) operands[count++] = compared(g, cast(g, index, KILN_I32), 200);
   if (count == 2 && chance(g, 50))
     operands[count++] = whole_numbers(g, value, value.scalar == KILN_I1 ? 1 : 63);
   ir_attrs attrs = {0};
@@ -26,13 +50,23 @@ static void state_load(kernelgen_generator *g) {
   keep(g, op ? &op->results[0] : NULL);
 }
 
+/// 0, 1, and of integers those at the ends of the type and around powers of two. Not what would do nothing but
+/// flush denormals.
+static ir_value *some_constant(kernelgen_generator *g, kiln_scalar scalar) {
+  const unsigned bits = kiln_scalars[scalar].bits;
+  const ir_type type = ir_scalar_type(scalar);
+  if (ir_type_class(type) != KILN_CLASS_INT || chance(g, 40))
+    return constant(g, type, below(g, 2) + (may_flush(g, type) ? 0 : 3));
+  const uint64_t power = (uint64_t)1 << (chance(g, 50) ? bits - 1 : below(g, bits));
+  return ir_const_int(&g->b, scalar, (int64_t)(power + below(g, 3) - 1) << (64 - bits) >> (64 - bits));
+}
+
 /// Constants, numbers of elements and of programs, and copies of a scalar.
 static void state_source(kernelgen_generator *g) {
   ir_type shape = random_shape(g);
   switch (below(g, 4)) {
   case 0: {
-    const ir_type type = ir_scalar_type(random_scalar(g));
-    keep(g, constant(g, type, below(g, 2)));
+    keep(g, some_constant(g, random_scalar(g)));
     return;
   }
   case 1:
@@ -492,7 +526,9 @@ static void add_inputs(kernelgen_generator *g) {
       &(ir_param){.name = "small", .type = ir_scalar_type(KILN_I32), .has_range = true, .lo = 1, .hi = 4});
   keep(g, g->small);
   keep(g, ir_add_param(g->kernel, &(ir_param){.name = "x", .type = ir_scalar_type(KILN_F32)}));
-  keep(g, ir_add_param(g->kernel, &(ir_param){.name = "wide", .type = ir_scalar_type(KILN_I64)}));
+  g->wide = ir_add_param(g->kernel, &(ir_param){.name = "wide", .type = ir_scalar_type(KILN_I64)});
+  keep(g, g->wide);
+  kernelgen_scalar_inputs(g);
 }
 
 static ir_value *program_axis(kernelgen_generator *g, ir_opcode code, unsigned axis) {
@@ -515,11 +551,15 @@ static void make(kiln_arena *arena, uint64_t seed, const kernelgen_options *opti
   *out = (kernelgen_case){.seed = seed};
   *g = (kernelgen_generator){.arena = arena, .options = options, .c = out, .random = seed};
   g->kernel = out->kernel = ir_kernel_create(arena, "generated");
-  g->kernel->warps = (uint16_t)(1u << below(g, 3));
+  g->kernel->warps = (uint16_t)(1u << (chance(g, 85) ? below(g, 3) : 3));
+  if (chance(g, 20)) g->kernel->stages = (uint16_t)(1 + below(g, 4));
+  if (chance(g, 10)) g->kernel->max_registers = 128;
   g->b = (ir_builder){.arena = arena, .block = g->kernel->body};
   g->kernel->fp_strict = chance(g, 15), g->kernel->fp_flush = chance(g, 20);
   out->is_normal = g->kernel->fp_flush && chance(g, 50);
   for (int i = 0; i < 3; i++) out->grid[i] = 1 + below(g, i ? 2 : 3);
+  for (int i = 0; i < 3; i++)
+    if (chance(g, 40)) g->kernel->grid_limit[i] = out->grid[i] + below(g, 3);
   do g->favourite = drawn_shape(g);
   while (!g->favourite.rank || ir_log2_elements(g->favourite) > MAX_LOG2);
   if (chance(g, 30)) g->favourite = tile(KILN_I32, 2, (uint8_t[]){4, 4});

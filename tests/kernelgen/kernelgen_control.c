@@ -234,17 +234,31 @@ static void draw_loop_hints(kernelgen_generator *g, ir_attrs *attrs, bool is_for
   loop->is_flattened = chance(g, 30), loop->is_in_order = chance(g, 30);
 }
 
+/// The value itself, or by a way that nobody sees through.
+static ir_value *unknown(kernelgen_generator *g, ir_value *v) {
+  if (chance(g, 50)) return v;
+  ir_value *zero = binary(g, IR_MUL, g->wide, g->wide);
+  zero = with_number(g, IR_AND, zero, 2); // of a square
+  return binary(g, IR_ADD, v, cast(g, zero, v->type.scalar));
+}
+
 void kernelgen_state_for(kernelgen_generator *g) {
   carried c = {.block = ir_block_create(g->arena)};
   const kiln_scalar index = chance(g, 70) ? KILN_I32 : KILN_I64;
   ir_value *counter = ir_block_arg(g->arena, c.block, ir_scalar_type(index)), *operands[3 + MOST_CARRIED];
-  const int64_t least = (int64_t)below(g, 5) - 2, step = 1 + below(g, 3);
+  const int64_t step = 1 + below(g, 3);
+  const bool is_at_end = chance(g, 10); // of the type
+  const int64_t most = index == KILN_I32 ? INT32_MAX : INT64_MAX;
+  const int64_t least =
+      is_at_end ? (chance(g, 60) ? most - below(g, 8) : -most - 1 + below(g, 2)) : (int64_t)below(g, 5) - 2;
   ir_attrs attrs = {0};
   draw_loop_hints(g, &attrs, true);
   if (least % step == 0 && chance(g, 50)) attrs.loop.divisible = step;
   operands[0] = ir_const_int(&g->b, index, least);
-  operands[1] = ir_const_int(&g->b, index, below(g, 7));
-  if (chance(g, 50)) operands[1] = cast(g, g->small, index);
+  operands[1] =
+      ir_const_int(&g->b, index, is_at_end ? (least < 0 ? least + below(g, 7) : most) : below(g, 7));
+  if (is_at_end) operands[1] = unknown(g, operands[1]);
+  else if (chance(g, 50)) operands[1] = cast(g, g->small, index);
   else if (chance(g, 50)) operands[1] = cast(g, with_number(g, IR_AND, kernelgen_digest(g), 3), index);
   operands[2] = ir_const_int(&g->b, index, step);
   ir_value *wanted = draw_wanted(g);

@@ -59,7 +59,7 @@ void kernelgen_state_atomic(kernelgen_generator *g) {
   value = where == ONE ? spread(g, pick_like(g, ir_element(type)), type) : atomic_operand(g, type);
   operands[0] = pointers(g, base, at), operands[1] = value;
   uint32_t count = 2;
-  if (chance(g, 40)) operands[count++] = pick_like(g, ir_with_element(type, ir_scalar_type(KILN_I1)));
+  if (chance(g, 40)) operands[count++] = mask_of(g, type);
   ir_attrs attrs = {.kind = (uint8_t)draw_kind(g, type.scalar, where == OWN || where == ONE)};
   if (chance(g, 25)) attrs.flags = IR_UNSIGNED;
   draw_order(g, &attrs);
@@ -162,7 +162,7 @@ static void store_value(kernelgen_generator *g, ir_value *v) {
   uint32_t count = 2;
   operands[0] = pointers(g, base, own_part(g, lanes(g, v->type), log2));
   operands[1] = v;
-  if (chance(g, 40)) operands[count++] = pick_like(g, ir_with_element(v->type, ir_scalar_type(KILN_I1)));
+  if (chance(g, 40)) operands[count++] = mask_of(g, v->type);
   ir_attrs attrs = {0};
   draw_caching(g, &attrs);
   if (!ir_emit(&g->b, IR_STORE, &attrs, operands, count, NULL, NULL, 0)) keep(g, NULL);
@@ -180,7 +180,7 @@ void kernelgen_state_reread(kernelgen_generator *g) {
   if (chance(g, 25)) index = with_number(g, IR_AND, pick_like(g, shape), (double)((1u << at.log2) - 1));
   ir_value *operands[3] = {pointers(g, at.base, own_part(g, index, at.log2))};
   uint32_t count = 1;
-  if (chance(g, 30)) operands[count++] = pick_like(g, ir_with_element(shape, ir_scalar_type(KILN_I1)));
+  if (chance(g, 30)) operands[count++] = mask_of(g, shape);
   keep(g, one(g, IR_LOAD, &(ir_attrs){0}, operands, count, NULL));
   if (at.is_whole || chance(g, 50)) return;
   operands[0] = pointers(g, at.base, own_part(g, permuted_lanes(g, shape), at.log2));

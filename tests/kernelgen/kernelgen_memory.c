@@ -91,6 +91,17 @@ static size_t put_address(const kernelgen_buffer *b, uint64_t address, uint8_t *
   return sizeof address + 2 * size;
 }
 
+/// A number that keeps the promises of an integer parameter.
+static uint64_t as_promised(const ir_param *p, uint64_t bits) {
+  const int64_t div = p->div > 1 ? p->div : 1;
+  const unsigned above = 64 - kiln_scalars[p->type.scalar].bits;
+  if (p->has_range)
+    return (uint64_t)p->lo + bits % ((uint64_t)(p->hi - p->lo) / (uint64_t)div + 1) * (uint64_t)div;
+  if (div == 1) return bits;
+  const int64_t value = (int64_t)(bits << above) >> above;
+  return (uint64_t)(value - value % div);
+}
+
 static void fill_table(const kernelgen_case *c, uint32_t i, kernelgen_memory *m) {
   enum { MOST_AWAY = 128 };
   const kernelgen_buffer *b = &c->buffers[i], *target = &c->buffers[b->target];
@@ -117,8 +128,7 @@ void kernelgen_memory_place(const kernelgen_case *c, kernelgen_memory *m) {
       buffer++;
       continue;
     }
-    uint64_t value = random_element(c, p->type.scalar, &random);
-    if (p->has_range) value = 1 + value % 4;
+    const uint64_t value = as_promised(p, random_element(c, p->type.scalar, &random));
     memcpy(m->args + at, &value, bytes);
     at += bytes;
   }

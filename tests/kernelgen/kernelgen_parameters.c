@@ -5,6 +5,30 @@
 
 enum { MOST_REACH = 1500, MOST_STORED = 1 << 14 };
 
+/// A range and what all its numbers are multiples of: at the ends of the type, around 0, one number alone.
+static void draw_facts(kernelgen_generator *g, ir_param *p) {
+  const unsigned bits = kiln_scalars[p->type.scalar].bits;
+  const int64_t most = (int64_t)(UINT64_MAX >> (65 - bits)), least = -most - 1;
+  static const uint8_t divisors[] = {1, 1, 2, 3, 8, 12, 16};
+  if (chance(g, 30)) return;
+  p->div = divisors[below(g, sizeof divisors)];
+  if (chance(g, 30)) return;
+  p->has_range = true;
+  const unsigned where = below(g, 3);
+  p->lo = (where == 0 ? most - 39 : where == 1 ? least : -20) + below(g, 20);
+  p->lo -= p->lo % p->div; // towards 0
+  p->hi = where == 0 ? most : p->lo + below(g, 60);
+  if (chance(g, 20)) p->hi = p->lo;
+}
+
+void kernelgen_scalar_inputs(kernelgen_generator *g) {
+  for (uint32_t i = 1 + below(g, 4); i-- > 0;) {
+    ir_param p = {.name = kiln_arena_format(g->arena, "s%u", i), .type = ir_scalar_type(random_scalar(g))};
+    if (ir_type_class(p.type) == KILN_CLASS_INT) draw_facts(g, &p);
+    keep(g, ir_add_param(g->kernel, &p));
+  }
+}
+
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /// Where its elements are, from the lowest to the highest, if element 0 is at 0.

@@ -37,6 +37,7 @@ typedef struct kernelgen_generator {
   ir_value *inputs[KERNELGEN_BUFFERS];
   uint32_t input_count, depth, statement;
   ir_value *program, *small; // linear program id; a scalar parameter in 1 .. 4
+  ir_value *wide;            // a parameter of i64 that may be anything
   ir_type favourite;         // half of all shapes are this one, so that values meet
   kernelgen_place places[PLACES];
   ir_value *views[VIEWS]; // of inputs: whatever they are asked for lies in their buffer
@@ -231,6 +232,17 @@ static inline ir_value *one(kernelgen_generator *g, ir_opcode code, const ir_att
   return op ? &op->results[0] : NULL;
 }
 
+/// Which lanes an access takes, as a condition for each element of the type: some, or by one condition that
+/// nobody knows all or none.
+static inline ir_value *mask_of(kernelgen_generator *g, ir_type type) {
+  type = ir_with_element(type, ir_scalar_type(KILN_I1));
+  if (chance(g, 80)) return pick_like(g, type);
+  ir_value *v = binary(g, IR_MUL, g->wide, g->wide); // no square is 2 more than a multiple of 4
+  v = with_number(g, IR_AND, v, 3);
+  const ir_predicate predicate = chance(g, 60) ? IR_EQ : IR_NE;
+  return spread(g, ir_compare(&g->b, predicate, 0, v, constant(g, v->type, 2)), type);
+}
+
 static inline ir_value *pick_any(kernelgen_generator *g, unsigned classes) {
   ir_value *v = chance(g, 90) ? pick(g, classes) : NULL;
   if (v) return v;
@@ -256,10 +268,14 @@ static inline bool has_room(const kernelgen_generator *g) { return g->c->buffer_
 static inline ir_value *add_buffer(kernelgen_generator *g, kiln_scalar scalar, size_t count, bool written) {
   uint32_t i = g->c->buffer_count++;
   g->c->buffers[i] = (kernelgen_buffer){.scalar = scalar, .count = count, .written = written};
-  return ir_add_param(g->kernel, &(ir_param){.name = kiln_arena_format(g->arena, "b%u", i),
-                                             .type = ir_pointer_type(scalar),
-                                             .access = written ? IR_ACCESS_INOUT : IR_ACCESS_IN,
-                                             .align = 64});
+  ir_param p = {.name = kiln_arena_format(g->arena, "b%u", i),
+                .type = ir_pointer_type(scalar),
+                .access = written ? IR_ACCESS_INOUT : IR_ACCESS_IN,
+                .align = chance(g, 70)   ? 64
+                         : chance(g, 50) ? 16
+                                         : 0};
+  p.noalias = chance(g, 15), p.within = chance(g, 20);
+  return ir_add_param(g->kernel, &p);
 }
 
 static inline ir_value *pointers(kernelgen_generator *g, ir_value *base, ir_value *offsets) {
@@ -345,6 +361,8 @@ void kernelgen_state_for(kernelgen_generator *g);
 void kernelgen_state_while(kernelgen_generator *g);
 void kernelgen_state_if(kernelgen_generator *g);
 // kernelgen_parameters.c
+/// Scalar parameters of any types, with what is promised of them.
+void kernelgen_scalar_inputs(kernelgen_generator *g);
 /// A view that is a parameter; whatever it is asked for lies in its buffer, as do the INPUT_ELEMENTS elements
 /// from its first one on.
 ir_value *kernelgen_view_input(kernelgen_generator *g);

@@ -234,7 +234,12 @@ static void write_block(writer *w) {
 static bool is_one_buffer(uint64_t seed) { return seed % 3 == 0; }
 
 void kernelgen_rereads_share(uint64_t seed, uint8_t *args) {
-  if (is_one_buffer(seed)) memcpy(args + 8, args, 8);
+  enum { ALIGNMENT = 16, MOST_APART = 8 };
+  uint64_t address;
+  if (!is_one_buffer(seed)) return;
+  memcpy(&address, args, sizeof address);
+  address += seed / 3 % MOST_APART * ALIGNMENT;
+  memcpy(args + sizeof address, &address, sizeof address);
 }
 
 void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out) {

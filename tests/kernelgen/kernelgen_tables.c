@@ -101,6 +101,7 @@ void kernelgen_state_store_pointers(kernelgen_generator *g) {
 void kernelgen_state_reread_by_table(kernelgen_generator *g) {
   if (!g->owned_count || !has_room(g)) return;
   const kernelgen_own at = g->owned[below(g, g->owned_count)];
+  if (g->kernel->params[at.base->index].noalias) return;
   ir_type shape = tile(KILN_I32, at.log2 ? 1 : 0, (uint8_t[]){(uint8_t)at.log2});
   ir_value *table = add_table(g, (kiln_scalar)at.base->type.scalar, (size_t)programs(g) << at.log2, false,
                               kernelgen_number_of(g, at.base));
