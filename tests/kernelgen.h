@@ -47,6 +47,7 @@ typedef struct kernelgen_case {
   uint32_t buffer_count;
   const ir_param *params; ///< as drawn; passes take views apart
   uint32_t param_count;
+  bool is_tiny;   ///< @fp(ftz), and half of all floats are denormals, or large enough to make numbers of them
   bool is_normal; ///< @fp(ftz), and no denormal enters: GPUs leave out what would do nothing but flush it
 } kernelgen_case;
 

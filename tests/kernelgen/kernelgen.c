@@ -107,24 +107,42 @@ static void state_boolean(kernelgen_generator *g) {
   keep(g, binary(g, code, a, pick_like(g, a->type)));
 }
 
+/// Under `@fp(ftz)` input 1 is of a type whose denormals are flushed.
+static ir_value *loaded_float(kernelgen_generator *g, ir_type shape) {
+  ir_value *index = lanes(g, ir_with_element(shape, ir_scalar_type(KILN_I32)));
+  index = with_number(g, IR_ADD, index, below(g, 900));
+  ir_value *p = pointers(g, g->inputs[1], index);
+  return keep(g, one(g, IR_LOAD, NULL, &p, 1, NULL));
+}
+
+static ir_value *pick_float(kernelgen_generator *g) {
+  return g->kernel->fp_flush && chance(g, 60) ? loaded_float(g, random_shape(g))
+                                              : pick_any(g, KILN_CLASS_FLOAT);
+}
+
+static ir_value *other_float(kernelgen_generator *g, ir_type type) {
+  const bool is_loaded = g->kernel->fp_flush && type.scalar == g->inputs[1]->type.scalar && chance(g, 50);
+  return is_loaded ? loaded_float(g, type) : pick_like(g, type);
+}
+
 static void state_float(kernelgen_generator *g) {
   static const ir_opcode codes[] = {IR_ADD, IR_SUB, IR_MUL, IR_DIV, IR_MIN,
                                     IR_MAX, IR_ADD, IR_SUB, IR_MUL, IR_REM};
-  ir_value *a = pick_any(g, KILN_CLASS_FLOAT);
+  ir_value *a = pick_float(g);
   ir_opcode code = codes[below(g, 10)];
   if (g->options->no_half_steps && is_half(a->type)) return;
   if ((code == IR_MIN || code == IR_MAX) && !may_flush(g, a->type)) code = IR_ADD;
   uint32_t flags = code == IR_DIV                                        ? IR_PRECISE
                    : (code == IR_MIN || code == IR_MAX) && chance(g, 40) ? IR_NAN
                                                                          : 0;
-  keep(g, ir_binary(&g->b, code, flags, a, pick_like(g, a->type)));
+  keep(g, ir_binary(&g->b, code, flags, a, other_float(g, a->type)));
 }
 
 static void state_unary(kernelgen_generator *g) {
   static const ir_opcode plain[] = {IR_ABS, IR_FLOOR, IR_CEIL, IR_ROUND, IR_SQRT};
   static const ir_opcode maths[] = {IR_EXP2, IR_LOG2, IR_SIN, IR_COS, IR_TANH, IR_ERF, IR_RSQRT};
   bool hard = !g->options->no_maths && chance(g, 55);
-  ir_value *a = pick_any(g, KILN_CLASS_FLOAT);
+  ir_value *a = chance(g, 40) ? pick_float(g) : pick_any(g, KILN_CLASS_FLOAT);
   if (g->options->no_half_steps && is_half(a->type)) return;
   const ir_opcode code = hard ? maths[below(g, 7)] : plain[below(g, 5)];
   const bool flushes = code == IR_EXP2 && a->type.scalar == KILN_F32 && chance(g, 40);
@@ -132,10 +150,10 @@ static void state_unary(kernelgen_generator *g) {
 }
 
 static void state_fma(kernelgen_generator *g) {
-  ir_value *a = pick_any(g, KILN_CLASS_FLOAT);
+  ir_value *a = pick_float(g);
   if (g->options->no_half_steps && is_half(a->type)) return;
-  ir_value *b = pick_like(g, a->type);
-  keep(g, ir_ternary(&g->b, IR_FMA, 0, a, b, pick_like(g, a->type)));
+  ir_value *b = other_float(g, a->type);
+  keep(g, ir_ternary(&g->b, IR_FMA, 0, a, b, other_float(g, a->type)));
 }
 
 static void state_compare(kernelgen_generator *g) {
@@ -190,7 +208,7 @@ static void state_broadcast(kernelgen_generator *g) {
       a->type.rank == 1 && !a->type.log2[0] ? a : ir_expand(&g->b, a, below(g, a->type.rank + 1u));
   ir_type type = wide->type;
   for (unsigned i = 0; i < type.rank; i++)
-    if (!type.log2[i]) type.log2[i] = (uint8_t)below(g, 3);
+    if (!type.log2[i] && ir_log2_elements(type) < MAX_LOG2) type.log2[i] = (uint8_t)below(g, 3);
   keep(g, ir_broadcast(&g->b, wide, type));
 }
 
@@ -507,7 +525,8 @@ static void one_statement(kernelgen_generator *g) {
   while (at >= statements[i].weight) at -= statements[i++].weight;
   if (statements[i].nests && g->depth > 1) i = 2;
   g->depth++;
-  statements[i].make(g);
+  if (g->kernel->fp_flush && chance(g, 20)) (chance(g, 70) ? state_float : state_fma)(g);
+  else statements[i].make(g);
   g->depth--;
 }
 
@@ -519,8 +538,11 @@ void kernelgen_statements(kernelgen_generator *g, uint32_t count) {
 
 static void add_inputs(kernelgen_generator *g) {
   g->input_count = 3 + below(g, 2);
-  for (uint32_t i = 0; i < g->input_count; i++)
-    g->inputs[i] = add_buffer(g, !i && chance(g, 60) ? KILN_I32 : random_scalar(g), INPUT_ELEMENTS, false);
+  for (uint32_t i = 0; i < g->input_count; i++) {
+    kiln_scalar scalar = !i && chance(g, 60) ? KILN_I32 : random_scalar(g);
+    if (i == 1 && g->kernel->fp_flush) scalar = chance(g, 60) ? KILN_F32 : KILN_BF16;
+    g->inputs[i] = add_buffer(g, scalar, INPUT_ELEMENTS, false);
+  }
   g->small = ir_add_param(
       g->kernel,
       &(ir_param){.name = "small", .type = ir_scalar_type(KILN_I32), .has_range = true, .lo = 1, .hi = 4});
@@ -557,6 +579,7 @@ static void make(kiln_arena *arena, uint64_t seed, const kernelgen_options *opti
   g->b = (ir_builder){.arena = arena, .block = g->kernel->body};
   g->kernel->fp_strict = chance(g, 15), g->kernel->fp_flush = chance(g, 20);
   out->is_normal = g->kernel->fp_flush && chance(g, 50);
+  out->is_tiny = g->kernel->fp_flush && !out->is_normal;
   for (int i = 0; i < 3; i++) out->grid[i] = 1 + below(g, i ? 2 : 3);
   for (int i = 0; i < 3; i++)
     if (chance(g, 40)) g->kernel->grid_limit[i] = out->grid[i] + below(g, 3);

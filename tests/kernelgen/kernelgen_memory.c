@@ -27,7 +27,12 @@ static uint64_t random_bits(kiln_scalar scalar, uint64_t r) {
 }
 
 static uint64_t random_element(const kernelgen_case *c, kiln_scalar scalar, uint64_t *random) {
-  const uint64_t bits = random_bits(scalar, kiln_test_random(random));
+  const uint64_t drawn = kiln_test_random(random);
+  const bool is_float = kiln_scalars[scalar].type_class == KILN_CLASS_FLOAT;
+  if (c->is_tiny && is_float && drawn % 8 < 4)
+    return drawn % 8 ? small_element(scalar, drawn >> 8)
+                     : ir_float_to_bits(scalar, (double)(int8_t)(drawn >> 8) * 0x1p112, true);
+  const uint64_t bits = random_bits(scalar, drawn);
   return c->is_normal ? kiln_scalar_flush(scalar, bits) : bits;
 }
 
