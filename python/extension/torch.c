@@ -29,7 +29,7 @@ static struct {
   PyObject *is_neg, *numel, *disabled_dispatch, *data_ptr, *stride, *get_device, *is_contiguous,
       *current_stream;
   builtin is_grad_enabled, increment_version;
-  property requires_grad, dtype, shape, is_cuda;
+  property requires_grad, dtype, shape, is_cuda, is_nested;
   struct {
     PyObject *dtype;
     uint32_t type;
@@ -130,6 +130,7 @@ bool kiln_torch_is_used(void) {
   torch.dtype = property_of(tensor, "dtype");
   torch.shape = property_of(tensor, "shape");
   torch.is_cuda = property_of(tensor, "is_cuda");
+  torch.is_nested = property_of(tensor, "is_nested");
   size_t count = 0;
   for (size_t i = 0; i < kiln_torch_type_count; i++) {
     torch.dtypes[count].type = kiln_torch_types[i].type;
@@ -196,10 +197,35 @@ static bool has_elements(const kiln_array *array) {
   return true;
 }
 
+// Says what the tensor is that has no memory, and the first line of why: PyTorch's errors have a trace of C++ after it.
+static void say_what_it_is(PyObject *tensor) {
+  static const char *const names[] = {"dtype", "layout", "device"};
+  PyObject *type, *error, *trace, *found[3];
+  PyErr_Fetch(&type, &error, &trace);
+  for (unsigned i = 0; i < 3; i++) {
+    found[i] = PyObject_GetAttrString(tensor, names[i]);
+    PyErr_Clear();
+  }
+  PyObject *text = error ? PyObject_Str(error) : NULL;
+  PyObject *lines = text ? PyUnicode_Splitlines(text, 0) : NULL;
+  PyObject *first = lines && PyList_Size(lines) > 0 ? PyList_GetItem(lines, 0) : Py_None;
+  PyErr_Format(PyExc_TypeError,
+               "expected a dense tensor with memory on the CPU or a GPU, found one of %S, %S, on %S: %S",
+               found[0] ? found[0] : Py_None, found[1] ? found[1] : Py_None, found[2] ? found[2] : Py_None,
+               first);
+  for (unsigned i = 0; i < 3; i++) Py_XDECREF(found[i]);
+  Py_XDECREF(lines);
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(error);
+  Py_XDECREF(trace);
+}
+
 static bool is_plain(PyObject *value, const kiln_array *array) {
   if (!array->address &&
       (!array->shape || has_elements(array))) { // of a transform, or zeros that are none yet
     PyErr_SetString(PyExc_ValueError, "the tensor has no memory of its own");
+    say_what_it_is(value);
     return false;
   }
   if (!may_be_negative(value, array) || !torch.is_neg) return true;
@@ -211,27 +237,10 @@ static bool is_plain(PyObject *value, const kiln_array *array) {
   return answer == Py_False;
 }
 
-// PyTorch's errors have a trace of C++ after their first line.
-static void cut_to_first_line(void) {
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyObject *text = value ? PyObject_Str(value) : NULL;
-  PyObject *lines = text ? PyUnicode_Splitlines(text, 0) : NULL;
-  PyObject *first = lines && PyList_Size(lines) > 0 ? PyList_GetItem(lines, 0) : NULL;
-  PyErr_Clear();
-  if (first) PyErr_SetObject(type, first);
-  else PyErr_SetString(PyExc_BufferError, "PyTorch does not give the tensor");
-  Py_XDECREF(lines);
-  Py_XDECREF(text);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(trace);
-}
-
 static bool by_exchange(PyObject *value, kiln_array *out) {
   dlpack_tensor tensor;
   if (!torch.exchange->tensor_from_object(value, &tensor)) return kiln_array_from_dlpack(&tensor, out);
-  cut_to_first_line();
+  say_what_it_is(value);
   return false;
 }
 
@@ -276,6 +285,13 @@ static bool take_extents(PyObject *value, kiln_array *out, kiln_hold *hold) {
 
 // What is contiguous and has memory needs no extents unless they are `wanted`.
 static bool by_attributes(PyObject *value, bool wanted, kiln_array *out, kiln_hold *hold) {
+  PyObject *is_nested = torch.is_nested.get ? get(&torch.is_nested, value) : NULL;
+  Py_XDECREF(is_nested);
+  if (is_nested == Py_True) {
+    PyErr_SetString(PyExc_TypeError, "the tensor is nested");
+    say_what_it_is(value);
+    return false;
+  }
   PyObject *address = call_method(torch.data_ptr, value);
   PyObject *dtype = address ? get(&torch.dtype, value) : NULL;
   PyObject *device = dtype ? call_method(torch.get_device, value) : NULL;
@@ -296,7 +312,7 @@ static bool by_attributes(PyObject *value, bool wanted, kiln_array *out, kiln_ho
   Py_XDECREF(dtype);
   Py_XDECREF(device);
   Py_XDECREF(is_dense);
-  if (!is_fine) cut_to_first_line();
+  if (!is_fine) say_what_it_is(value);
   return is_fine;
 }
 

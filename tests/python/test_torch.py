@@ -181,13 +181,20 @@ class Refused(Cases):
         with FakeTensorMode():
             fake = torch.ones(4)
         self.refuse(TypeError, "'x' (*f32): expected a plain tensor, found a FakeTensor", 1, fake, torch.zeros(4), 4)
-        for x in (torch.ones(4, device="meta"), torch.ones(4).to_sparse(), torch._to_functional_tensor(torch.ones(4)), torch._efficientzerotensor(4)):
-            with self.assertRaisesRegex((RuntimeError, TypeError, ValueError), r"^saxpy: argument 'x' \(\*f32\): .{10,90}$"):
-                self.saxpy(1, x, torch.zeros(4), 4)
+        one = torch.ones(4)
+        for x, found in ((torch.ones(4, device="meta"), "torch.float32, torch.strided, on meta"), (one.to_sparse(), "torch.sparse_coo"),
+                         (torch.ones(4, 4).to_sparse_csr(), "torch.sparse_csr"), (torch.ones(4, 4).to_sparse_csc(), "torch.sparse_csc"),
+                         (torch.ones(4, 4).to_sparse_bsr((2, 2)), "torch.sparse_bsr"), (one.to_mkldnn(), "torch._mkldnn"),
+                         (torch.quantize_per_tensor(one, 1.0, 0, torch.qint8), "(torch.qint8|expected elements of type f32)"), (torch.quantize_per_tensor(one, 1.0, 0, torch.quint8), "(torch.quint8|expected elements of type f32)"),
+                         (torch._to_functional_tensor(one), "no memory"), (torch._efficientzerotensor(4), "no memory"), (one.to(torch.complex64), "found c64"),
+                         (torch.nested.nested_tensor([torch.ones(3), one]), "found one of torch.float32")):
+            for arguments, name in (((x, one), "x"), ((one, x), "y")):
+                with self.assertRaisesRegex((TypeError, ValueError), r"^saxpy: argument '%s' \(\*f32\): .{0,150}%s.{0,150}$" % (name, found)):
+                    self.saxpy(1, *arguments, 4)
         self.saxpy(1, torch.ones(0), torch.ones(0), 0)  # empty ones need none
 
         def inside(x):
-            with self.assertRaisesRegex(RuntimeError, "'x'"):
+            with self.assertRaisesRegex(TypeError, "'x'.*expected a dense tensor with memory"):
                 self.saxpy(1, x, torch.zeros(4), 4)
             return x.sum()
 

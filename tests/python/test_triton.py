@@ -403,6 +403,16 @@ class Specialised(Cases):
             for _ in range(2):
                 self.assertEqual(self.value(jitted, *arguments, **named), expected, (arguments, named))
 
+    def test_a_tensor_without_memory_is_named(self):
+        from torch._subclasses import FakeTensorMode
+        jitted = kiln.triton.jit(kind_of)
+        with FakeTensorMode():
+            fakes = [torch.zeros(1, dtype=torch.float64, device=device) for device in ("cpu", "meta")]
+        for y in (torch.zeros(1, dtype=torch.float64, device="meta"), *fakes):
+            for arguments, named in (((y, 2), {}), ((), {"y": y, "A": 2})):
+                with self.assertRaisesRegex(TypeError, r"kind_of.*argument 'y'.*expected a (tensor with memory on the CPU or a GPU, found one on meta|plain tensor, found a FakeTensor)"):
+                    jitted[(1,)](*arguments, **named)
+
     def test_constants_that_are_equal_are_not_the_same(self):
         jitted = kiln.triton.jit(kind_of)
         self.assertEqual(self.value(jitted, 2), 3)

@@ -46,6 +46,8 @@ def target_of(read_for):
 def place_of(device) -> Place:
     if device.type == "cpu":
         return Place("host", READ_FOR, "host")
+    if device.type != "cuda" or not torch.cuda.is_available():
+        raise TypeError("expected a tensor with memory on the CPU or a GPU, found one on %s%s" % (device, ", and there is no GPU" if device.type == "cuda" else ""))
     index = torch.cuda.current_device() if device.index is None else device.index
     properties = torch.cuda.get_device_properties(index)
     if torch.version.hip:

@@ -3,6 +3,7 @@
 (kiln._core.Variants), since programs wait for them; Python compiles, and launches what is not plain."""
 import collections
 import functools
+import itertools
 import operator
 import sys
 
@@ -16,6 +17,14 @@ from .._compiler import warn
 from .._core import Plan, Variants
 
 variants = {}  # all that were compiled, by function, identity and target; in order
+
+
+def _argument_on(device, *pairs):
+    """Names the first argument that is a tensor there, for a message."""
+    for name, value in itertools.chain(*pairs):
+        if _devices.device_of((value,)) == device:
+            return "argument '%s': " % name
+    return ""
 
 
 class TritonLauncher:
@@ -323,7 +332,10 @@ class Engine:
         for hook in fn.pre_run_hooks:
             hook(*arguments, **named)
         device = _devices.device_of(arguments) if not named else _devices.device_of((*arguments, *named.values()))
-        place = _devices.place_of(device)
+        try:
+            place = _devices.place_of(device)
+        except TypeError as error:
+            raise TypeError("%s: %s%s" % (fn.__name__, _argument_on(device, zip(fn.arg_names, arguments), named.items()), error)) from None
         binder = self._binders.get(device)
         if binder is None:
             binder = self._binders[device] = create_function_from_signature(fn.signature, fn.params, place.backend)
