@@ -42,4 +42,7 @@ else
 fi
 echo "installing:$missing"
 $as_root apt-get update -q
+if [[ $missing == *" llvm-$llvm-dev"* ]] && command -v apt-cache >/dev/null && ! apt-cache show "llvm-$llvm-dev" >/dev/null 2>&1; then
+  echo "no source of packages of this machine has llvm-$llvm-dev: https://apt.llvm.org says how to add one that does; or build with LLVM_VERSION=19" >&2
+fi
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=600 $missing

@@ -259,7 +259,7 @@ static int packages(const char *user, const char *programs, const char *list, ch
       "f=%s/fake && rm -rf $f && mkdir $f && for p in bash sh sed grep dirname cat env; do ln -s "
       "$(command -v $p) $f/$p; done && "
       "say() { printf '#!/bin/sh\\n%%s\\n' \"$2\" > $f/$1; chmod +x $f/$1; } && "
-      "say id 'echo %s' && say dpkg-query 'exit 1' && "
+      "say id 'echo %s' && say dpkg-query 'exit 1' && say apt-cache 'exit ${UNKNOWN:-0}' && "
       "for p in %s; do say $p \"echo $p \\\"\\$@\\\"\"; done && "
       "PATH=$f LLVM_VERSION=77 bash tools/install-packages.sh %s",
       kiln_test_folder(), user, programs, list);
@@ -272,7 +272,11 @@ TEST(install, packages_are_asked_for_with_the_rights_there_are) {
   CHECK(strstr(out, "apt-get install") && strstr(out, "libpolly-77-dev") && !strstr(out, "criterion"));
   CHECK_INT(packages("0", "apt-get", "build test", &out), 0);
   CHECK(strstr(out, "\napt-get update") && strstr(out, "\napt-get install") &&
-        strstr(out, "libcriterion-dev"));
+        strstr(out, "libcriterion-dev") && !strstr(out, "apt.llvm.org"));
+  setenv("UNKNOWN", "100", 1); // as Ubuntu's archive answers
+  CHECK_INT(packages("0", "apt-get", "build", &out), 0);
+  CHECK_PART(out, "no source of packages of this machine has llvm-77-dev: https://apt.llvm.org");
+  unsetenv("UNKNOWN");
   CHECK_INT(packages("1000", "sudo", "test", &out), 0);
   CHECK(strstr(out, "\nsudo apt-get update") && !strstr(out, "libpolly-77-dev"));
   CHECK_INT(packages("0", "apt-get", "tests", &out), 2);
