@@ -37,9 +37,7 @@ void kiln_buffer_bytes(kiln_buffer *b, const void *bytes, size_t size) {
   b->size += size;
 }
 
-void kiln_buffer_u8(kiln_buffer *b, uint8_t v) {
-  if (kiln_buffer_reserve(b, 1)) b->bytes[b->size++] = v;
-}
+void kiln_buffer_u8(kiln_buffer *b, uint8_t v) { kiln_buffer_bytes(b, &v, 1); }
 
 void kiln_buffer_u16(kiln_buffer *b, uint16_t v) {
   for (unsigned i = 0; i < 2; i++) kiln_buffer_u8(b, (uint8_t)(v >> 8 * i));

@@ -163,7 +163,8 @@ typedef struct named_words {
   char texts[MOST_NAMED][64], values[300];
 } named_words;
 
-static void name_words(const kiln_kernel *k, kiln_span code, const int64_t *values, named_words *out) {
+static KILN_COLD void name_words(const kiln_kernel *k, kiln_span code, const int64_t *values,
+                                 named_words *out) {
   kiln_reader r = kiln_reader_of(code.bytes, code.size);
   size_t used = 0;
   uint32_t count = 0;
@@ -173,11 +174,12 @@ static void name_words(const kiln_kernel *k, kiln_span code, const int64_t *valu
     if (kiln_expr_take(&r, &number) != KILN_EXPR_PARAM || out->names[number]) continue;
     word w = word_at(&k->interface, (uint64_t)number);
     bool is_extent = w.part && w.part <= w.param->view_rank;
-    char *text = out->texts[count++];
-    if (!w.part) snprintf(text, sizeof *out->texts, "%s", w.param->name);
-    else
-      snprintf(text, sizeof *out->texts, "%.40s.%s%u", w.param->name, is_extent ? "extent" : "stride",
+    const char *text = w.param->name;
+    if (w.part) {
+      snprintf(out->texts[count], sizeof *out->texts, "%.40s.%s%u", text, is_extent ? "extent" : "stride",
                w.part - 1 - (is_extent ? 0 : w.param->view_rank));
+      text = out->texts[count++];
+    }
     out->names[number] = text;
     int n = snprintf(out->values + used, sizeof out->values - used, "%s%s = %lld", used ? ", " : "", text,
                      (long long)values[number]);
@@ -200,18 +202,16 @@ static KILN_COLD kiln_status refuse(const kiln_kernel *k, kiln_span offset, cons
 /// Bytes that a map cannot have between neighbours along an axis, and what they come from.
 static KILN_COLD kiln_status refuse_stride(const kiln_kernel *k, const kiln_tensor_map *m, unsigned axis,
                                            const int64_t *values, const int64_t *stride, kiln_error *err) {
-  char text[KILN_ERROR_TEXT / 2], number[40] = "more than 64 bits hold";
+  char text[KILN_ERROR_TEXT / 2], number[40] = "over 64 bits";
   named_words words;
   const kiln_span code = m->strides[axis - 1];
   name_words(k, code, values, &words);
   kiln_expr_text(code.bytes, code.size, words.names, word_count(&k->interface), text, sizeof text);
   if (stride) snprintf(number, sizeof number, "%lld", (long long)*stride);
-  return kiln_fail(
-      err, KILN_STATUS_LAUNCH,
-      "'%s': the bytes between neighbours of '%s' along an axis are %s, %s (%s), expected 0 to %lld: its "
-      "code copies by tensor maps",
-      k->interface.name, word_at(&k->interface, m->param).param->name, text, number, words.values,
-      (long long)MOST_STRIDE);
+  return kiln_fail(err, KILN_STATUS_LAUNCH,
+                   "'%s': '%s' has a stride of %s bytes, %s (%s), expected 0 to %lld for tensor maps",
+                   k->interface.name, word_at(&k->interface, m->param).param->name, text, number,
+                   words.values, (long long)MOST_STRIDE);
 }
 
 /// A stride along which there is one element or none is never added, so any will do.

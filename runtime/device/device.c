@@ -105,9 +105,8 @@ kiln_status kiln_device_open(kiln_library *library, const char *name, kiln_devic
   size_t length = strcspn(name, ":");
   const kiln_device_kind *kind = find_kind(name, length);
   if (!kind || strlen(name) >= sizeof(*out)->name)
-    return kiln_fail(
-        err, KILN_STATUS_NO_DEVICE,
-        "'%.60s' is not a device; expected host, host:THREADS, cuda:N, hip:N, null or null:TARGET", name);
+    return kiln_fail(err, KILN_STATUS_NO_DEVICE,
+                     "'%.60s' is not a device; expected host[:THREADS], cuda:N, hip:N, null[:TARGET]", name);
   kiln_device *d = calloc(1, sizeof *d);
   if (!d) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   d->kind = d->own = kind;
