@@ -555,14 +555,14 @@ class Shipped(Cases):
             count_up[(1,)](self.x, BLOCK=16)
 
     def test_the_source_is_part_of_the_key(self):
-        """A function that the kernel calls has changed."""
+        """A function that the kernel calls has changed, and is named."""
         path = self.made()
         kiln.triton.load(path)
         theirs = helper._src
         try:
             helper._unsafe_update_src(theirs.replace("* 3", "* 4"))
             shipped._unsafe_update_src(shipped._src)
-            with self.assertRaisesRegex(kiln.NotFound, r"1 field differs:\n  source: \w{64}, there \w{64}"):
+            with self.assertRaisesRegex(kiln.NotFound, r"2 fields differ:\n  source: \w{64}, there \w{64}\n  value of helper: \w+, there \w+"):
                 self.launch()
         finally:
             helper._unsafe_update_src(theirs)
