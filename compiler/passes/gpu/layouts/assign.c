@@ -418,19 +418,12 @@ static void assign_block(kiln_layouts *c, ir_block *block) {
   }
 }
 
-/// Words of a tile in a warp that leave a thread no room. One that takes every register of AMD's threads is spilled
-/// whole, and LLVM tries for minutes to avoid that.
-static uint64_t words_without_room(const kiln_fetch_machine *machine) {
-  const uint64_t most = ((uint64_t)KILN_MOST_TILE_REGISTERS << 5) + 1, // the same for any number of lanes
-      all = (uint64_t)machine->most_registers << machine->lanes;
-  return all && all < most ? all : most;
-}
-
 /// Where a thread has no room for its part of a tile, the kernel gets as many warps as leave it an eighth of what is
 /// allowed, or as a block may have.
 static void find_room(ir_kernel *kernel, const kiln_fetch_machine *machine) {
-  const uint64_t eighth = ((uint64_t)KILN_MOST_TILE_REGISTERS << 5) / 8;
-  uint64_t words = 0; // registers of 32 bits that the largest tile takes in all lanes of a block
+  const uint64_t most = (uint64_t)KILN_MOST_TILE_REGISTERS
+                        << 5; // of a warp: the same for any number of lanes
+  uint64_t words = 0;         // registers of 32 bits that the largest tile takes in all lanes of a block
   for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
     for (uint32_t i = 0; i < op->result_count; i++) {
       const ir_type type = op->results[i].type;
@@ -440,8 +433,8 @@ static void find_room(ir_kernel *kernel, const kiln_fetch_machine *machine) {
       if (own > words) words = own;
     }
   }
-  if (words / kernel->warps < words_without_room(machine)) return;
-  while (words / kernel->warps > eighth && 2u * kernel->warps <= machine->threads >> machine->lanes)
+  if (words / kernel->warps <= most) return;
+  while (words / kernel->warps > most / 8 && 2u * kernel->warps <= machine->threads >> machine->lanes)
     kernel->warps *= 2;
 }
 
