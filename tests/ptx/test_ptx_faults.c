@@ -198,6 +198,18 @@ TEST(ptx_faults, good_rows_90) { run_good("rows_90", run_rows_90, 3); }
 TEST(ptx_faults, good_handoff) { run_good("handoff", run_handoff, GOOD_SEEDS); }
 
 TEST(ptx_faults, good_entries) { run_good("entries", run_entries, GOOD_SEEDS); }
+/// The last label stands before no instruction, and is branched to.
+TEST(ptx_faults, a_kernel_that_ends_at_a_label) {
+  char *text = read_fixture("entries"), *ret = strstr(text, "ret;");
+  ptx_report report;
+  kiln_error err = {0};
+  CHECK(ret != NULL);
+  memset(ret, ' ', 4);
+  for (uint64_t seed = 1; seed <= FAULT_SEEDS; seed++)
+    CHECK(run_entries(text, seed, &report, &err) && !report.count);
+  free(text);
+}
+
 TEST(ptx_faults, good_phases) { run_good("phases", run_phases, GOOD_SEEDS); }
 
 // ------------------------------------------------------------------------------------------- planted faults
@@ -211,6 +223,8 @@ TEST(ptx_faults, good_phases) { run_good("phases", run_phases, GOOD_SEEDS); }
 static const fault faults[] = {
     // lanes of a warp part where nothing brings them together again
     {IN_ENTRIES, "bra.uni $HEAD;", 0, "@%p1 bra $ADD;\n\tbra.uni $MEET;", AS(BARRIER)},
+    {IN_ENTRIES, "bra.uni $HEAD;", 0,
+     "shr.u32 %r6, %r2, 4;\n\tts: .branchtargets $ADD, $MEET;\n\tbrx.idx %r6, ts;", AS(BARRIER)},
     // barriers dropped, weakened, with wrong counts
     {IN_ROWS, "bar.sync \t0;", 0, "", AS(RACE) | AS(UNDEFINED)},
     {IN_ROWS, "bar.sync \t0;", 0, "bar.warp.sync 0xffffffff;", AS(RACE) | AS(UNDEFINED)},

@@ -18,27 +18,34 @@ typedef struct flow {
 
 enum { UNSEEN = UINT32_MAX, OPEN = UINT32_MAX - 1 };
 
-static uint32_t successors(const ptx_kernel *k, uint32_t at, uint32_t out[2]) {
+/// What may follow an instruction, by number; false: there are no more. Past the end the kernel ends, UNSEEN.
+static bool follows(const ptx_kernel *k, uint32_t at, uint32_t number, uint32_t *out) {
   const ptx_instruction *i = &k->code[at];
-  uint32_t count = 0;
-  bool branches = i->op->handler == ptx_do_bra;
-  if (branches) out[count++] = (uint32_t)i->operands[0].index;
-  if (i->guard >= 0 || !(branches || i->op->handler == ptx_do_exit)) out[count++] = at + 1;
-  while (count && out[count - 1] >= k->code_count) count--; // past the end: the kernel ends
-  return count;
+  const bool branches = i->op->handler == ptx_do_bra, chooses = i->op->handler == ptx_do_brx;
+  const uint32_t targets = chooses ? i->operands[1].count : branches;
+  if (number < targets) *out = (uint32_t)(chooses ? i->operands[1].items[number] : i->operands[0]).index;
+  else if (number == targets && (i->guard >= 0 || !(targets || i->op->handler == ptx_do_exit))) *out = at + 1;
+  else return false;
+  if (*out >= k->code_count) *out = UNSEEN;
+  return true;
 }
 
 static void visit_all(flow *f) {
   const ptx_kernel *k = f->kernel;
-  uint32_t *stack = malloc(2 * (k->code_count + 1) * sizeof *stack), depth = 0;
+  size_t edges = 1;
+  uint32_t to;
+  for (uint32_t at = 0; at < k->code_count; at++)
+    for (uint32_t s = 0; follows(k, at, s, &to); s++) edges++;
+  uint32_t *stack = malloc(edges * sizeof *stack);
+  size_t depth = 0;
   if (!stack) return;
   stack[depth++] = 0;
   while (depth) {
-    uint32_t at = stack[depth - 1], next[2], n = successors(k, at, next);
+    const uint32_t at = stack[depth - 1];
     if (f->place[at] == UNSEEN) {
       f->place[at] = OPEN;
-      for (uint32_t s = 0; s < n; s++)
-        if (f->place[next[s]] == UNSEEN) stack[depth++] = next[s];
+      for (uint32_t s = 0; follows(k, at, s, &to); s++)
+        if (to != UNSEEN && f->place[to] == UNSEEN) stack[depth++] = to;
     } else {
       depth--;
       if (f->place[at] == OPEN) f->order[f->place[at] = f->count++] = at;
@@ -60,10 +67,11 @@ static void find_dominators(flow *f) {
   for (bool changes = true; changes;) {
     changes = false;
     for (uint32_t n = f->count; n-- > 0;) {
-      uint32_t at = f->order[n], next[2],
-               count = f->dominator[at] == UNSEEN ? 0 : successors(f->kernel, at, next);
-      for (uint32_t s = 0; s < count; s++) {
-        uint32_t to = next[s], was = f->dominator[to];
+      const uint32_t at = f->order[n];
+      uint32_t to;
+      for (uint32_t s = 0; f->dominator[at] != UNSEEN && follows(f->kernel, at, s, &to); s++) {
+        if (to == UNSEEN) continue;
+        const uint32_t was = f->dominator[to];
         if (to) f->dominator[to] = was == UNSEEN ? at : common(f, was, at);
         changes |= f->dominator[to] != was;
       }
@@ -83,10 +91,11 @@ static void mark(flow *f, uint32_t from, uint32_t to, uint32_t number) {
   for (bool changes = true; changes;) {
     changes = false;
     for (uint32_t n = 0; n < f->count; n++) {
-      uint32_t at = f->order[n], next[2], count = successors(f->kernel, at, next);
+      const uint32_t at = f->order[n];
+      uint32_t next;
       if (at == top || at == to || f->kernel->code[at].loop == number || !dominates(f, top, at)) continue;
-      for (uint32_t s = 0; s < count; s++)
-        if (f->kernel->code[next[s]].loop == number && next[s] != to)
+      for (uint32_t s = 0; follows(f->kernel, at, s, &next); s++)
+        if (next != UNSEEN && next != to && f->kernel->code[next].loop == number)
           f->kernel->code[at].loop = number, changes = true;
     }
   }
@@ -101,9 +110,10 @@ void ptx_find_entries(ptx_kernel *kernel) {
   visit_all(&f);
   find_dominators(&f);
   for (uint32_t k = 0, number = 0; k < f.count; k++) {
-    uint32_t at = f.order[k], next[2], count = successors(kernel, at, next);
-    for (uint32_t s = 0; s < count; s++)
-      if (f.place[next[s]] >= k && !dominates(&f, next[s], at)) mark(&f, at, next[s], ++number);
+    const uint32_t at = f.order[k];
+    uint32_t to;
+    for (uint32_t s = 0; follows(kernel, at, s, &to); s++)
+      if (to != UNSEEN && f.place[to] >= k && !dominates(&f, to, at)) mark(&f, at, to, ++number);
   }
   free(words);
 }

@@ -75,12 +75,17 @@ void ptx_do_setp(ptx_exec *x) {
   }
 }
 
+/// Lanes of a warp part here, some of them to `target`.
+static void part(ptx_exec *x, uint32_t target) {
+  const uint32_t loop = target < x->run->kernel->code_count ? x->run->kernel->code[target].loop : 0;
+  if (loop) x->warp->apart = loop, x->warp->apart_line = x->i->line;
+}
+
 // The strand is at the next instruction already; lanes that do not branch stay there.
 void ptx_do_bra(ptx_exec *x) {
   uint32_t target = (uint32_t)x->i->operands[0].index, stays = x->strand->mask & ~x->mask;
   if (stays) {
-    const uint32_t loop = target < x->run->kernel->code_count ? x->run->kernel->code[target].loop : 0;
-    if (loop) x->warp->apart = loop, x->warp->apart_line = x->i->line;
+    part(x, target);
     ptx_strand_add(x->warp, x->strand->pc, stays);
   }
   x->strand->mask = x->mask;
@@ -103,7 +108,9 @@ void ptx_do_brx(ptx_exec *x) {
     if (number >= list->count)
       ptx_find(x->run, PTX_UNKNOWN, "brx.idx with %llu of %u targets", (unsigned long long)number,
                list->count);
-    else if (left) ptx_strand_add(x->warp, (uint32_t)list->items[number].index, same);
+    else if (left)
+      part(x, (uint32_t)list->items[number].index),
+          ptx_strand_add(x->warp, (uint32_t)list->items[number].index, same);
     else x->strand->mask = same, x->strand->pc = (uint32_t)list->items[number].index;
   }
 }
