@@ -39,8 +39,9 @@ static kiln_value checked(kiln_maker *m, const kiln_node *p, ir_place place, kil
                ? kiln_elab_as_element(&m->e, place, v, type, "compile-time parameter")
                : (kiln_value){0};
   if (kiln_value_is_known(v)) return v;
-  return kiln_elab_error(&m->e, place, "parameter '%s': expected a number, a boolean or a type, found %s",
-                         p->atom->text, kiln_value_text(v, text));
+  return kiln_elab_error(&m->e, place, "parameter '%s': expected a number or a boolean, found %s%s%s%s",
+                         p->atom->text, kiln_value_text(v, text), plain_type ? "; '" : "",
+                         plain_type ? p->atom->text : "", plain_type ? ": type' declares a type" : "");
 }
 
 int kiln_cparam_index(const kiln_item *kernel, const kiln_atom *atom) {

@@ -317,7 +317,7 @@ static const char *native_atomic(const gpu *g, const ir_op *op, kiln_scalar s) {
              is_float = kiln_scalars[s].type_class == KILN_CLASS_FLOAT;
   switch ((ir_combine)op->attrs.kind) {
   case IR_COMBINE_ADD:
-    if (s == KILN_F16) return ptx >= 63 ? "add.noftz.f16" : NULL;
+    if (s == KILN_F16) return "add.noftz.f16";
     if (s == KILN_BF16) return number >= 90 && ptx >= 78 ? "add.noftz.bf16" : NULL;
     return s == KILN_F32 ? "add.f32" : s == KILN_F64 ? "add.f64" : wide ? "add.u64" : "add.u32";
   case IR_COMBINE_MAX:
@@ -335,62 +335,51 @@ static const char *native_atomic(const gpu *g, const ir_op *op, kiln_scalar s) {
 }
 
 /// What the element becomes; halves are computed in f32, and exchanged as they are.
-static LLVMValueRef combined(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef old, LLVMValueRef value,
-                             LLVMValueRef desired) {
-  if (desired) {
-    LLVMValueRef same = LLVMBuildICmp(g->builder, LLVMIntEQ, as_bits(g, old), as_bits(g, value), "");
-    return LLVMBuildSelect(g->builder, same, desired, old, "");
-  }
+static LLVMValueRef combined(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef old, LLVMValueRef value) {
   if (op->attrs.kind == IR_COMBINE_XCHG) return value;
   if (kiln_scalars[s].bits != 16) return kiln_element_combine(&g->elements, op, s, old, value);
   return gpu_from_f32(
       g, s, kiln_element_combine(&g->elements, op, KILN_F32, gpu_to_f32(g, s, old), gpu_to_f32(g, s, value)));
 }
 
-/// Compare and swap until it holds. Elements of 16 bits live in one half of the word around them. With
-/// `desired` (else NULL) the element becomes that where it is `value`.
+static LLVMValueRef from_bits(gpu *g, LLVMValueRef bits, LLVMTypeRef type) {
+  return LLVMTypeOf(bits) == type ? bits : LLVMBuildBitCast(g->builder, bits, type, "");
+}
+
+/// Compares elements as they lie in memory and swaps. 16 bits have an instruction of their own: ptxas swaps the
+/// word around them, which in PTX would race with whoever accesses the other half.
+static LLVMValueRef cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
+                        LLVMValueRef expected, LLVMValueRef desired) {
+  unsigned bits = kiln_scalars[scalar].bits;
+  const char *instruction = bits == 64 ? "cas.b64" : bits == 32 ? "cas.b32" : "cas.b16";
+  return from_bits(g, atom(g, op, instruction, pointer, as_bits(g, expected), as_bits(g, desired)),
+                   LLVMTypeOf(expected));
+}
+
+/// Compares and swaps until nobody changed the element in between.
 static LLVMValueRef atomic_loop(gpu *g, const ir_op *op, kiln_scalar s, LLVMValueRef pointer,
-                                LLVMValueRef value, LLVMValueRef desired) {
+                                LLVMValueRef value) {
   LLVMBuilderRef b = g->builder;
-  bool is_half = kiln_scalars[s].bits == 16;
-  LLVMTypeRef type = LLVMTypeOf(value), word = kiln_scalars[s].bits == 64 ? g->i64 : g->i32;
-  LLVMValueRef shift = NULL, address = pointer;
-  if (is_half) {
-    LLVMValueRef number = LLVMBuildPtrToInt(b, pointer, g->i64, "");
-    LLVMValueRef odd = LLVMBuildAnd(b, number, LLVMConstInt(g->i64, 2, false), "");
-    shift = LLVMBuildTrunc(b, LLVMBuildShl(b, odd, LLVMConstInt(g->i64, 3, false), ""), g->i32, "");
-    address = LLVMBuildIntToPtr(b, LLVMBuildSub(b, number, odd, ""), g->global_pointer, "");
-  }
-  LLVMValueRef start = LLVMBuildLoad2(b, word, address, "");
+  LLVMTypeRef type = LLVMTypeOf(value), bits = LLVMTypeOf(as_bits(g, value));
+  LLVMValueRef start = LLVMBuildLoad2(b, bits, pointer, "");
   LLVMSetVolatile(start, true);
   LLVMBasicBlockRef from = LLVMGetInsertBlock(b), loop = gpu_block(g, "again"),
                     after = gpu_block(g, "swapped");
   LLVMBuildBr(b, loop);
   LLVMPositionBuilderAtEnd(b, loop);
-  LLVMValueRef seen = LLVMBuildPhi(b, word, "");
-  LLVMValueRef bits = is_half ? LLVMBuildTrunc(b, LLVMBuildLShr(b, seen, shift, ""), g->i16, "") : seen;
-  LLVMValueRef old = LLVMTypeOf(bits) == type ? bits : LLVMBuildBitCast(b, bits, type, "");
-  LLVMValueRef next = as_bits(g, combined(g, op, s, old, value, desired));
-  if (is_half) {
-    LLVMValueRef hole = LLVMBuildNot(b, LLVMBuildShl(b, gpu_i32(g, 0xffff), shift, ""), "");
-    next = LLVMBuildOr(b, LLVMBuildAnd(b, seen, hole, ""),
-                       LLVMBuildShl(b, LLVMBuildZExt(b, next, g->i32, ""), shift, ""), "");
-  }
-  LLVMValueRef found = atom(g, op, word == g->i64 ? "cas.b64" : "cas.b32", address, seen, next);
+  LLVMValueRef seen = LLVMBuildPhi(b, bits, ""), old = from_bits(g, seen, type);
+  LLVMValueRef next = as_bits(g, combined(g, op, s, old, value));
+  LLVMValueRef found = cas(g, op, s, pointer, seen, next);
   LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntEQ, found, seen, ""), after, loop);
   LLVMAddIncoming(seen, (LLVMValueRef[2]){start, found}, (LLVMBasicBlockRef[2]){from, loop}, 2);
   LLVMPositionBuilderAtEnd(b, after);
   return old;
 }
 
-static LLVMValueRef from_bits(gpu *g, LLVMValueRef bits, LLVMTypeRef type) {
-  return LLVMTypeOf(bits) == type ? bits : LLVMBuildBitCast(g->builder, bits, type, "");
-}
-
 static LLVMValueRef atomic(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
                            LLVMValueRef value) {
   const char *instruction = native_atomic(g, op, scalar);
-  if (!instruction) return atomic_loop(g, op, scalar, pointer, value, NULL);
+  if (!instruction) return atomic_loop(g, op, scalar, pointer, value);
   return from_bits(g, atom(g, op, instruction, pointer, as_bits(g, value), NULL), LLVMTypeOf(value));
 }
 
@@ -428,17 +417,6 @@ static bool atomic_piece(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueR
   append(&constraints, ",~{memory}");
   call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, 1 + count + !!mask, true);
   return true;
-}
-
-static LLVMValueRef cas(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueRef pointer,
-                        LLVMValueRef expected, LLVMValueRef desired) {
-  enum { PTX_HALF_CAS = 63 };
-  unsigned bits = kiln_scalars[scalar].bits;
-  if (bits == 16 && g->target->processor->ptx < PTX_HALF_CAS)
-    return atomic_loop(g, op, scalar, pointer, expected, desired);
-  const char *instruction = bits == 64 ? "cas.b64" : bits == 32 ? "cas.b32" : "cas.b16";
-  return from_bits(g, atom(g, op, instruction, pointer, as_bits(g, expected), as_bits(g, desired)),
-                   LLVMTypeOf(expected));
 }
 
 // ----------------------------------------------------------------------------------------- asserts
