@@ -64,6 +64,14 @@ typedef struct row {
    }){.f = (x)}  \
        .u)
 static const row rows[] = {
+    // denormals of f16: kept, and taken away with .ftz, of either half
+    {"add.rn.f16 %s0, %s1, %s2;", 's', 0x0200, 0x0201, 0, 0x0401},
+    {"add.rn.ftz.f16 %s0, %s1, %s2;", 's', 0x8200, 0x8201, 0, 0x8000},
+    {"add.rn.ftz.f16 %s0, %s1, %s2;", 's', 0x0500, 0x8480, 0, 0},
+    {"max.ftz.f16 %s0, %s1, %s2;", 's', 0x0200, 0x8200, 0, 0},
+    {"setp.gt.ftz.f16 %p0, %s1, %s2;", 'p', 0x0200, 0, 0, 0},
+    {"mul.rn.ftz.f16x2 %r0, %r1, %r2;", 'r', 0x04003c00, 0x38003c00, 0, 0x00003c00},
+    {"fma.rn.ftz.f16x2 %r0, %r1, %r2, %r3;", 'r', 0x02003c00, 0x3c003c00, 0x44000200, 0x44003c00},
     // integers
     {"add.s32 %r0, %r1, %r2;", 'r', 0x7fffffff, 1, 0, 0x80000000},
     {"add.sat.s32 %r0, %r1, %r2;", 'r', 0x7fffffff, 1, 0, 0x7fffffff},

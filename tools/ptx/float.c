@@ -217,8 +217,8 @@ static double compute_narrow(ptx_float_code code, double a, double b, double c) 
 // --------------------------------------------------------------------------------------------- the whole
 
 static uint64_t flush(ptx_type type, uint64_t bits) {
-  uint64_t exponent = type == PTX_TYPE_f32 ? 0x7f800000 : 0, sign = 0x80000000;
-  return exponent && !(bits & exponent) ? bits & sign : bits;
+  uint64_t exponent = type == PTX_TYPE_f32 ? 0x7f800000 : type == PTX_TYPE_f16 ? 0x7c00 : 0;
+  return exponent && !(bits & exponent) ? bits & 1ull << (ptx_bits(type) - 1) : bits;
 }
 
 static bool is_nan(ptx_type type, uint64_t bits) { return isnan(ptx_float_unpack(type, bits)); }

@@ -24,10 +24,22 @@ static void drop_call_numbers(kiln_buffer *ptx) {
 
 static bool begins(const char *line, const char *word) { return !strncmp(line, word, strlen(word)); }
 
-/// LLVM makes neg.ftz and abs.ftz of what moves bits (abs(x), bitcast(x, i32) ^ sign), which takes denormals away. Not
-/// those of inline PTX.
-static void keep_denormals_of_signs(kiln_buffer *ptx) {
+/// The ".ftz" of a line that takes denormals away which stay (docs/ir.md), else NULL. LLVM writes it wherever f32
+/// is flushed: in negations and absolute values, which move bits (abs(x), bitcast(x, i32) ^ sign), and in f16, also
+/// where it computes in f16 what was computed in f32 and rounded.
+static char *wrong_flush(char *line) {
   static const char cut[] = ".ftz";
+  char *opcode = line + strspn(line, "\t");
+  if (*opcode == '@') opcode += strcspn(opcode, " \n") + 1;
+  const char *end = opcode + strcspn(opcode, " \n");
+  char *flush = strstr(opcode, cut);
+  if (!flush || flush > end || begins(opcode, "cvt")) return NULL;
+  const bool is_f16 = begins(end - strlen(".f16"), ".f16") || begins(end - strlen(".f16x2"), ".f16x2");
+  return is_f16 || begins(opcode, "neg") || begins(opcode, "abs") ? flush : NULL;
+}
+
+/// Not in inline PTX.
+static void keep_denormals(kiln_buffer *ptx) {
   char *text = (char *)ptx->bytes, *end = text;
   bool is_inline = false;
   for (char *at = text, *next; *at; at = next) {
@@ -35,9 +47,10 @@ static void keep_denormals_of_signs(kiln_buffer *ptx) {
     next += *next == '\n';
     if (begins(at, "\t// begin inline asm")) is_inline = true;
     if (begins(at, "\t// end inline asm")) is_inline = false;
-    if (!is_inline && (begins(at, "\tneg.ftz.f32") || begins(at, "\tabs.ftz.f32"))) {
-      memmove(end, at, strlen("\tneg"));
-      end += strlen("\tneg"), at += strlen("\tneg") + strlen(cut);
+    char *flush = is_inline ? NULL : wrong_flush(at);
+    if (flush) {
+      memmove(end, at, (size_t)(flush - at));
+      end += flush - at, at = flush + strlen(".ftz");
     }
     memmove(end, at, (size_t)(next - at));
     end += next - at;
@@ -52,7 +65,7 @@ static kiln_status end_text(kiln_finishing *f, kiln_error *err) {
   if (f->object->failed)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the PTX of %s", f->symbol);
   drop_call_numbers(f->object);
-  keep_denormals_of_signs(f->object);
+  keep_denormals(f->object);
   return KILN_OK;
 }
 
