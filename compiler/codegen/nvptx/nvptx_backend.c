@@ -9,6 +9,83 @@
 #include "compiler/codegen/llvm/llvm_order.h"
 #include "compiler/passes/gpu/gpu.h"
 
+// ---------------------------------------------------------------------------------- tests of loops' counters
+//
+// ptxas (13.0) may test the next value of a loop's counter in place of this one: `i < C` becomes `i + step < C + step`,
+// also where i + step wraps. Such a loop does not end: for i of 2^63 - 6 .. 2^63 - 1 by steps of 2 the test is
+// `i < 2^63 - 3`, and the counter after the last one is negative. (Where a test has no sign and the counter begins
+// below zero, gpu_control.c writes another one.) A test of the counter with its highest bit inverted means the same
+// and is left alone, if ptxas does not see where that bit comes from. This is done after all passes of LLVM.
+
+/// The step of a counter of a loop, else 0.
+static int64_t step_of(LLVMValueRef counter) {
+  if (!LLVMIsAPHINode(counter)) return 0;
+  for (unsigned i = 0; i < LLVMCountIncoming(counter); i++) {
+    LLVMValueRef next = LLVMGetIncomingValue(counter, i);
+    if (!LLVMIsAInstruction(next) || LLVMGetInstructionOpcode(next) != LLVMAdd ||
+        LLVMGetOperand(next, 0) != counter)
+      continue;
+    LLVMValueRef step = LLVMGetOperand(next, 1);
+    if (LLVMIsAConstantInt(step)) return LLVMConstIntGetSExtValue(step);
+  }
+  return 0;
+}
+
+/// Whether a counter that stops at `bound` may have stepped over it so far that one more step wraps.
+static bool may_wrap(LLVMValueRef bound, int64_t step, unsigned bits, bool is_signed) {
+  const int64_t most = INT64_MAX >> (64 - bits), least = -most - 1;
+  if (is_signed) {
+    const int64_t c = LLVMConstIntGetSExtValue(bound);
+    return step > 0 ? c > most - step || c + step > most - step : c < least - step || c + step < least - step;
+  }
+  const uint64_t u = LLVMConstIntGetZExtValue(bound), top = UINT64_MAX >> (64 - bits);
+  const uint64_t by = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
+  if (by > top / 2) return true;
+  return step > 0 ? u > top - 2 * by : u < 2 * by;
+}
+
+static LLVMIntPredicate with_other_sign(LLVMIntPredicate p) {
+  return p >= LLVMIntSGT ? p - LLVMIntSGT + LLVMIntUGT : p - LLVMIntUGT + LLVMIntSGT;
+}
+
+static void keep_test(LLVMBuilderRef b, LLVMValueRef test) {
+  const LLVMIntPredicate predicate = LLVMGetICmpPredicate(test);
+  LLVMValueRef counter = LLVMGetOperand(test, 0), bound = LLVMGetOperand(test, 1);
+  LLVMTypeRef type = LLVMTypeOf(counter);
+  if (predicate == LLVMIntEQ || predicate == LLVMIntNE || !LLVMIsAConstantInt(bound)) return;
+  const unsigned bits = LLVMGetIntTypeWidth(type);
+  const int64_t step = step_of(counter);
+  if (!step || (bits != 32 && bits != 64) || !may_wrap(bound, step, bits, predicate >= LLVMIntSGT)) return;
+  const char *text = bits == 64 ? "mov.b64 $0, $1;" : "mov.b32 $0, $1;",
+             *registers = bits == 64 ? "=l,l" : "=r,r";
+  LLVMTypeRef function = LLVMFunctionType(type, &type, 1, false);
+  LLVMValueRef highest = LLVMConstInt(type, 1ull << (bits - 1), false);
+  LLVMValueRef hide = LLVMGetInlineAsm(function, text, strlen(text), registers, strlen(registers), false,
+                                       false, LLVMInlineAsmDialectATT, false);
+  LLVMPositionBuilderBefore(b, test);
+  LLVMValueRef inverted = LLVMBuildXor(b, counter, LLVMBuildCall2(b, function, hide, &highest, 1, ""), "");
+  LLVMValueRef same =
+      LLVMBuildICmp(b, with_other_sign(predicate), inverted, LLVMConstXor(bound, highest), "");
+  LLVMReplaceAllUsesWith(test, same);
+  LLVMInstructionEraseFromParent(test);
+}
+
+static void work_around(LLVMModuleRef module) {
+  LLVMBuilderRef b = LLVMCreateBuilderInContext(LLVMGetModuleContext(module));
+  for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
+    for (LLVMBasicBlockRef block = LLVMGetFirstBasicBlock(f); block; block = LLVMGetNextBasicBlock(block))
+      for (LLVMValueRef i = LLVMGetFirstInstruction(block), next; i; i = next) {
+        next = LLVMGetNextInstruction(i);
+        if (LLVMGetInstructionOpcode(i) == LLVMICmp &&
+            LLVMGetTypeKind(LLVMTypeOf(LLVMGetOperand(i, 0))) == LLVMIntegerTypeKind)
+          keep_test(b, i);
+      }
+  LLVMDisposeBuilder(b);
+  kiln_llvm_order(module);
+}
+
+// ------------------------------------------------------------------------------------------------ the text
+
 /// LLVM numbers calls through all that a process compiles, in comments: `{ // callseq 3, 0`. They go: the text
 /// does not depend on what was compiled before.
 static void drop_call_numbers(kiln_buffer *ptx) {
@@ -105,7 +182,7 @@ const kiln_backend kiln_backend_nvptx = {
     .machine = gpu_machine_nvptx,
     .finishes_text = true,
     .passes = kiln_llvm_passes,
-    .work_around = kiln_llvm_order,
+    .work_around = work_around,
     .forms = forms,
     .finish_time = offsetof(kiln_codegen_times, assemble),
 };
