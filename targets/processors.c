@@ -34,7 +34,7 @@ static const kiln_processor processors[] = {
    .llvm = version,                                                                  \
    .has_xnack = ((modes)&X) != 0,                                                    \
    .has_sramecc = ((modes)&S) != 0,                                                  \
-   .generic = gen},
+   .generic = KILN_GENERIC_##gen},
 #define HOST(n, row, vector, l) \
   {.name = n,                   \
    .family = KILN_FAMILY_HOST,  \
@@ -74,6 +74,18 @@ const kiln_processor *kiln_processor_at(size_t index) {
 const kiln_host_processor *kiln_host_processor_of(const kiln_processor *processor) {
   return &hosts[processor->host];
 }
+
+static const char generics[][KILN_PROCESSOR_NAME] = {
+    [KILN_GENERIC_NONE] = "",
+    [KILN_GENERIC_9] = "gfx9-generic",
+    [KILN_GENERIC_9_4] = "gfx9-4-generic",
+    [KILN_GENERIC_10_1] = "gfx10-1-generic",
+    [KILN_GENERIC_10_3] = "gfx10-3-generic",
+    [KILN_GENERIC_11] = "gfx11-generic",
+    [KILN_GENERIC_12] = "gfx12-generic",
+};
+
+const char *kiln_generic_of(const kiln_processor *processor) { return generics[processor->generic]; }
 
 static const kiln_family_info families[KILN_FAMILY_COUNT] = {
     {.name = "none", .maker = "an unknown family"},

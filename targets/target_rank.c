@@ -206,9 +206,9 @@ static unsigned rank_amdgpu(const kiln_target *code, bool is_ptx, const kiln_dev
   if (!exact && !row)
     return refuse(out_rule, "%s is not in the table of processors, so no generic code is known to run on it",
                   d->name);
-  if (!exact && strcmp(row->generic, p->name) != 0)
+  if (!exact && strcmp(kiln_generic_of(row), p->name) != 0)
     return refuse(out_rule, "%s code does not run on %s, whose generic target is %s", p->name, d->name,
-                  row->generic[0] ? row->generic : "none");
+                  row->generic ? kiln_generic_of(row) : "none");
   if (!mode_fits("xnack", code->xnack, d->xnack, out_rule) ||
       !mode_fits("sramecc", code->sramecc, d->sramecc, out_rule))
     return KILN_RANK_REFUSED;

@@ -70,26 +70,37 @@ typedef enum kiln_host {
   KILN_HOST_AARCH64,
 } kiln_host;
 
+/// Generic targets of AMDGPU, whose code runs on several processors.
+typedef enum kiln_generic {
+  KILN_GENERIC_NONE,
+  KILN_GENERIC_9,
+  KILN_GENERIC_9_4,
+  KILN_GENERIC_10_1,
+  KILN_GENERIC_10_3,
+  KILN_GENERIC_11,
+  KILN_GENERIC_12,
+} kiln_generic;
+
 /// A row of processors.def. Fields that a family lacks are zero or "".
 /// Texts that every row has are inside: the loader relocates each pointer, which costs libkiln 24 bytes more.
 typedef struct kiln_processor {
   char name[KILN_PROCESSOR_NAME];
-  char generic[KILN_PROCESSOR_NAME]; ///< AMDGPU: the generic target whose code runs here, or ""
-  uint8_t family;                    ///< kiln_family
-  uint8_t matrix;                    ///< kiln_matrix
-  uint32_t shared_bytes;             ///< shared memory (LDS) a block may use
-  uint16_t number;                   ///< NVPTX: 90; AMDGPU: 0x90a as major << 8 | minor << 4 | step
-  uint8_t reach;                     ///< NVPTX: kiln_reach
-  uint8_t ptx;                       ///< NVPTX: PTX ISA version x 10
-  uint8_t major, minor, step;        ///< AMDGPU
-  uint8_t wave, waves;               ///< AMDGPU
-  uint8_t llvm;                      ///< first version of LLVM that makes code for it; 0: any
-  uint8_t generic_version;           ///< AMDGPU: non-zero for a generic target
+  uint32_t shared_bytes;      ///< shared memory (LDS) a block may use
+  uint16_t number;            ///< NVPTX: 90; AMDGPU: 0x90a as major << 8 | minor << 4 | step
+  uint16_t vector_bytes;      ///< host
+  uint8_t family;             ///< kiln_family
+  uint8_t matrix;             ///< kiln_matrix
+  uint8_t generic;            ///< AMDGPU: kiln_generic, the target whose code runs here
+  uint8_t reach;              ///< NVPTX: kiln_reach
+  uint8_t ptx;                ///< NVPTX: PTX ISA version x 10
+  uint8_t major, minor, step; ///< AMDGPU
+  uint8_t wave, waves;        ///< AMDGPU
+  uint8_t llvm;               ///< first version of LLVM that makes code for it; 0: any
+  uint8_t generic_version;    ///< AMDGPU: non-zero for a generic target
   uint8_t code_object; ///< AMDGPU: version unless the target says another; 0: the family has no settings
   bool has_xnack, has_sramecc;
-  uint16_t vector_bytes; ///< host
-  uint8_t level;         ///< host
-  uint8_t host;          ///< kiln_host
+  uint8_t level; ///< host
+  uint8_t host;  ///< kiln_host
 } kiln_processor;
 
 /// LLVM's names of a processor of the host family.
@@ -114,6 +125,9 @@ const kiln_processor *kiln_processor_at(size_t index);
 const kiln_processor *kiln_processor_find(const char *name, size_t length);
 /// All are "" for another family, and for `native` before it is resolved.
 const kiln_host_processor *kiln_host_processor_of(const kiln_processor *processor);
+
+/// The name of the generic target whose code runs there, or "".
+const char *kiln_generic_of(const kiln_processor *processor);
 
 const kiln_family_info *kiln_family_of(kiln_family family);
 /// Of the family with that name; 0: there is none.

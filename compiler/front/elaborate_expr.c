@@ -57,7 +57,8 @@ static bool same_text(kiln_elab *e, ir_place place, kiln_value a, kiln_value b, 
                            "'%.80s' is neither a processor (see `kiln targets`) nor host, nvptx or amdgpu",
                            b.text),
            false;
-  *out = !strcmp(p->name, b.text) || p->family == family || (*p->generic && !strcmp(p->generic, b.text));
+  *out =
+      !strcmp(p->name, b.text) || p->family == family || (p->generic && !strcmp(kiln_generic_of(p), b.text));
   return true;
 }
 

@@ -23,10 +23,10 @@ static void describe_nvptx(const kiln_processor *p, char *out, size_t capacity) 
 }
 
 static void describe_amdgpu(const kiln_processor *p, char *out, size_t capacity) {
-  bool runs_generic = *p->generic && !p->generic_version;
+  bool runs_generic = p->generic && !p->generic_version;
   snprintf(out, capacity, "wave%u%s%s%s, %u KiB LDS%s%s", p->wave, p->waves == 3 ? " (or wave64)" : "",
            p->has_xnack ? ", xnack" : "", p->has_sramecc ? ", sramecc" : "", p->shared_bytes >> 10,
-           runs_generic ? ", also runs " : "", runs_generic ? p->generic : "");
+           runs_generic ? ", also runs " : "", runs_generic ? kiln_generic_of(p) : "");
 }
 
 static void (*const describe[KILN_FAMILY_COUNT])(const kiln_processor *p, char *out,
