@@ -64,6 +64,8 @@ TUNER    := $(call sources,tuner)
 REMOTE   := $(call sources,cache/remote)
 BUNDLE   := $(call sources,cache/bundle)
 RUNTIME  := $(call sources,runtime runtime/bundle runtime/device)
+# What libkiln opens as a file of its own when it is first wanted (runtime/more/more.h); archives have it inside.
+MORE     := $(call sources,runtime/more)
 VERIFY   := $(call sources,runtime/verify)
 OBSERVE  := $(call sources,runtime/observe)
 # What libkiln-observe takes of base, for itself: it uses nothing of libkiln's inside.
@@ -88,6 +90,8 @@ A_TUNER    := $(call archive,tuner)
 A_REMOTE   := $(call archive,remote)
 A_BUNDLE   := $(call archive,bundle)
 A_RUNTIME  := $(call archive,runtime)
+A_CORE     := $(call archive,runtime-core)
+A_MORE     := $(call archive,runtime-more)
 A_VERIFY   := $(call archive,kiln-verify)
 A_OBSERVE  := $(call archive,kiln-observe)
 A_OF_BASE  := $(call archive,runtime-base)
@@ -102,12 +106,17 @@ $(A_CACHE):    $(call objects,$(CACHE))
 $(A_TUNER):    $(call objects,$(TUNER))
 $(A_REMOTE):   $(call objects,$(REMOTE))
 $(A_BUNDLE):   $(call objects,$(BUNDLE))
-$(A_RUNTIME):  $(call objects,$(RUNTIME))
+$(A_RUNTIME):  $(call objects,$(RUNTIME) $(MORE))
+# The two files of the shared library: what calls from one into the other is compiled for that.
+APART_CORE := $(call objects,$(addprefix apart/,runtime/more.c runtime/apart/open_more.c))
+APART_MORE := $(call objects,$(addprefix apart/,$(MORE) runtime/apart/start_more.c))
+$(A_CORE):     $(call objects,$(filter-out runtime/more.c,$(RUNTIME))) $(APART_CORE)
+$(A_MORE):     $(APART_MORE)
 $(A_VERIFY):   $(call objects,$(VERIFY))
 $(A_OBSERVE):  $(call objects,$(OBSERVE) $(OBSERVE_BASE))
 $(A_OF_BASE):  $(call objects,$(OF_BASE))
 # For static programs. zstd's decoder is not in it, so the stubs of its old formats are an application's own matter.
-$(A_KILN):     $(call objects,$(filter-out runtime/zstd_legacy.c,$(RUNTIME)) $(TARGETS) $(OF_BASE))
+$(A_KILN):     $(call objects,$(filter-out runtime/zstd_legacy.c,$(RUNTIME)) $(MORE) $(TARGETS) $(OF_BASE))
 $(A_PTX):      $(call objects,$(PTX))
 
 $(B)/lib/lib%.a:
@@ -127,11 +136,11 @@ $(call objects,runtime/hook.c): CFLAGS += $(call probe,-mtls-dialect=gnu2)
 
 # libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size (-Oz: gcc 12 and later, clang).
 SMALL := $(or $(call probe,-Oz),-Os)
-COLD := $(filter-out $(WARM) runtime/bundle/reader.c runtime/device/null.c,$(RUNTIME)) $(TARGETS) base/record.c base/launches.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest.c base/control_characters.c base/output.c base/fs.c
+COLD := $(filter-out $(WARM) runtime/bundle/reader.c runtime/device/null.c,$(RUNTIME)) $(MORE) $(TARGETS) base/record.c base/launches.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest.c base/control_characters.c base/output.c base/fs.c
 ifeq ($(CONFIG),release)
 # Without jump threading our part is 400 bytes smaller; clang knows no such flag.
 UNTHREADED := $(shell $(CC) -fno-tree-dominator-opts -E -x c /dev/null >/dev/null 2>&1 && echo -fno-tree-dominator-opts)
-$(call objects,$(COLD)): CFLAGS += $(SMALL) $(UNTHREADED)
+$(call objects,$(COLD)) $(APART_CORE) $(APART_MORE): CFLAGS += $(SMALL) $(UNTHREADED)
 endif
 
 # Other flags, another object: the file changes when they do, and only then. What ccache brings is the same object.
@@ -150,6 +159,15 @@ $(B)/sysconfdir: ask
 	@echo '$(SYSCONFDIR)' | cmp -s - $@ || echo '$(SYSCONFDIR)' >$@
 $(call objects,tools/kiln/config.c): CFLAGS += -DKILN_SYSCONFDIR='"$(SYSCONFDIR)"'
 $(call objects,tools/kiln/config.c): $(B)/sysconfdir
+
+# libkiln.so.0 and libkiln-more.so.0 share structs: each tells the other a digest of the sources of both.
+SAME_SOURCES := $(sort $(wildcard $(foreach d,runtime runtime/bundle runtime/device runtime/more runtime/apart targets base,$(addprefix $d/*.,c h def))))
+SAME := $(shell cat $(SAME_SOURCES) | sha256sum | cut -c1-16)
+$(B)/same: ask
+	@mkdir -p $(@D)
+	@echo '$(SAME)' | cmp -s - $@ || echo '$(SAME)' >$@
+$(APART_CORE) $(APART_MORE): CFLAGS += -DKILN_APART -DKILN_SAME='"$(SAME)"'
+$(APART_CORE) $(APART_MORE): $(B)/same
 
 # Another LLVM, other objects of those that include it.
 LLVM := $(B)/llvm
@@ -179,6 +197,10 @@ $(B)/obj/python/extension/%.c.o: python/extension/%.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) -fno-plt -isystem $(PYTHON_INCLUDE) -c $< -o $@
+$(B)/obj/apart/%.c.o: %.c $(FLAGS)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) -c $< -o $@
 $(B)/obj/%.c.o: %.c $(FLAGS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -211,7 +233,7 @@ PYTHON_INCLUDE := $(firstword $(PYTHON_FACTS))
 PACKAGE := $(B)/python/kiln
 CORE := $(PACKAGE)/_core$(or $(word 2,$(PYTHON_FACTS)),.abi3.so)
 PACKAGE_SOURCES := $(wildcard python/kiln/*.py python/kiln/*.pyi python/kiln/py.typed python/kiln/*/*.py python/kiln/*/*.pyi)
-PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(PACKAGE_SOURCES)) $(CORE) $(addprefix $(PACKAGE)/,libkiln.so.0 libkiln-observe.so.0 libkiln-verify.so.0)
+PACKAGE_FILES := $(patsubst python/kiln/%,$(PACKAGE)/%,$(PACKAGE_SOURCES)) $(CORE) $(addprefix $(PACKAGE)/,libkiln.so.0 libkiln-more.so.0 libkiln-observe.so.0 libkiln-verify.so.0)
 ifeq ($(wildcard $(PYTHON_INCLUDE)/Python.h),)
 $(info Python.h is not there (tools/install-packages.sh build): the Python package is not built)
 PACKAGE_FILES :=
@@ -220,7 +242,7 @@ endif
 SHARED ?= yes
 VERIFY_KEYS ?= yes
 VERIFY_LIBRARIES := $(if $(filter yes,$(VERIFY_KEYS)),$(A_VERIFY) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln-verify.so.0))
-LIBRARIES := $(INCLUDE)/kiln/kiln.h $(A_KILN) $(A_OBSERVE) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln.so.0 $(B)/lib/libkiln-observe.so.0) $(VERIFY_LIBRARIES)
+LIBRARIES := $(INCLUDE)/kiln/kiln.h $(A_KILN) $(A_OBSERVE) $(if $(filter yes,$(SHARED)),$(B)/lib/libkiln.so.0 $(B)/lib/libkiln-more.so.0 $(B)/lib/libkiln-observe.so.0) $(VERIFY_LIBRARIES)
 
 # What a hit runs stands together, in fewer pages: cache, base and digests come before the front end, which needs them too.
 $(B)/bin/kiln: $(call objects,$(OF_KILN)) $(A_COMPILER) $(A_TUNER) $(A_CACHE) $(A_TARGETS) $(A_BASE)
@@ -309,10 +331,15 @@ $(INCLUDE)/kiln/kiln.h: runtime/kiln.h
 	ln -sfnr $< $@
 
 # libkiln carries objects of base and targets, and zstd's decoder; all of them hidden.
-$(B)/lib/libkiln.so.0: $(A_RUNTIME) $(A_TARGETS) $(A_OF_BASE) runtime/kiln.map
+$(B)/lib/libkiln.so.0: $(A_CORE) $(A_TARGETS) $(A_OF_BASE) runtime/kiln.map | $(B)/lib/libkiln-more.so.0
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 $(if $(HARDENED),-Wl$(comma)-z$(comma)defs) -Wl,--version-script=runtime/kiln.map $(LDFLAGS) -Wl,--whole-archive $(A_RUNTIME) -Wl,--no-whole-archive $(A_TARGETS) $(A_OF_BASE) $(ZSTD) -lpthread -ldl -Wl,-Map,$@.map -o $@
+	$(Q)$(CC) -shared -Wl,-soname,libkiln.so.0 $(if $(HARDENED),-Wl$(comma)-z$(comma)defs) -Wl,--version-script=runtime/kiln.map $(LDFLAGS) -Wl,--whole-archive $(A_CORE) -Wl,--no-whole-archive $(A_TARGETS) $(A_OF_BASE) $(ZSTD) -lpthread -ldl -Wl,-Map,$@.map -o $@
 	ln -sf libkiln.so.0 $(B)/lib/libkiln.so
+
+# Of base it has its own; the rest of libkiln it calls through the table that it is given.
+$(B)/lib/libkiln-more.so.0: $(A_MORE) $(A_OF_BASE) runtime/more/more.map
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libkiln-more.so.0 $(if $(HARDENED),-Wl$(comma)-z$(comma)defs) -Wl,--version-script=runtime/more/more.map $(LDFLAGS) -Wl,--whole-archive $(A_MORE) -Wl,--no-whole-archive $(A_OF_BASE) -lpthread -Wl,-Map,$@.map -o $@
 
 # Uses libsodium and nothing of ours; the callback is all that libkiln knows of it.
 $(B)/lib/libkiln-verify.so.0: $(A_VERIFY)
@@ -332,8 +359,8 @@ $(B)/wheel/libkiln-verify.so.0: $(A_VERIFY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared -Wl,-soname,libkiln-verify.so.0 -Wl,-z,defs $(LDFLAGS) -Wl,--exclude-libs,libsodium.a -Wl,--whole-archive $(A_VERIFY) -Wl,--no-whole-archive $(SODIUM) -lpthread -o $@
 .PHONY: wheel library-parts
-library-parts: $(B)/lib/libkiln.so.0 ## what each part of libkiln costs, in bytes
-	@tools/library-parts.py $<.map
+library-parts: $(B)/lib/libkiln.so.0 $(B)/lib/libkiln-more.so.0 ## what each part of libkiln costs, in bytes
+	@for f in $^; do echo "$${f##*/}"; tools/library-parts.py $$f.map || exit 1; done
 wheel: ## the two wheels of the Python package, in build/<config>/wheels
 	tools/wheel.sh -b $(B)
 
@@ -471,7 +498,7 @@ install-compiler: | $(if $(filter install install-runtime,$(MAKECMDGOALS)),insta
 install-runtime: runtime install-cmake ## install what applications link: libkiln, libkiln-observe, headers, pkg-config's and CMake's files
 	$(FOLDERS) $(LIB)/pkgconfig include/kiln/base share/man/man3
 	$(if $(filter yes,$(SHARED)),$(STRIPPED) $(filter %.so.0,$(LIBRARIES)) $(INTO)/$(LIB))
-	$(foreach so,$(filter %.so.0,$(LIBRARIES)),ln -sf $(notdir $(so)) $(INTO)/$(LIB)/$(notdir $(so:.0=)) &&) true
+	$(foreach so,$(filter-out %-more.so.0,$(filter %.so.0,$(LIBRARIES))),ln -sf $(notdir $(so)) $(INTO)/$(LIB)/$(notdir $(so:.0=)) &&) true
 	install -m 644 $(filter %.a,$(LIBRARIES)) $(INTO)/$(LIB)
 	install -m 644 runtime/kiln.h $(INTO)/include/kiln
 	for h in kiln_observe kiln_verify; do sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/$$h.h > $(INTO)/include/kiln/$$h.h || exit 1; done
@@ -507,7 +534,7 @@ install-compiler: all install-cmake ## install the programs, their pages, the ke
 	for e in $(EXAMPLES); do install -m 644 $$(find examples/$$e -maxdepth 1 -type f) $(INTO)/$(DOC)/examples/$$e || exit 1; done
 uninstall: ## remove what install, or either side of it, put there, and the folders that it made
 	tools/install-folders.sh remove "$(DESTDIR)" "$(PREFIX)" $(MADE) \
-	  $(addprefix bin/,kiln) libexec/kiln $(COMPLETIONS) $(LIB)/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) '$(LIB)/libkiln.so*' '$(LIB)/libkiln-observe.so*' '$(LIB)/libkiln-verify.so*' $(addprefix $(LIB)/,libkiln.a libkiln-observe.a libkiln-verify.a) \
+	  $(addprefix bin/,kiln) libexec/kiln $(COMPLETIONS) $(LIB)/cmake/kiln include/kiln share/kiln $(DOC) $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).pth $(DISTINFO) '$(LIB)/libkiln.so*' '$(LIB)/libkiln-more.so*' '$(LIB)/libkiln-observe.so*' '$(LIB)/libkiln-verify.so*' $(addprefix $(LIB)/,libkiln.a libkiln-observe.a libkiln-verify.a) \
 	  $(addprefix $(LIB)/pkgconfig/,kiln.pc kiln-observe.pc kiln-verify.pc) $(foreach n,1 3 5,$(patsubst docs/man/%,share/man/man$n/%,$(wildcard docs/man/*.$n)))
 	$(if $(DESTDIR),,tools/install-folders.sh loader "$(PREFIX)/$(LIB)" quiet)
 .PHONY: release deb check-recipes

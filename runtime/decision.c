@@ -62,19 +62,12 @@ kiln_status kiln_take_grid(const kiln_kernel *k, const kiln_code *code, const ui
 
 // ------------------------------------------------------------------------------------------- tuned
 
-/// What is weighed: arguments, and the values of those that expressions in general form read.
-typedef struct weighing {
-  const kiln_kernel *kernel;
-  const uint8_t *block;
-  const int64_t *values;
-} weighing;
-
-static __attribute__((noinline)) const kiln_code *try_config(const weighing *w, uint32_t c) {
+__attribute__((noinline)) const kiln_code *kiln_try_config(const kiln_weighing *w, uint32_t c) {
   return kiln_code_of(w->kernel, c, w->block, w->values);
 }
 
 typedef struct tuned_search {
-  const weighing *weighing;
+  const kiln_weighing *weighing;
   const kiln_code *code;
   const kiln_tuned_choice *choice;
 } tuned_search;
@@ -82,7 +75,7 @@ typedef struct tuned_search {
 static bool try_choice(void *context, uint32_t number) {
   tuned_search *s = context;
   s->choice = &s->weighing->kernel->tuned->choices[number];
-  s->code = try_config(s->weighing, s->choice->config);
+  s->code = kiln_try_config(s->weighing, s->choice->config);
   return s->code != NULL;
 }
 
@@ -91,61 +84,53 @@ static __attribute__((noinline)) uint64_t cell_of(const kiln_kernel *k, const ui
 }
 
 /// `code` NULL: none may be used.
-static __attribute__((noinline)) tuned_search search_tuned(const weighing *w) {
+static __attribute__((noinline)) tuned_search search_tuned(const kiln_weighing *w) {
   uint8_t inputs[KILN_TUNED_MOST_AXES];
   tuned_search s = {.weighing = w};
-  kiln_tuned_values(w->kernel->tuned, w->block, inputs);
-  kiln_tuned_search(w->kernel->tuned, inputs, try_choice, &s);
+  const kiln_tuned *t = w->kernel->tuned;
+  t->values(t, w->block, inputs);
+  t->search(t, inputs, try_choice, &s);
   return s;
 }
 
-KILN_COLD const kiln_tuned_choice *kiln_decide_nearest(const kiln_kernel *k, const uint8_t *block,
-                                                       uint64_t *out_cell) {
-  int64_t values[KILN_MOST_PARAMS];
-  *out_cell = cell_of(k, block);
-  if (!*out_cell) return NULL;
-  kiln_read_values(k, block, values);
-  tuned_search s = search_tuned(&(weighing){k, block, values});
-  return s.code ? s.choice : NULL;
-}
-
 // The config of the nearest may not be used: the next ones of the cell, then all that there are.
-static KILN_COLD __attribute__((noinline)) const kiln_code *pick_farther(const weighing *w, uint64_t cell) {
+static KILN_COLD __attribute__((noinline)) const kiln_code *pick_farther(const kiln_weighing *w,
+                                                                         uint64_t cell) {
   uint64_t left = (cell & (((uint64_t)1 << 16 * KILN_TUNED_NEAREST) - 1)) >> 16;
   for (; left; left >>= 16) {
-    const kiln_code *code = try_config(w, (uint32_t)(left & 0xffff) - 1);
+    const kiln_code *code = kiln_try_config(w, (uint32_t)(left & 0xffff) - 1);
     if (code) return code;
   }
   return cell & KILN_TUNED_MORE ? search_tuned(w).code : NULL;
 }
 
-static const kiln_code *pick_nearest(const weighing *w, uint64_t cell) {
+static const kiln_code *pick_nearest(const kiln_weighing *w, uint64_t cell) {
   const kiln_code *code = NULL;
   if (cell & 0xffff) {
-    code = try_config(w, (uint32_t)(cell & 0xffff) - 1);
+    code = kiln_try_config(w, (uint32_t)(cell & 0xffff) - 1);
     if (KILN_UNLIKELY(!code)) code = pick_farther(w, cell);
   }
-  for (uint32_t c = 0; c < w->kernel->interface.config_count && !code; c++) code = try_config(w, c);
+  for (uint32_t c = 0; c < w->kernel->interface.config_count && !code; c++) code = kiln_try_config(w, c);
   return code;
 }
 
 // ------------------------------------------------------------------------------------------- costs
 
-static int64_t cost_of(const weighing *w, uint32_t config) {
+static int64_t cost_of(const kiln_weighing *w, uint32_t config) {
   int64_t cost;
   const kiln_prepared_expr *e = &w->kernel->configs[config].cost;
   return kiln_evaluate_other(e, w->block, w->values, &cost) ? cost : INT64_MAX;
 }
 
 // Of equal costs the first in order.
-static const kiln_code *pick_cheapest(const weighing *w, int64_t *out_least) {
+static const kiln_code *pick_cheapest(const kiln_weighing *w, int64_t *out_least) {
   const kiln_code *best = NULL;
   int64_t least = INT64_MAX;
   for (uint32_t c = 0; c < w->kernel->interface.config_count; c++) {
     if (!w->kernel->configs[c].is_usable) continue;
     int64_t cost = cost_of(w, c);
     if (best && cost >= least) continue;
-    const kiln_code *code = try_config(w, c);
+    const kiln_code *code = kiln_try_config(w, c);
     if (code) best = code, least = cost;
   }
   *out_least = least;
@@ -159,11 +144,11 @@ static bool is_near(int64_t cost, int64_t least) {
 
 // What was measured for a bin goes before what costs say, unless they say that it loses more than they are
 // wrong by: a bin is a range, in which the number of rounds over the processors may jump.
-static const kiln_code *pick_by_cost(const weighing *w, uint64_t cell) {
+static const kiln_code *pick_by_cost(const kiln_weighing *w, uint64_t cell) {
   int64_t least;
   uint32_t config = (uint32_t)(cell & 0xffff) - 1;
   const kiln_code *cheapest = pick_cheapest(w, &least);
-  const kiln_code *tuned = cell & 0xffff ? try_config(w, config) : NULL;
+  const kiln_code *tuned = cell & 0xffff ? kiln_try_config(w, config) : NULL;
   bool is_declined = !tuned || (w->kernel->tuned->has_bins && !is_near(cost_of(w, config), least));
   return is_declined ? cheapest : tuned;
 }
@@ -172,7 +157,7 @@ static __attribute__((noinline)) kiln_status decide_anew(const kiln_kernel *k, c
                                                          const uint32_t *grid, kiln_launch_call *out,
                                                          kiln_error *err) {
   int64_t values[KILN_MOST_PARAMS];
-  const weighing w = {k, block, values};
+  const kiln_weighing w = {k, block, values};
   kiln_read_values(k, block, values);
   KILN_TRY(kiln_check_promises(k, block, err));
   uint64_t cell = cell_of(k, block);

@@ -13,9 +13,15 @@
 /// Fills code and grid. `grid`: the caller's; NULL: the kernel's own expressions.
 kiln_status kiln_decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid,
                         kiln_launch_call *out, kiln_error *err);
-/// The nearest tuned choice that may be used, or NULL; and the cell that it is from, 0 without one.
-const struct kiln_tuned_choice *kiln_decide_nearest(const kiln_kernel *k, const uint8_t *block,
-                                                    uint64_t *out_cell);
+
+/// What is weighed: arguments, and the values of those that expressions in general form read.
+typedef struct kiln_weighing {
+  const kiln_kernel *kernel;
+  const uint8_t *block;
+  const int64_t *values;
+} kiln_weighing;
+/// The code of a config, or NULL.
+const kiln_code *kiln_try_config(const kiln_weighing *w, uint32_t config);
 
 /// Parts of it. The forms that kiln_evaluate leaves; false on overflow, division by zero.
 bool kiln_evaluate_other(const kiln_prepared_expr *e, const uint8_t *block, const int64_t *values,

@@ -7,7 +7,10 @@
 
 #include "runtime/device/device.h"
 #include "runtime/launch.h"
+#include "base/launches.h"
+#include "runtime/hook.h"
 #include "runtime/launches.h"
+#include "runtime/refusal.h"
 #include "runtime/tensor_map.h"
 #include "runtime/tuned_choice.h"
 
@@ -143,6 +146,36 @@ static kiln_status read_interface(kiln_kernel *k, const kiln_kernel_entry *entry
   return KILN_OK;
 }
 
+static bool is_empty(const kiln_conjunction *c) { return !c->mask_count && !c->other_count; }
+
+// The first code of the first config that may be used, unless a condition stands before it.
+static void find_certain(kiln_kernel *k) {
+  uint32_t c = 0, v = 0;
+  const uint32_t variants = k->interface.variant_count;
+  while (c < k->interface.config_count && !k->configs[c].is_usable) c++;
+  if (c == k->interface.config_count || !is_empty(&k->configs[c].require)) return;
+  while (!k->codes[c * variants + v].is_present) v++;
+  if (!is_empty(&k->variants[v])) return;
+  k->certain_config = c;
+  k->certain = &k->codes[c * variants + v];
+}
+
+// What notes of the bundles say of the kernel.
+static kiln_status attach_notes(kiln_kernel *k, kiln_error *err) {
+  const kiln_library *l = k->device->library;
+  char key[KILN_TUNED_NOTE];
+  size_t size;
+  bool is_tuned = l->record_path != NULL, has_key = kiln_tuned_note_key(k->interface.name, key);
+  for (size_t i = 0; i < l->bundle_count && has_key && !is_tuned; i++)
+    is_tuned = kiln_bundle_note(l->bundles[i], key, &size);
+  if (is_tuned) KILN_TRY(kiln_tuned_attach(k, err));
+  snprintf(key, sizeof key, KILN_LAUNCHES_NOTE, k->interface.name);
+  k->has_launches = kiln_bundle_note(k->bundle, key, &size);
+  k->is_plain = !k->tuned && !k->has_costs && !k->integer_count;
+  if (k->is_plain) find_certain(k);
+  return KILN_OK;
+}
+
 static kiln_status fill_kernel(kiln_kernel *k, const found_kernel *found, const char *name, kiln_error *err) {
   KILN_TRY(read_interface(k, &found->entry, name, err));
   k->codes =
@@ -150,13 +183,13 @@ static kiln_status fill_kernel(kiln_kernel *k, const found_kernel *found, const 
   if (!k->codes) return kiln_kernel_no_memory(k, err);
   KILN_TRY(kiln_kernel_prepare(k, err));
   KILN_TRY(take_codes(k, &found->entry, err));
-  KILN_TRY(kiln_sizes_attach(k, err));
-  return kiln_tuned_attach(k, err);
+  return attach_notes(k, err);
 }
 
 void kiln_kernel_end(kiln_kernel *k) {
-  kiln_tuned_detach(k);
-  kiln_launches_end(atomic_load(&k->launches));
+  if (k->tuned) free(k->tuned->cells);
+  struct kiln_launches *launches = atomic_load(&k->launches);
+  if (launches) kiln_arena_destroy(launches->arena);
   kiln_arena_destroy(k->arena);
   *k = (kiln_kernel){.device = k->device, .interface.name = ""};
 }
@@ -208,30 +241,6 @@ static bool grow_table(kiln_device *d) {
   return true;
 }
 
-// The report becomes the message, and goes whole to the log.
-static kiln_status report_missing(kiln_device *d, const char *name, kiln_status status, kiln_error *err) {
-  kiln_report *report;
-  KILN_TRY(kiln_report_make(d, name, &report, err));
-  kiln_fail(err, status, "%s", kiln_report_text(report));
-  kiln_log(d, name, KILN_LOG_ERROR, kiln_report_text(report));
-  kiln_report_free(report);
-  return status;
-}
-
-// What a device got of a kernel, at its first look-up. Code that a driver has to compile is a warning: the
-// first launch waits for it.
-static void log_choice(const kiln_kernel *k) {
-  char text[600];
-  uint32_t count = 0, ptx = 0;
-  for (uint32_t i = 0; i < k->interface.config_count * k->interface.variant_count; i++) {
-    count += k->codes[i].is_present;
-    ptx += k->codes[i].is_present && k->codes[i].is_ptx;
-  }
-  snprintf(text, sizeof text, "kernel '%.200s' on %s (%s): %u codes of %.200s, %u of them PTX",
-           k->interface.name, k->device->name, k->device->target.name, count, k->bundle->name, ptx);
-  kiln_log(k->device, k->interface.name, ptx ? KILN_LOG_WARNING : KILN_LOG_INFO, text);
-}
-
 // NOT_FOUND and NO_VARIANT come without a message: the caller writes the report when the lock is free again.
 static kiln_status look_up(kiln_device *d, const char *name, kiln_kernel **out, bool *out_made,
                            kiln_error *err) {
@@ -252,23 +261,6 @@ static kiln_status look_up(kiln_device *d, const char *name, kiln_kernel **out, 
 
 // ------------------------------------------------------------------------------------------ public
 
-static kiln_status check_signature(const kiln_kernel *k, const kiln_signature *want, kiln_error *err) {
-  char have[500] = "";
-  size_t used = 0;
-  if (!want || !want->abi || want->abi == k->abi) return KILN_OK;
-  for (uint32_t i = 0; i < k->interface.param_count && used + 1 < sizeof have; i++) {
-    char type[KILN_PARAM_TYPE];
-    kiln_param_type(&k->interface.params[i], type);
-    int n = snprintf(have + used, sizeof have - used, "%s%s: %s", i ? ", " : "", k->interface.params[i].name,
-                     type);
-    used += n < 0 ? 0 : (size_t)n;
-  }
-  return kiln_fail(err, KILN_STATUS_ABI,
-                   "'%s': the caller was built for (%.300s) [%016llx], %s has (%s) [%016llx]",
-                   k->interface.name, want->params ? want->params : "?", (unsigned long long)want->abi,
-                   k->bundle->name, have, (unsigned long long)k->abi);
-}
-
 kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signature *signature,
                             kiln_kernel **out, kiln_error *err) {
   KILN_NEED(out, "result");
@@ -284,9 +276,10 @@ kiln_status kiln_kernel_get(kiln_device *d, const char *name, const kiln_signatu
   kiln_status status = look_up(d, name, &found, &made, err);
   pthread_mutex_unlock(&d->lock);
   if (status == KILN_STATUS_NOT_FOUND || status == KILN_STATUS_NO_VARIANT)
-    return report_missing(d, name, status, err);
-  if (made) log_choice(found);
-  if (status == KILN_OK) status = check_signature(found, signature, err);
+    return kiln_refuse_kernel(d, name, status, err);
+  if (made && (d->library->log || kiln_hook_is_any())) kiln_log_found(found, &mine);
+  if (status == KILN_OK && signature && signature->abi && signature->abi != found->abi)
+    status = kiln_refuse_signature(found, signature, err);
   if (status == KILN_OK) *out = found;
   return status;
 }

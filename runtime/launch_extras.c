@@ -8,6 +8,16 @@
 #include "runtime/launch.h"
 #include "runtime/refusal.h"
 
+void kiln_block_changes(const uint8_t *a, const uint8_t *b, size_t size, kiln_block_words *out) {
+  const size_t whole = size / KILN_BLOCK_WORD, rest = size % KILN_BLOCK_WORD;
+  *out = (kiln_block_words){{0}};
+  for (size_t i = 0; i < whole; i++)
+    out->in[i / 64] |=
+        (uint64_t)(memcmp(a + i * KILN_BLOCK_WORD, b + i * KILN_BLOCK_WORD, KILN_BLOCK_WORD) != 0) << i % 64;
+  if (rest && memcmp(a + size - rest, b + size - rest, rest) != 0)
+    out->in[whole / 64] |= UINT64_C(1) << whole % 64;
+}
+
 kiln_status kiln_extras_encode(const kiln_kernel *k, kiln_launch_call *call, const kiln_block_words *changes,
                                kiln_map_sizes *known, uint8_t *block, kiln_error *err) {
   const kiln_code *code = call->code;

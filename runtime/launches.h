@@ -3,8 +3,15 @@
 #ifndef KILN_RUNTIME_LAUNCHES_H
 #define KILN_RUNTIME_LAUNCHES_H
 
+#include "base/launches.h"
 #include "runtime/device/device.h"
 #include "runtime/launch.h"
+
+struct kiln_launches {
+  kiln_arena *arena;   // owned: everything here, this struct too
+  kiln_interface note; // its params are the kernel's
+  kiln_kernel *kernels[KILN_MOST_LAUNCHES];
+};
 
 /// Called for each launch in order, with the packed arguments of `kernel`, which live until it returns.
 typedef kiln_status kiln_launches_visit(void *context, kiln_kernel *kernel, const uint8_t *block,
@@ -16,6 +23,7 @@ kiln_status kiln_launches_decide(kiln_kernel *k, const uint8_t *block, const voi
                                  kiln_launches_visit *visit, void *context, bool *out_any, kiln_error *err);
 /// Loads the code of the kernels that may be launched in place of `k`.
 kiln_status kiln_launches_load(kiln_kernel *k, kiln_error *err);
-void kiln_launches_end(struct kiln_launches *launches);
+/// NOT_FOUND: none can stand in its place.
+kiln_status kiln_launches_find(kiln_kernel *k, kiln_error *err);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/hook.h"
-#include "runtime/shape_record.h"
+#include "runtime/more/more.h"
 
 const char *kiln_version(void) { return KILN_VERSION; }
 
@@ -32,7 +32,8 @@ void kiln_library_drop(kiln_library *l) {
   kiln_fork_forget(&l->fork);
   for (size_t i = 0; i < l->bundle_count; i++) kiln_bundle_close(l->bundles[i]);
   free(l->bundles);
-  kiln_recorders_free(l);
+  if (atomic_load(&l->recorders)) (void)kiln_recorders_free(l, NULL);
+  free(l->record_path);
   l->bundles = NULL;
   l->bundle_count = 0;
   if (atomic_load(&l->is_closed)) kiln_closed_keep(&l->closed, sizeof *l, free_closed);
@@ -103,24 +104,24 @@ kiln_status kiln_open(const kiln_open_options *given, kiln_library **out, kiln_e
   return KILN_OK;
 }
 
-static kiln_status open_one(kiln_source source, kiln_library **out, kiln_error *err) {
-  return kiln_open(
-      &(kiln_open_options){.size = sizeof(kiln_open_options), .sources = &source, .source_count = 1}, out,
-      err);
+static __attribute__((noinline)) kiln_status open_one(const kiln_source *source, kiln_library **out,
+                                                      kiln_error *err) {
+  const kiln_open_options options = {.size = sizeof options, .sources = source, .source_count = 1};
+  return kiln_open(&options, out, err);
 }
 
 kiln_status kiln_open_file(const char *path, kiln_library **out, kiln_error *err) {
   KILN_NEED(out, "result");
   *out = NULL;
   KILN_NEED(path, "path");
-  return open_one((kiln_source){.path = path}, out, err);
+  return open_one(&(kiln_source){.path = path}, out, err);
 }
 
 kiln_status kiln_open_memory(const void *bytes, size_t size, kiln_library **out, kiln_error *err) {
   KILN_NEED(out, "result");
   *out = NULL;
   KILN_NEED(bytes, "memory");
-  return open_one((kiln_source){.bytes = bytes, .size = size}, out, err);
+  return open_one(&(kiln_source){.bytes = bytes, .size = size}, out, err);
 }
 
 void kiln_close(kiln_library *l) {
@@ -132,27 +133,4 @@ size_t kiln_kernel_count(const kiln_library *l) {
   if (!l || atomic_load(&l->is_closed)) return 0;
   for (size_t i = 0; i < l->bundle_count; i++) count += l->bundles[i]->section_count[KILN_BUNDLE_KERNELS];
   return count;
-}
-
-kiln_status kiln_kernel_at(const kiln_library *l, size_t index, const char **out, kiln_error *err) {
-  KILN_NEED(out, "result");
-  *out = NULL;
-  KILN_NEED(l, "library");
-  size_t count = kiln_kernel_count(l), at = index;
-  for (size_t i = 0; index < count; i++) {
-    kiln_bundle *b = l->bundles[i];
-    if (at >= b->section_count[KILN_BUNDLE_NAMES]) {
-      at -= b->section_count[KILN_BUNDLE_NAMES];
-      continue;
-    }
-    kiln_kernel_entry kernel;
-    KILN_TRY(kiln_bundle_named_at(b, (uint32_t)at, &kernel, err));
-    return (*out = kiln_bundle_text(b, kernel.name, err)) ? KILN_OK : KILN_STATUS_CORRUPT;
-  }
-  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kernel %zu of %zu", index, count);
-}
-
-const char *kiln_kernel_name(const kiln_library *l, size_t index) {
-  const char *name;
-  return kiln_kernel_at(l, index, &name, NULL) == KILN_OK ? name : NULL;
 }

@@ -85,5 +85,5 @@ kiln_status kiln_preload(kiln_kernel *k, kiln_error *err) {
   KILN_NEED(k, "kernel");
   KILN_TRY(kiln_device_check(k->device, err));
   KILN_TRY(kiln_kernel_load(k, err));
-  return kiln_launches_load(k, err);
+  return k->has_launches ? kiln_launches_load(k, err) : KILN_OK;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "runtime/decision.h"
-#include "base/launches.h"
 #include "runtime/launch_extras.h"
 #include "runtime/launches.h"
 
@@ -116,7 +115,7 @@ static KILN_COLD kiln_status add_launch(void *context, kiln_kernel *k, const uin
 static KILN_COLD kiln_status make_launches(const kiln_prepared *p, const void *scratch, size_t bytes,
                                            launch_list *out, kiln_error *err) {
   bool any;
-  if (p->has_given_grid) return KILN_OK;
+  if (p->has_given_grid || !scratch) return KILN_OK;
   kiln_status status = kiln_launches_decide(p->kernel, p->block, scratch, bytes, add_launch, out, &any, err);
   if (status != KILN_OK) free_list(out);
   return status;

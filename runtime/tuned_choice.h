@@ -8,7 +8,6 @@
 #include "base/tuned.h"
 #include "runtime/device/device.h"
 #include "runtime/launch.h"
-#include "runtime/shape_record.h"
 
 enum {
   KILN_TUNED_MOST_CHOICES = 65534,
@@ -35,16 +34,25 @@ typedef struct kiln_tuned_choice {
 } kiln_tuned_choice;
 
 struct kiln_tuned {
+  /// The value of each input in a block: a bin, 0 or 1, a stride.
+  void (*values)(const kiln_tuned *tuned, const uint8_t *block, uint8_t *values);
+  /// Records arguments that lie outside of what was measured. Returns 0.
+  uint64_t (*outside)(const kiln_tuned *tuned, const uint8_t *block);
+  /// Fills the cell of that number for the arguments in the block.
+  uint64_t (*fill)(const kiln_tuned *tuned, const uint8_t *block, uint64_t number);
+  /// The near choices of each config, by distance: calls `each` until it returns true. Slow.
+  void (*search)(const kiln_tuned *tuned, const uint8_t *values, bool (*each)(void *context, uint32_t choice),
+                 void *context);
   kiln_bundle *bundle; ///< the owner of the note; NULL: there are no choices, shapes are only recorded
   const char *note;    ///< text of the note, in the bundle
   kiln_tuned_input inputs[KILN_TUNED_MOST_AXES];
   uint32_t input_count, choice_count;
   bool has_bins; ///< some choice names a bin, so no choice is for all arguments
   bool is_exact; ///< only choices for exactly these bins count: costs of configs are more precise elsewhere
-  uint64_t cell_count;        ///< 0: too many
-  kiln_tuned_choice *choices; ///< arena of the kernel
-  _Atomic(uint64_t) *cells;   ///< owned
-  kiln_recorder *recorder;    ///< NULL: shapes are not recorded
+  uint64_t cell_count;            ///< 0: too many
+  kiln_tuned_choice *choices;     ///< arena of the kernel
+  _Atomic(uint64_t) *cells;       ///< owned
+  struct kiln_recorder *recorder; ///< NULL: shapes are not recorded
 };
 
 // A cell: three configs + 1, 16 bits each, those of the nearest choices first; 0 is none. And
@@ -55,17 +63,6 @@ struct kiln_tuned {
 /// Finds the choices for kernel and device; `kernel->tuned` stays NULL when there are none. Unusable choices
 /// are logged and left out. OUT_OF_MEMORY.
 kiln_status kiln_tuned_attach(kiln_kernel *kernel, kiln_error *err);
-void kiln_tuned_detach(kiln_kernel *kernel);
-
-/// The value of each input in a block: a bin, 0 or 1, a stride.
-void kiln_tuned_values(const kiln_tuned *tuned, const uint8_t *block, uint8_t *values);
-/// Records arguments that lie outside of what was measured. Returns 0.
-uint64_t kiln_tuned_outside(const kiln_tuned *tuned, const uint8_t *block);
-/// Fills the cell of that number for the arguments in the block.
-uint64_t kiln_tuned_fill(const kiln_tuned *tuned, const uint8_t *block, uint64_t number);
-/// The near choices of each config, by distance: calls `each` until it returns true. Slow.
-void kiln_tuned_search(const kiln_tuned *tuned, const uint8_t *values,
-                       bool (*each)(void *context, uint32_t choice), void *context);
 
 static inline uint32_t kiln_tuned_value(const kiln_tuned_input *in, const uint8_t *block) {
   const uint8_t *at = block + in->offset;
@@ -83,11 +80,11 @@ static inline uint64_t kiln_tuned_cell(const kiln_tuned *t, const uint8_t *block
   uint64_t number = 0, cell = 0;
   for (uint32_t i = 0; i < t->input_count; i++) {
     uint32_t place = kiln_tuned_value(&t->inputs[i], block) - t->inputs[i].least;
-    if (place >= t->inputs[i].radix) return t->recorder ? kiln_tuned_outside(t, block) : 0;
+    if (place >= t->inputs[i].radix) return t->recorder ? t->outside(t, block) : 0;
     number = number * t->inputs[i].radix + place;
   }
   if (t->cell_count) cell = atomic_load_explicit(&t->cells[number], memory_order_relaxed);
-  return __builtin_expect(cell != 0, 1) ? cell : kiln_tuned_fill(t, block, number);
+  return __builtin_expect(cell != 0, 1) ? cell : t->fill(t, block, number);
 }
 
 #endif

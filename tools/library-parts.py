@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What each part of libkiln costs, from the linker's map: tools/library-parts.py build/release/lib/libkiln.so.0.map
+"""What each part of a file of libkiln costs, from the linker's map: tools/library-parts.py build/release/lib/libkiln.so.0.map
 
 A row is a part, its code and constants, data that the loader relocates, unwind tables, and the sum. An object that no part names is an error, so that
 a new file is put where it belongs."""
@@ -9,18 +9,22 @@ import re
 import sys
 
 PARTS = (
-    ("opening bundles", "open bytes check_index reader blob library checksum stream fs"),
-    ("kernels and launches", "kernel launch launches launch_extras decision prepare prepared choose load handles device closed null record expr expr_code types"),
+    ("opening bundles", "open bytes reader blob library checksum stream fs"),
+    ("kernels and launches", "kernel launch launch_extras decision prepare prepared choose load handles device closed null record expr expr_code types refusal"),
     ("host: loader, threads", "host host_loader host_memory host_pool native_cpu"),
     ("CUDA and HIP", "cuda hip driver_library"),
+    ("hooks", "hook"),
+    ("targets and their ranks", "processors target_name target_rank target_list occupancy nearest"),
+    ("errors, memory", "status arena buffer control_characters"),
+    ("calls of the other file", "more open_more start_more"),
+    ("checks of whole bundles, statements", "bundle_check"),
+    ("lists of kernels", "listing"),
     ("tensor maps", "tensor_map"),
-    ("tuned choices", "tuned_choice tuned nearest"),
+    ("tuned choices", "tuned_choice tuned"),
+    ("launches with scratch memory", "launches"),
     ("sizes of buffers", "sizes"),
     ("shape records", "shape_record output"),
-    ("reports, reasons of refusals", "report refusal"),
-    ("hooks", "hook"),
-    ("targets and their ranks", "processors target_name target_rank target_list occupancy"),
-    ("errors, memory", "status arena buffer control_characters"),
+    ("reports, reasons of choices and refusals", "report reason refusals assertion"),
     ("zstd's decoder", "zstd zstd_legacy"),
     ("of the compiler and the C library", "crti crtn crtbeginS crtendS pthread_atfork"),
 )
@@ -64,12 +68,12 @@ def main():
             sys.exit("%s: no part has the object %s: tools/library-parts.py" % (sys.argv[1], name))
         if size:
             sums[part_of[name]][COLUMNS[section]] += size
-    print("%-34s %9s %9s %9s %9s" % ("part", "code", "data", "unwind", "sum"))
+    print("%-42s %9s %9s %9s %9s" % ("part", "code", "data", "unwind", "sum"))
     for part, _ in PARTS:
         if part in sums:
-            print("%-34s %9.0f %9.0f %9.0f %9.0f" % (part, *sums[part], sum(sums[part])))
+            print("%-42s %9.0f %9.0f %9.0f %9.0f" % (part, *sums[part], sum(sums[part])))
     columns = [sum(row[i] for row in sums.values()) for i in range(3)]
-    print("%-34s %9.0f %9.0f %9.0f %9.0f" % ("together", *columns, sum(columns)))
+    print("%-42s %9.0f %9.0f %9.0f %9.0f" % ("together", *columns, sum(columns)))
 
 
 main()

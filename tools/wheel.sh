@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Makes the two wheels: tools/wheel.sh [-b BUILD] [-a ROOT] [-p PYTHON] [FOLDER]. The runtime (kiln_runtime: the package with its extension, libkiln,
-# libkiln-verify) for CPython 3.11 and newer, and the compiler (kiln_compiler: kiln, kiln-codegen, kiln-tool). They are built first, for
+# libkiln-more, libkiln-verify) for CPython 3.11 and newer, and the compiler (kiln_compiler: kiln, kiln-codegen, kiln-tool). They are built first, for
 # this machine's architecture, and depend on libc alone; the tag is the oldest glibc that all of them start with. The same build gives
 # the same bytes. With -a the runtime alone is made, for aarch64 by its cross compiler; ROOT is an unpacked Debian of that architecture
 # with libzstd-dev, libsodium-dev and libpython3-dev (mmdebstrap --variant=extract --architectures=arm64 --include=...). With -p the runtime
@@ -35,8 +35,8 @@ if [ -n "$other" ]; then
   cp "$other"/usr/lib/aarch64-linux-gnu/lib{zstd,sodium}.a "$build/static/"
   make -s B="$build" CC=${prefix}gcc AR=${prefix}ar PYTHON_INCLUDE="$(printf '%s\n' "$include"/python3.* | head -n 1)" EXTRA_LDFLAGS="-L$build/static" \
     EXTRA_CFLAGS="-idirafter $include -idirafter $include/aarch64-linux-gnu" \
-    "$build"/lib/libkiln{,-observe}.so.0 "$build/wheel/libkiln-verify.so.0" "$build/python/kiln/_core.abi3.so"
-elif [ -n "$python" ]; then make -s B="$build" PYTHON="$python" core "$build"/lib/libkiln{,-observe}.so.0 "$build/wheel/libkiln-verify.so.0"
+    "$build"/lib/libkiln{,-more,-observe}.so.0 "$build/wheel/libkiln-verify.so.0" "$build/python/kiln/_core.abi3.so"
+elif [ -n "$python" ]; then make -s B="$build" PYTHON="$python" core "$build"/lib/libkiln{,-more,-observe}.so.0 "$build/wheel/libkiln-verify.so.0"
 else make -s B="$build" programs libraries "$build/wheel/libkiln-verify.so.0"; fi
 core=$(ls "$build"/python/kiln/_core.*.so 2>/dev/null) || { echo "tools/wheel.sh: the Python extension is not built: Python.h is missing" >&2; exit 1; }
 
@@ -53,7 +53,7 @@ sed -e 's|"base/status.def"|"status.def"|' base/status_code.h >"$runtime/kiln/in
 sed -e 's|@LIB@|lib|' tools/cmake/kilnConfig.cmake.in >"$runtime/kiln/lib/cmake/kiln/kilnConfig.cmake"
 sed -e "s|@VERSION@|$version|" tools/cmake/kilnConfigVersion.cmake.in >"$runtime/kiln/lib/cmake/kiln/kilnConfigVersion.cmake"
 cp tools/cmake/kilnBundle.cmake tools/cmake/kilnOpen.h.in "$runtime/kiln/lib/cmake/kiln/"
-cp -L "$core" "$build"/lib/libkiln{,-observe}.so.0 "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
+cp -L "$core" "$build"/lib/libkiln{,-more,-observe}.so.0 "$build/wheel/libkiln-verify.so.0" "$runtime/kiln/"
 programs=()
 if [ -z "$other$python" ]; then
   cp "$build/bin/kiln" "$build/bin/kiln-codegen" "$build/bin/kiln-tool" "$build/bin/kiln-ptx-driver.so" "$compiler/kiln_compiler/bin/"

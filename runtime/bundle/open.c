@@ -176,20 +176,6 @@ static kiln_status check_signature(kiln_bundle *b, const kiln_open_options *opti
                    is_signed ? "the signature was not accepted" : "the bundle is not signed");
 }
 
-// Against a bundle that was good once, or that is good for something else.
-static kiln_status check_statement(kiln_bundle *b, const kiln_open_options *options, kiln_error *err) {
-  kiln_statement s;
-  if (!options->min_version && !options->name) return KILN_OK;
-  KILN_TRY(kiln_bundle_statement(b, &s, err));
-  if (options->name && strcmp(s.name, options->name))
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle's name is '%s', '%.100s' is wanted", b->name,
-                     s.name, options->name);
-  if (s.version < options->min_version)
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle's version is %llu, at least %llu is wanted",
-                     b->name, (ull)s.version, (ull)options->min_version);
-  return KILN_OK;
-}
-
 static kiln_status attach(kiln_bundle *b, const kiln_source *source, const kiln_open_options *options,
                           kiln_error *err) {
   b->memory = source->path ? NULL : source->bytes;
@@ -200,7 +186,7 @@ static kiln_status attach(kiln_bundle *b, const kiln_source *source, const kiln_
   KILN_TRY(read_head(b, err));
   KILN_TRY(make_image(b, err));
   KILN_TRY(check_signature(b, options, err));
-  KILN_TRY(check_statement(b, options, err));
+  if (options->min_version || options->name) KILN_TRY(kiln_bundle_check_statement(b, options, err));
   return options->policy & KILN_CHECK_ALL ? kiln_bundle_check_all(b, err) : KILN_OK;
 }
 

@@ -180,12 +180,6 @@ kiln_status kiln_bundle_kernel_at(kiln_bundle *b, uint32_t number, kiln_kernel_e
   return KILN_OK;
 }
 
-kiln_status kiln_bundle_named_at(kiln_bundle *b, uint32_t index, kiln_kernel_entry *out, kiln_error *err) {
-  memset(out, 0, sizeof *out);
-  const uint8_t *number = kiln_bundle_entry(b, KILN_BUNDLE_NAMES, index, err);
-  return number ? kiln_bundle_kernel_at(b, kiln_le32(number), out, err) : KILN_STATUS_CORRUPT;
-}
-
 // Hashes are spread evenly, so where one must stand is known to within a page or two: each page that is
 // looked at is read and checked. In a file that lies about it, halves end the search.
 static uint32_t place_between(uint32_t low, uint32_t high, uint32_t least, uint32_t most, uint32_t hash,
@@ -287,23 +281,5 @@ kiln_status kiln_bundle_blob_at(kiln_bundle *b, uint32_t number, kiln_blob_entry
                            e[KILN_BB_FORM],
                            kiln_le16(e + KILN_BB_DICTIONARY),
                            member};
-  return KILN_OK;
-}
-
-kiln_status kiln_bundle_statement(kiln_bundle *b, kiln_statement *out, kiln_error *err) {
-  *out = (kiln_statement){.name = ""};
-  uint64_t at = kiln_le64(b->header + KILN_BH_STATEMENT);
-  if (!at) return KILN_OK;
-  if (at > b->region_size || b->region_size - at < KILN_BS_SIZE)
-    return damaged(err, b, "the statement at %llu is outside the index of %llu bytes", (ull)at,
-                   (ull)b->region_size);
-  const uint8_t *s = kiln_bundle_region(b, at, KILN_BS_SIZE, err);
-  if (!s) return KILN_STATUS_CORRUPT;
-  size_t length = strnlen((const char *)s + KILN_BS_NAME, KILN_BS_NAME_SIZE);
-  for (size_t i = length; i < KILN_BS_NAME_SIZE; i++)
-    if (s[KILN_BS_NAME + i]) length = KILN_BS_NAME_SIZE;
-  if (length == KILN_BS_NAME_SIZE) return damaged(err, b, "the name in the statement does not end in NULs");
-  *out =
-      (kiln_statement){kiln_le64(s + KILN_BS_VERSION), (const char *)s + KILN_BS_NAME, s + KILN_BS_CONTAINER};
   return KILN_OK;
 }

@@ -124,5 +124,8 @@ kiln_status kiln_bundle_load(kiln_bundle *bundle, uint32_t blob, kiln_bytes *out
 kiln_status kiln_bundle_check_index(kiln_bundle *bundle, kiln_error *err);
 /// The same, and loads every blob.
 kiln_status kiln_bundle_check_all(kiln_bundle *bundle, kiln_error *err);
+/// UNTRUSTED: the bundle has another name than wanted, or an older version.
+kiln_status kiln_bundle_check_statement(kiln_bundle *bundle, const kiln_open_options *options,
+                                        kiln_error *err);
 
 #endif

@@ -18,20 +18,8 @@ static const kiln_device_kind *find_kind(const char *name, size_t length) {
 
 // A policy that some kernel cannot keep on this device fails here, not at the first launch.
 static kiln_status check_policy(kiln_device *d, kiln_error *err) {
-  kiln_preflight found;
-  bool exact = d->library->policy & KILN_EXACT_ONLY, no_jit = d->library->policy & KILN_NO_JIT;
-  if (!(d->library->policy & (KILN_EXACT_ONLY | KILN_NO_JIT)) || d->accepts_all) return KILN_OK;
-  KILN_TRY(kiln_device_preflight(d, &found, err));
-  if (!found.missing) return KILN_OK;
-  kiln_report *report;
-  KILN_TRY(kiln_explain(d, found.first_missing, &report, err));
-  kiln_log(d, found.first_missing, KILN_LOG_ERROR, kiln_report_text(report));
-  kiln_fail(err, KILN_STATUS_NO_VARIANT,
-            "%s: the policy (%s%s%s) leaves %zu of %zu kernels without code; the first: %.700s", d->name,
-            exact ? "exact only" : "", exact && no_jit ? ", " : "", no_jit ? "no JIT" : "", found.missing,
-            found.kernels, kiln_report_text(report));
-  kiln_report_free(report);
-  return KILN_STATUS_NO_VARIANT;
+  bool is_strict = d->library->policy & (KILN_EXACT_ONLY | KILN_NO_JIT) && !d->accepts_all;
+  return is_strict ? kiln_check_policy(d, err) : KILN_OK;
 }
 
 static bool make_ranks(kiln_device *d) {

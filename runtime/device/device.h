@@ -234,7 +234,9 @@ struct kiln_kernel {
   size_t bundle_index;
   kiln_check hash;
   uint64_t abi;
+  bool has_launches;                        // the bundle says what may be launched in its place
   _Atomic(struct kiln_launches *) launches; // owned; NULL: nobody has asked about scratch memory
+  atomic_bool has_sizes;                    // sizes of its buffers were read
 };
 
 /// A status where the device was closed, or stays with the parent of a fork. closed.c
@@ -254,8 +256,7 @@ kiln_status kiln_kernel_no_memory(const kiln_kernel *kernel, kiln_error *err);
 /// valid; OUT_OF_MEMORY. prepare.c
 kiln_status kiln_kernel_prepare(kiln_kernel *kernel, kiln_error *err);
 
-/// Reads what the kernel states of the sizes of its buffers; what does not fit it is logged. OUT_OF_MEMORY.
-/// sizes.c
+/// Reads what the kernel states of the sizes of its buffers, once; what does not fit it is logged. OUT_OF_MEMORY.
 kiln_status kiln_sizes_attach(kiln_kernel *kernel, kiln_error *err);
 
 /// Loads every code of the kernel. load.c
@@ -263,8 +264,10 @@ kiln_status kiln_kernel_load(kiln_kernel *kernel, kiln_error *err);
 /// Loads a code once a device. load.c
 kiln_status kiln_code_load(kiln_kernel *kernel, kiln_code *code, kiln_error *err);
 
-/// The report without a device's handle of the kernel; used by kiln_kernel_get for its message. report.c
-kiln_status kiln_report_make(kiln_device *device, const char *name, kiln_report **out, kiln_error *err);
+/// Tells log and hooks what a device has of a kernel.
+kiln_status kiln_log_found(const kiln_kernel *kernel, kiln_error *err);
+/// NO_VARIANT where the policy leaves some kernel without code.
+kiln_status kiln_check_policy(kiln_device *device, kiln_error *err);
 
 /// For the library's log, and for hooks. `kernel`: the name of the one that it is about. library.c
 void kiln_log(const kiln_device *device, const char *kernel, int level, const char *text);

@@ -9,6 +9,7 @@
 #include "runtime/device/host_loader.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/device/host_pool.h"
+#include "runtime/refusal.h"
 
 enum { MOST_THREADS = 4096 };
 
@@ -50,27 +51,6 @@ static void unload(kiln_device *d, kiln_module *module) {
   free(module->module);
 }
 
-// What the object says of its assertion; else the number of the operation.
-static kiln_status assert_failed(kiln_device *d, const kiln_launch_call *call, int32_t failed,
-                                 uint64_t instance, kiln_error *err) {
-  const char *text = "";
-  uint32_t line = 0, x = call->grid[0], y = call->grid[1];
-  bool is_known = false;
-  pthread_mutex_lock(&d->lock);
-  for (const kiln_module *m = d->modules; m && !is_known; m = m->next)
-    is_known =
-        m->function == call->function && kiln_host_object_assert(m->module, (uint32_t)failed, &text, &line);
-  pthread_mutex_unlock(&d->lock);
-  char what[600];
-  if (!is_known) snprintf(what, sizeof what, "assertion");
-  else if (!line) snprintf(what, sizeof what, "assertion '%.500s'", text);
-  else snprintf(what, sizeof what, "line %u: assertion '%.500s'", line, text);
-  return kiln_fail(err, KILN_STATUS_ASSERT,
-                   "'%s': %s at operation %d does not hold in program (%u, %u, %u) of %u x %u x %u",
-                   call->code->info.symbol, what, failed - 1, (uint32_t)(instance % x),
-                   (uint32_t)(instance / x % y), (uint32_t)(instance / x / y), x, y, call->grid[2]);
-}
-
 // What would hang: as a launch that is too large to be on a GPU at once, when its programs wait for each
 // other.
 static kiln_status report_deadlock(kiln_device *d, const kiln_launch_call *call, const kiln_host_outcome *o,
@@ -91,7 +71,7 @@ static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_err
   memcpy(&kernel, &call->function, sizeof kernel);
   KILN_TRY(
       kiln_host_pool_run(d->state, kernel, call->block, call->grid, call->code->info.scratch_bytes, &o, err));
-  if (o.failed) return assert_failed(d, call, o.failed, o.instance, err);
+  if (o.failed) return kiln_refuse_assertion(d, call, o.failed, o.instance, err);
   return o.stuck ? report_deadlock(d, call, &o, err) : KILN_OK;
 }
 

@@ -281,22 +281,6 @@ kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *
   return status;
 }
 
-bool kiln_host_object_assert(const kiln_host_object *object, uint32_t number, const char **out_text,
-                             uint32_t *out_line) {
-  if (!object->asserts) return false;
-  const uint8_t *end = (const uint8_t *)object->base + object->size;
-  kiln_reader r = kiln_reader_of(object->asserts, (size_t)(end - object->asserts));
-  for (uint32_t found; (found = kiln_read_u32(&r)) && !r.failed;) {
-    *out_line = kiln_read_u32(&r);
-    *out_text = (const char *)end - r.left;
-    const uint8_t *text_end = memchr(*out_text, 0, r.left);
-    if (!text_end) return false;
-    if (found == number) return true;
-    kiln_read_bytes(&r, (size_t)(text_end + 1 - (const uint8_t *)*out_text));
-  }
-  return false;
-}
-
 void kiln_host_object_unmap(kiln_host_object *object) {
   if (object->base) munmap(object->base, object->size);
   *object = (kiln_host_object){0};

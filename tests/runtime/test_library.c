@@ -20,6 +20,14 @@ static char *shell(const char *command) {
   return out;
 }
 
+/// The limit for the compiler that made the library, which it names in .comment.
+static int limit(int bytes) {
+  char *made = shell("readelf -p .comment %1$s");
+  bool is_known = strstr(made, "GCC: (Debian 12.") != NULL;
+  free(made);
+  return is_known ? bytes : bytes + bytes * OTHER / 100;
+}
+
 TEST(library, exports_are_the_map) {
   char *exports =
       shell("nm -D --defined-only %1$s | awk '$2 == \"T\" {print $3}' | sed 's/@.*//' | LC_ALL=C sort");
@@ -103,6 +111,26 @@ TEST(library, the_observer_needs_libc_only_and_is_small) {
   free(out);
 }
 
+// It is given a table of what it calls, so that it works with the libkiln that opens it and no other; base, which
+// it has inside, comes without zstd.
+TEST(library, the_second_file_needs_libc_only_and_is_small) {
+  enum { MOST_MORE = 80 << 10 };
+  char *out;
+  if (KILN_TEST_SANITIZED || strstr(kiln_test_build(), "debug")) SKIP("not a release build");
+  if (kiln_test_run(
+          &out,
+          "f=%s/lib/libkiln-more.so.0; readelf -d $f | sed -n 's/.*(NEEDED).*\\[\\(.*\\)\\]/\\1/p'; "
+          "nm -D --defined-only $f | sed 's/.* //; s/@.*//' | grep -v '^KILN_'; strip -o %s/more $f && "
+          "stat -c %%s %s/more",
+          kiln_test_build(), kiln_test_folder(), kiln_test_folder()))
+    SKIP("libkiln-more.so.0 is not built");
+  if (strncmp(out, "libc.so.6\nkiln_more_start\n", 26) != 0) FAIL("%s", out);
+  int size = atoi(out + 26), most = limit(MOST_MORE);
+  printf("libkiln-more.so.0: %d bytes stripped, of %d allowed\n", size, most);
+  if (size > most) FAIL("libkiln-more.so.0 has %d bytes stripped; the limit is %d", size, most);
+  free(out);
+}
+
 // zstd's decoders of old formats are an application's own matter: the archive brings no second ones.
 TEST(library, the_archive_defines_nothing_of_zstd) {
   char *out;
@@ -137,14 +165,6 @@ TEST(library, cannot_end_the_process) {
       "nm -D --undefined-only %1$s | grep -wE 'abort|exit|_exit|quick_exit|__assert_fail|raise' || true");
   CHECK_TEXT(ends, "");
   free(ends);
-}
-
-/// The limit for the compiler that made the library, which it names in .comment.
-static int limit(int bytes) {
-  char *made = shell("readelf -p .comment %1$s");
-  bool is_known = strstr(made, "GCC: (Debian 12.") != NULL;
-  free(made);
-  return is_known ? bytes : bytes + bytes * OTHER / 100;
 }
 
 TEST(library, is_small) {
@@ -205,6 +225,7 @@ TEST(library, every_byte_belongs_to_a_part) {
     FAIL("the parts have %ld bytes together, the sections %ld", together, sections);
   if (labs(parts - together) > 20) FAIL("the rows have %ld bytes, their sum says %ld", parts, together);
   free(sum), free(kept), free(rows);
+  free(shell("tools/library-parts.py $(dirname %1$s)/libkiln-more.so.0.map"));
 }
 
 // A pointer in a table of constants is 24 bytes more of the file: texts stand inside of rows.

@@ -8,7 +8,8 @@
 static const char build_script[] =
     "set -e; cc=$1; dir=$2; mkdir -p $dir/include $dir/objects\n"
     "cp /usr/include/zstd.h /usr/include/zstd_errors.h /usr/include/xxhash.h $dir/include\n"
-    "for f in runtime/*.c runtime/bundle/*.c runtime/device/*.c targets/*.c base/arena.c base/buffer.c "
+    "for f in runtime/*.c runtime/bundle/*.c runtime/device/*.c runtime/more/*.c targets/*.c base/arena.c "
+    "base/buffer.c "
     "base/checksum.c base/expr.c "
     "base/expr_code.c "
     "base/fs.c base/launches.c base/nearest.c base/output.c base/control_characters.c base/record.c "

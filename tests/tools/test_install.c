@@ -167,7 +167,8 @@ static void build_observed(const char *folder) {
 /// counts.
 static void look_at_files(const char *folder) {
   must(folder, "cd stage/usr && for f in bin/kiln libexec/kiln/kiln-codegen libexec/kiln/kiln-tool "
-               "libexec/kiln/kiln-remote libexec/kiln/kiln-ptx-driver.so lib/libkiln.so.0 lib/libkiln.so "
+               "libexec/kiln/kiln-remote libexec/kiln/kiln-ptx-driver.so lib/libkiln.so.0 "
+               "lib/libkiln-more.so.0 lib/libkiln.so "
                "lib/libkiln.a "
                "lib/libkiln-verify.so.0 lib/libkiln-verify.so lib/libkiln-verify.a lib/libkiln-observe.so.0 "
                "lib/libkiln-observe.so lib/libkiln-observe.a include/kiln/kiln_observe.h "

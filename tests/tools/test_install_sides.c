@@ -97,6 +97,7 @@ TEST(install_sides, a_multiarch_runtime_alone) {
                   "lib/x86_64-linux-gnu/cmake/kiln/kilnConfig.cmake\n"
                   "lib/x86_64-linux-gnu/cmake/kiln/kilnConfigVersion.cmake\n"
                   "lib/x86_64-linux-gnu/cmake/kiln/kilnOpen.h.in\n"
+                  "lib/x86_64-linux-gnu/libkiln-more.so.0\n"
                   "lib/x86_64-linux-gnu/libkiln-observe.a\nlib/x86_64-linux-gnu/libkiln-observe.so\n"
                   "lib/x86_64-linux-gnu/libkiln-observe.so.0\n"
                   "lib/x86_64-linux-gnu/libkiln-verify.a\nlib/x86_64-linux-gnu/libkiln-verify.so\n"

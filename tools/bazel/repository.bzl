@@ -10,6 +10,7 @@ package(default_visibility = ["//visibility:public"])
 cc_library(
     name = "runtime",
     srcs = ["lib/libkiln.so.0"],
+    data = ["lib/libkiln-more.so.0"],
     hdrs = glob(["include/**"]),
     includes = ["include"],
 )
@@ -52,7 +53,9 @@ def _kiln_repository(ctx):
             fail("kiln_repository: there is no %s in %s; give `prefix`, or --repo_env=KILN_PREFIX" % (program, prefix))
         ctx.symlink(prefix + "/" + program, program)
     ctx.symlink(runtime + "/include/kiln", "include/kiln")
-    ctx.symlink(_find_library(ctx, runtime), "lib/libkiln.so.0")
+    library = _find_library(ctx, runtime)
+    ctx.symlink(library, "lib/libkiln.so.0")
+    ctx.symlink(library.dirname.get_child("libkiln-more.so.0"), "lib/libkiln-more.so.0")
     if ctx.attr.ptxas:
         ctx.symlink(ctx.attr.ptxas, "bin/ptxas")
     ctx.file("BUILD.bazel", BUILD.format(ptxas = repr("bin/ptxas" if ctx.attr.ptxas else None)))

@@ -240,7 +240,7 @@ def _check_arguments(library, title, params):
 
 
 def collect(names):
-    """Puts the kernels of these names in C++ that Kiln compiled into one bundle, where Inductor's C++ finds it; the path of libkiln, if there are any."""
+    """Puts the kernels of these names in C++ that Kiln compiled into one bundle, where Inductor's C++ finds it; the paths of libkiln, if there are any."""
     from torch._inductor import codecache, config
     every = {name: codecache.CudaKernelParamCache.get(name) for name in names}
     found = {name: params["kiln"] for name, params in every.items() if params and "kiln" in params}
@@ -257,7 +257,7 @@ def collect(names):
             path = codecache.write(file.read(), "kbundle", hash_type=STAGE, specified_dir=where)[1]
     for name, title in titles.items():
         every[name].update({codecache.get_cpp_wrapper_cubin_path_name(): path, "mangled_name": title})
-    return [_put_libkiln(os.path.dirname(path))]
+    return _put_libkiln(os.path.dirname(path))
 
 
 def _libkiln():
@@ -272,9 +272,12 @@ def _libkiln():
 
 
 def _put_libkiln(folder):
-    path = os.path.join(folder, SONAME)
-    with open(_libkiln(), "rb") as file:
-        library = file.read()
-    if not os.path.exists(path) or os.path.getsize(path) != len(library):
-        _bundles.put(library, path)
-    return path
+    """The two files of libkiln, which opens the second when something of it is wanted."""
+    of = _libkiln()
+    paths = [os.path.join(folder, name) for name in (SONAME, "libkiln-more.so.0")]
+    for path in paths:
+        with open(os.path.join(os.path.dirname(of), os.path.basename(path)), "rb") as file:
+            library = file.read()
+        if not os.path.exists(path) or os.path.getsize(path) != len(library):
+            _bundles.put(library, path)
+    return paths

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Decodes the tensor maps of a code, and encodes them for the driver from the arguments of a launch.
-#include "runtime/tensor_map.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "base/expr.h"
-#include "runtime/device/device.h"
-#include "runtime/launch.h"
-#include "runtime/launch_extras.h"
+#include "runtime/more/core.h"
 
 // ---------------------------------------------------------------------------------------- decoding
 
@@ -98,8 +94,8 @@ static bool take_map(const kiln_interface *in, kiln_reader *r, kiln_tensor_map *
   return true;
 }
 
-kiln_status kiln_tensor_maps_decode(kiln_kernel *k, const uint8_t *record, size_t size, kiln_code *code,
-                                    kiln_error *err) {
+kiln_status kiln_more_tensor_maps_decode(kiln_kernel *k, const uint8_t *record, size_t size, kiln_code *code,
+                                         kiln_error *err) {
   kiln_reader r = kiln_reader_of(record, size);
   uint32_t count = kiln_read_u8(&r), start = kiln_maps_at(kiln_code_extras_at(k, code));
   bool is_whole = count <= KILN_MOST_MAPS && kiln_maps_end(start, count) <= KILN_MOST_BLOCK;
@@ -264,19 +260,9 @@ static void read_words(const kiln_interface *in, const uint8_t *block, int64_t *
   }
 }
 
-void kiln_block_changes(const uint8_t *a, const uint8_t *b, size_t size, kiln_block_words *out) {
-  const size_t whole = size / KILN_BLOCK_WORD, rest = size % KILN_BLOCK_WORD;
-  *out = (kiln_block_words){{0}};
-  for (size_t i = 0; i < whole; i++)
-    out->in[i / 64] |=
-        (uint64_t)(memcmp(a + i * KILN_BLOCK_WORD, b + i * KILN_BLOCK_WORD, KILN_BLOCK_WORD) != 0) << i % 64;
-  if (rest && memcmp(a + size - rest, b + size - rest, rest) != 0)
-    out->in[whole / 64] |= UINT64_C(1) << whole % 64;
-}
-
-kiln_status kiln_tensor_maps_encode(const kiln_kernel *k, const kiln_code *code,
-                                    const kiln_block_words *changes, kiln_map_sizes *known, uint8_t *block,
-                                    kiln_error *err) {
+kiln_status kiln_more_tensor_maps_encode(const kiln_kernel *k, const kiln_code *code,
+                                         const kiln_block_words *changes, kiln_map_sizes *known,
+                                         uint8_t *block, kiln_error *err) {
   int64_t values[MOST_WORDS];
   bool has_values = false;
   _Alignas(KILN_MAP_ALIGNMENT) uint8_t map[KILN_MAP_BYTES];

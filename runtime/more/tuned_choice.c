@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Finds the tuned choice for the arguments of a launch, and remembers the result for arguments of the same
 // class.
-#include "runtime/tuned_choice.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/choice_memo.h"
+#include "runtime/more/core.h"
+#include "runtime/more/shape_record.h"
 
 static KILN_PRINTF(3, 4) void tell(const kiln_kernel *k, int level, const char *format, ...) {
   char text[700];
@@ -195,6 +194,85 @@ static kiln_status take_note(kiln_kernel *k, size_t size, kiln_error *err) {
   return KILN_OK;
 }
 
+// ----------------------------------------------------------------------------------------- nearest
+
+// The sum of the squares of the bins between; UINT32_MAX when a fact differs.
+static uint32_t distance(const kiln_tuned *t, const kiln_tuned_choice *c, const uint8_t *values) {
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < t->input_count; i++) {
+    int away = (int)c->values[i] - values[i];
+    if (c->values[i] == KILN_TUNED_ANY || !away) continue;
+    if (t->inputs[i].kind != KILN_TUNED_BIN) return UINT32_MAX;
+    sum += (uint32_t)(away * away);
+  }
+  return sum;
+}
+
+typedef struct config_set {
+  uint8_t bits[KILN_MOST_CODES / 8];
+} config_set;
+
+// The nearest choice whose config is not in `tried`, of equally near ones the first; the count of choices
+// when none is near.
+static uint32_t next_nearest(const kiln_tuned *t, const uint8_t *values, const config_set *tried) {
+  uint32_t best = t->choice_count, least = t->is_exact ? 1 : KILN_TUNED_NEAR + 1;
+  for (uint32_t i = 0; i < t->choice_count; i++) {
+    uint32_t config = t->choices[i].config, d = distance(t, &t->choices[i], values);
+    if (d < least && !(tried->bits[config / 8] >> config % 8 & 1)) best = i, least = d;
+  }
+  return best;
+}
+
+static void search(const kiln_tuned *t, const uint8_t *values, bool (*each)(void *context, uint32_t choice),
+                   void *context) {
+  config_set tried;
+  memset(&tried, 0, sizeof tried); // an initialiser would be 8 KiB of zeros in the file, to copy from
+  for (;;) {
+    uint32_t choice = next_nearest(t, values, &tried);
+    if (choice == t->choice_count || each(context, choice)) return;
+    tried.bits[t->choices[choice].config / 8] |= (uint8_t)(1u << t->choices[choice].config % 8);
+  }
+}
+
+typedef struct filling {
+  uint32_t found[KILN_TUNED_NEAREST], count;
+  bool has_more;
+} filling;
+
+static bool note_nearest(void *context, uint32_t choice) {
+  filling *f = context;
+  if (f->count == KILN_TUNED_NEAREST) return f->has_more = true;
+  f->found[f->count++] = choice;
+  return false;
+}
+
+static void values_of(const kiln_tuned *t, const uint8_t *block, uint8_t *values) {
+  for (uint32_t i = 0; i < t->input_count; i++) values[i] = (uint8_t)kiln_tuned_value(&t->inputs[i], block);
+}
+
+static uint64_t outside(const kiln_tuned *t, const uint8_t *block) {
+  uint8_t values[KILN_TUNED_MOST_AXES];
+  values_of(t, block, values);
+  kiln_recorder_note(t, values, block);
+  return 0;
+}
+
+static uint64_t fill(const kiln_tuned *t, const uint8_t *block, uint64_t number) {
+  uint8_t values[KILN_TUNED_MOST_AXES];
+  filling f = {.count = 0};
+  uint64_t cell = KILN_TUNED_FILLED;
+  values_of(t, block, values);
+  search(t, values, note_nearest, &f);
+  for (uint32_t i = 0; i < f.count; i++) cell |= ((uint64_t)t->choices[f.found[i]].config + 1) << 16 * i;
+  if (f.has_more) cell |= KILN_TUNED_MORE;
+  if (f.count && !distance(t, &t->choices[f.found[0]], values)) cell |= KILN_TUNED_EXACT;
+  else if (t->recorder) kiln_recorder_note(t, values, block);
+  if (t->cell_count) atomic_store_explicit(&t->cells[number], cell, memory_order_relaxed);
+  return cell;
+}
+
+// ------------------------------------------------------------------------------------------ kernels
+
 static void add_input(kiln_kernel *k, kiln_tuned_axis_kind kind, const char *format, const char *name,
                       unsigned number) {
   char text[300];
@@ -252,25 +330,15 @@ static kiln_status attach_choices(kiln_kernel *k, kiln_error *err) {
   return KILN_OK;
 }
 
-static bool is_empty(const kiln_conjunction *c) { return !c->mask_count && !c->other_count; }
-
-// The first code of the first config that may be used, unless a condition stands before it.
-static void find_certain(kiln_kernel *k) {
-  uint32_t c = 0, v = 0;
-  const uint32_t variants = k->interface.variant_count;
-  while (c < k->interface.config_count && !k->configs[c].is_usable) c++;
-  if (c == k->interface.config_count || !is_empty(&k->configs[c].require)) return;
-  while (!k->codes[c * variants + v].is_present) v++;
-  if (!is_empty(&k->variants[v])) return;
-  k->certain_config = c;
-  k->certain = &k->codes[c * variants + v];
-}
-
-kiln_status kiln_tuned_attach(kiln_kernel *k, kiln_error *err) {
+kiln_status kiln_more_tuned_attach(kiln_kernel *k, kiln_error *err) {
   KILN_TRY(attach_choices(k, err));
   KILN_TRY(attach_recorder(k, err));
-  k->is_plain = !k->tuned && !k->has_costs && !k->integer_count;
-  if (k->is_plain) find_certain(k);
+  if (k->tuned) {
+    k->tuned->values = values_of;
+    k->tuned->outside = outside;
+    k->tuned->fill = fill;
+    k->tuned->search = search;
+  }
   for (uint32_t i = 0; k->tuned && i < k->tuned->input_count; i++) {
     const kiln_tuned_input *in = &k->tuned->inputs[i];
     k->is_read[in->param] = true;
@@ -279,85 +347,4 @@ kiln_status kiln_tuned_attach(kiln_kernel *k, kiln_error *err) {
                      in->kind == KILN_TUNED_ALIGNED ? KILN_TUNED_ALIGNMENT - 1 : UINT64_MAX);
   }
   return KILN_OK;
-}
-
-void kiln_tuned_detach(kiln_kernel *k) {
-  if (k->tuned) free(k->tuned->cells);
-}
-
-// ----------------------------------------------------------------------------------------- nearest
-
-// The sum of the squares of the bins between; UINT32_MAX when a fact differs.
-static uint32_t distance(const kiln_tuned *t, const kiln_tuned_choice *c, const uint8_t *values) {
-  uint32_t sum = 0;
-  for (uint32_t i = 0; i < t->input_count; i++) {
-    int away = (int)c->values[i] - values[i];
-    if (c->values[i] == KILN_TUNED_ANY || !away) continue;
-    if (t->inputs[i].kind != KILN_TUNED_BIN) return UINT32_MAX;
-    sum += (uint32_t)(away * away);
-  }
-  return sum;
-}
-
-typedef struct config_set {
-  uint8_t bits[KILN_MOST_CODES / 8];
-} config_set;
-
-// The nearest choice whose config is not in `tried`, of equally near ones the first; the count of choices
-// when none is near.
-static uint32_t next_nearest(const kiln_tuned *t, const uint8_t *values, const config_set *tried) {
-  uint32_t best = t->choice_count, least = t->is_exact ? 1 : KILN_TUNED_NEAR + 1;
-  for (uint32_t i = 0; i < t->choice_count; i++) {
-    uint32_t config = t->choices[i].config, d = distance(t, &t->choices[i], values);
-    if (d < least && !(tried->bits[config / 8] >> config % 8 & 1)) best = i, least = d;
-  }
-  return best;
-}
-
-void kiln_tuned_search(const kiln_tuned *t, const uint8_t *values,
-                       bool (*each)(void *context, uint32_t choice), void *context) {
-  config_set tried;
-  memset(&tried, 0, sizeof tried); // an initialiser would be 8 KiB of zeros in the file, to copy from
-  for (;;) {
-    uint32_t choice = next_nearest(t, values, &tried);
-    if (choice == t->choice_count || each(context, choice)) return;
-    tried.bits[t->choices[choice].config / 8] |= (uint8_t)(1u << t->choices[choice].config % 8);
-  }
-}
-
-typedef struct filling {
-  uint32_t found[KILN_TUNED_NEAREST], count;
-  bool has_more;
-} filling;
-
-static bool note_nearest(void *context, uint32_t choice) {
-  filling *f = context;
-  if (f->count == KILN_TUNED_NEAREST) return f->has_more = true;
-  f->found[f->count++] = choice;
-  return false;
-}
-
-void kiln_tuned_values(const kiln_tuned *t, const uint8_t *block, uint8_t *values) {
-  for (uint32_t i = 0; i < t->input_count; i++) values[i] = (uint8_t)kiln_tuned_value(&t->inputs[i], block);
-}
-
-uint64_t kiln_tuned_outside(const kiln_tuned *t, const uint8_t *block) {
-  uint8_t values[KILN_TUNED_MOST_AXES];
-  kiln_tuned_values(t, block, values);
-  kiln_recorder_note(t, values, block);
-  return 0;
-}
-
-uint64_t kiln_tuned_fill(const kiln_tuned *t, const uint8_t *block, uint64_t number) {
-  uint8_t values[KILN_TUNED_MOST_AXES];
-  filling f = {.count = 0};
-  uint64_t cell = KILN_TUNED_FILLED;
-  kiln_tuned_values(t, block, values);
-  kiln_tuned_search(t, values, note_nearest, &f);
-  for (uint32_t i = 0; i < f.count; i++) cell |= ((uint64_t)t->choices[f.found[i]].config + 1) << 16 * i;
-  if (f.has_more) cell |= KILN_TUNED_MORE;
-  if (f.count && !distance(t, &t->choices[f.found[0]], values)) cell |= KILN_TUNED_EXACT;
-  else if (t->recorder) kiln_recorder_note(t, values, block);
-  if (t->cell_count) atomic_store_explicit(&t->cells[number], cell, memory_order_relaxed);
-  return cell;
 }

@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Launches of kernels that have scratch memory: what may stand in place of the kernel's own launch is read
 // from a note of the bundle (base/launches.h), once a kernel, when scratch memory is first asked about.
-#include "runtime/launches.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/expr.h"
-#include "base/launches.h"
-#include "runtime/decision.h"
-#include "runtime/refusal.h"
-
-struct kiln_launches {
-  kiln_arena *arena;   // owned: everything here, this struct too
-  kiln_interface note; // its params are the kernel's
-  kiln_kernel *kernels[KILN_MOST_LAUNCHES];
-};
+#include "runtime/more/core.h"
 
 enum { SCRATCH_ALIGNMENT = 128 };
 
@@ -83,10 +73,6 @@ static struct kiln_launches *make_launches(const kiln_kernel *k) {
   return l;
 }
 
-void kiln_launches_end(struct kiln_launches *l) {
-  if (l) kiln_arena_destroy(l->arena);
-}
-
 static kiln_status find_launches(kiln_kernel *k, const struct kiln_launches **out, kiln_error *err) {
   struct kiln_launches *none = NULL;
   *out = atomic_load_explicit(&k->launches, memory_order_acquire);
@@ -95,7 +81,7 @@ static kiln_status find_launches(kiln_kernel *k, const struct kiln_launches **ou
   if (!made) return kiln_kernel_no_memory(k, err);
   *out = made;
   if (atomic_compare_exchange_strong(&k->launches, &none, made)) return KILN_OK;
-  kiln_launches_end(made);
+  kiln_arena_destroy(made->arena);
   *out = none;
   return KILN_OK;
 }
@@ -134,7 +120,8 @@ static bool compute(const kiln_kernel *k, const struct kiln_launches *l, const u
   return true;
 }
 
-kiln_status kiln_scratch_size(kiln_kernel *k, const void *block, size_t size, size_t *out, kiln_error *err) {
+kiln_status kiln_more_scratch_size(kiln_kernel *k, const void *block, size_t size, size_t *out,
+                                   kiln_error *err) {
   launch_values values;
   const struct kiln_launches *l;
   KILN_NEED(out, "result");
@@ -169,8 +156,9 @@ static bool fill_block(const kiln_kernel *k, const kiln_launch_record *record, c
 }
 
 // The first time each launch is only tried: one that would be refused leaves the kernel itself, and nothing has run.
-kiln_status kiln_launches_decide(kiln_kernel *k, const uint8_t *block, const void *scratch, size_t bytes,
-                                 kiln_launches_visit *visit, void *context, bool *out_any, kiln_error *err) {
+kiln_status kiln_more_launches_decide(kiln_kernel *k, const uint8_t *block, const void *scratch, size_t bytes,
+                                      kiln_launches_visit *visit, void *context, bool *out_any,
+                                      kiln_error *err) {
   launch_values values;
   int64_t holds;
   uint8_t its_block[KILN_MOST_BLOCK];
@@ -202,21 +190,21 @@ kiln_status kiln_launches_decide(kiln_kernel *k, const uint8_t *block, const voi
 
 // ------------------------------------------------------------------------------------------ public
 
-int kiln_kernel_uses_scratch(kiln_kernel *k) {
+kiln_status kiln_more_launches_find(kiln_kernel *k, kiln_error *err) {
   const struct kiln_launches *l;
-  kiln_error unseen;
-  return k && find_launches(k, &l, &unseen) == KILN_OK && l->note.launch_count;
+  KILN_TRY(find_launches(k, &l, err));
+  return l->note.launch_count ? KILN_OK : KILN_STATUS_NOT_FOUND;
 }
 
 static kiln_status launch_one(void *context, kiln_kernel *k, const uint8_t *block, kiln_error *err) {
   return kiln_launch_packed(k, *(kiln_stream *)context, block, k->interface.block_bytes, err);
 }
 
-kiln_status kiln_launch_scratch(kiln_kernel *k, kiln_stream stream, const void *block, size_t size,
-                                void *scratch, size_t scratch_bytes, kiln_error *err) {
+kiln_status kiln_more_launch_scratch(kiln_kernel *k, kiln_stream stream, const void *block, size_t size,
+                                     void *scratch, size_t scratch_bytes, kiln_error *err) {
   bool any;
   if (!k || size != k->interface.block_bytes || (!block && size)) return kiln_refuse_size(k, size, err);
-  KILN_TRY(kiln_launches_decide(k, block, scratch, scratch_bytes, launch_one, &stream, &any, err));
+  KILN_TRY(kiln_more_launches_decide(k, block, scratch, scratch_bytes, launch_one, &stream, &any, err));
   return any ? KILN_OK : kiln_launch_packed(k, stream, block, size, err);
 }
 
@@ -232,19 +220,20 @@ static kiln_status count_one(void *context, kiln_kernel *k, const uint8_t *block
   return KILN_OK;
 }
 
-kiln_status kiln_scratch_launch_at(kiln_kernel *k, const void *block, size_t size, const void *scratch,
-                                   size_t scratch_bytes, size_t index, const char **out, kiln_error *err) {
+kiln_status kiln_more_scratch_launch_at(kiln_kernel *k, const void *block, size_t size, const void *scratch,
+                                        size_t scratch_bytes, size_t index, const char **out,
+                                        kiln_error *err) {
   search s = {.left = index};
   bool any;
   KILN_NEED(out, "result");
   *out = NULL;
   if (!k || size != k->interface.block_bytes || (!block && size)) return kiln_refuse_size(k, size, err);
-  KILN_TRY(kiln_launches_decide(k, block, scratch, scratch_bytes, count_one, &s, &any, err));
+  KILN_TRY(kiln_more_launches_decide(k, block, scratch, scratch_bytes, count_one, &s, &any, err));
   *out = s.name;
   return s.name ? KILN_OK : KILN_STATUS_NOT_FOUND;
 }
 
-kiln_status kiln_launches_load(kiln_kernel *k, kiln_error *err) {
+kiln_status kiln_more_launches_load(kiln_kernel *k, kiln_error *err) {
   const struct kiln_launches *l;
   KILN_TRY(find_launches(k, &l, err));
   for (uint32_t i = 0; i < l->note.launch_count; i++) KILN_TRY(kiln_kernel_load(l->kernels[i], err));

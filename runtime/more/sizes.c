@@ -6,10 +6,7 @@
 
 #include "base/expr.h"
 #include "base/sizes.h"
-#include "runtime/decision.h"
-#include "runtime/device/device.h"
-#include "runtime/launch.h"
-#include "runtime/refusal.h"
+#include "runtime/more/core.h"
 
 // ------------------------------------------------------------------------------------------ reading
 
@@ -57,7 +54,7 @@ static void give_up(kiln_kernel *k) {
   kiln_log(k->device, k->interface.name, KILN_LOG_WARNING, text);
 }
 
-kiln_status kiln_sizes_attach(kiln_kernel *k, kiln_error *err) {
+static kiln_status attach(kiln_kernel *k, kiln_error *err) {
   char key[sizeof KILN_SIZES_PREFIX + KILN_BUNDLE_MAX_NAME];
   size_t size;
   snprintf(key, sizeof key, KILN_SIZES_NOTE, k->interface.name);
@@ -68,6 +65,17 @@ kiln_status kiln_sizes_attach(kiln_kernel *k, kiln_error *err) {
     line += *line == '\n';
   }
   return KILN_OK;
+}
+
+// When sizes are first asked for: most applications never ask.
+kiln_status kiln_more_sizes_attach(kiln_kernel *k, kiln_error *err) {
+  kiln_status status = KILN_OK;
+  if (atomic_load_explicit(&k->has_sizes, memory_order_acquire)) return KILN_OK;
+  pthread_mutex_lock(&k->device->lock);
+  if (!atomic_load(&k->has_sizes)) status = attach(k, err);
+  atomic_store_explicit(&k->has_sizes, status == KILN_OK, memory_order_release);
+  pthread_mutex_unlock(&k->device->lock);
+  return status;
 }
 
 // --------------------------------------------------------------------------------------- comparing
@@ -86,11 +94,12 @@ static int64_t extend_of(const kiln_param_record *p, const uint8_t *extents) {
   return elements;
 }
 
-kiln_status kiln_check_sizes(const kiln_kernel *k, const void *block, size_t size, const size_t *bytes,
-                             size_t count, kiln_error *err) {
+kiln_status kiln_more_check_sizes(const kiln_kernel *k, const void *block, size_t size, const size_t *bytes,
+                                  size_t count, kiln_error *err) {
   int64_t values[KILN_MOST_PARAMS];
   if (!k || size != k->interface.block_bytes || (!block && size)) return kiln_refuse_size(k, size, err);
   if (count != k->interface.param_count || (!bytes && count)) return kiln_refuse_count(k, count, err);
+  KILN_TRY(kiln_more_sizes_attach((kiln_kernel *)k, err));
   kiln_read_integers(k, block, values);
   for (uint32_t i = 0; i < count; i++) {
     const kiln_param_record *p = &k->interface.params[i];
@@ -98,14 +107,9 @@ kiln_status kiln_check_sizes(const kiln_kernel *k, const void *block, size_t siz
     if (bytes[i] == KILN_SIZE_UNKNOWN) continue;
     if (p->view_rank) needed = extend_of(p, (const uint8_t *)block + p->offset + 8);
     else if (p->needs.size && !kiln_expr_eval(p->needs.bytes, p->needs.size, values, &needed))
-      return kiln_refuse_expr(k, p->needs, block, "a size", err);
+      return kiln_more_refuse_expr(k, p->needs, block, "a size", err);
     size_t have = bytes[i] / (p->pointer > 1 ? sizeof(void *) : kiln_scalars[p->scalar].bytes);
     if (needed < 0 || (uint64_t)needed > have) return kiln_refuse_elements(k, p, needed, have, block, err);
   }
   return KILN_OK;
-}
-
-int kiln_param_has_size(const kiln_kernel *k, size_t index) {
-  return k && index < k->interface.param_count &&
-         (k->interface.params[index].needs.size || k->interface.params[index].view_rank);
 }

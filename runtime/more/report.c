@@ -5,14 +5,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
-#include "runtime/device/device.h"
-
-struct kiln_report {
-  kiln_arena *arena; // owned: all below
-  kiln_candidate *items;
-  uint32_t count, capacity;
-  const char *text;
-};
+#include "runtime/more/core.h"
 
 static const char rank_texts[][12] = {"exact", "exact", "generic", "same major", "family", "PTX"};
 
@@ -104,8 +97,8 @@ static const char *absence(const kiln_device *d, const char *name, const char *b
   kiln_nearest near = kiln_nearest_to(name);
   size_t length = strlen(name), count = kiln_kernel_count(d->library);
   for (size_t i = 0; i < count; i++) {
-    const char *other = kiln_kernel_name(d->library, i);
-    if (!other) continue; // damaged: no name to suggest
+    const char *other;
+    if (kiln_more_kernel_at(d->library, i, &other, NULL) != KILN_OK) continue; // damaged: no name to suggest
     char base[64];
     kiln_nearest_consider(&near, other);
     if (!strchr(name, '[') && snprintf(base, sizeof base, "%.*s", (int)strcspn(other, "["), other) > 0) {
@@ -143,7 +136,12 @@ static void write_text(kiln_device *d, const char *name, bool exists, kiln_repor
   }
 }
 
-kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
+static void free_report(kiln_report *r) {
+  kiln_arena_destroy(r->arena);
+  free(r);
+}
+
+static kiln_status make_report(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
   *out = NULL;
   kiln_report *r = calloc(1, sizeof *r);
   if (r) r->arena = kiln_arena_create_with(NULL);
@@ -159,35 +157,43 @@ kiln_status kiln_report_make(kiln_device *d, const char *name, kiln_report **out
   if (status == KILN_OK && kiln_arena_failed(r->arena))
     status = kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "'%s': memory is exhausted", name);
   if (status == KILN_OK) *out = r;
-  else kiln_report_free(r);
+  else free_report(r);
   return status;
 }
 
-kiln_status kiln_explain(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
+kiln_status kiln_more_explain(kiln_device *d, const char *name, kiln_report **out, kiln_error *err) {
   KILN_NEED(out, "result");
   *out = NULL;
   KILN_NEED(d, "device");
   KILN_NEED(name, "name");
   KILN_TRY(kiln_device_check(d, err));
-  return kiln_report_make(d, name, out, err);
+  return make_report(d, name, out, err);
 }
 
-const char *kiln_report_text(const kiln_report *r) { return r ? r->text : NULL; }
-size_t kiln_report_count(const kiln_report *r) { return r ? r->count : 0; }
+// The report becomes the message, and goes whole to the log.
+kiln_status kiln_more_refuse_kernel(kiln_device *d, const char *name, kiln_status status, kiln_error *err) {
+  kiln_report *report;
+  KILN_TRY(make_report(d, name, &report, err));
+  kiln_fail(err, status, "%s", report->text);
+  kiln_log(d, name, KILN_LOG_ERROR, report->text);
+  free_report(report);
+  return status;
+}
 
-kiln_status kiln_report_at(const kiln_report *r, size_t index, kiln_candidate *out) {
-  if (!out) return KILN_STATUS_INVALID_ARGUMENT;
-  memset(out, 0, sizeof *out);
-  if (!r) return KILN_STATUS_INVALID_ARGUMENT;
-  if (index >= r->count) return KILN_STATUS_NOT_FOUND;
-  *out = r->items[index];
+// What a device got of a kernel, at its first look-up. Code that a driver has to compile is a warning: the
+// first launch waits for it.
+kiln_status kiln_more_log_found(const kiln_kernel *k, kiln_error *err) {
+  (void)err;
+  char text[600];
+  uint32_t count = 0, ptx = 0;
+  for (uint32_t i = 0; i < k->interface.config_count * k->interface.variant_count; i++) {
+    count += k->codes[i].is_present;
+    ptx += k->codes[i].is_present && k->codes[i].is_ptx;
+  }
+  snprintf(text, sizeof text, "kernel '%.200s' on %s (%s): %u codes of %.200s, %u of them PTX",
+           k->interface.name, k->device->name, k->device->target.name, count, k->bundle->name, ptx);
+  kiln_log(k->device, k->interface.name, ptx ? KILN_LOG_WARNING : KILN_LOG_INFO, text);
   return KILN_OK;
-}
-
-void kiln_report_free(kiln_report *r) {
-  if (!r) return;
-  kiln_arena_destroy(r->arena);
-  free(r);
 }
 
 // --------------------------------------------------------------------------------------- preflight
@@ -210,7 +216,7 @@ static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_
   return KILN_OK;
 }
 
-kiln_status kiln_device_preflight(kiln_device *d, kiln_preflight *out, kiln_error *err) {
+kiln_status kiln_more_device_preflight(kiln_device *d, kiln_preflight *out, kiln_error *err) {
   KILN_NEED(out, "result");
   memset(out, 0, sizeof *out);
   KILN_NEED(d, "device");
@@ -225,4 +231,20 @@ kiln_status kiln_device_preflight(kiln_device *d, kiln_preflight *out, kiln_erro
     }
   }
   return KILN_OK;
+}
+
+kiln_status kiln_more_check_policy(kiln_device *d, kiln_error *err) {
+  kiln_preflight found;
+  bool exact = d->library->policy & KILN_EXACT_ONLY, no_jit = d->library->policy & KILN_NO_JIT;
+  KILN_TRY(kiln_more_device_preflight(d, &found, err));
+  if (!found.missing) return KILN_OK;
+  kiln_report *report;
+  KILN_TRY(make_report(d, found.first_missing, &report, err));
+  kiln_log(d, found.first_missing, KILN_LOG_ERROR, report->text);
+  kiln_fail(err, KILN_STATUS_NO_VARIANT,
+            "%s: the policy (%s%s%s) leaves %zu of %zu kernels without code; the first: %.700s", d->name,
+            exact ? "exact only" : "", exact && no_jit ? ", " : "", no_jit ? "no JIT" : "", found.missing,
+            found.kernels, report->text);
+  free_report(report);
+  return KILN_STATUS_NO_VARIANT;
 }

@@ -1,13 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checks the index as a whole, for tools that take a bundle apart; no look-up needs it. No member, blob,
-// kernel or name may use bytes of another.
+// Checks what a bundle says of itself, and the index as a whole, for tools that take a bundle apart; no look-up
+// needs either. No member, blob, kernel or name may use bytes of another.
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/bundle/internal.h"
+#include "runtime/more/core.h"
 
 #define damaged kiln_bundle_damaged
 typedef unsigned long long ull;
+
+kiln_status kiln_bundle_named_at(kiln_bundle *b, uint32_t index, kiln_kernel_entry *out, kiln_error *err) {
+  memset(out, 0, sizeof *out);
+  const uint8_t *number = kiln_bundle_entry(b, KILN_BUNDLE_NAMES, index, err);
+  return number ? kiln_bundle_kernel_at(b, kiln_le32(number), out, err) : KILN_STATUS_CORRUPT;
+}
+
+kiln_status kiln_bundle_statement(kiln_bundle *b, kiln_statement *out, kiln_error *err) {
+  *out = (kiln_statement){.name = ""};
+  uint64_t at = kiln_le64(b->header + KILN_BH_STATEMENT);
+  if (!at) return KILN_OK;
+  if (at > b->region_size || b->region_size - at < KILN_BS_SIZE)
+    return damaged(err, b, "the statement at %llu is outside the index of %llu bytes", (ull)at,
+                   (ull)b->region_size);
+  const uint8_t *s = kiln_bundle_region(b, at, KILN_BS_SIZE, err);
+  if (!s) return KILN_STATUS_CORRUPT;
+  size_t length = strnlen((const char *)s + KILN_BS_NAME, KILN_BS_NAME_SIZE);
+  for (size_t i = length; i < KILN_BS_NAME_SIZE; i++)
+    if (s[KILN_BS_NAME + i]) length = KILN_BS_NAME_SIZE;
+  if (length == KILN_BS_NAME_SIZE) return damaged(err, b, "the name in the statement does not end in NULs");
+  *out =
+      (kiln_statement){kiln_le64(s + KILN_BS_VERSION), (const char *)s + KILN_BS_NAME, s + KILN_BS_CONTAINER};
+  return KILN_OK;
+}
+
+// Against a bundle that was good once, or that is good for something else.
+kiln_status kiln_more_bundle_check_statement(kiln_bundle *b, const kiln_open_options *options,
+                                             kiln_error *err) {
+  kiln_statement s;
+  KILN_TRY(kiln_bundle_statement(b, &s, err));
+  if (options->name && strcmp(s.name, options->name))
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle's name is '%s', '%.100s' is wanted", b->name,
+                     s.name, options->name);
+  if (s.version < options->min_version)
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle's version is %llu, at least %llu is wanted",
+                     b->name, (ull)s.version, (ull)options->min_version);
+  return KILN_OK;
+}
 
 // Each kernel's codes begin where those of the one before end, and the names are in order: so each code is
 // one kernel's and each kernel has one name.
@@ -94,7 +132,7 @@ kiln_status kiln_bundle_check_index(kiln_bundle *b, kiln_error *err) {
   return status;
 }
 
-kiln_status kiln_bundle_check_all(kiln_bundle *b, kiln_error *err) {
+kiln_status kiln_more_bundle_check_all(kiln_bundle *b, kiln_error *err) {
   KILN_TRY(kiln_bundle_check_index(b, err));
   for (uint32_t i = 0; i < b->section_count[KILN_BUNDLE_BLOBS]; i++) {
     kiln_bytes bytes;

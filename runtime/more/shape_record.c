@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Records the argument values of launches for which there is no tuned choice, and writes them to a file for
 // `kiln tune --record`.
-#include "runtime/shape_record.h"
+#include "runtime/more/shape_record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,7 @@
 #include "base/float_state.h"
 #include "base/output.h"
 #include "base/control_characters.h"
-#include "runtime/launch.h"
-#include "runtime/tuned_choice.h"
+#include "runtime/more/core.h"
 
 enum { PROBES = 64 };
 
@@ -42,7 +41,8 @@ static void free_recorder(kiln_recorder *r) {
   free(r);
 }
 
-void kiln_recorders_free(kiln_library *l) {
+kiln_status kiln_more_recorders_free(kiln_library *l, kiln_error *err) {
+  (void)err;
   kiln_recorder *r = atomic_load(&l->recorders);
   while (r) {
     kiln_recorder *next = r->next;
@@ -50,8 +50,7 @@ void kiln_recorders_free(kiln_library *l) {
     r = next;
   }
   atomic_store(&l->recorders, NULL);
-  free(l->record_path);
-  l->record_path = NULL;
+  return KILN_OK;
 }
 
 static bool is_of(const kiln_recorder *r, const kiln_kernel *k) {
@@ -225,7 +224,7 @@ static kiln_status write_lines(const lines *l, unsigned lost, const char *path, 
   return status;
 }
 
-kiln_status kiln_record_shapes(kiln_library *l, const char *path, kiln_error *err) {
+kiln_status kiln_more_record_shapes(kiln_library *l, const char *path, kiln_error *err) {
   if (!l || atomic_load(&l->is_closed) || !path || !*path)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "kiln_record_shapes needs an open library and a path, found %s",
@@ -239,7 +238,7 @@ kiln_status kiln_record_shapes(kiln_library *l, const char *path, kiln_error *er
   return KILN_OK;
 }
 
-kiln_status kiln_write_shapes(kiln_library *l, kiln_error *err) {
+kiln_status kiln_more_write_shapes(kiln_library *l, kiln_error *err) {
   if (!l || atomic_load(&l->is_closed) || !l->record_path)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                      "kiln_write_shapes: nothing is recorded; call kiln_record_shapes before");
