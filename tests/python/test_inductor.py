@@ -222,6 +222,16 @@ with torch.no_grad():
         self.assertGreater(found["launches"]["compiled"] + found["launches"]["cache"], 0)
         self.assertTrue(all(one["seconds"] > 0 for one in found["kernels"]))
 
+    def test_workers_are_forked_from_a_process_that_has_what_compiling_imports(self):
+        here = self.POOL + """
+names = ["kiln.triton", "triton.compiler.code_generator"]
+print(AsyncCompile.process_pool().submit(eval, "[name in __import__('sys').modules for name in %r]" % names).result())
+"""
+        for setting in ({"KILN_TRITON": "1"}, {}):
+            code, said, errors = self.run_program(2, 64, ("" if setting else "import kiln.triton.auto\n") + here, **setting)
+            self.assertEqual(code, 0, errors)
+            self.assertIn("[True, True]", said)
+
     def test_a_bundle_and_nothing_else(self):
         bundle, report = (os.path.join(self.folder.name, name) for name in ("app.kbundle", "report"))
         code, _, errors = self.run_program(1, 64, KILN_TRITON_SAVE=bundle, KILN_TRITON_TARGETS="host,sm_90a")

@@ -3,6 +3,7 @@
 (PYTHON=.../python tests/run.sh names the interpreter that has them)."""
 import collections
 import dataclasses
+import gc
 import os
 import subprocess
 import sys
@@ -646,6 +647,39 @@ class Tuned(Cases):
             self.launch(kiln.triton.jit(triton.autotune(refused, key=["n"])(add_vectors)))
         self.assertIn("add_vectors: no config can run", str(caught.exception))
         self.assertIn("num_ctas", str(caught.exception))
+
+    def test_the_text_of_a_kernel_depends_on_no_other(self):
+        reading, target = kiln.triton._compilation, kiln.triton._devices.READ_FOR
+        options = reading.make_backend(target).parse_options({})
+
+        def text(block, fn=add_vectors):
+            signature = {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+            return reading.triton_ir(reading.source_of(fn, signature, {(4,): block}, {}), options, target)
+
+        def fresh(block):
+            reading._contexts = reading._Contexts()
+            return text(block)
+
+        self.addCleanup(setattr, reading, "_contexts", reading._contexts)
+        self.addCleanup(setattr, reading._Contexts, "MOST_KERNELS", reading._Contexts.MOST_KERNELS)
+        blocks = (64, 128, 256)
+        alone = list(map(fresh, blocks))
+        self.assertEqual(len({found for found, _ in alone}), 3)
+        for most in (64, 2):  # of one context; more than one
+            reading._Contexts.MOST_KERNELS = most
+            reading._contexts = reading._Contexts()
+            self.assertEqual(list(map(text, blocks * 3)), alone * 3)
+        with self.assertRaises(triton.compiler.errors.CompilationError):  # 65 is no power of two
+            text(65)
+        self.assertTrue(gc.isenabled())
+        self.assertEqual(list(map(text, blocks)), alone)
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(list(map(text, blocks)))) for _ in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        self.assertEqual(found, [alone] * 4)
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one processor compiles one config at a time")
     def test_configs_are_compiled_beside_each_other(self):

@@ -139,7 +139,6 @@ static int finish(build *b, execute_counts *sums, uint64_t start, int code, bool
   if (sources && b->s.quiet < 2)
     fprintf(stderr, "kiln: note: %zu of %zu sources are left out of %s\n", sources, p->source_count,
             b->bundle.output);
-  if (b->s.cache) kiln_cache_step(b->s.cache);
   return code;
 }
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles a @triton.jit function: to its IR with Triton, then to code with Kiln."""
+import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -33,13 +35,44 @@ class NotCompiled(Error, PTXASError):
     __str__ = Error.__str__
 
 
+class _Contexts(threading.local):
+    """What Triton's IR is built in. Making one takes an eighth of the time to read a kernel. One has a single thread, and keeps what all its kernels had, so it is not
+    used for ever."""
+    MOST_KERNELS = 64
+
+    def __init__(self):
+        self._contexts = {}
+
+    def of(self, backend):
+        context, count = self._contexts.get(type(backend), (None, 0))
+        if context is None or count == self.MOST_KERNELS:
+            context, count = ir.context(), 0
+            ir.load_dialects(context)
+            backend.load_dialects(context)
+        self._contexts[type(backend)] = context, count + 1
+        return context
+
+
+_contexts = _Contexts()
+
+
+@contextlib.contextmanager
+def _without_collector():
+    """A visitor of Python's syntax makes many objects that go by themselves: looking for cycles among them takes a tenth of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def triton_ir(source: ASTSource, options, target):
     """Text of a kernel in Triton's IR, and the facts of its launch. `options` are those that the backend of `target` has parsed."""
     backend = make_backend(target)
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
-    with parsing:
+    context = _contexts.of(backend)
+    with parsing, _without_collector():
         module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
     facts = {name: getattr(options, name) for name in FACTS if getattr(options, name, None) is not None}
     stages = {}  # each backend calls its functions in its own way

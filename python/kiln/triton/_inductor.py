@@ -216,6 +216,11 @@ def _take_workers(module, replace):
     replace(module.AsyncCompile, "use_process_pool", classmethod(lambda cls: not _bundles.is_closed() and not _torch_artifacts.is_any_loaded() and theirs(cls)))
 
 
+def _take_pool(module, replace):
+    """The process that workers are forked from imports _compile_worker, as the module of this class, once in place of each of them."""
+    replace(module, "SubprocPickler", type("Pickler", (module.SubprocPickler,), {"__module__": __package__ + "._compile_worker"}))
+
+
 def _take_static_launchers(module, replace):
     """What PyTorch launches from a file of Triton's is counted as Triton's."""
     for owner in list(vars(module).values()):
@@ -256,7 +261,8 @@ def _take_wrapper(module, replace):
 MODULES = {
     "torch._inductor.codegen.cuda.device_op_overrides": _take_driver, "torch._inductor.codegen.cpp_wrapper_gpu": _take_wrapper,
     "torch._inductor.runtime.triton_heuristics": _take_heuristics, "torch._inductor.runtime.triton_compat": _take_keys,
-    "torch._inductor.compile_fx": _take_graphs, "torch._inductor.async_compile": _take_workers, "torch._inductor.runtime.static_triton_launcher": _take_static_launchers,
+    "torch._inductor.compile_fx": _take_graphs, "torch._inductor.async_compile": _take_workers, "torch._inductor.compile_worker.subproc_pool": _take_pool,
+    "torch._inductor.runtime.static_triton_launcher": _take_static_launchers,
     "torch._inductor.runtime.static_cuda_launcher": _take_static_launchers, "torch.compiler._cache": _take_artifacts, "torch.utils._triton": _take_backend,
 }
 
