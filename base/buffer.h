@@ -42,7 +42,7 @@ void kiln_buffer_block(kiln_buffer *b, const void *bytes, size_t size);
 void kiln_buffer_text(kiln_buffer *b, const char *text);
 /// Zero bytes until size is a multiple of `alignment` (a power of two).
 void kiln_buffer_align(kiln_buffer *b, size_t alignment);
-/// Formatted text, without a terminator.
+/// Formatted text. The terminator after it is not counted.
 void kiln_buffer_format(kiln_buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /// Bounded reading of bytes that are borrowed. After the first read past the end (or malformed varint)

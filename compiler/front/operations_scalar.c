@@ -224,10 +224,7 @@ static ir_value *bool_argument(kiln_elab *e, const kiln_call *c) {
 }
 
 // What is false wherever every program comes; inside a branch it may say that none comes there.
-static bool never_holds(const kiln_elab *e, const ir_value *v) {
-  uint64_t bits;
-  return !e->control && ir_constant_bits(v, &bits) && !bits;
-}
+static bool never_holds(const kiln_elab *e, const ir_value *v) { return !e->control && ir_is_zero(v); }
 
 kiln_values kiln_operation_assume(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_value *v = bool_argument(e, c);

@@ -477,6 +477,8 @@ ir_value *ir_const_float(ir_builder *b, kiln_scalar scalar, double value);
 ir_value *ir_const_like(ir_builder *b, ir_type like, double value);
 ir_value *ir_unary(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *a);
 ir_value *ir_binary(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *left, ir_value *right);
+/// `right` is a constant of the type of `left`, a scalar of integers.
+ir_value *ir_binary_int(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *left, int64_t right);
 ir_value *ir_ternary(ir_builder *b, ir_opcode code, uint32_t flags, ir_value *x, ir_value *y, ir_value *z);
 ir_value *ir_compare(ir_builder *b, ir_predicate predicate, uint32_t flags, ir_value *left, ir_value *right);
 ir_value *ir_cast(ir_builder *b, ir_value *a, kiln_scalar to, uint32_t flags, ir_round round);
@@ -517,6 +519,8 @@ ir_value *ir_resolve(ir_value *v);
 void ir_forward(ir_value *from, ir_value *to);
 /// Rewrites every operand through its forward link.
 void ir_apply_forwards(ir_kernel *kernel);
+/// Puts `op`, which is in no block, before `before`, or at the end of `block` when that is NULL.
+void ir_insert(ir_op *op, ir_block *block, ir_op *before);
 /// Takes `op` out of its block. Its results must be unused or forwarded.
 void ir_remove(ir_op *op);
 /// Takes `op` out of its block and inserts it before `position` (of any block), or at the end of `block` when
@@ -543,6 +547,8 @@ bool ir_constant_bits(const ir_value *v, uint64_t *out_bits);
 bool ir_constant_int(const ir_value *v, int64_t *out_value);
 /// The same as a double; false for integers.
 bool ir_constant_float(const ir_value *v, double *out_value);
+/// Whether `v`, or the value that stands for it now, is such a constant and all its bits are zero.
+bool ir_is_zero(const ir_value *v);
 
 /// Conversions between a double and a bit pattern of a float type (nearest even; fp8: OCP e4m3fn and e5m2,
 /// saturating when asked).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Walking, numbering and rewriting kernels.
+// Walking, numbering, copying and rewriting kernels.
 #include "compiler/ir/attrs.h"
 
 #include <string.h>
@@ -78,23 +78,6 @@ void ir_count_uses(ir_kernel *kernel) {
     for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i]->uses++;
 }
 
-void ir_forward(ir_value *from, ir_value *to) {
-  KILN_ASSERT(to && from != to && ir_type_equal(from->type, to->type));
-  KILN_ASSERT_DEEP(ir_resolve(to) != from); // no cycle
-  from->forward = to;
-}
-
-ir_value *ir_resolve(ir_value *v) {
-  ir_value *end = v;
-  while (end->forward) end = end->forward;
-  while (v->forward) { // shorten the path for the next one who asks
-    ir_value *next = v->forward;
-    v->forward = end;
-    v = next;
-  }
-  return end;
-}
-
 void ir_apply_forwards(ir_kernel *kernel) {
   for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
     for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
@@ -133,31 +116,6 @@ bool ir_attrs_equal(ir_opcode code, const ir_attrs *a, const ir_attrs *b) {
   return true;
 }
 
-bool ir_constant_bits(const ir_value *v, uint64_t *out_bits) {
-  while (v->def && ir_is_renaming(v->def)) v = v->def->operands[0];
-  if (!v->def || v->def->code != IR_CONST) return false;
-  *out_bits = v->def->attrs.bits;
-  return true;
-}
-
-bool ir_constant_int(const ir_value *v, int64_t *out_value) {
-  uint64_t bits;
-  unsigned width = ir_type_bits(v->type);
-  if (!(ir_type_class(v->type) & (KILN_CLASS_INT | KILN_CLASS_BOOL)) || !ir_constant_bits(v, &bits))
-    return false;
-  if (width == 1) *out_value = (int64_t)(bits & 1);
-  else *out_value = (int64_t)(bits << (64 - width)) >> (64 - width);
-  return true;
-}
-
-bool ir_constant_float(const ir_value *v, double *out_value) {
-  uint64_t bits;
-  if (!(ir_type_class(v->type) & (KILN_CLASS_FLOAT | KILN_CLASS_FP8)) || !ir_constant_bits(v, &bits))
-    return false;
-  *out_value = ir_bits_to_float(v->type.scalar, bits);
-  return true;
-}
-
 bool ir_encloses(const ir_block *outer, const ir_block *block) {
   while (block && block != outer) block = block->parent ? block->parent->block : NULL;
   return block != NULL;
@@ -169,7 +127,43 @@ bool ir_is_inside(const ir_block *block, const ir_op *op) {
   return false;
 }
 
-ir_op *ir_terminator(const ir_block *block) {
-  ir_op *op = block->last;
-  return op && ir_is_terminator(op) ? op : NULL;
+static ir_block *clone_block(ir_builder *b, const ir_block *from) {
+  ir_block *to = ir_block_create(b->arena);
+  ir_builder inner = {.arena = b->arena, .block = to};
+  for (uint32_t i = 0; i < from->arg_count; i++)
+    from->args[i]->slot = ir_block_arg(b->arena, to, from->args[i]->type);
+  for (const ir_op *op = from->first; op; op = op->next) ir_clone(&inner, op);
+  return to;
+}
+
+// Copies without typing again: the original was typed already, and a copy in the middle of a rewrite may have
+// operands that are not final.
+ir_op *ir_clone(ir_builder *b, const ir_op *op) {
+  ir_op *copy = kiln_arena_copy(b->arena, op, sizeof *op);
+  copy->operands = KILN_NEW_ARRAY(b->arena, ir_value *, op->operand_count);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    copy->operands[i] = op->operands[i]->slot ? op->operands[i]->slot : op->operands[i];
+  copy->regions = KILN_NEW_ARRAY(b->arena, ir_block *, op->region_count);
+  for (uint32_t i = 0; i < op->region_count; i++) {
+    copy->regions[i] = clone_block(b, op->regions[i]);
+    copy->regions[i]->parent = copy;
+  }
+  copy->results = KILN_NEW_ARRAY(b->arena, ir_value, op->result_count);
+  for (uint32_t i = 0; i < op->result_count; i++) {
+    copy->results[i].type = op->results[i].type;
+    copy->results[i].def = copy;
+    copy->results[i].index = i;
+    op->results[i].slot = &copy->results[i];
+  }
+  ir_insert(copy, b->block, b->before);
+  return copy;
+}
+
+ir_kernel *ir_kernel_copy(ir_kernel *kernel) {
+  ir_kernel *copy = kiln_arena_copy(kernel->arena, kernel, sizeof *kernel);
+  copy->params = kiln_arena_copy(kernel->arena, kernel->params, kernel->param_count * sizeof *kernel->params);
+  ir_number(kernel);
+  ir_builder b = {.arena = kernel->arena};
+  copy->body = clone_block(&b, kernel->body);
+  return copy;
 }

@@ -62,11 +62,10 @@ static bool keeps_nothing(host *h, const ir_op *loop) {
 // Done again with the same operands it changes nothing more.
 static bool is_idempotent(host *h, const ir_op *loop, const ir_op *op) {
   look l = {.loop = loop, .walk = ++h->walk_count, .strict = true};
-  uint64_t bits;
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (changes(&l, op->operands[i])) return false;
   bool adds = op->code == IR_ATOMIC && (op->attrs.kind == IR_COMBINE_ADD || op->attrs.kind == IR_COMBINE_XOR);
-  return !adds || (ir_constant_bits(op->operands[1], &bits) && !bits);
+  return !adds || ir_is_zero(op->operands[1]);
 }
 
 typedef struct contents {

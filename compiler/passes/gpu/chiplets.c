@@ -53,7 +53,7 @@ static ir_value *of_axis(ir_builder *b, ir_opcode code, unsigned axis) {
 }
 
 static ir_value *with(ir_builder *b, ir_opcode code, ir_value *x, int64_t y) {
-  return ir_binary(b, code, code == IR_DIV ? IR_UNSIGNED : 0, x, ir_const_int(b, KILN_I32, y));
+  return ir_binary_int(b, code, code == IR_DIV ? IR_UNSIGNED : 0, x, y);
 }
 
 /// The program that block `t` of `count` computes.
@@ -61,7 +61,7 @@ static ir_value *program_of(const ordering *o, ir_builder *b, ir_value *t, ir_va
   const int64_t dies = o->dies, most = dies * WINDOW_OF_DIE;
   ir_value *in_window = with(b, IR_AND, t, most - 1), *window = ir_binary(b, IR_SUB, 0, t, in_window);
   ir_value *left = ir_binary(b, IR_SUB, 0, count, window);
-  ir_value *size = ir_binary(b, IR_MIN, IR_UNSIGNED, left, ir_const_int(b, KILN_I32, most));
+  ir_value *size = ir_binary_int(b, IR_MIN, IR_UNSIGNED, left, most);
   ir_value *die = with(b, IR_AND, t, dies - 1), *place = with(b, IR_DIV, in_window, dies);
   ir_value *share = ir_binary(b, IR_MUL, 0, die, with(b, IR_DIV, size, dies));
   ir_value *longer = ir_binary(b, IR_MIN, IR_UNSIGNED, die, with(b, IR_AND, size, dies - 1));

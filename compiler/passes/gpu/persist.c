@@ -74,7 +74,7 @@ static ir_value *half_of(ir_builder *b, ir_value *x) {
 static ir_value *group_height(ir_builder *b, ir_value *others, ir_value *extent, ir_value *blocks) {
   ir_value *one = ir_const_int(b, KILN_I32, 1), *least = ir_const_int(b, KILN_I32, TOGETHER);
   others = parted(b, IR_MAX, others, one), extent = parted(b, IR_MAX, extent, one);
-  ir_value *wanted = ir_binary(b, IR_MUL, 0, blocks, ir_const_int(b, KILN_I32, ROUNDS));
+  ir_value *wanted = ir_binary_int(b, IR_MUL, 0, blocks, ROUNDS);
   ir_value *near = parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, wanted, half_of(b, extent)), extent);
   ir_value *height = parted(b, IR_MIN, others, parted(b, IR_MAX, least, near));
   ir_value *groups = parted(b, IR_DIV, ir_binary(b, IR_ADD, 0, others, half_of(b, height)), height);

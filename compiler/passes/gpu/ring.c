@@ -18,7 +18,7 @@ void kiln_ring_alloc(kiln_ring *ring, unsigned i, ir_alloc where, ir_builder *b)
 }
 
 ir_value *kiln_ring_after(const kiln_ring *ring, ir_value *slot, ir_builder *b, ir_value **out_wraps) {
-  ir_value *next = ir_binary(b, IR_ADD, 0, slot, ir_const_int(b, KILN_I32, 1));
+  ir_value *next = ir_binary_int(b, IR_ADD, 0, slot, 1);
   ir_value *wraps = ir_compare(b, IR_EQ, 0, next, ir_const_int(b, KILN_I32, ring->slots));
   if (out_wraps) *out_wraps = wraps;
   return ir_ternary(b, IR_SELECT, 0, wraps, ir_const_int(b, KILN_I32, 0), next);
@@ -27,8 +27,7 @@ ir_value *kiln_ring_after(const kiln_ring *ring, ir_value *slot, ir_builder *b, 
 ir_value *kiln_ring_before(const kiln_ring *ring, ir_value *slot, ir_builder *b) {
   ir_value *wraps = ir_compare(b, IR_EQ, 0, slot, ir_const_int(b, KILN_I32, 0)),
            *last = ir_const_int(b, KILN_I32, (int64_t)ring->slots - 1);
-  return ir_ternary(b, IR_SELECT, 0, wraps, last,
-                    ir_binary(b, IR_SUB, 0, slot, ir_const_int(b, KILN_I32, 1)));
+  return ir_ternary(b, IR_SELECT, 0, wraps, last, ir_binary_int(b, IR_SUB, 0, slot, 1));
 }
 
 void kiln_ring_replace_load(const kiln_ring *ring, unsigned i, ir_op *load, ir_value *slot, bool is_turned,

@@ -42,11 +42,6 @@ static bool is_turned(const ir_value *value) {
   return value->def && value->def->code == IR_TRANS && value->type.rank == 2;
 }
 
-static bool is_zero(const ir_value *sum) {
-  uint64_t bits;
-  return ir_constant_bits(ir_resolve((ir_value *)sum), &bits) && !bits;
-}
-
 static bool changes(const kiln_pipeline *a, const ir_value *value) { return ir_home(value) == a->body; }
 
 /// Computed from the result of another product of the loop.
@@ -133,7 +128,7 @@ static bool is_only_carried(const kiln_pipeline *a, const ir_op *dot) {
 static bool is_cleared(const ir_value *zero, const ir_value *sum, const ir_op *dot, bool when,
                        kiln_clearing *out) {
   *out = (kiln_clearing){.condition = out->condition, .when = when};
-  return is_zero(zero) && sum == &dot->results[0];
+  return ir_is_zero(zero) && sum == &dot->results[0];
 }
 
 /// What the loop carries on of a sum that only the product takes, where that is zero or the product, as a scalar says.
@@ -344,7 +339,7 @@ static void emit_operand(const kiln_ring_operand *from, const kiln_ring *ring, i
 /// The product takes no sum where the iteration before has cleared it: the loop carries whether it has.
 static ir_value *keep_of(kiln_pipeline *a, kiln_ring_products *products, const kiln_ring_product *p) {
   ir_value *sum = p->dot->operands[2];
-  if (!p->is_cleared) return ir_const_bits(&a->b, ir_scalar_type(KILN_I1), !is_zero(sum));
+  if (!p->is_cleared) return ir_const_bits(&a->b, ir_scalar_type(KILN_I1), !ir_is_zero(sum));
   ir_op *end = ir_loop_next(a->loop);
   ir_value *keep = ir_block_arg(a->kernel->arena, a->body, ir_scalar_type(KILN_I1)),
            *condition = p->clearing.condition;

@@ -76,8 +76,8 @@ static ir_value *group_blocks(const sharing *s, ir_builder *b) {
   ir_value *size = ir_const_int(b, KILN_I32, s->blocks * s->spread);
   s->programs->operands[0] = ir_binary(b, IR_DIV, IR_UNSIGNED, block, size);
   s->programs->operands[2] = ir_binary(b, IR_DIV, IR_UNSIGNED, count, size);
-  if (s->spread > 1) block = ir_binary(b, IR_DIV, IR_UNSIGNED, block, ir_const_int(b, KILN_I32, s->spread));
-  return ir_binary(b, IR_REM, IR_UNSIGNED, block, ir_const_int(b, KILN_I32, s->blocks));
+  if (s->spread > 1) block = ir_binary_int(b, IR_DIV, IR_UNSIGNED, block, s->spread);
+  return ir_binary_int(b, IR_REM, IR_UNSIGNED, block, s->blocks);
 }
 
 static void take_turns(const sharing *s, ir_builder *b, ir_value *rank, ir_value *is_first) {
@@ -90,8 +90,7 @@ static void take_turns(const sharing *s, ir_builder *b, ir_value *rank, ir_value
   loop->operands[2] = ir_binary(b, IR_MUL, 0, step, ir_const_int(b, type, s->blocks));
   for (uint32_t i = 0; i < loop->result_count; i++) {
     ir_value **initial = &ir_loop_initials(loop)[i];
-    uint64_t bits;
-    if (ir_constant_bits(*initial, &bits) && !bits) continue;
+    if (ir_is_zero(*initial)) continue;
     *initial = ir_ternary(b, IR_SELECT, 0, is_first, *initial, ir_const_bits(b, (*initial)->type, 0));
   }
 }
@@ -109,7 +108,7 @@ static ir_value *parity(sharing *s) {
   operands[loop->operand_count] = ir_const_int(&outer, KILN_I32, 0);
   s->parity = ir_block_arg(s->kernel->arena, ir_loop_body(loop), ir_scalar_type(KILN_I32));
   end->operands = KILN_NEW(s->kernel->arena, ir_value *);
-  end->operands[0] = ir_binary(&inner, IR_XOR, 0, s->parity, ir_const_int(&inner, KILN_I32, 1));
+  end->operands[0] = ir_binary_int(&inner, IR_XOR, 0, s->parity, 1);
   end->operand_count = 1;
   s->programs =
       ir_emit(&outer, IR_FOR, &loop->attrs, operands, loop->operand_count + 1u, NULL, loop->regions, 1);
@@ -187,7 +186,7 @@ static bool end_in_all(sharing *s, ir_value *rank, const slice *own) {
   how.columns = own->columns < (int64_t)1 << sum->type.log2[1] ? own->columns : 0;
   how.beside = own->beside, how.shares = s->blocks;
   how.log2_parts = loop->results[0].type.log2[1] - sum->type.log2[1];
-  how.first = ir_binary(&b, IR_MUL, 0, rank, ir_const_int(&b, KILN_I32, own->columns / own->beside));
+  how.first = ir_binary_int(&b, IR_MUL, 0, rank, own->columns / own->beside);
   if (!kiln_gpu_slice(&b, &how, loop->next, end)) return false;
   for (ir_op *op = loop->next, *next; op != end; op = next) {
     next = op->next;

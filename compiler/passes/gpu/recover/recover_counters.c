@@ -24,7 +24,7 @@ static bool is_beyond(const ir_value *v, const ir_value *of, int64_t *out) {
 static ir_value *counter_and(ir_builder *b, const ir_op *loop, int64_t more) {
   ir_value *counter = ir_for_counter(loop);
   const int32_t by = (int32_t)(uint32_t)more; // what is computed wraps, too
-  return by ? ir_binary(b, IR_ADD, 0, counter, ir_const_int(b, KILN_I32, by)) : counter;
+  return by ? ir_binary_int(b, IR_ADD, 0, counter, by) : counter;
 }
 
 /// What is carried, and what it becomes, in terms of the counter; false: it does not go with it.

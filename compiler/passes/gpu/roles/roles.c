@@ -147,7 +147,7 @@ static void exchange(splitting *s, ir_op *op) {
     return;
   }
   roles_before(s, op);
-  ir_value *before = ir_binary(&s->b, IR_XOR, 0, phase, ir_const_int(&s->b, KILN_I32, 1));
+  ir_value *before = ir_binary_int(&s->b, IR_XOR, 0, phase, 1);
   roles_emit_barrier(s, IR_BAR_WAIT, s->passed, ir_const_int(&s->b, KILN_I32, 0), before);
   roles_after(s, op);
   roles_emit_arrival(s, s->taken, ir_const_int(&s->b, KILN_I32, 0), false);
@@ -204,7 +204,7 @@ static void drain(splitting *s) {
 static void end_exchange(splitting *s, const ir_op *op) {
   const ir_value *turn = ir_resolve(op->operands[1]);
   ir_value *all = &turn->block->parent->results[turn->index - 1];
-  ir_value *last = ir_binary(&s->b, IR_XOR, 0, all, ir_const_int(&s->b, KILN_I32, 1));
+  ir_value *last = ir_binary_int(&s->b, IR_XOR, 0, all, 1);
   bool is_overlaid = op->attrs.cluster.is_overlaid;
   unsigned count = !is_overlaid ? s->groups / s->spread : s->spread > 1 ? 1 : 0;
   ir_value *told = is_overlaid ? s->passed : op->operands[4];
