@@ -74,8 +74,6 @@ void roles_find_sites(splitting *s);
 // roles_order.c
 /// Where copies may read what was written before, a barrier behind the question whether they do. Sets `meets`.
 void roles_order(splitting *s);
-/// Such a barrier, in either role.
-void roles_meet(splitting *s, ir_op *barrier);
 
 // roles_memory.c
 /// Shared memory of what is staged, exchanged and copied, and the barriers, before the roles. False
@@ -84,7 +82,7 @@ bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer);
 /// Stores that go through shared memory.
 bool roles_is_staged(const ir_op *op);
 
-// roles_positions.c
+// roles_ends.c
 /// What is emitted next stands before `op`, or after it.
 void roles_before(splitting *s, ir_op *op);
 void roles_after(splitting *s, ir_op *op);
@@ -95,12 +93,9 @@ void roles_emit_arrival(splitting *s, ir_value *barriers, ir_value *slot, bool b
 /// The position moves to the next slot of the ring.
 void roles_advance(splitting *s, unsigned ring);
 
-// roles_producer.c
 /// A load becomes copies after the last load of its site. `seen`: of all sites, the loads of the block so
 /// far.
 void roles_produce(splitting *s, ir_op *load, ir_op **seen);
-
-// roles_consumer.c
 /// A product reads the slots of its loads.
 void roles_consume(splitting *s, ir_op *dot);
 /// Loads whose product stands deeper are waited for where they stand.
@@ -109,5 +104,7 @@ void roles_hold(splitting *s, ir_op *load);
 void roles_release(splitting *s, const site *x);
 /// A store that goes through shared memory.
 void roles_stage(splitting *s, ir_op *op);
+/// A barrier where copies may read what was written before (roles_order), in either role.
+void roles_meet(splitting *s, ir_op *barrier);
 
 #endif

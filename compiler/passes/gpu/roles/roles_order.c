@@ -142,15 +142,3 @@ void roles_order(splitting *s) {
     s->meets = true;
   }
 }
-
-void roles_meet(splitting *s, ir_op *barrier) {
-  if (s->is_producer) {
-    roles_before(s, barrier);
-    roles_emit_barrier(s, IR_BAR_WAIT, s->rings[s->order].full, s->at[s->order].slot, s->at[s->order].phase);
-    roles_advance(s, s->order);
-    ir_remove(barrier);
-    return;
-  }
-  roles_after(s, barrier);
-  roles_emit_arrival(s, s->rings[s->order].full, ir_const_int(&s->b, KILN_I32, 0), false);
-}

@@ -1,8 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The consumers: products that read slots, stores through shared memory.
+// What the two roles do with a ring. The producer waits until a slot is empty and has the copy engine fill it; a
+// consumer waits until it is full, reads it in products, and says that it is empty again. Both go round the ring slot
+// by slot, each with a position of its own.
 #include <string.h>
 
 #include "compiler/passes/gpu/roles/roles_inner.h"
+
+// ----------------------------------------------------------------------------------------- positions
+
+void roles_before(splitting *s, ir_op *op) {
+  s->b.block = op->block, s->b.before = op, s->b.place = op->place;
+}
+
+void roles_after(splitting *s, ir_op *op) {
+  s->b.block = op->block, s->b.before = op->next, s->b.place = op->place;
+}
+
+void roles_emit_barrier(splitting *s, ir_opcode code, ir_value *barriers, ir_value *slot, ir_value *phase) {
+  ir_value *operands[3] = {barriers, slot, phase};
+  // Consumers have written what was exchanged over the slots, which producers of other blocks copy to next. Of slots
+  // they only read.
+  const ir_attrs attrs = {.arrive = {.is_cluster = barriers == s->taken && s->spread > 1}};
+  ir_emit(&s->b, code, &attrs, operands, phase ? 3 : 2, NULL, NULL, 0);
+}
+
+void roles_emit_arrival(splitting *s, ir_value *barriers, ir_value *slot, bool by_warps) {
+  ir_value *operands[2] = {barriers, slot};
+  const ir_attrs attrs = {.arrive = {.blocks = s->spread > 1 ? (uint8_t)s->spread : 0,
+                                     .by_warps = by_warps,
+                                     .is_cluster = barriers == s->taken && s->spread > 1}};
+  ir_emit(&s->b, IR_BAR_ARRIVE, &attrs, operands, 2, NULL, NULL, 0);
+}
+
+void roles_advance(splitting *s, unsigned number) {
+  position *p = &s->at[number];
+  const kiln_ring *ring = &s->rings[number].ring;
+  ir_value *flipped = ir_binary_int(&s->b, IR_XOR, 0, p->phase, 1);
+  if (ring->slots == 1) {
+    p->phase = flipped;
+    return;
+  }
+  ir_value *wraps;
+  p->slot = kiln_ring_after(ring, p->slot, &s->b, &wraps);
+  p->phase = ir_ternary(&s->b, IR_SELECT, 0, wraps, flipped, p->phase);
+}
+
+void roles_release(splitting *s, const site *x) {
+  roles_emit_arrival(s, s->rings[x->ring].empty, x->slot, s->rings[x->ring].by_warps);
+}
+
+// ------------------------------------------------------------------------------------------ producer
+
+/// All loads of a site are filled where the last of them stands. `loads` are those of the producer's copy.
+static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where) {
+  roles_ring *r = &s->rings[x->ring];
+  position *p = &s->at[x->ring];
+  roles_after(s, where);
+  roles_emit_barrier(s, IR_BAR_WAIT, r->empty, p->slot, p->phase);
+  const ir_attrs bytes = {.expect = {.bytes = r->bytes, .part = r->part}};
+  ir_emit(&s->b, IR_BAR_EXPECT, &bytes, (ir_value *[]){r->full, p->slot}, 2, NULL, NULL, 0);
+  for (unsigned i = 0; i < x->count; i++) {
+    ir_value *operands[IR_MAX_RANK + 4];
+    uint32_t count = loads[i]->operand_count;
+    memcpy(operands, loads[i]->operands, count * sizeof *operands);
+    operands[count++] = r->ring.memory[i];
+    operands[count++] = p->slot;
+    operands[count++] = r->full;
+    ir_copy how = {.rows = r->rows[i], .columns = r->columns[i], .is_multicast = s->spread > r->parts[i]};
+    if (s->spread > 1)
+      how.parts = (uint8_t)s->spread, how.operand = r->is_left[i] ? 0 : 1, how.is_mn = r->is_mn[i];
+    ir_emit(&s->b, IR_COPY, &(ir_attrs){.copy = how}, operands, count, NULL, NULL, 0);
+  }
+  roles_advance(s, x->ring);
+}
+
+void roles_produce(splitting *s, ir_op *op, ir_op **seen) {
+  site *x = &s->sites[op->attrs.access.site - 1];
+  unsigned have = 0;
+  while (have < x->count && seen[(op->attrs.access.site - 1) * MAX_LOADS + have]) have++;
+  seen[(op->attrs.access.site - 1) * MAX_LOADS + have] = op;
+  if (have + 1 == x->count) fill(s, x, &seen[(op->attrs.access.site - 1) * MAX_LOADS], op);
+}
+
+// ----------------------------------------------------------------------------------------- consumers
 
 static ir_value *wait_for(splitting *s, const site *x) {
   position *p = &s->at[x->ring];
@@ -12,20 +92,15 @@ static ir_value *wait_for(splitting *s, const site *x) {
   return slot;
 }
 
-void roles_release(splitting *s, const site *x) {
-  roles_emit_arrival(s, s->rings[x->ring].empty, x->slot, s->rings[x->ring].by_warps);
-}
-
 /// False in the first iteration of the loop that carries the accumulator, when it starts from zero there;
 /// constant where the accumulator is zero each time.
 static ir_value *keep_of(splitting *s, const ir_op *dot, bool *out_starts) {
-  const ir_value *acc = ir_resolve(dot->operands[2]);
-  uint64_t bits;
   *out_starts = false;
-  if (ir_constant_bits(acc, &bits) && !bits) return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 0);
+  if (ir_is_zero(dot->operands[2])) return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 0);
+  const ir_value *acc = ir_resolve(dot->operands[2]);
   const ir_op *loop = acc->def ? NULL : acc->block->parent;
   if (!loop || loop->code != IR_FOR || acc->block != dot->block || acc->index == 0 || acc->uses != 1 ||
-      !ir_constant_bits(ir_loop_initials(loop)[acc->index - 1], &bits) || bits)
+      !ir_is_zero(ir_loop_initials(loop)[acc->index - 1]))
     return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 1);
   *out_starts = true;
   return ir_compare(&s->b, IR_NE, 0, loop->regions[0]->args[0], loop->operands[0]);
@@ -117,4 +192,18 @@ void roles_stage(splitting *s, ir_op *op) {
   how.is_mapped = false, how.adds = op->code == IR_VIEW_ATOMIC;
   ir_emit(&s->b, IR_STAGE, &(ir_attrs){.access = how}, operands, count, NULL, NULL, 0);
   ir_remove(op);
+}
+
+// ---------------------------------------------------------------------------- copies after writes, in both
+
+void roles_meet(splitting *s, ir_op *barrier) {
+  if (s->is_producer) {
+    roles_before(s, barrier);
+    roles_emit_barrier(s, IR_BAR_WAIT, s->rings[s->order].full, s->at[s->order].slot, s->at[s->order].phase);
+    roles_advance(s, s->order);
+    ir_remove(barrier);
+    return;
+  }
+  roles_after(s, barrier);
+  roles_emit_arrival(s, s->rings[s->order].full, ir_const_int(&s->b, KILN_I32, 0), false);
 }
