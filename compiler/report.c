@@ -37,6 +37,9 @@ static const char *const reasons[] = {
 #undef REASON
 };
 
+_Static_assert(KILN_REPORT_KINDS <= 128 && KILN_ENGINES <= 128 && KILN_REASONS <= 128,
+               "one byte each as varints, which is how read_row reads them");
+
 const char *kiln_report_kind_text(unsigned kind) { return kind < KILN_REPORT_KINDS ? kinds[kind] : "?"; }
 const char *kiln_engine_text(unsigned engine) { return engine < KILN_ENGINES ? engines[engine] : "?"; }
 const char *kiln_reason_text(unsigned reason) { return reason < KILN_REASONS ? reasons[reason] : "?"; }
@@ -64,15 +67,9 @@ kiln_refusal kiln_refusal_of(const kiln_refusals *r, uint32_t operation) {
 }
 
 void kiln_report_put(kiln_buffer *report, const kiln_report_row *row) {
-  kiln_buffer_u8(report, ROW_VERSION);
-  kiln_buffer_u8(report, row->kind);
-  kiln_buffer_u8(report, row->engine);
-  kiln_buffer_u8(report, row->reason);
-  kiln_buffer_varint(report, row->operation);
-  kiln_buffer_varint(report, row->bytes);
-  kiln_buffer_varint(report, row->write);
-  kiln_buffer_varint(report, row->read);
-  kiln_buffer_varint(report, row->parameter);
+  const uint32_t numbers[] = {ROW_VERSION, row->kind,  row->engine, row->reason,   row->operation,
+                              row->bytes,  row->write, row->read,   row->parameter};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) kiln_buffer_varint(report, numbers[i]);
   const char *name = row->name ? row->name : "";
   kiln_buffer_block(report, name, strlen(name) + 1);
 }

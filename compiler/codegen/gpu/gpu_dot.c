@@ -35,7 +35,7 @@ static const LLVMValueRef *fragment_of(gpu *g, const source *s, uint32_t index, 
 }
 
 static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f) {
-  const kiln_dot_layouts *l = kiln_notes_of(g->layouts, &op->results[0])->product;
+  const kiln_dot_layouts *l = g->layouts->notes[op->results[0].id]->product;
   gpu_tile initial = gpu_operand(g, op, 2), out = gpu_tile_new(g, &l->accumulator);
   source sources[2] = {open_source(g, op, 0), open_source(g, op, 1)};
   if (g->status != KILN_OK) return initial;

@@ -173,10 +173,8 @@ void gpu_lower_elements(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) {
     ir_value *result = &op->results[i];
     if (!result->type.rank) gpu_set_scalar(g, result, scalar_of(g, op, i));
-    if (!result->layout || kiln_notes_of(g->layouts, result)->is_deferred || !gpu_has_room(g, result))
-      continue;
-    gpu_tile tile = gpu_tile_new(g, result->layout);
+    if (!result->layout || g->layouts->notes[result->id]->is_deferred || !gpu_has_room(g, result)) continue;
+    gpu_tile tile = gpu_result(g, result);
     make(g, op, i, &tile);
-    gpu_set_home(g, result, tile);
   }
 }

@@ -250,6 +250,8 @@ void gpu_lower_convert(gpu *g, ir_op *op);
 gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout);
 void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
 void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
+/// The tile of a result in its layout, ready but for its registers, which whoever asks for it fills.
+gpu_tile gpu_result(gpu *g, ir_value *value);
 LLVMBasicBlockRef gpu_block(gpu *g, const char *name);
 /// A conditional branch that hardly ever goes to its second block, which then stands after everything else.
 void gpu_expect_first(gpu *g, LLVMValueRef branch);

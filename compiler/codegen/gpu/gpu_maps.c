@@ -9,23 +9,14 @@
 
 #include <string.h>
 
-static unsigned row_of(const gpu *g, const ir_op *op) {
-  const kiln_matrix_machine *m = kiln_matrix_machine_of(g->target);
-  return op->code == IR_STAGE ? kiln_stage_row(m, g->kernel, op)
-                              : kiln_memory_row(ir_view_tile(op->operands[0]->type), m->row_bytes);
-}
-
-/// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1.
-static void put_box(const gpu *g, kiln_buffer *out, const ir_op *op, ir_type view) {
-  const unsigned parts = op->code == IR_STAGE ? op->attrs.access.spread : 0;
-  unsigned bytes = kiln_scalars[view.scalar].bytes;
-  unsigned box_rows =
-      op->code == IR_STAGE ? kiln_stage_box_rows(kiln_matrix_machine_of(g->target), g->kernel, op) : 0;
+/// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1. `row`: bytes.
+static void put_box(kiln_buffer *out, const ir_op *op, ir_type view, unsigned row, unsigned rows) {
+  const bool is_stage = op->code == IR_STAGE;
+  const unsigned parts = is_stage ? op->attrs.access.spread : 0;
   for (unsigned i = view.rank; i-- > 0;) {
     uint32_t extent = view.log2[i] == IR_DROPPED ? 1 : 1u << view.log2[i];
-    if (i + 1 < view.rank && extent > 1 && op->code == IR_COPY) extent = kiln_copied_rows(op);
-    if (i + 1 == view.rank) extent = row_of(g, op) / bytes;
-    else if (op->code == IR_STAGE && extent > box_rows) extent = box_rows;
+    if (i + 1 == view.rank) extent = row / kiln_scalars[view.scalar].bytes;
+    else if (extent > (is_stage ? rows : 1)) extent = rows;
     else if (parts && extent > 1) extent /= parts;
     uint8_t word[4] = {(uint8_t)extent, (uint8_t)(extent >> 8), 0, 0};
     kiln_buffer_bytes(out, word, 4);
@@ -87,13 +78,17 @@ void gpu_collect_map(ir_op *op, void *context) {
   bool is_rounded = op->code == IR_COPY && type.scalar == KILN_F32;
   kiln_buffer_u8(&map, is_rounded ? KILN_MAP_TF32 : type.scalar);
   kiln_buffer_u8(&map, type.rank);
-  unsigned row = row_of(g, op);
+  const kiln_matrix_machine *m = kiln_matrix_machine_of(g->target);
+  const bool is_stage = op->code == IR_STAGE;
+  const kiln_boxes copied = is_stage ? (kiln_boxes){0} : kiln_boxes_of(op, m->row_bytes);
+  const unsigned row = is_stage ? kiln_stage_row(m, g->kernel, op) : copied.row,
+                 rows = is_stage ? kiln_stage_box_rows(m, g->kernel, op) : copied.rows;
   unsigned swizzle = row >= 128 ? 3 : row >= 64 ? 2 : row >= 32 ? 1 : 0;
   kiln_buffer_u8(&map, (uint8_t)swizzle);
   kiln_buffer_u8(&map, 0); // not interleaved
   kiln_buffer_u8(&map, 0); // zeros outside
   kiln_buffer_u8(&map, (uint8_t)base->index);
-  put_box(g, &map, op, type);
+  put_box(&map, op, type, row, rows);
   if (!put_expressions(g, &map, op))
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view is not an expression of the parameters",
              ir_operation(op));

@@ -345,16 +345,16 @@ LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_p
 
 /// No load after it waits for the same product.
 static bool is_last_feed(gpu *g, const ir_op *load) {
-  const ir_op *dot = kiln_notes_of(g->layouts, &load->results[0])->feed.dot;
+  const ir_op *dot = g->layouts->notes[load->results[0].id]->feed.dot;
   for (const ir_op *op = load->next; op; op = op->next) {
-    const kiln_feed *feed = op->code == IR_LOAD ? &kiln_notes_of(g->layouts, &op->results[0])->feed : NULL;
+    const kiln_feed *feed = op->code == IR_LOAD ? &g->layouts->notes[op->results[0].id]->feed : NULL;
     if (feed && feed->waits && feed->dot == dot) return false;
   }
   return true;
 }
 
 void gpu_lower_load(gpu *g, ir_op *op) {
-  const kiln_layout_notes *notes = kiln_notes_of(g->layouts, &op->results[0]);
+  const kiln_layout_notes *notes = g->layouts->notes[op->results[0].id];
   if (notes->is_deferred) return;
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
   gpu_access access = access_of_load(g, op);

@@ -19,7 +19,7 @@ static bool is_index(gpu *g, ir_value *value) {
 /// 32-bit words of a thread. Pointers, masks and indices do not count: they mostly are computed again.
 static uint64_t words_of(gpu *g, ir_value *value) {
   const gpu_value *v = value->slot;
-  if (!value->type.rank || !v || !value->layout || kiln_notes_of(g->layouts, value)->is_deferred ||
+  if (!value->type.rank || !v || !value->layout || g->layouts->notes[value->id]->is_deferred ||
       value->type.pointer || value->type.scalar == KILN_I1 || is_index(g, value))
     return 0;
   return ((uint64_t)ir_type_bits(value->type) << value->layout->registers) / 32;

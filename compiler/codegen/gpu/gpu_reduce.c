@@ -237,7 +237,7 @@ static group fold_parts(gpu *g, ir_op *op, const kiln_layout *layout, uint32_t a
   for (unsigned c = 0; c < chain->count; c++)
     for (uint32_t i = 0; i < chain->ops[c]->operand_count; i++) {
       ir_value *value = chain->ops[c]->operands[i];
-      if (value->type.rank && !kiln_notes_of(g->layouts, value)->is_deferred)
+      if (value->type.rank && !g->layouts->notes[value->id]->is_deferred)
         f->others[c][i] = gpu_operand(g, chain->ops[c], i);
     }
   for (unsigned i = 0; i < chain->registers; i++) left += !(layout->basis[i] & axis);

@@ -130,6 +130,12 @@ void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile) {
   v->home_tile = tile;
 }
 
+gpu_tile gpu_result(gpu *g, ir_value *value) {
+  gpu_value *v = gpu_value_of(g, value);
+  v->is_ready = true;
+  return v->home_tile = gpu_tile_new(g, value->layout);
+}
+
 bool gpu_words_fit(gpu *g, const ir_op *op, const char *what, ir_type type, unsigned registers,
                    uint64_t most) {
   uint64_t bits = type.pointer ? 32 : ir_type_bits(type), words = (bits << registers) / 32,
@@ -162,7 +168,7 @@ gpu_tile gpu_tile_of(gpu *g, ir_value *value) {
 }
 
 gpu_tile gpu_operand(gpu *g, const ir_op *op, uint32_t i) {
-  KILN_ASSERT(
-      layout_equal(op->operands[i]->layout, op->operand_layouts[i])); // the pass `conversions` has seen to it
+  // kiln_conversions_verify has seen to it, after the last pass
+  KILN_ASSERT_DEEP(layout_equal(op->operands[i]->layout, op->operand_layouts[i]));
   return gpu_tile_of(g, op->operands[i]);
 }

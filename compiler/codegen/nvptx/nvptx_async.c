@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Machine operations on Hopper: roles, barriers in shared memory, copies by tensor maps, staged stores.
-// Products are in nvptx_wgmma.c. Sources: PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg",
+// Machine operations on Hopper: roles, barriers in shared memory, copies by tensor maps, staged stores; and what all of
+// them need of a warpgroup, its place in the cluster and its shared memory. Products are in nvptx_wgmma.c, sums over a
+// cluster in nvptx_cluster.c. Sources: PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg",
 // "stmatrix".
 #include "compiler/codegen/nvptx/nvptx_async.h"
 #include "compiler/passes/gpu/layouts/shared_layouts.h"
@@ -9,7 +10,19 @@
 
 #include "compiler/passes/gpu/gpu.h"
 
-// --------------------------------------------------------------------------------------- addresses
+// ------------------------------------------------------------------- threads, groups, blocks, addresses
+
+LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
+                       LLVMValueRef *arguments, unsigned count) {
+  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count + 1u);
+  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
+  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
+  LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)text, size, (char *)constraints, strlen(constraints),
+                                           true, false, LLVMInlineAsmDialectATT, false);
+  LLVMValueRef made = LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
+  kiln_llvm_attribute(made, KILN_LLVM_ITSELF, "convergent", 0);
+  return made;
+}
 
 static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
 static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
@@ -20,6 +33,75 @@ static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
 static LLVMValueRef is_first_of(gpu *g, unsigned threads) {
   LLVMValueRef inside = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, threads - 1), "");
   return LLVMBuildICmp(g->builder, LLVMIntEQ, inside, gpu_i32(g, 0), "");
+}
+
+void nvptx_find_group(gpu *g) {
+  LLVMBasicBlockRef here = LLVMGetInsertBlock(g->builder), entry = LLVMGetInstructionParent(g->thread);
+  LLVMValueRef next = LLVMGetNextInstruction(g->thread);
+  if (next) LLVMPositionBuilderBefore(g->builder, next);
+  else LLVMPositionBuilderAtEnd(g->builder, entry);
+  g->group = g->program_group = LLVMBuildLShr(g->builder, nvptx_warp(g), gpu_i32(g, 2), "");
+  g->shared_address = LLVMBuildPtrToInt(g->builder, g->shared, g->i32, "");
+  LLVMSetAlignment(g->shared, NVPTX_SHARED_ALIGN);
+  LLVMPositionBuilderAtEnd(g->builder, here);
+}
+
+LLVMValueRef nvptx_warp(gpu *g) {
+  LLVMValueRef warp = LLVMBuildLShr(g->builder, g->thread, gpu_i32(g, 5), "");
+  return kl_call(&g->prelude, KL_kl_shfl_idx_i32, (LLVMValueRef[2]){warp, gpu_i32(g, 0)}, 2);
+}
+
+LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
+  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, memory->def->attrs.alloc.at));
+  if (!slot) return start;
+  return add(g, start, scale(g, gpu_scalar(g, slot), kiln_slot_bytes(memory->def)));
+}
+
+void nvptx_group_barrier(gpu *g) {
+  LLVMValueRef arguments[2] = {add(g, g->group, gpu_i32(g, NVPTX_GROUP_BARRIER)),
+                               gpu_i32(g, NVPTX_GROUP_THREADS)};
+  kl_call(&g->prelude, KL_kl_named_barrier, arguments, 2);
+}
+
+/// How 16-byte pieces of a row are exchanged. 128-byte rows: piece ^= row & 7; 64: piece ^= (row / 2) & 3;
+/// 32: piece ^= (row / 4) & 1
+LLVMValueRef nvptx_turn_of_row(gpu *g, unsigned bytes, LLVMValueRef row) {
+  unsigned shift = bytes == 128 ? 0 : bytes == 64 ? 1 : 2;
+  LLVMValueRef v = LLVMBuildLShr(g->builder, row, gpu_i32(g, shift), "");
+  return LLVMBuildAnd(g->builder, v, gpu_i32(g, bytes / 16 - 1), "");
+}
+
+LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place) {
+  return add(g, scale(g, g->share, g->spread ? g->spread : 1), place);
+}
+
+LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
+  LLVMValueRef number = gpu_i32(g, share * (g->spread ? g->spread : 1));
+  if (!g->spread) return number;
+  LLVMValueRef row = scale(g, g->block_row, g->spread_columns);
+  return add(g, number, add(g, row, g->block_column));
+}
+
+/// Blocks that share iterations come after those that share a program; groups side by side come one after another
+/// (kiln_mma_split_of).
+void nvptx_find_place(gpu *g, unsigned groups) {
+  LLVMBuilderRef b = g->builder;
+  LLVMValueRef block = kl_call(&g->prelude, KL_kl_pid_0, NULL, 0);
+  const unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
+  g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
+  g->share = LLVMBuildURem(b, g->share, gpu_i32(g, split), "");
+  LLVMValueRef place = LLVMBuildAnd(b, block, gpu_i32(g, spread - 1), "");
+  if (!g->spread) return;
+
+  unsigned columns = g->spread_columns;
+  g->block_row = LLVMBuildLShr(b, place, gpu_i32(g, (uint32_t)__builtin_ctz(columns)), "");
+  g->block_column = LLVMBuildAnd(b, place, gpu_i32(g, columns - 1), "");
+  g->program_group =
+      g->kernel->groups_beside
+          ? add(g, g->group, scale(g, place, groups))
+          : add(g, g->block_column, scale(g, add(g, g->group, scale(g, g->block_row, groups)), columns));
+  g->thread = add(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, NVPTX_GROUP_THREADS - 1), ""),
+                  scale(g, g->program_group, NVPTX_GROUP_THREADS));
 }
 
 // ------------------------------------------------------------------------------------------- roles
@@ -257,24 +339,20 @@ static share share_of(gpu *g, const ir_op *op, uint32_t rows, uint32_t part) {
 
 /// One box per column of `row` bytes; each is as long as the tile has rows, or as the rows that the block copies.
 static void lower_copy(gpu *g, ir_op *op) {
-  ir_type view = op->operands[0]->type, tile = ir_view_tile(view);
-  uint32_t at = 1u + view.rank;
-  unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
   const ir_copy *how = &op->attrs.copy;
-  const uint32_t parts = nvptx_parts(op->operands[at]->def),
-                 across = how->columns ? how->columns : 1u << tile.log2[1];
-  const uint32_t part_rows = kiln_memory_rows(tile, how->rows) / (how->is_mn ? 1 : parts),
-                 part_columns = across / (how->is_mn ? parts : 1);
-  const uint32_t boxes = bytes * part_columns / row, rows = kiln_copied_rows(op), column = row * part_rows;
-  share mine = share_of(g, op, rows, how->is_mn ? part_columns : part_rows);
-  LLVMValueRef to = nvptx_slot_address(g, op->operands[at], op->operands[at + 1]);
-  to = add(g, to, scale(g, mine.inside, row));
-  LLVMValueRef barrier = barrier_address(g, op->operands[at + 2], op->operands[at + 1]);
-  for (unsigned i = 0; i < boxes; i++) {
-    LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * column)), g->maps[op->attrs.copy.map].param,
-                                 barrier};
+  const ir_type view = op->operands[0]->type;
+  const kiln_boxes boxes = kiln_boxes_of(op, NVPTX_ROW);
+  const unsigned elements = boxes.row / kiln_scalars[view.scalar].bytes;
+  ir_value **memory = op->operands + 1 + view.rank, *slot = memory[1], *barriers = memory[2];
+  share mine = share_of(g, op, boxes.rows, how->is_mn ? boxes.part_columns : boxes.part_rows);
+  LLVMValueRef to = nvptx_slot_address(g, memory[0], slot);
+  to = add(g, to, scale(g, mine.inside, boxes.row));
+  LLVMValueRef barrier = barrier_address(g, barriers, slot);
+  for (unsigned i = 0; i < boxes.count; i++) {
+    LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * boxes.row * boxes.part_rows)),
+                                 g->maps[how->map].param, barrier};
     unsigned rank =
-        coordinates(g, op, view, add(g, mine.column, gpu_i32(g, i * row / bytes)), mine.row, arguments + 3);
+        coordinates(g, op, view, add(g, mine.column, gpu_i32(g, i * elements)), mine.row, arguments + 3);
     if (how->is_multicast) load_for_all(g, arguments, rank, mine.blocks);
     else kl_call(&g->prelude, loads[rank - 2], arguments, 3 + rank);
   }

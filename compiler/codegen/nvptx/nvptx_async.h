@@ -13,12 +13,6 @@ enum { NVPTX_ROW = 128 }; ///< bytes of the widest row in shared memory
 LLVMValueRef nvptx_group_row(gpu *g, const kiln_mma_split *split, LLVMValueRef group, unsigned from);
 /// The first column of this thread's group, i32.
 LLVMValueRef nvptx_group_column(gpu *g, const kiln_mma_split *split, unsigned columns);
-/// Blocks among which memory, or a copy, is divided; 1: it is not.
-static inline unsigned nvptx_parts(const ir_op *op) {
-  const unsigned parts = op->code == IR_ALLOC ? op->attrs.alloc.parts : op->attrs.copy.parts;
-  KILN_ASSERT_DEEP(op->code == IR_ALLOC || op->code == IR_COPY);
-  return parts ? parts : 1;
-}
 /// Blocks of a cluster; 1: each is alone.
 static inline unsigned nvptx_cluster(const ir_roles *roles) {
   return (roles->cluster ? roles->cluster : 1) * (roles->spread ? roles->spread : 1);

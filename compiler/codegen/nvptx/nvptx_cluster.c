@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where blocks stand in their cluster, and sums over these. Each block but the first copies its accumulators
+// Sums over the blocks of a cluster. Each block but the first copies its accumulators
 // to the shared memory of the first, whose barrier counts their bytes; the first adds them in the order of
 // the ranks and tells the others that their places are empty: they have been copied then, too. Group of warps
 // by group: the same thread of each block has the same elements. Sources: PTX ISA, "cp.async.bulk", "mapa",
@@ -29,45 +29,6 @@ typedef struct exchange {
 } exchange;
 
 static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
-
-static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
-  return LLVMBuildMul(g->builder, a, gpu_i32(g, factor), "");
-}
-
-// ------------------------------------------------------------------------------------------ places
-
-LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place) {
-  return add(g, scale(g, g->share, g->spread ? g->spread : 1), place);
-}
-
-LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
-  LLVMValueRef number = gpu_i32(g, share * (g->spread ? g->spread : 1));
-  if (!g->spread) return number;
-  LLVMValueRef row = scale(g, g->block_row, g->spread_columns);
-  return add(g, number, add(g, row, g->block_column));
-}
-
-/// Blocks that share iterations come after those that share a program; groups side by side come one after another
-/// (kiln_mma_split_of).
-void nvptx_find_place(gpu *g, unsigned groups) {
-  LLVMBuilderRef b = g->builder;
-  LLVMValueRef block = kl_call(&g->prelude, KL_kl_pid_0, NULL, 0);
-  const unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
-  g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
-  g->share = LLVMBuildURem(b, g->share, gpu_i32(g, split), "");
-  LLVMValueRef place = LLVMBuildAnd(b, block, gpu_i32(g, spread - 1), "");
-  if (!g->spread) return;
-
-  unsigned columns = g->spread_columns;
-  g->block_row = LLVMBuildLShr(b, place, gpu_i32(g, (uint32_t)__builtin_ctz(columns)), "");
-  g->block_column = LLVMBuildAnd(b, place, gpu_i32(g, columns - 1), "");
-  g->program_group =
-      g->kernel->groups_beside
-          ? add(g, g->group, scale(g, place, groups))
-          : add(g, g->block_column, scale(g, add(g, g->group, scale(g, g->block_row, groups)), columns));
-  g->thread = add(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, NVPTX_GROUP_THREADS - 1), ""),
-                  scale(g, g->program_group, NVPTX_GROUP_THREADS));
-}
 
 // -------------------------------------------------------------------------------------------- sums
 
@@ -161,8 +122,9 @@ static exchange open_exchange(gpu *g, const ir_op *op, gpu_tile tile, uint32_t r
 
 void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
   LLVMBuilderRef b = g->builder;
-  gpu_tile tile = gpu_operand(g, op, 0), out = gpu_tile_new(g, &tile.layout);
+  const gpu_tile tile = gpu_operand(g, op, 0);
   if (g->status != KILN_OK) return;
+  const gpu_tile out = gpu_result(g, &op->results[0]);
   uint32_t count = 1u << tile.layout.registers;
   exchange x = open_exchange(g, op, tile, count);
   LLVMValueRef *sums = kiln_arena_copy(g->arena, tile.regs, count * sizeof *sums);
@@ -182,7 +144,6 @@ void nvptx_lower_cluster_sum(gpu *g, ir_op *op) {
     LLVMAddIncoming(out.regs[i], (LLVMValueRef[2]){sums[i], tile.regs[i]},
                     (LLVMBasicBlockRef[2]){first, other}, 2);
   }
-  gpu_set_home(g, &op->results[0], out);
 }
 
 // ---------------------------------------------------------------------------------- parts for everybody
@@ -256,8 +217,9 @@ static void scatter(gpu *g, const exchange *x, const part_registers *r) {
 void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   const kiln_layout part = *op->results[0].layout;
   part_registers r = registers_of_part(g, op);
-  gpu_tile tile = gpu_operand(g, op, 0), out = gpu_tile_new(g, &part);
+  const gpu_tile tile = gpu_operand(g, op, 0);
   if (g->status != KILN_OK) return;
+  const gpu_tile out = gpu_result(g, &op->results[0]);
   uint32_t count = 1u << part.registers, own = r.blocks * r.width;
   exchange x = open_exchange(g, op, tile, own * op->attrs.cluster.blocks);
   uint32_t bytes = x.pieces * PIECE * 4 * NVPTX_GROUP_THREADS;
@@ -279,5 +241,4 @@ void nvptx_lower_cluster_scatter(gpu *g, ir_op *op) {
   for (unsigned rank = 0; rank < x.blocks && !x.is_overlaid; rank++)
     kl_call(&g->prelude, KL_kl_cluster_release_if, (LLVMValueRef[2]){in_block(g, x.empty, rank), x.is_leader},
             2);
-  gpu_set_home(g, &op->results[0], out);
 }

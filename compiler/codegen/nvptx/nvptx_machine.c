@@ -86,18 +86,6 @@ static void finish_kernel(gpu *g, LLVMValueRef function) {
 
 // ---------------------------------------------------------------------------------------- assembly
 
-LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
-                       LLVMValueRef *arguments, unsigned count) {
-  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count + 1u);
-  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
-  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
-  LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)text, size, (char *)constraints, strlen(constraints),
-                                           true, false, LLVMInlineAsmDialectATT, false);
-  LLVMValueRef made = LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
-  kiln_llvm_attribute(made, KILN_LLVM_ITSELF, "convergent", 0);
-  return made;
-}
-
 /// An assembly text in the making.
 typedef struct text {
   char bytes[1024];

@@ -39,8 +39,8 @@ typedef struct operand {
 static operand describe(gpu *g, ir_value *memory, ir_value *slot, bool is_mn, LLVMValueRef free) {
   ir_type tile = memory->type;
   unsigned bytes = kiln_scalars[tile.scalar].bytes, row = kiln_memory_row(tile, NVPTX_ROW);
-  uint32_t column = row * kiln_memory_rows(tile, memory->def->attrs.alloc.rows) /
-                    (is_mn ? 1 : nvptx_parts(memory->def)),
+  const ir_alloc *alloc = &memory->def->attrs.alloc;
+  uint32_t column = row * kiln_memory_rows(tile, alloc->rows) / (is_mn || !alloc->parts ? 1 : alloc->parts),
            lead = is_mn ? column : 16;
   operand o = {
       .row = row, .column = column, .step = is_mn ? 16 * row : STEP, .per_column = is_mn ? 0 : row / STEP};
@@ -173,7 +173,7 @@ static void put_results(product *p) {
     kiln_buffer_format(&p->constraints, "%s%s", i ? "," : "", p->c.scalar == KILN_F32 ? "=f" : "=r");
 }
 
-/// `initial`: values that the results are tied to; NULL: the text writes them first.
+/// Ends the text. `initial`: values that the results are tied to; NULL: the text writes them first.
 static void issue(gpu *g, product *p, const LLVMValueRef *initial, LLVMValueRef *sums) {
   LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, p->sums); // one for each accumulator
   for (unsigned i = 0; i < p->sums; i++) types[i] = p->c.scalar == KILN_F32 ? g->f32 : g->i32;
@@ -184,9 +184,10 @@ static void issue(gpu *g, product *p, const LLVMValueRef *initial, LLVMValueRef 
     p->arguments[p->count++] = initial[i];
   }
   kiln_buffer_format(&p->constraints, "%s~{memory}", p->constraints.size ? "," : "");
-  kiln_buffer_u8(&p->constraints, 0);
   LLVMValueRef made = nvptx_asm(g, (const char *)p->text.bytes, p->text.size,
                                 (const char *)p->constraints.bytes, result, p->arguments, p->count);
+  kiln_buffer_deinit(&p->text);
+  kiln_buffer_deinit(&p->constraints);
   for (unsigned i = 0; i < p->sums; i++) sums[i] = LLVMBuildExtractValue(g->builder, made, i, "");
 }
 
@@ -198,8 +199,6 @@ static void multiply(gpu *g, product *p, unsigned columns, const operand *left, 
   bool is_queued = p->op->attrs.mma.is_queued;
   p->sums = columns / 2;
   p->count = 0;
-  kiln_buffer_clear(&p->text);
-  kiln_buffer_clear(&p->constraints);
   put_results(p);
   kiln_buffer_format(&p->text, "{ ");
   if (keep) kiln_buffer_format(&p->text, ".reg .pred p; setp.ne.b32 p, $%u, 0; ", pass(p, "r", keep));
@@ -234,9 +233,9 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   if (!g->group) nvptx_find_group(g);
   b = op->operands[in_memory ? 4 : 3];
   kiln_mma_split s = kiln_mma_split_of(g->layouts, acc->type);
-  gpu_tile initial = gpu_operand(g, op, 0), out = gpu_tile_new(g, &initial.layout), left = {.regs = NULL};
-  if (!in_memory) left = gpu_operand(g, op, 2);
+  const gpu_tile initial = gpu_operand(g, op, 0), left = in_memory ? (gpu_tile){0} : gpu_operand(g, op, 2);
   if (g->status != KILN_OK) return;
+  const gpu_tile out = gpu_result(g, &op->results[0]);
   unsigned k_axis = op->attrs.mma.a_mn ? 0 : 1, sums = 1u << (s.columns - 1);
   unsigned counted = op->attrs.mma.b_mn ? b->def->attrs.alloc.columns : b->def->attrs.alloc.rows;
   unsigned columns = counted ? counted >> s.groups_n : 1u << s.columns;
@@ -249,8 +248,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
   else column = g->spread ? gpu_i32(g, 0) : nvptx_group_column(g, &s, 1u << s.columns);
   operand right = describe(g, b, op->operands[in_memory ? 5 : 4], op->attrs.mma.b_mn, column);
   // An accumulator that always starts from zero is not written first, which would have to wait for the unit.
-  uint64_t bits;
-  bool is_fresh = op->attrs.mma.is_queued && ir_constant_bits(op->operands[1], &bits) && !bits;
+  bool is_fresh = op->attrs.mma.is_queued && ir_is_zero(op->operands[1]);
   LLVMValueRef keep = is_fresh ? NULL : LLVMBuildZExt(g->builder, gpu_scalar(g, op->operands[1]), g->i32, "");
   unsigned rows = in_memory && a->def->attrs.alloc.rows ? a->def->attrs.alloc.rows : 64u << s.blocks;
   for (unsigned block = 0; block < 1u << s.blocks; block++) {
@@ -274,9 +272,6 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
     // After them are columns without products. Where `keep` is false they are zero.
     for (unsigned i = columns / 2; i < sums; i++) after[i] = before[i];
   }
-  kiln_buffer_deinit(&p.text);
-  kiln_buffer_deinit(&p.constraints);
-  gpu_set_home(g, &op->results[0], out);
 }
 
 /// Groups of instructions of an asynchronous product, of which there is one for each 64 rows of a warpgroup: the least of
@@ -308,12 +303,9 @@ void nvptx_lower_mma_wait(gpu *g, ir_op *op) {
   put_results(&p);
   kiln_buffer_format(&p.text, "wgmma.wait_group.sync.aligned %u;", groups_of_products(g, op->attrs.wait.out));
   issue(g, &p, sums, sums);
-  kiln_buffer_deinit(&p.text);
-  kiln_buffer_deinit(&p.constraints);
   at = 0;
   for (uint32_t i = 0; i < op->result_count; i++) {
-    gpu_tile out = gpu_tile_new(g, &tiles[i].layout);
+    const gpu_tile out = gpu_result(g, &op->results[i]);
     for (uint32_t r = 0; r < 1u << out.layout.registers; r++) out.regs[r] = sums[at++];
-    gpu_set_home(g, &op->results[i], out);
   }
 }

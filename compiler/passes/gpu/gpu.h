@@ -174,8 +174,15 @@ uint32_t kiln_memory_bytes(ir_type tile, uint32_t rows, uint32_t columns);
 enum { KILN_BARRIER_BYTES = 8 }; ///< of a barrier in shared memory
 /// How many of its tile's elements along an axis a load through a view copies; 0: all.
 uint32_t kiln_copied(const ir_op *load, unsigned axis);
-/// Rows that a copy brings: the tile's, or this block's share of them where blocks share the program.
-uint32_t kiln_copied_rows(const ir_op *copy);
+/// Bytes that a slot of tiles takes in each block.
+uint32_t kiln_slot_bytes(const ir_op *alloc);
+/// What a copy brings to a block: a box for each column of `row` bytes.
+typedef struct kiln_boxes {
+  unsigned count, row;
+  uint32_t rows; ///< of a box: the tile's, or this block's share of them where blocks share the program
+  uint32_t part_rows, part_columns; ///< of the part of the tile that the block has in shared memory
+} kiln_boxes;
+kiln_boxes kiln_boxes_of(const ir_op *copy, unsigned row_bytes);
 
 /// Columns of a warpgroup of a store by the copy engine; bytes of a row while they are staged, of which
 /// they are a multiple; rows of a box. Those of a turned store are the tile's rows.

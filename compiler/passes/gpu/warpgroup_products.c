@@ -20,13 +20,24 @@ uint32_t kiln_copied(const ir_op *load, unsigned axis) {
   return how->first && how->axis == axis ? (uint32_t)how->first : 0;
 }
 
-uint32_t kiln_copied_rows(const ir_op *copy) {
-  const ir_type view = copy->operands[0]->type;
-  const uint32_t parts = ir_view_indices(copy)[view.rank]->def->attrs.alloc.parts,
-                 rows = kiln_memory_rows(ir_view_tile(view), copy->attrs.copy.rows);
-  if (!copy->attrs.copy.parts) return rows;
-  return copy->attrs.copy.is_mn && parts ? rows * parts / copy->attrs.copy.parts
-                                         : rows / copy->attrs.copy.parts;
+uint32_t kiln_slot_bytes(const ir_op *alloc) {
+  const ir_alloc *how = &alloc->attrs.alloc;
+  return kiln_memory_bytes(alloc->results[0].type, how->rows, how->columns) / (how->parts ? how->parts : 1);
+}
+
+kiln_boxes kiln_boxes_of(const ir_op *copy, unsigned row_bytes) {
+  const ir_copy *how = &copy->attrs.copy;
+  const ir_op *memory = ir_view_indices(copy)[copy->operands[0]->type.rank]->def;
+  const ir_type tile = memory->results[0].type;
+  const unsigned parts = memory->attrs.alloc.parts ? memory->attrs.alloc.parts : 1;
+  const uint32_t rows = kiln_memory_rows(tile, how->rows);
+  kiln_boxes b = {
+      .row = kiln_memory_row(tile, row_bytes), .rows = rows, .part_rows = how->is_mn ? rows : rows / parts};
+  const uint32_t bytes = kiln_slot_bytes(memory);
+  b.part_columns = bytes / b.part_rows / kiln_scalars[tile.scalar].bytes;
+  b.count = bytes / b.part_rows / b.row;
+  if (how->parts) b.rows = how->is_mn ? rows * parts / how->parts : rows / how->parts;
+  return b;
 }
 
 /// Rows or columns of the products' tile that are stored, which the stored one may have the other way round;

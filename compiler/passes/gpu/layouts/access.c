@@ -148,7 +148,7 @@ static bool turns_later(const kiln_layouts *c, ir_type type, const kiln_feed *fe
 /// A matrix whose rows lie across the reduced index: a thread loads neighbours of as many rows as make a
 /// piece that the product's reader takes, so that they turn in its registers on the way to shared memory.
 static bool layout_across(const kiln_layouts *c, const ir_op *op, direction d, kiln_layout *out) {
-  const kiln_feed *feed = &kiln_notes_of(c, &op->results[0])->feed;
+  const kiln_feed *feed = &c->notes[op->results[0].id]->feed;
   ir_type type = op->operands[0]->type;
   int reduced = feed->dot ? reduced_axis(op, feed) : -1;
   unsigned bits = ir_log2_elements(type), threads = c->lanes + c->warps, rows = 0, at = 0;

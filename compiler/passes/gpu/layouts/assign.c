@@ -11,7 +11,7 @@ static void assign_block(kiln_layouts *c, ir_block *block);
 
 static void set_home(kiln_layouts *c, ir_value *value, kiln_layout layout) {
   KILN_ASSERT(value == (value->def ? &value->def->results[value->index] : value->block->args[value->index]));
-  kiln_layout *home = &kiln_notes_of(c, value)->home;
+  kiln_layout *home = &c->notes[value->id]->home;
   *home = layout;
   value->layout = home;
 }
@@ -20,7 +20,7 @@ static void set_home(kiln_layouts *c, ir_value *value, kiln_layout layout) {
 /// What is no address takes that of an operation that meets it with a tile that has a home (`met`): a loop's count of
 /// elements, by which what was loaded is divided, would go through shared memory in each iteration.
 static void want(kiln_layouts *c, ir_value *value, const kiln_layout *layout, bool met, unsigned depth) {
-  kiln_layout_notes *v = kiln_notes_of(c, value);
+  kiln_layout_notes *v = c->notes[value->id];
   if (!value->type.rank || value->layout || depth > 32) return;
   const ir_op *op = value->def;
   const bool is_end = !op || ir_is_loop(op) || op->code == IR_IF;
@@ -54,7 +54,7 @@ typedef struct line_of {
 static void want_line(ir_op *load, const ir_op *expand, void *context) {
   const line_of *line = context;
   if (!line->is_shared && load->code == IR_LOAD && expand->operands[0]->def != load) return;
-  kiln_layout_notes *v = kiln_notes_of(line->c, &load->results[0]);
+  kiln_layout_notes *v = line->c->notes[load->results[0].id];
   if (!v->is_wanted) v->wanted = layout_backward(expand, &line->row);
   v->is_wanted = true;
 }
@@ -82,7 +82,7 @@ static void want_lines_of_sums(kiln_layouts *c) {
 
 static void assign_memory(kiln_layouts *c, ir_op *op) {
   if (!op->operands[0]->type.rank) return;
-  const kiln_layout_notes *loaded = op->code == IR_LOAD ? kiln_notes_of(c, &op->results[0]) : NULL;
+  const kiln_layout_notes *loaded = op->code == IR_LOAD ? c->notes[op->results[0].id] : NULL;
   kiln_layout layout = loaded && loaded->is_wanted ? loaded->wanted : kiln_layout_of_access(c, op);
   if (op->result_count) set_home(c, &op->results[0], layout);
   for (uint32_t i = 0; i < op->operand_count; i++) want(c, op->operands[i], &layout, false, 0);
@@ -96,7 +96,7 @@ static void assign_fetch(kiln_layouts *c, ir_op *op) {
 }
 
 static void assign_slot_load(kiln_layouts *c, ir_op *op) {
-  const kiln_layout_notes *loaded = kiln_notes_of(c, &op->results[0]);
+  const kiln_layout_notes *loaded = c->notes[op->results[0].id];
   set_home(c, &op->results[0],
            loaded->is_wanted ? loaded->wanted : kiln_slot_layouts_of(c, op->operands[0])->writer);
 }
@@ -142,7 +142,7 @@ static void assign_dot(kiln_layouts *c, ir_op *op) {
 
 static void assign_mma(kiln_layouts *c, ir_op *op) {
   for (uint32_t i = 2; op->code == IR_MMA && i < op->operand_count; i++) {
-    kiln_slot_layouts *s = op->operands[i]->type.slots ? kiln_notes_of(c, op->operands[i])->slots : NULL;
+    kiln_slot_layouts *s = op->operands[i]->type.slots ? c->notes[op->operands[i]->id]->slots : NULL;
     if (s) s->is_for_unit = true; // without it the copy engine fills them
   }
   for (uint32_t i = 0; i < op->result_count; i++)
@@ -185,11 +185,11 @@ static void decide(kiln_layouts *c, const joined *j) {
   for (unsigned i = 0; i < 2 && !found; i++)
     found = j->sources[i] && kiln_layout_offered(j->sources[i], &layout);
   for (unsigned i = 0; i < 4 && !found; i++)
-    if (j->values[i] && kiln_notes_of(c, j->values[i])->is_wanted)
-      layout = kiln_notes_of(c, j->values[i])->wanted, found = true;
+    if (j->values[i] && c->notes[j->values[i]->id]->is_wanted)
+      layout = c->notes[j->values[i]->id]->wanted, found = true;
   for (unsigned i = 0; i < 2 && !found; i++)
-    if (j->sources[i] && kiln_notes_of(c, j->sources[i])->is_wanted)
-      layout = kiln_notes_of(c, j->sources[i])->wanted, found = true;
+    if (j->sources[i] && c->notes[j->sources[i]->id]->is_wanted)
+      layout = c->notes[j->sources[i]->id]->wanted, found = true;
   if (!found) layout = kiln_layout_default(c, first->type);
   for (unsigned i = 0; i < 4; i++)
     if (j->values[i]) set_home(c, j->values[i], layout);
@@ -305,7 +305,7 @@ static void take_dot(kiln_layouts *c, ir_op *op) {
     *l = (kiln_dot_layouts){.left = kiln_layout_of_operand(c, op->operands[0]),
                             .right = kiln_layout_of_operand(c, op->operands[1]),
                             .accumulator = kiln_dot_plain_layout(c, &s)};
-  kiln_notes_of(c, &op->results[0])->product = l;
+  c->notes[op->results[0].id]->product = l;
   take(c, op, 0, &l->left);
   take(c, op, 1, &l->right);
   take(c, op, 2, &l->accumulator);

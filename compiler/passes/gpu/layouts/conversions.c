@@ -174,7 +174,7 @@ static bool takes_as_it_lies(conversions *x, const ir_op *op, uint32_t i) {
 static void note_direct(conversions *x, ir_op *load) {
   ir_value *loaded = &load->results[0];
   if (state_of(x, loaded)->is_direct) return;
-  for (const kiln_direct_load *d = kiln_notes_of(x->c, loaded)->direct; d; d = d->next) {
+  for (const kiln_direct_load *d = x->c->notes[loaded->id]->direct; d; d = d->next) {
     note_version(x, loaded, load->block, d->value, &d->layout);
     state_of(x, d->value)->is_direct = true;
   }
@@ -215,7 +215,7 @@ static void drop_unused(ir_block *block) {
 
 static void keep_value(kiln_kept_notes *k, ir_value *value) {
   k->values[k->count] = value;
-  k->notes[k->count++] = kiln_notes_of(k->c, value);
+  k->notes[k->count++] = k->c->notes[value->id];
 }
 
 static void keep_block(kiln_kept_notes *k, ir_block *block) {

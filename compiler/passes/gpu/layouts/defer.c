@@ -91,8 +91,8 @@ static void defer(ir_op *reduce, void *context) {
   if (reduce->code != IR_REDUCE || !find_chain(reduce, &chain) || !is_quiet(chain.load, reduce)) return;
   unsigned part = part_of(c, reduce, &chain);
   if (!part || !has_parts(c, chain.load, reduce->operand_layouts[0], part)) return;
-  kiln_notes_of(c, &chain.load->results[0])->is_deferred = true;
-  for (unsigned i = 0; i < chain.count; i++) kiln_notes_of(c, &chain.ops[i]->results[0])->is_deferred = true;
+  c->notes[chain.load->results[0].id]->is_deferred = true;
+  for (unsigned i = 0; i < chain.count; i++) c->notes[chain.ops[i]->results[0].id]->is_deferred = true;
 }
 
 kiln_status kiln_pass_defer(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
@@ -104,6 +104,6 @@ kiln_status kiln_pass_defer(ir_kernel *kernel, kiln_pass_context *context, kiln_
 bool kiln_chain_of(const kiln_layouts *c, ir_op *reduce, kiln_chain *out) {
   if (!c->machine.register_file || !find_chain(reduce, out)) return false;
   out->registers = part_of(c, reduce, out);
-  return kiln_notes_of(c, &out->load->results[0])->is_deferred && out->registers &&
+  return c->notes[out->load->results[0].id]->is_deferred && out->registers &&
          has_parts(c, out->load, reduce->operand_layouts[0], out->registers);
 }

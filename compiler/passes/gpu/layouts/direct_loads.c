@@ -34,7 +34,7 @@ static bool is_open(const ir_value *value) {
 // ----------------------------------------------------------------------------------------- what is wanted
 
 static void note_wanted(choosing *x, const ir_value *loaded, const kiln_layout *layout) {
-  kiln_layout_notes *notes = kiln_notes_of(x->c, loaded);
+  kiln_layout_notes *notes = x->c->notes[loaded->id];
   if (!layout || layout_convert(loaded->layout, layout).reach == LAYOUT_SAME_THREAD) {
     notes->is_kept = true;
     return;
@@ -92,7 +92,7 @@ static bool is_cheaper(const kiln_layouts *c, const ir_op *load, const kiln_layo
 /// Its address can be computed in any layout, and its lines stay in the L1 cache.
 static bool can_be_direct(const kiln_layouts *c, const ir_op *load) {
   const bool is_cached = load->attrs.cache == IR_CACHE_DEFAULT || load->attrs.cache == IR_CACHE_CA;
-  return is_cached && !(load->attrs.flags & IR_VOLATILE) && !kiln_notes_of(c, &load->results[0])->feed.dot;
+  return is_cached && !(load->attrs.flags & IR_VOLATILE) && !c->notes[load->results[0].id]->feed.dot;
 }
 
 /// Whether it is made of what is computed for each user alone.
@@ -117,7 +117,7 @@ static void take_in(kiln_layouts *c, ir_op *load, const kiln_layout *layout) {
 static void choose(ir_op *op, void *context) {
   choosing *x = context;
   if (op->code != IR_LOAD || !op->results[0].layout) return;
-  kiln_layout_notes *notes = kiln_notes_of(x->c, &op->results[0]);
+  kiln_layout_notes *notes = x->c->notes[op->results[0].id];
   bool is_direct = notes->direct && can_be_direct(x->c, op);
   for (uint32_t i = 0; i < op->operand_count && is_direct; i++) is_direct = is_free(x, op->operands[i]);
   kiln_direct_load **link = &notes->direct;
@@ -144,7 +144,8 @@ static void choose(ir_op *op, void *context) {
 }
 
 static void forget(ir_op *op, void *context) {
-  if (op->code == IR_LOAD && op->results[0].layout) kiln_notes_of(context, &op->results[0])->direct = NULL;
+  const kiln_layouts *c = context;
+  if (op->code == IR_LOAD && op->results[0].layout) c->notes[op->results[0].id]->direct = NULL;
 }
 
 kiln_status kiln_layouts_load_directly(kiln_layouts *c, kiln_error *err) {

@@ -116,7 +116,7 @@ static void move_loads(exchange *x, const ir_op *dot, ir_op *before) {
   if (!block->parent || block->parent->code != IR_FOR || kiln_loop_is_full(x->c, block->parent)) return;
   for (ir_op *op = before->prev, *prev; op; op = prev) {
     prev = op->prev;
-    const kiln_feed *feed = op->code == IR_LOAD ? &kiln_notes_of(x->c, &op->results[0])->feed : NULL;
+    const kiln_feed *feed = op->code == IR_LOAD ? &x->c->notes[op->results[0].id]->feed : NULL;
     if (!feed || !feed->waits) continue;
     if (dot ? feed->dot != dot : kiln_dot_form(x->c, feed->dot) != NULL) continue;
     ir_move(op, block, before);

@@ -10,7 +10,7 @@ enum { MOST_BEHIND = 64 };
 static void note_load(kiln_layouts *c, const ir_value *value, kiln_feed feed) {
   const ir_op *load = value->def;
   if (!load || load->code != IR_LOAD || !(load->attrs.flags & IR_FEEDS)) return;
-  kiln_feed *known = &kiln_notes_of(c, &load->results[0])->feed;
+  kiln_feed *known = &c->notes[load->results[0].id]->feed;
   if (!known->dot) *known = feed;
 }
 
@@ -33,7 +33,7 @@ static void note_carried(kiln_layouts *c, const ir_value *argument, kiln_feed fe
 
 /// What is read from a slot was stored there: note_stored looks for the loads.
 static void note_slot(kiln_layouts *c, const ir_op *slot_load, const kiln_feed *feed) {
-  kiln_feed *known = &kiln_notes_of(c, slot_load->operands[0])->feed;
+  kiln_feed *known = &c->notes[slot_load->operands[0]->id]->feed;
   if (known->dot) return;
   *known = *feed;
   known->is_stored = true;
@@ -52,7 +52,7 @@ static void note_sources(kiln_layouts *c, const ir_value *value, const kiln_feed
 }
 
 static bool waits(const kiln_layouts *c, const ir_op *op) {
-  return op->code == IR_LOAD && kiln_notes_of(c, &op->results[0])->feed.waits;
+  return op->code == IR_LOAD && c->notes[op->results[0].id]->feed.waits;
 }
 
 /// Of a loop that takes all registers, to after the product, whose operands have to be gone from them, the
@@ -67,7 +67,7 @@ void kiln_layouts_place_feeds(kiln_layouts *c, ir_block *block) {
     if (waits(c, op)) loads[count++] = op;
   }
   for (uint32_t i = 0; i < count; i++) {
-    ir_op *dot = (ir_op *)kiln_notes_of(c, &loads[i]->results[0])->feed.dot;
+    ir_op *dot = (ir_op *)c->notes[loads[i]->results[0].id]->feed.dot;
     ir_move(loads[i], block, kiln_loop_is_full(c, block->parent) ? dot->next : dot);
   }
 }
@@ -83,5 +83,5 @@ void kiln_layouts_note_feeds(kiln_layouts *c) {
     }
   }
   for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op))
-    if (op->code == IR_SLOT_STORE) note_load(c, op->operands[2], kiln_notes_of(c, op->operands[0])->feed);
+    if (op->code == IR_SLOT_STORE) note_load(c, op->operands[2], c->notes[op->operands[0]->id]->feed);
 }

@@ -64,5 +64,5 @@ void kiln_layouts_find_full_loops(kiln_layouts *c) {
   // A quarter is for the right operands of a product, addresses and what is on its way.
   for (const ir_op *loop = ir_next(body, NULL); loop; loop = ir_next(body, loop))
     if (loop->code == IR_FOR)
-      kiln_notes_of(c, ir_for_counter(loop))->is_full = words_of_loop(c, loop) >= room - room / 4;
+      c->notes[ir_for_counter(loop)->id]->is_full = words_of_loop(c, loop) >= room - room / 4;
 }

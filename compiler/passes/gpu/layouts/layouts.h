@@ -94,10 +94,6 @@ kiln_status kiln_layouts_verify(const ir_kernel *kernel, kiln_error *err);
 /// The same of what `conversions` leaves, and that every operand lies as it is taken.
 kiln_status kiln_conversions_verify(const ir_kernel *kernel, bool is_exchanged, kiln_error *err);
 
-static inline kiln_layout_notes *kiln_notes_of(const kiln_layouts *c, const ir_value *value) {
-  return c->notes[value->id];
-}
-
 // ------------------------------------------------------------------------------------ conversions.c
 
 /// Notes go by numbers, and values get new ones: what is known before a pass makes values, for after it.
@@ -145,7 +141,7 @@ void kiln_layouts_find_full_loops(kiln_layouts *c);
 /// stored to shared memory (store_operands.c) or, without room there, exchanged in every iteration.
 bool kiln_dot_spares_registers(const kiln_layouts *c, const ir_op *dot);
 static inline bool kiln_loop_is_full(const kiln_layouts *c, const ir_op *loop) {
-  return kiln_notes_of(c, ir_for_counter(loop))->is_full;
+  return c->notes[ir_for_counter(loop)->id]->is_full;
 }
 
 // ------------------------------------------------------------------------------------------ defer.c

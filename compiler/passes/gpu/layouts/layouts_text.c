@@ -78,7 +78,7 @@ static void put_op(ir_printing *p, const ir_kernel *kernel, const ir_op *op) {
   const size_t before = out->size;
   kiln_buffer_format(out, " with");
   const size_t begin = out->size;
-  if (op->result_count) put_result(p, kiln_notes_of(c, &op->results[0]));
+  if (op->result_count) put_result(p, c->notes[op->results[0].id]);
   if (op->code == IR_FOR && kiln_loop_is_full(c, op)) kiln_buffer_format(out, " full");
   if (out->size == begin) out->size = before;
 }
@@ -285,12 +285,12 @@ static bool finish(ir_reading *r, ir_kernel *kernel) {
     if (n->notes.product && !check_product(r, n->op, n->notes.product)) return false;
     if (n->notes.slots && !check_slots(r, n->op, n->notes.slots)) return false;
     if (n->notes.slots) kiln_slots_measure(n->op, n->notes.slots);
-    if (n->op->code == IR_FOR) kiln_notes_of(c, ir_for_counter(n->op))->is_full = n->notes.is_full;
+    if (n->op->code == IR_FOR) c->notes[ir_for_counter(n->op)->id]->is_full = n->notes.is_full;
     n->notes.is_full = false;
-    if (n->op->result_count) *kiln_notes_of(c, &n->op->results[0]) = n->notes;
+    if (n->op->result_count) *c->notes[n->op->results[0].id] = n->notes;
   }
   for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
-    if (op->code == IR_DOT && !kiln_notes_of(c, &op->results[0])->product)
+    if (op->code == IR_DOT && !c->notes[op->results[0].id]->product)
       return ir_words_fail(&r->w, "every dot with a note of its product");
   kernel->layouts = c;
   return true;

@@ -4,7 +4,7 @@
 #include "compiler/passes/gpu/layouts/shared_layouts.h"
 
 kiln_slot_layouts *kiln_slot_layouts_of(const kiln_layouts *c, const ir_value *memory) {
-  kiln_layout_notes *notes = kiln_notes_of(c, memory);
+  kiln_layout_notes *notes = c->notes[memory->id];
   if (!notes->slots) notes->slots = KILN_NEW(c->arena, kiln_slot_layouts);
   return notes->slots;
 }
@@ -222,12 +222,10 @@ uint32_t kiln_roles_end(const kiln_layouts *c) {
   uint32_t most = 0;
   for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
     // Slots that threads store to are in use at times.
-    if (op->code != IR_ALLOC || kiln_notes_of(c, &op->results[0])->slots) continue;
+    if (op->code != IR_ALLOC || c->notes[op->results[0].id]->slots) continue;
     const ir_alloc *alloc = &op->attrs.alloc;
     const ir_type type = op->results[0].type;
-    const uint32_t parts = alloc->parts ? alloc->parts : 1,
-                   bytes = type.rank ? kiln_memory_bytes(type, alloc->rows, alloc->columns) / parts
-                                     : KILN_BARRIER_BYTES,
+    const uint32_t bytes = type.rank ? kiln_slot_bytes(op) : KILN_BARRIER_BYTES,
                    end = alloc->at + type.slots * bytes;
     if (end > most) most = end;
   }
