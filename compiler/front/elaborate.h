@@ -191,7 +191,7 @@ kiln_value kiln_elab_compare(kiln_elab *e, ir_place place, ir_predicate predicat
 kiln_value kiln_elab_cast(kiln_elab *e, ir_place place, kiln_value v, ir_type element, uint32_t flags,
                           ir_round round);
 
-// elaborate_fold.c
+// elaborate_value.c
 /// Compile-time arithmetic; false: not foldable, emit it.
 bool kiln_fold_binary(kiln_elab *e, ir_place place, ir_opcode code, kiln_value left, kiln_value right,
                       kiln_value *out);
