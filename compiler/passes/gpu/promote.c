@@ -340,7 +340,7 @@ static bool has_neighbour(const promoting *p, unsigned number) {
   return false;
 }
 
-/// Slots that a loop must have: one where products take turns (roles_memory.c).
+/// Slots that a loop must have: one where products take turns (roles_rings.c).
 static unsigned least_slots(const promoting *p) {
   for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
     if (is_in_loop(p->marked[i].load) && (p->marked[i].uses > 1 || !has_neighbour(p, i))) return 2;

@@ -131,7 +131,7 @@ kiln_layout kiln_layout_of_operand(const kiln_layouts *c, const ir_value *value)
 /// What an elementwise or shape operation takes its tiles in, so that its results come in `layout`.
 kiln_layout kiln_layout_before(const ir_op *op, const kiln_layout *layout);
 
-// ------------------------------------------------------------------------------------ full_loops.c
+// ------------------------------------------------------------------------------------ product_loops.c
 
 /// Registers of 32 bits that a thread may have when the kernel's block is to fit; 0: the assembler finds out.
 unsigned kiln_thread_registers(const kiln_layouts *c);
@@ -233,7 +233,7 @@ kiln_layout kiln_layout_of_accumulator(const kiln_layouts *c, ir_type accumulato
 /// Of a left operand of 16-bit elements that comes in registers.
 kiln_layout kiln_layout_of_mma_left(const kiln_layouts *c, ir_type left, const kiln_mma_split *split);
 
-// ---------------------------------------------------------------- feeds.c, shared_layouts.c, row_layouts.c
+// ---------------------------------------------------------------- product_loops.c, shared_layouts.c, row_layouts.c
 
 /// Finds the products of loads with IR_FEEDS, where loads complete in order.
 void kiln_layouts_note_feeds(kiln_layouts *c);

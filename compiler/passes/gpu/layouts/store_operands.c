@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The pass `store-operands`: left operands of products that a loop does not change (the queries of attention),
-// where the loop takes all registers (full_loops.c). As long as there is room, in
+// where the loop takes all registers (product_loops.c). As long as there is room, in
 //
 //   for .. { dot(q, x, ...) }
 //

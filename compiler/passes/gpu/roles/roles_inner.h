@@ -66,7 +66,7 @@ typedef struct splitting {
   kiln_report_reason reason; ///< why it does not fit
 } splitting;
 
-// roles_sites.c
+// roles_rings.c
 /// The loads that the consumers' products read: sites, their rings, computed operands. Sets `reason` where
 /// there are too many.
 void roles_find_sites(splitting *s);
@@ -75,7 +75,6 @@ void roles_find_sites(splitting *s);
 /// Where copies may read what was written before, a barrier behind the question whether they do. Sets `meets`.
 void roles_order(splitting *s);
 
-// roles_memory.c
 /// Shared memory of what is staged, exchanged and copied, and the barriers, before the roles. False
 /// where two slots of each ring have no room.
 bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer);
