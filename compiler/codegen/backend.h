@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A back end is a record: what codegen.c asks of a family of targets. Each stands in the folder of its
-// family, backend.c lists them, and nothing else in this folder asks which family a target is of.
+// family, codegen.c lists them, and nothing else in this folder asks which family a target is of.
 //
 // The common part (codegen.c) runs the middle, makes the module with triple and data layout of the target
 // set, calls `lower`, then verifies, optimises, emits and calls `finish`.

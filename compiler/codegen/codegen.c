@@ -12,12 +12,19 @@
 #include "compiler/codegen/blame.h"
 #include "compiler/codegen/llvm/llvm_gate.h"
 #include "compiler/codegen/llvm/llvm_module.h"
-#include "compiler/codegen/llvm/llvm_target.h"
 #include "compiler/front.h"
 #include "compiler/passes/gpu/gpu.h"
 #include "compiler/passes/stages.h"
 
 // One compile while it runs.
+static const kiln_backend *const backends[] = {&kiln_backend_host, &kiln_backend_nvptx, &kiln_backend_amdgpu};
+
+const kiln_backend *kiln_backend_of(const kiln_target *target) {
+  for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+    if (backends[i]->family == target->processor->family) return backends[i];
+  return NULL;
+}
+
 typedef struct compile {
   ir_kernel *kernel;                   // borrowed
   const kiln_target *target;           // borrowed

@@ -9,7 +9,6 @@
 #include "compiler/codegen/finish/finish.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/codegen/llvm/llvm_module.h"
-#include "compiler/codegen/llvm/llvm_target.h"
 #include "tests/harness.h"
 #include "tests/codegen/llvm_rows.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/codegen/llvm/llvm_target.h"
+#include "compiler/codegen/llvm/llvm_module.h"
 #include "tests/codegen/llvm_rows.h"
 
 static void note_error(LLVMDiagnosticInfoRef info, void *context) {

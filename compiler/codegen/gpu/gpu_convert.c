@@ -3,7 +3,7 @@
 // swizzled shared memory.
 #include <string.h>
 
-#include "compiler/codegen/gpu/gpu_matrix_load.h"
+#include "compiler/codegen/gpu/gpu_shared.h"
 
 enum { MAX_SELECT_BITS = 3, MAX_SHUFFLES = 64 };
 

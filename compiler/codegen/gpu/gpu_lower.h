@@ -272,7 +272,7 @@ gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_l
 /// Every replica gets what the owner has: through shared memory.
 void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
 
-// gpu_staged.c
+// gpu_shared.c
 /// An operand that lies in a slot and is read in parts, when they are needed; shared memory is dirty then.
 typedef struct gpu_staged gpu_staged;
 gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to);
@@ -292,7 +292,7 @@ void gpu_barrier(gpu *g);
 /// Before writing scratch: a barrier when others may still read. `bytes` are claimed from offset 0.
 void gpu_scratch_begin(gpu *g, uint64_t bytes);
 
-// gpu_packing.c
+// gpu_value.c
 /// Bytes of an element in memory.
 unsigned gpu_bytes_of(gpu *g, LLVMTypeRef type);
 /// Elements as one integer of i8..i64 or vector of i32, and back; `type` is the element's LLVM type.
@@ -302,7 +302,7 @@ LLVMTypeRef gpu_packed_type(gpu *g, unsigned bytes);
 LLVMValueRef gpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask);
 LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane);
 
-// gpu_arith.c
+// gpu_elements.c
 /// One element of an elementwise operation.
 LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands);
 extern const kiln_element_machine gpu_element_machine;
@@ -317,7 +317,7 @@ LLVMValueRef gpu_first_thread(gpu *g);
 /// What the first thread has, in all threads.
 LLVMValueRef gpu_from_first(gpu *g, LLVMValueRef value, ir_type element);
 
-// gpu_memory.c, gpu_atomic.c, gpu_reduce.c, gpu_sort.c, gpu_dot.c, gpu_control.c: one function an operation
+// gpu_memory.c, gpu_atomic.c, gpu_reduce.c, gpu_sort.c, gpu_dot.c, gpu_lower.c: one function an operation
 void gpu_lower_load(gpu *g, ir_op *op);
 void gpu_lower_store(gpu *g, ir_op *op);
 void gpu_lower_atomic(gpu *g, ir_op *op);
@@ -345,7 +345,7 @@ typedef struct gpu_parts {
 /// The values that are left of all parts, in order.
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p);
 
-// gpu_fetch.c: slots of shared memory that threads fill while they go on
+// gpu_shared.c: slots of shared memory that threads fill while they go on
 void gpu_lower_fetch(gpu *g, ir_op *op);
 void gpu_lower_fetch_commit(gpu *g, ir_op *op);
 void gpu_lower_fetch_wait(gpu *g, ir_op *op);

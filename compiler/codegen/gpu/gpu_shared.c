@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tiles in shared memory: barriers, scratch, and how registers go in and come out.
+// Tiles in shared memory: barriers, scratch, how registers go in and come out, also as fragments of matrix instructions
+// (layouts/matrix_load.c); slots that threads fill while they go on (made by compiler/passes/gpu/fetch.c), and operands
+// of products in them, read in parts when asked for. How a tile lies in its slot is known (layouts/shared_layouts.c).
 //
 // Scratch is at offset 0 and lives within one operation. Writing it needs a barrier when threads may still
 // read what was there (g->shared_dirty); reading needs one after the writes; afterwards it is dirty.
 #include "compiler/codegen/gpu/gpu_shared.h"
+
+#include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/passes/gpu/layouts/shared_layouts.h"
+
+// ---------------------------------------------------------------------------------- barriers, scratch, tiles
 
 void gpu_barrier(gpu *g) {
   static const kl_function functions[2] = {KL_kl_barrier, KL_kl_barrier_shared};
@@ -131,4 +138,235 @@ gpu_tile gpu_read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, co
 
 unsigned gpu_log2_bytes_of(gpu *g, LLVMTypeRef type) {
   return (unsigned)__builtin_ctz(gpu_bytes_of(g, type));
+}
+
+// ------------------------------------------------------------------------------------------------- fragments
+
+enum { WORD_BYTES = 2 }; // logarithm
+
+void gpu_read_matrix_piece(gpu *g, const kiln_matrix_load *plan, const gpu_shared_tile *p, LLVMTypeRef type,
+                           uint32_t r, LLVMValueRef *regs) {
+  static const kl_function functions[2][3] = {
+      {KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
+      {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
+  LLVMValueRef pointer = gpu_shared_tile_pointer(g, p, r << kiln_matrix_row_bits(plan));
+  if (g->machine->read_turned) {
+    LLVMValueRef read = g->machine->read_turned(g, pointer, type);
+    for (uint32_t i = 0; i < 1u << plan->matrices; i++)
+      regs[r << plan->matrices | i] = LLVMBuildExtractElement(g->builder, read, gpu_i32(g, i), "");
+    return;
+  }
+  LLVMValueRef loaded = kl_call(&g->prelude, functions[plan->is_transposed][plan->matrices], &pointer, 1);
+  for (uint32_t m = 0; m < 1u << plan->matrices; m++) {
+    LLVMValueRef word =
+        plan->matrices ? LLVMBuildExtractElement(g->builder, loaded, gpu_i32(g, m), "") : loaded;
+    gpu_unpack(g, word, type, regs + (((size_t)r << plan->matrices | m) << plan->word), 1u << plan->word);
+  }
+}
+
+gpu_tile gpu_read_matrices(gpu *g, const kiln_matrix_load *plan, const layout_memory *memory,
+                           LLVMTypeRef type, const kiln_layout *to) {
+  gpu_tile out = gpu_tile_new(g, to);
+  gpu_shared_tile p =
+      gpu_shared_tile_open(g, memory, &plan->address, WORD_BYTES - plan->word, g->scratch_base);
+  for (uint32_t r = 0; r < 1u << (to->registers - plan->word - plan->matrices); r++)
+    gpu_read_matrix_piece(g, plan, &p, type, r, out.regs);
+  return out;
+}
+
+// ----------------------------------------------------------------------------------------- operands in slots
+
+struct gpu_staged {
+  gpu_tile to; ///< its registers are filled as they are asked for
+  LLVMTypeRef type;
+  bool is_matrix;
+  unsigned log2_bytes;
+  uint32_t start;
+  LLVMValueRef slot;
+  kiln_matrix_load plan;
+  layout_memory memory;
+  gpu_shared_tile shared;
+};
+
+/// NULL: the slot begins at the first.
+static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
+  if (LLVMIsAConstantInt(place->slot) && !LLVMConstIntGetZExtValue(place->slot)) return NULL;
+  if (place->slots->is_by_bytes) return place->slot;
+  return LLVMBuildMul(g->builder, place->slot, gpu_i32(g, place->slots->bytes), "");
+}
+
+/// Operands of multiply-adds are words, read by so many instructions that a register for each address spills.
+static bool shares_base(const gpu *g, unsigned log2_bytes) {
+  return g->machine->shares_bases && log2_bytes == 2;
+}
+
+/// A matrix load needs its rows in one piece; the slots were laid out for the first reader.
+gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to) {
+  const kiln_slot_layouts *slots = place->slots;
+  gpu_staged s = {.type = gpu_type(g, element), .start = slots->start, .memory = slots->memory};
+  s.log2_bytes = gpu_log2_bytes_of(g, s.type);
+  s.is_matrix = kiln_plan_matrix_load(&g->layouts->machine, &slots->writer, to, s.log2_bytes,
+                                      KILN_PARTS_OF_ROWS, &s.plan);
+  for (unsigned i = 0; s.is_matrix && i < kiln_matrix_row_bits(&s.plan); i++)
+    s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
+  s.slot = slot_offset(g, place);
+  s.to = gpu_tile_new(g, to);
+  gpu_note_exchange(g, &s.memory, slots->is_exchange ? &slots->writer : NULL,
+                    s.is_matrix ? &s.plan.address : to, s.log2_bytes, s.is_matrix);
+  return kiln_arena_copy(g->arena, &s, sizeof s);
+}
+
+void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile) {
+  const kiln_slot_layouts *s = place->slots;
+  gpu_write_tile_in_slot(g, tile, &s->memory, s->log2_bytes, s->start, slot_offset(g, place));
+}
+
+LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r) {
+  const kiln_slot_layouts *s = place->slots;
+  gpu_shared_tile p = gpu_shared_tile_open(g, &s->memory, &s->writer, s->log2_bytes, s->start);
+  p.slot = slot_offset(g, place);
+  p.shares_base = shares_base(g, s->log2_bytes);
+  return gpu_shared_tile_pointer(g, &p, r);
+}
+
+const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count) {
+  const kiln_layout *l = s->is_matrix ? &s->plan.address : &s->to.layout;
+  if (!s->shared.base) {
+    s->shared = gpu_shared_tile_open(g, &s->memory, l, s->log2_bytes, s->start);
+    s->shared.slot = s->slot;
+    s->shared.shares_base = shares_base(g, s->log2_bytes);
+  }
+  for (uint32_t r = first; r < first + count; r++) {
+    if (s->to.regs[r]) continue;
+    if (s->is_matrix) {
+      gpu_read_matrix_piece(g, &s->plan, &s->shared, s->type, r >> (s->plan.word + s->plan.matrices),
+                            s->to.regs);
+      continue;
+    }
+    gpu_shared_tile_read(g, &s->shared, s->type, r & ~s->shared.pieces.mask, s->to.regs);
+  }
+  return s->to.regs + first;
+}
+
+// --------------------------------------------------------------------------------------------- filling slots
+
+static void call(gpu *g, kl_function function) { kl_call(&g->prelude, function, NULL, 0); }
+
+static const kiln_slot_layouts *slots_of(gpu *g, const ir_value *memory) {
+  return kiln_slot_layouts_of(g->layouts, memory);
+}
+
+/// From the first fetch or store on, the bytes of the slots are taken.
+static void claim(gpu *g, const ir_value *memory, bool is_fetched) {
+  const kiln_slot_layouts *s = slots_of(g, memory);
+  for (const gpu_claim *c = g->claims; c; c = c->next)
+    if (c->slots == s) return;
+  // Slots of several tiles take turns; no other bytes are taken twice.
+  for (const gpu_claim *c = g->claims; c; c = c->next)
+    KILN_ASSERT(s->start >= c->slots->end || c->slots->start >= s->end ||
+                (s->is_by_bytes && c->slots->is_by_bytes));
+  gpu_claim *made = KILN_NEW(g->arena, gpu_claim);
+  *made = (gpu_claim){g->claims, s, is_fetched};
+  g->claims = made;
+  gpu_scratch_begin(g, s->end - (s->end < g->scratch_base ? s->end : g->scratch_base));
+  if (s->end > g->scratch_base) g->scratch_base = s->end;
+}
+
+static bool is_fetched(const gpu *g, const kiln_slot_layouts *s) {
+  const gpu_claim *c = g->claims;
+  while (c && c->slots != s) c = c->next;
+  return c && c->is_fetched;
+}
+
+static void release(gpu *g, const kiln_slot_layouts *s) {
+  g->scratch_base = g->scratch_floor;
+  for (gpu_claim **c = &g->claims; *c;) {
+    if ((*c)->slots->end > g->scratch_base && (*c)->slots != s) g->scratch_base = (*c)->slots->end;
+    if ((*c)->slots == s) *c = (*c)->next;
+    else c = &(*c)->next;
+  }
+}
+
+// ----------------------------------------------------------------------------------------- lowering
+
+/// Bytes of a piece of `bytes` that are there, the rest is filled with zeros. `left`: elements of `each`
+/// bytes; NULL: all.
+static LLVMValueRef size_of(gpu *g, LLVMValueRef mask, LLVMValueRef left, unsigned bytes, unsigned each) {
+  LLVMValueRef size = gpu_i32(g, bytes), zero = gpu_i32(g, 0);
+  if (left) {
+    LLVMValueRef most[] = {left, gpu_i32(g, bytes / each)};
+    LLVMValueRef count[] = {gpu_intrinsic(g, "llvm.smin", &g->i32, 1, most, 2), zero};
+    size =
+        LLVMBuildMul(g->builder, gpu_intrinsic(g, "llvm.smax", &g->i32, 1, count, 2), gpu_i32(g, each), "");
+  }
+  return LLVMBuildSelect(g->builder, mask, size, zero, "");
+}
+
+void gpu_lower_fetch(gpu *g, ir_op *op) {
+  static const kl_function copies[] = {KL_kl_copy_4, KL_kl_copy_8, KL_kl_copy_16};
+  enum { LEAST = 4 };
+  gpu_place at = {slots_of(g, op->operands[2]), gpu_scalar(g, op->operands[3])};
+  const kiln_layout *layout = &at.slots->writer;
+  uint8_t bits[8];
+  uint32_t inside = 0;
+  claim(g, op->operands[2], true);
+  unsigned vector = kiln_fetch_pieces(g->layouts, op, at.slots, bits),
+           bytes = 1u << (at.slots->log2_bytes + vector);
+  gpu_tile pointer = gpu_operand(g, op, 0), mask = gpu_operand(g, op, 1);
+  gpu_tile left = {.regs = NULL};
+  if (op->operand_count > 4) left = gpu_operand(g, op, 4);
+  for (unsigned i = 0; i < vector; i++) inside |= 1u << bits[i];
+  if (bytes < LEAST)
+    gpu_fail_at(g, op, KILN_STATUS_INTERNAL,
+                "operation %u: a fetch has pieces of %u bytes, expected at least %u", ir_operation(op), bytes,
+                LEAST);
+  gpu_note_copy(g, op, KILN_ENGINE_COPY, bytes);
+  LLVMValueRef owner = gpu_is_owner(g, layout);
+  LLVMBasicBlockRef after = NULL;
+  if (owner) { // of a tile of few pieces: two copies of one would race
+    LLVMBasicBlockRef body = gpu_block(g, "own");
+    after = gpu_block(g, "fetched");
+    LLVMBuildCondBr(g->builder, owner, body, after);
+    LLVMPositionBuilderAtEnd(g->builder, body);
+  }
+  for (uint32_t r = 0; g->status == KILN_OK && r < 1u << layout->registers; r++) {
+    if (r & inside) continue;
+    LLVMValueRef size = size_of(g, mask.regs[r], left.regs ? left.regs[r] : NULL, bytes, bytes >> vector);
+    LLVMValueRef arguments[3] = {gpu_slot_pointer(g, &at, r), pointer.regs[r], size};
+    kl_call(&g->prelude, copies[__builtin_ctz(bytes / LEAST)], arguments, 3);
+  }
+  if (!owner) return;
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
+}
+
+void gpu_lower_fetch_commit(gpu *g, ir_op *op) {
+  (void)op;
+  call(g, KL_kl_copy_commit);
+}
+
+void gpu_lower_fetch_wait(gpu *g, ir_op *op) {
+  static const kl_function waits[] = {KL_kl_copy_wait_0, KL_kl_copy_wait_1, KL_kl_copy_wait_2};
+  uint64_t most = sizeof waits / sizeof *waits - 1;
+  call(g, waits[op->attrs.wait.out < most ? op->attrs.wait.out : most]);
+}
+
+void gpu_lower_slot_load(gpu *g, ir_op *op) {
+  gpu_value_of(g, &op->results[0])->place =
+      (gpu_place){slots_of(g, op->operands[0]), gpu_scalar(g, op->operands[1])};
+}
+
+void gpu_lower_slot_store(gpu *g, ir_op *op) {
+  gpu_place at = {slots_of(g, op->operands[0]), gpu_scalar(g, op->operands[1])};
+  gpu_tile tile = gpu_operand(g, op, 2);
+  claim(g, op->operands[0], false);
+  if (g->status == KILN_OK) gpu_write_slot(g, &at, &tile);
+}
+
+void gpu_lower_fetch_end(gpu *g, ir_op *op) {
+  bool waits = false;
+  for (uint32_t i = 0; i < op->operand_count; i++) waits |= is_fetched(g, slots_of(g, op->operands[i]));
+  if (waits) call(g, KL_kl_copy_wait_0);
+  for (uint32_t i = 0; i < op->operand_count; i++) release(g, slots_of(g, op->operands[i]));
+  g->shared_dirty = true;
 }

@@ -4,6 +4,7 @@
 #define KILN_COMPILER_CODEGEN_GPU_SHARED_H
 
 #include "compiler/codegen/gpu/gpu_lower.h"
+#include "compiler/passes/gpu/layouts/shared_layouts.h"
 
 /// A tile's way into or out of shared memory: how registers make pieces, and where a thread's first
 /// element lies.
@@ -34,5 +35,12 @@ gpu_tile gpu_read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, co
                        unsigned log2_bytes);
 /// Bytes of an element, logarithm.
 unsigned gpu_log2_bytes_of(gpu *g, LLVMTypeRef type);
+
+/// One matrix load: piece `r` of the registers.
+void gpu_read_matrix_piece(gpu *g, const kiln_matrix_load *plan, const gpu_shared_tile *p, LLVMTypeRef type,
+                           uint32_t r, LLVMValueRef *regs);
+/// Reads a whole tile from scratch.
+gpu_tile gpu_read_matrices(gpu *g, const kiln_matrix_load *plan, const layout_memory *memory,
+                           LLVMTypeRef type, const kiln_layout *to);
 
 #endif

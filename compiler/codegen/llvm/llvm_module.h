@@ -10,6 +10,16 @@
 #include "base/status.h"
 #include "targets/targets.h"
 
+/// Registers the back ends of LLVM; later calls do nothing.
+void kiln_llvm_init(void);
+
+/// A machine for `target` at level `optimise` (0..3), and its data layout. Both belong to the calling
+/// thread's cache: valid until that thread ends or asks for KILN_LLVM_MACHINES other machines. TARGET when
+/// this LLVM lacks triple or processor.
+enum { KILN_LLVM_MACHINES = 32 };
+kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVMTargetMachineRef *out_machine,
+                              const char **out_layout, kiln_error *err);
+
 /// A context that keeps the first error which LLVM reports in it; without that LLVM prints and ends the process.
 /// `caught` must live as long as the context.
 LLVMContextRef kiln_llvm_context(kiln_error *caught);
@@ -34,5 +44,11 @@ kiln_status kiln_llvm_link_text(LLVMContextRef context, LLVMModuleRef module, co
                                 const char *name, kiln_error *err);
 /// Appends the module as text.
 void kiln_llvm_print(LLVMModuleRef module, kiln_buffer *out);
+
+/// Computes addresses, offsets and masks where they are needed, in blocks of thousands of instructions. A
+/// tile of many registers a thread is lowered operation by operation, so that all offsets stand before the
+/// first access; NVIDIA's assembler keeps that order and takes minutes for the registers that it lacks.
+/// Other values stay where they are, and so does whatever reads or writes memory.
+void kiln_llvm_order(LLVMModuleRef module);
 
 #endif

@@ -6,7 +6,6 @@
 #include "compiler/codegen/finish/finish.h"
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/codegen/llvm/llvm_module.h"
-#include "compiler/codegen/llvm/llvm_order.h"
 #include "compiler/passes/gpu/gpu.h"
 
 // ---------------------------------------------------------------------------------- tests of loops' counters
