@@ -157,8 +157,8 @@ SYSCONFDIR ?= /etc
 $(B)/sysconfdir: ask
 	@mkdir -p $(@D)
 	@echo '$(SYSCONFDIR)' | cmp -s - $@ || echo '$(SYSCONFDIR)' >$@
-$(call objects,tools/kiln/config.c): CFLAGS += -DKILN_SYSCONFDIR='"$(SYSCONFDIR)"'
-$(call objects,tools/kiln/config.c): $(B)/sysconfdir
+$(call objects,tools/kiln/environment.c): CFLAGS += -DKILN_SYSCONFDIR='"$(SYSCONFDIR)"'
+$(call objects,tools/kiln/environment.c): $(B)/sysconfdir
 
 # libkiln.so.0 and libkiln-more.so.0 share structs: each tells the other a digest of the sources of both.
 SAME_SOURCES := $(sort $(wildcard $(foreach d,runtime runtime/bundle runtime/device runtime/more runtime/apart targets base,$(addprefix $d/*.,c h def))))

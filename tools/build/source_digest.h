@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The digest by which the cache knows the bytes of a source again: BLAKE3, of the implementation that LLVM
 // brings. A hit spends most of its own time on it, and it takes a fifth of BLAKE2b's. It is part of keys that
-// stay on this machine (bundle_memo.h, object_memo.h) and of no other.
+// stay on this machine (bundle_memo.h, compile.c) and of no other.
 #ifndef KILN_TOOLS_BUILD_SOURCE_DIGEST_H
 #define KILN_TOOLS_BUILD_SOURCE_DIGEST_H
 

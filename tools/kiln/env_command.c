@@ -7,7 +7,7 @@
 #include "base/url.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/commands.h"
-#include "tools/kiln/config.h"
+#include "tools/kiln/environment.h"
 
 static const char roles[] =
 #define ENV(name, role, reader, help) #role "\0"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one place where `kiln` reads the environment, and only what base/env.def lists.
+// Settings of `kiln`: the one place where it reads the environment, and only what base/env.def lists, and files that set the
+// same names.
 #ifndef KILN_TOOLS_KILN_ENVIRONMENT_H
 #define KILN_TOOLS_KILN_ENVIRONMENT_H
 
@@ -32,5 +33,15 @@ kiln_status environment_parse_size(const char *text, uint64_t *out);
 /// Searches the environment, from index `*at` on, for a variable that looks like a misspelt setting of Kiln,
 /// and writes the warning to `out`. False when there are no more.
 bool environment_next_misspelt(size_t *at, char *out, size_t capacity);
+
+// ------------------------------------------------------------- kiln.conf of the user and of the system
+
+/// Reads the files and puts what they set into the environment of this process, where the programs that it starts
+/// find it too. What the environment has already, even empty, stays; the user's file comes before the system's.
+/// A program with more rights than its caller reads none. An error in a file is SOURCE, and is also printed with
+/// its line and a caret. To be called once, before any setting is read.
+kiln_status config_load(kiln_error *err);
+/// The file and line that set it; NULL where the environment did, or nothing.
+const char *config_origin(environment_name name, unsigned *out_line);
 
 #endif

@@ -10,7 +10,6 @@
 #include "base/output.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/commands.h"
-#include "tools/kiln/config.h"
 #include "tools/kiln/environment.h"
 
 typedef struct command {
