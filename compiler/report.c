@@ -67,11 +67,12 @@ kiln_refusal kiln_refusal_of(const kiln_refusals *r, uint32_t operation) {
 }
 
 void kiln_report_put(kiln_buffer *report, const kiln_report_row *row) {
-  const uint32_t numbers[] = {ROW_VERSION, row->kind,  row->engine, row->reason,   row->operation,
-                              row->bytes,  row->write, row->read,   row->parameter};
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) kiln_buffer_varint(report, numbers[i]);
   const char *name = row->name ? row->name : "";
-  kiln_buffer_block(report, name, strlen(name) + 1);
+  const uint32_t size = (uint32_t)strlen(name) + 1;
+  const uint32_t numbers[] = {ROW_VERSION, row->kind,  row->engine, row->reason,    row->operation,
+                              row->bytes,  row->write, row->read,   row->parameter, size};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) kiln_buffer_varint(report, numbers[i]);
+  kiln_buffer_bytes(report, name, size);
 }
 
 static bool read_row(kiln_reader *r, kiln_report_row *out) {

@@ -95,15 +95,14 @@ static ir_value *wait_for(splitting *s, const site *x) {
 /// False in the first iteration of the loop that carries the accumulator, when it starts from zero there;
 /// constant where the accumulator is zero each time.
 static ir_value *keep_of(splitting *s, const ir_op *dot, bool *out_starts) {
-  *out_starts = false;
-  if (ir_is_zero(dot->operands[2])) return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 0);
   const ir_value *acc = ir_resolve(dot->operands[2]);
   const ir_op *loop = acc->def ? NULL : acc->block->parent;
-  if (!loop || loop->code != IR_FOR || acc->block != dot->block || acc->index == 0 || acc->uses != 1 ||
-      !ir_is_zero(ir_loop_initials(loop)[acc->index - 1]))
-    return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 1);
-  *out_starts = true;
-  return ir_compare(&s->b, IR_NE, 0, loop->regions[0]->args[0], loop->operands[0]);
+  const bool is_carried =
+      loop && loop->code == IR_FOR && acc->block == dot->block && acc->index && acc->uses == 1;
+  const bool is_zero = ir_is_zero(is_carried ? ir_loop_initials(loop)[acc->index - 1] : acc);
+  *out_starts = is_carried && is_zero;
+  if (*out_starts) return ir_compare(&s->b, IR_NE, 0, loop->regions[0]->args[0], loop->operands[0]);
+  return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), is_carried || !is_zero);
 }
 
 static site *site_of(splitting *s, const ir_op *load) {
