@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// sort, topk and gather. The operation `sort` of the IR orders integers; floats, falling order and the places
+// sort, topk, gather and scatter. The operation `sort` of the IR orders integers; floats, falling order and the places
 // that elements come from are made of it here, so that the order is one of numbers without equals wherever
 // it must be: every machine gives the same bits.
 #include "compiler/front/operations.h"
@@ -157,19 +157,30 @@ kiln_values kiln_operation_topk(kiln_elab *e, const kiln_call *c, kiln_value *on
   return order(e, c, v, &r, one);
 }
 
-kiln_values kiln_operation_gather(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+static bool is_tile(kiln_elab *e, const kiln_call *c, uint32_t i, const ir_value *v) {
   char text[IR_TYPE_TEXT];
+  if (v->type.rank && !v->type.is_view) return true;
+  kiln_elab_error(e, c->args[i]->place, "'%s': expected a tile, found %s", c->operation->name,
+                  ir_type_text(v->type, text));
+  return false;
+}
+
+kiln_values kiln_operation_gather(kiln_elab *e, const kiln_call *c, kiln_value *one) {
   ir_attrs attrs = {0};
   int64_t axis;
   ir_value *v[2] = {kiln_call_value(e, c, 0), kiln_call_value(e, c, 1)};
-  if (!v[0] || !v[1]) return fail(one);
-  for (unsigned i = 0; i < 2; i++)
-    if (!v[i]->type.rank || v[i]->type.is_view)
-      return kiln_call_one(kiln_elab_error(e, c->args[i]->place, "'gather': expected a tile, found %s",
-                                           ir_type_text(v[i]->type, text)),
-                           one);
+  if (!v[0] || !v[1] || !is_tile(e, c, 0, v[0]) || !is_tile(e, c, 1, v[1])) return fail(one);
   if (!kiln_elab_integer(e, c->args[2], 0, v[0]->type.rank - 1, "axis", &axis)) return fail(one);
   attrs.axis = (uint8_t)axis;
   ir_op *op = ir_emit(&e->b, IR_GATHER, &attrs, v, 2, NULL, NULL, 0);
   return kiln_call_one(kiln_elab_result(e, c->place, op ? &op->results[0] : NULL), one);
+}
+
+kiln_values kiln_operation_scatter(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  ir_value *v[3] = {kiln_call_value(e, c, 0), kiln_call_value(e, c, 1)};
+  if (!v[0] || !v[1] || !is_tile(e, c, 0, v[0]) || !is_tile(e, c, 1, v[1])) return fail(one);
+  v[2] = kiln_elab_fit(e, c->args[2]->place, kiln_elab_eval(e, c->args[2]),
+                       ir_with_element(v[1]->type, v[0]->type), "values of 'scatter'");
+  ir_op *op = v[2] ? ir_emit(&e->b, IR_SCATTER, NULL, v, 3, NULL, NULL, 0) : NULL;
+  return v[2] ? kiln_call_one(kiln_elab_result(e, c->place, op ? &op->results[0] : NULL), one) : fail(one);
 }

@@ -396,6 +396,7 @@ static expression *expression_of(ir_opcode code) {
   case IR_ERF:
   case IR_JOIN:
   case IR_SPLIT:
+  case IR_SCATTER:
   case IR_BARRIER:
   case IR_ASSUME: return put_named;
   case IR_CAST: return put_cast;

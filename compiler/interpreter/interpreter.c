@@ -413,6 +413,20 @@ static kiln_status run_gather(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
+static kiln_status run_scatter(machine *m, const ir_op *op) {
+  const uint64_t *into = operand_place(m, op, 0), *index = operand_place(m, op, 1),
+                 *values = operand_place(m, op, 2);
+  uint64_t *out = result_place(m, op, 0);
+  ir_type type = op->results[0].type;
+  const int64_t count = (int64_t)element_count(type);
+  memcpy(out, into, (size_t)count * sizeof *out);
+  for (size_t i = 0; i < element_count(op->operands[1]->type); i++) {
+    int64_t at = kiln_scalar_signed(index[i], 32);
+    if (at >= 0 && at < count) out[at] = kiln_scalar_mask(out[at] + values[i], ir_type_bits(type));
+  }
+  return KILN_OK;
+}
+
 // ------------------------------------------------------------------------------------ control flow
 
 /// Pointers to the results, as machine_copy wants them.
@@ -556,6 +570,7 @@ static execute *const executors[IR_OPCODE_COUNT] = {
     [IR_DOT] = run_dot,
     [IR_SORT] = run_sort,
     [IR_GATHER] = run_gather,
+    [IR_SCATTER] = run_scatter,
     [IR_PTRADD] = run_ptradd,
     [IR_LOAD] = run_load,
     [IR_STORE] = run_store,

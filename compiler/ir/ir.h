@@ -142,6 +142,7 @@ typedef enum ir_rule {
   IR_RULE_PUT,
   IR_RULE_SORT,
   IR_RULE_GATHER,
+  IR_RULE_SCATTER,
 } ir_rule;
 
 /// Bits of the last column of ops.def, where each is explained.

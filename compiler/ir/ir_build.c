@@ -608,6 +608,16 @@ static kiln_status rule_gather(ir_typing *t) {
   return ir_yield_type(t, ir_with_element(index, from));
 }
 
+static kiln_status rule_scatter(ir_typing *t) {
+  ir_type into = operand(t, 0), index = operand(t, 1), values = operand(t, 2);
+  if (into.rank != 1 || ir_type_bits(into) < 32) return refuse(t, "a tile of one axis, of i32 or i64", into);
+  if (!index.rank || index.pointer || index.is_view || index.slots || index.scalar != KILN_I32)
+    return refuse(t, "a tile of indices of i32", index);
+  if (!ir_type_equal(values, ir_with_element(index, into)))
+    return wrong(t, "there must be a value of the tile for each index", values, index);
+  return yield_type(t, into);
+}
+
 // ---------------------- typing: what only passes for GPUs make (shared memory, barriers, products, clusters)
 
 static bool is_barriers(ir_type type) { return type.slots && !type.rank && type.scalar == KILN_I64; }
@@ -790,6 +800,7 @@ static rule_function *const rules[] = {
     [IR_RULE_ROLES] = ir_rule_roles,
     [IR_RULE_SORT] = rule_sort,
     [IR_RULE_GATHER] = rule_gather,
+    [IR_RULE_SCATTER] = rule_scatter,
 };
 
 static kiln_status check_limits(const ir_typing *t) {

@@ -70,6 +70,12 @@ CASE(tops, .grid = {2, 1, 1}, .arguments = {8192, 8192, 8192, 8192, 8192, 8192},
 
 CASE(gathers, .grid = {2, 1, 1}, .arguments = {8192, 8192, 8192, 8192, 8192}, .text = KERNEL("gathers"))
 
+// Copies and none, fewer indices than threads, i64; indices below and above, equal ones in a warp; in loops.
+CASE(scatters, .grid = {2, 1, 1}, .arguments = {4096, 4096, 4096, 4096, 1024, 1500},
+     .text = KERNEL("scatters"))
+CASE(scatters_of_few_bins, .grid = {2, 1, 1}, .arguments = {4096, 4096, 4096, 4096, 1024, 2048}, .bound = 3,
+     .text = KERNEL("scatters"))
+
 TEST(gpu_sim, large_conversions_go_in_parts) {
   const sim_case c = {
       .grid = {1, 1, 1}, .arguments = {8192, 8192}, .text = KERNEL("large_conversions_go_in_parts")};

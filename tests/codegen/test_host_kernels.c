@@ -32,6 +32,8 @@ TEST(host_kernels, sorts_in_loops) { check(KERNEL("sorts_in_loops"), 0, 1); }
 
 TEST(host_kernels, gathers) { check(KERNEL("gathers"), 0, 2); }
 
+TEST(host_kernels, scatters) { check(KERNEL("scatters"), 0, 2); }
+
 TEST(host_kernels, shapes) { check(KERNEL("shapes"), 0, 1); }
 
 // ------------------------------------------------------------------------------------ control flow

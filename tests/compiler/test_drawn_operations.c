@@ -59,6 +59,7 @@ typedef enum form {
   REREAD_IN_LOOP,
   STORED_TWICE,
   DATA_IN_INDEX,
+  DATA_IN_PLACE,
   FUNCTION_OF_ONE,
   FUNCTION_OF_TWO,
   STRICT,
@@ -130,6 +131,7 @@ static const char *const form_names[FORMS] = {
     [REREAD_IN_LOOP] = "the same in one loop",
     [STORED_TWICE] = "two stores to one buffer",
     [DATA_IN_INDEX] = "a gather at places that memory or a reduction gives",
+    [DATA_IN_PLACE] = "a scatter to places that memory or a reduction gives",
     [FUNCTION_OF_ONE] = "a reduction by a function of one value",
     [FUNCTION_OF_TWO] = "a reduction by a function of two values",
     [STRICT] = "a kernel with @fp(strict)",
@@ -238,7 +240,7 @@ static const struct ranked {
     {IR_SPLAT, 1, ANY},  {IR_DIM, 0, 0},     {IR_VIEW_BASE, 0, 0},   {IR_VIEW_STRIDE, 0, 0},
     {IR_DOT, 2, 3},      {IR_SORT, 1, ANY},  {IR_SCAN, 1, ANY},      {IR_EXPAND, 2, ANY},
     {IR_JOIN, 2, ANY},   {IR_TRANS, 2, ANY}, {IR_BROADCAST, 1, ANY}, {IR_VIEW, 1, ANY},
-    {IR_GATHER, 1, ANY},
+    {IR_GATHER, 1, ANY}, {IR_SCATTER, 1, 1},
 };
 
 // ---------------------------------------------------------------------------------------- counting
@@ -502,6 +504,7 @@ static void count_forms(counter *c, const ir_op *op) {
     forms[ATOMIC_AT_ONE_PLACE_USED] += op->results[0].uses && is_uniform_place(op->operands[0]);
     forms[ATOMIC_AT_DATA] += is_data(c, op->operands[0]);
     break;
+  case IR_SCATTER: forms[DATA_IN_PLACE] += is_data(c, op->operands[1]); break;
   case IR_GATHER: forms[DATA_IN_INDEX] += is_data(c, op->operands[1]); break;
   case IR_REDUCE:
     if (op->region_count) forms[op->operand_count == 1 ? FUNCTION_OF_ONE : FUNCTION_OF_TWO]++;

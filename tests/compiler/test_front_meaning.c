@@ -260,6 +260,24 @@ TEST(meaning, gathers) {
     for (int c = 0; c < 8; c++) CHECK_INT(o[16 + r * 8 + c], (c + r) % 4 * 8 + c);
 }
 
+// Equal indices add up, negative ones and those above the extent name no element; sums wrap.
+TEST(meaning, scatters) {
+  int32_t o[OUT];
+  run("",
+      "let i = iota(4) let j = iota(8) "
+      "store(o + j, scatter(j * 100, i[:, _] * 3 + j[_, :] - 4, 1)) "
+      "store(o + 8 + i, scatter(full(i32[4], 2147483647), j - 2, j)) "
+      "store(o + 12 + iota(2), (scatter(zeros(i64[2]), j & 1, full(i64[8], 1 << 61)) >> 61) as i32)",
+      0, o);
+  for (int n = 0; n < 8; n++) {
+    int hits = 0;
+    for (int r = 0; r < 4; r++) hits += n + 4 - 3 * r >= 0 && n + 4 - 3 * r < 8;
+    CHECK_INT(o[n], 100 * n + hits);
+  }
+  for (int n = 0; n < 4; n++) CHECK_INT(o[8 + n], INT32_MIN + n + 1);
+  for (int n = 0; n < 2; n++) CHECK_INT(o[12 + n], -4);
+}
+
 TEST(meaning, views_and_atomics) {
   int32_t o[OUT];
   run("",

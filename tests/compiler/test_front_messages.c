@@ -258,7 +258,7 @@ TEST(messages, an_error_inside_a_combiner) {
   kiln_arena_destroy(o.arena);
 }
 
-// What sort, topk and gather cannot take.
+// What sort, topk, gather and scatter cannot take.
 TEST(messages, orders_and_indices_that_do_not_fit) {
   static const struct {
     const char *call, *want;
@@ -276,7 +276,17 @@ TEST(messages, orders_and_indices_that_do_not_fit) {
       {"gather(i, i, 1)", "axis: expected a number from 0 to 0, found 1"},
       {"gather(i, 3, 0)", "'gather': expected a tile, found i32"},
       {"gather(i, i as i64, 0)", "gather: expected an index of i32, found i64[128]"},
-      {"gather(reshape(i, [2, 64]), reshape(i, [4, 32]), 1)", "gather: extents differ apart from the axis"}};
+      {"gather(reshape(i, [2, 64]), reshape(i, [4, 32]), 1)", "gather: extents differ apart from the axis"},
+      {"scatter(i, i, 1)", NULL},
+      {"scatter(i as i64, reshape(i, [2, 64]), 1) as i32", NULL},
+      {"scatter(3, i, i)", "'scatter': expected a tile, found i32"},
+      {"scatter(i, 3, i)", "'scatter': expected a tile, found i32"},
+      {"scatter(i, i, reshape(i, [2, 64]))", "values of 'scatter': expected i32[128], found i32[2, 64]"},
+      {"scatter(i, i as i64, 1)", "scatter: expected a tile of indices of i32, found i64[128]"},
+      {"scatter(i as i16, i, 1)", "scatter: expected a tile of one axis, of i32 or i64, found i16[128]"},
+      {"scatter(reshape(i, [2, 64]), i, 1)",
+       "scatter: expected a tile of one axis, of i32 or i64, found i32[2, 64]"},
+      {"scatter(i as f32, i, 1.0) as i32", "scatter: expected integers, found f32[128]"}};
   for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
     char text[400];
     kiln_arena *arena = kiln_arena_create();

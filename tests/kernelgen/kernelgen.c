@@ -323,6 +323,19 @@ static void state_gather(kernelgen_generator *g) {
   keep(g, op ? &op->results[0] : NULL);
 }
 
+/// Values of any shape, many at few places or spread over more than there are.
+static void state_scatter(kernelgen_generator *g) {
+  ir_value *v = pick_any(g, KILN_CLASS_INT);
+  if (!v->type.rank) return;
+  if (ir_type_bits(v->type) < 32) v = cast(g, v, KILN_I32);
+  ir_type index = ir_with_element(v->type, ir_scalar_type(KILN_I32));
+  ir_value *at = chance(g, 50) ? pick_like(g, index) : odd_lanes(g, index);
+  if (chance(g, 60)) at = with_number(g, IR_AND, at, (double)((2u << below(g, 7)) - 1));
+  ir_value *into = pick_like(g, tile((kiln_scalar)v->type.scalar, 1, (uint8_t[]){(uint8_t)below(g, 8)}));
+  ir_op *op = ir_emit(&g->b, IR_SCATTER, NULL, (ir_value *[]){into, at, v}, 3, NULL, NULL, 0);
+  keep(g, op ? &op->results[0] : NULL);
+}
+
 /// The largest value and where it stands; the first of equals.
 static void state_argmax(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT);
@@ -497,6 +510,7 @@ static const struct statement {
     {state_function, 2, false},
     {state_sort, 2, false},
     {state_gather, 3, false},
+    {state_scatter, 3, false},
     {state_dot, 3, false},
     {state_source, 7, false},
     {kernelgen_state_view_part, 6, false},

@@ -367,6 +367,7 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_SPLIT] = gpu_lower_elements,
     [IR_SORT] = gpu_lower_sort,
     [IR_GATHER] = gpu_lower_gather,
+    [IR_SCATTER] = gpu_lower_scatter,
     [IR_FETCH] = gpu_lower_fetch,
     [IR_FETCH_COMMIT] = gpu_lower_fetch_commit,
     [IR_FETCH_WAIT] = gpu_lower_fetch_wait,

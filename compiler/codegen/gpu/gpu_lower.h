@@ -317,7 +317,7 @@ LLVMValueRef gpu_first_thread(gpu *g);
 /// What the first thread has, in all threads.
 LLVMValueRef gpu_from_first(gpu *g, LLVMValueRef value, ir_type element);
 
-// gpu_memory.c, gpu_atomic.c, gpu_reduce.c, gpu_sort.c, gpu_dot.c, gpu_lower.c: one function an operation
+// gpu_memory.c, gpu_atomic.c, gpu_reduce.c, gpu_sort.c, gpu_scatter.c, gpu_dot.c, gpu_lower.c: one function an operation
 void gpu_lower_load(gpu *g, ir_op *op);
 void gpu_lower_store(gpu *g, ir_op *op);
 void gpu_lower_atomic(gpu *g, ir_op *op);
@@ -326,6 +326,7 @@ void gpu_lower_scan(gpu *g, ir_op *op);
 void gpu_lower_elements(gpu *g, ir_op *op);
 void gpu_lower_sort(gpu *g, ir_op *op);
 void gpu_lower_gather(gpu *g, ir_op *op);
+void gpu_lower_scatter(gpu *g, ir_op *op);
 void gpu_lower_dot(gpu *g, ir_op *op);
 void gpu_lower_asm(gpu *g, ir_op *op);
 void gpu_lower_for(gpu *g, ir_op *op);

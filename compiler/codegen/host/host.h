@@ -315,6 +315,8 @@ void host_flush(host *h);
 void host_unbind(host *h, const host_binding *until);
 /// Keeps `v` in a new buffer (at once), until the region ends in which the walk stands.
 host_buffer *host_keep_now(host *h, ir_value *v);
+/// The same for whoever writes there.
+host_buffer *host_copied(host *h, ir_value *v);
 /// True when pulling `op`'s operands needs results of the open group.
 bool host_waits(const host *h, const ir_op *op);
 
@@ -339,6 +341,7 @@ void host_combine_lanes(host *h, const ir_op *op, const LLVMValueRef *a, const L
 void host_scan(host *h, ir_op *op);
 void host_sort(host *h, ir_op *op);
 void host_gather(host *h, ir_op *op);
+void host_scatter(host *h, ir_op *op); ///< host_scatter.c
 void host_dot(host *h, ir_op *op);
 /// Packs what products inside `loop` multiply by in each turn, and forgets it after the loop.
 void host_dot_before(host *h, const ir_op *loop);

@@ -97,7 +97,7 @@ static void sort_rows(host *h, const network *n) {
   }
 }
 
-static host_buffer *copied(host *h, ir_value *v) {
+host_buffer *host_copied(host *h, ir_value *v) {
   host_root root = {.kind = HOST_ROOT_KEEP, .value = v, .buffer = host_buffer_create(h, v->type)};
   host_flush(h);
   host_add_root(h, &root, v->type, 0);
@@ -132,7 +132,7 @@ void host_sort(host *h, ir_op *op) {
   unsigned bytes = host_memory_bytes(from);
   while (n.lanes_log2 < n.length && (bytes << (n.lanes_log2 + 1)) <= h->vector_bytes) n.lanes_log2++;
   n.vector = n.lanes_log2 ? LLVMVectorType(n.element, 1u << n.lanes_log2) : n.element;
-  n.buffer = copied(h, op->operands[0]);
+  n.buffer = host_copied(h, op->operands[0]);
   sort_rows(h, &n);
   host_buffer *result = n.buffer;
   if (!ir_type_equal(from, to)) {

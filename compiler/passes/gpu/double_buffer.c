@@ -78,7 +78,8 @@ static void note_contents(ir_op *op, void *context) {
   c->own_sums |= op->code == IR_DOT && is_constant(op->operands[2], op->block);
   c->loops |= op->code == IR_FOR || op->code == IR_WHILE;
   c->exchanges |= op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_SORT ||
-                  op->code == IR_GATHER || op->code == IR_JOIN || op->code == IR_SPLIT;
+                  op->code == IR_GATHER || op->code == IR_SCATTER || op->code == IR_JOIN ||
+                  op->code == IR_SPLIT;
 }
 
 /// Of one slot of each tile.

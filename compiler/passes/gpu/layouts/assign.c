@@ -135,6 +135,10 @@ static void assign_gather(kiln_layouts *c, ir_op *op) {
   set_home(c, &op->results[0], kiln_layout_of_gather(c, op));
 }
 
+static void assign_scatter(kiln_layouts *c, ir_op *op) {
+  set_home(c, &op->results[0], kiln_layout_of_operand(c, op->operands[0]));
+}
+
 static void assign_dot(kiln_layouts *c, ir_op *op) {
   set_home(c, &op->results[0], kiln_layout_of_dot(c, op));
   kiln_slots_are_read(c, op);
@@ -318,6 +322,14 @@ static void take_gather(kiln_layouts *c, ir_op *op) {
   take(c, op, 1, op->results[0].layout);
 }
 
+/// A value lies as its index does: each is added by the thread that has both.
+static void take_scatter(kiln_layouts *c, ir_op *op) {
+  const kiln_layout *each = keep(c, kiln_layout_of_operand(c, op->operands[1]));
+  take(c, op, 0, op->results[0].layout);
+  take(c, op, 1, each);
+  take(c, op, 2, each);
+}
+
 static void take_sums(kiln_layouts *c, ir_op *op) {
   for (uint32_t i = 0; i < op->operand_count; i++)
     if (is_tile(op->operands[i]->type))
@@ -382,6 +394,7 @@ static rule rule_of(ir_opcode code) {
   case IR_SCAN: return (rule){.assign = assign_scan, .take = take_scan};
   case IR_SORT: return (rule){.assign = assign_sort, .take = take_sort};
   case IR_GATHER: return (rule){.assign = assign_gather, .take = take_gather};
+  case IR_SCATTER: return (rule){.assign = assign_scatter, .take = take_scatter};
   case IR_DOT: return (rule){.assign = assign_dot, .take = take_dot};
   case IR_ASM: return (rule){.assign = assign_asm, .take = take_result};
   case IR_ASSERT: return (rule){.take = take_assert};
