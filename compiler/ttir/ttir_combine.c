@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reductions and scans with their regions, and what is expanded into them: gather and histogram.
+// Reductions and scans with their regions, gather and histogram.
 #include "compiler/ttir/ttir_forms.h"
 
 // True when the region is one commuting operation on its two arguments; its kind and flags go to `attrs`.
@@ -84,24 +84,7 @@ void ttir_form_reduce(ttir_reader *r, const ttir_row *row) {
   for (uint32_t i = 0; op && i < op->result_count; i++) ttir_give(r, &op->results[i]);
 }
 
-// -------------------------------------------------------------------------------------- expansions
-
-enum { MAX_LOG2_EXPANSION = 18 }; // elements of the tile in which all pairs stand
-
-static bool pairs_fit(ttir_reader *r, unsigned log2) {
-  if (log2 <= MAX_LOG2_EXPANSION) return true;
-  ttir_error(r, "%s compares all pairs; expected at most 2^%d of them, found 2^%u", r->row->name,
-             MAX_LOG2_EXPANSION, log2);
-  return false;
-}
-
-// The numbers 0.. along `axis` in the shape of `type`, as i32.
-static ir_value *numbers_along(ttir_reader *r, ir_type type, unsigned axis) {
-  ir_value *v = ir_iota(&r->b, type.log2[axis]);
-  for (unsigned i = 0; v && i < type.rank; i++)
-    if (i != axis) v = ir_expand(&r->b, v, i);
-  return v ? ir_broadcast(&r->b, v, type) : NULL;
-}
+// ------------------------------------------------------------------------------- gather and histogram
 
 // tt.gather %src[%idx] {axis = 0 : i32} : (T, U) -> V
 void ttir_form_gather(ttir_reader *r, const ttir_row *row) {
@@ -127,10 +110,27 @@ void ttir_form_gather(ttir_reader *r, const ttir_row *row) {
   if (op) ttir_give(r, &op->results[0]);
 }
 
+// Of each element the bin that counts it, as an i32; -1: none does.
+static ir_value *bins_of(ttir_reader *r, ir_value *v, ir_value *mask, unsigned log2_bins) {
+  const unsigned bits = ir_type_bits(v->type);
+  ir_value *bin = bits == 32 ? v : ir_cast(&r->b, v, KILN_I32, bits < 32 ? IR_UNSIGNED : 0, IR_ROUND_NEAREST);
+  ir_value *none = ir_const_like(&r->b, ir_with_element(v->type, ir_scalar_type(KILN_I32)), -1);
+  if (bits > 32) {
+    ir_value *end = ir_const_like(&r->b, v->type, (int64_t)1 << log2_bins);
+    ttir_builder_error(r);
+    if (r->failed) return NULL;
+    ir_value *is_bin = ir_compare(&r->b, IR_LT, IR_UNSIGNED, v, end);
+    mask = mask ? ir_binary(&r->b, IR_AND, 0, mask, is_bin) : is_bin;
+  }
+  ttir_builder_error(r);
+  if (r->failed) return NULL;
+  return mask ? ir_ternary(&r->b, IR_SELECT, 0, mask, bin, none) : bin;
+}
+
 // tt.histogram %x[, %mask] : tensor<NxI> -> tensor<Mxi32>: how many elements equal each number below M
 void ttir_form_histogram(ttir_reader *r, const ttir_row *row) {
   ir_value *v[2] = {NULL, NULL};
-  uint32_t count = ttir_values(r, v, 2);
+  ttir_values(r, v, 2);
   ttir_read_dictionary(r, &r->dictionary);
   ttir_check_type(r, v[0], ttir_colon_type(r).type);
   if (r->lex.token.kind == TTIR_ARROW) ttir_lex_next(&r->lex);
@@ -142,24 +142,14 @@ void ttir_form_histogram(ttir_reader *r, const ttir_row *row) {
     ttir_error(r, "%s: expected integer tiles of one axis", row->name);
     return;
   }
-  if (!pairs_fit(r, (unsigned)from.log2[0] + to.log2[0])) return;
-  ir_type pairs = {.scalar = from.scalar, .rank = 2, .log2 = {from.log2[0], to.log2[0]}};
-  ir_value *values = ir_broadcast(&r->b, ir_expand(&r->b, v[0], 1), pairs);
-  ir_value *bins = numbers_along(r, ir_with_element(pairs, ir_scalar_type(KILN_I32)), 1);
-  if (bins && from.scalar != KILN_I32)
-    bins = ir_cast(&r->b, bins, (kiln_scalar)from.scalar, 0, IR_ROUND_NEAREST);
+  const ir_type count = ir_type_bits(to) < 32 ? ir_with_element(to, ir_scalar_type(KILN_I32)) : to;
+  ir_value *operands[3] = {ir_const_like(&r->b, count, 0), bins_of(r, v[0], v[1], to.log2[0]),
+                           ir_const_like(&r->b, ir_with_element(from, ir_element(count)), 1)};
   ttir_builder_error(r);
-  if (r->failed) return;
-  ir_value *hit = ir_compare(&r->b, IR_EQ, 0, values, bins);
-  if (count == 2 && hit) {
-    ir_value *mask =
-        ir_broadcast(&r->b, ir_expand(&r->b, v[1], 1), ir_with_element(pairs, ir_scalar_type(KILN_I1)));
-    ttir_builder_error(r);
-    hit = r->failed ? NULL : ir_binary(&r->b, IR_AND, 0, hit, mask);
-  }
-  ir_value *ones = hit ? ir_cast(&r->b, hit, (kiln_scalar)to.scalar, 0, IR_ROUND_NEAREST) : NULL;
-  ir_attrs attrs = {.kind = IR_COMBINE_ADD, .axis = 0};
+  ir_op *op = r->failed ? NULL : ttir_emit(r, (ir_opcode)row->code, NULL, operands, 3, NULL);
+  if (!op) return;
+  ir_value *counts = &op->results[0];
+  if (!ir_type_equal(count, to)) counts = ir_cast(&r->b, counts, (kiln_scalar)to.scalar, 0, IR_ROUND_NEAREST);
   ttir_builder_error(r);
-  ir_op *op = ones ? ttir_emit(r, IR_REDUCE, &attrs, &ones, 1, NULL) : NULL;
-  if (op) ttir_give(r, &op->results[0]);
+  if (!r->failed) ttir_give(r, counts);
 }

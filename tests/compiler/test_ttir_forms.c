@@ -211,6 +211,47 @@ TEST(ttir_forms, gather_and_histogram) {
   EXPECT(x.o, 17, 16, 15, 14, 13, 12, 11, 10, 2, 1, 2, 2); // 10..16 & 3: 2 3 0 1 2 3 0
 }
 
+// Numbers of other widths: bytes count once, as unsigned ones, and no i64 is cut to 32 bits. 2^19 pairs.
+TEST(ttir_forms, histograms_of_bytes_and_longs) {
+  arrays x = fresh();
+  run_body(
+      "i32",
+      "    %v = tt.load %p : tensor<8x!tt.ptr<i32>>\n"
+      "    %c64 = arith.constant dense<64> : tensor<8xi32>\n"
+      "    %c29 = arith.constant dense<29> : tensor<8xi64>\n"
+      "    %m = arith.constant dense<255> : tensor<1024xi32>\n"
+      "    %bytes = arith.muli %v, %c64 : tensor<8xi32>\n"
+      "    %b = arith.trunci %bytes : tensor<8xi32> to tensor<8xi8>\n"
+      "    %hb = tt.histogram %b : tensor<8xi8> -> tensor<512xi32>\n"
+      "    %w = arith.extsi %v : tensor<8xi32> to tensor<8xi64>\n"
+      "    %l = arith.shli %w, %c29 : tensor<8xi64>\n"
+      "    %hl = tt.histogram %l : tensor<8xi64> -> tensor<4xi64>\n"
+      "    %hn = tt.histogram %m : tensor<1024xi32> -> tensor<512xi32>\n"
+      "    %j = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>\n"
+      "    %c64s = arith.constant dense<64> : tensor<4xi32>\n"
+      "    %at = arith.muli %j, %c64s : tensor<4xi32>\n"
+      "    %low = tt.gather %hb[%at] {axis = 0 : i32} : (tensor<512xi32>, tensor<4xi32>) -> tensor<4xi32>\n"
+      "    %c256 = arith.constant dense<256> : tensor<4xi32>\n"
+      "    %above = arith.addi %at, %c256 : tensor<4xi32>\n"
+      "    %high = tt.gather %hb[%above] {axis = 0 : i32} : (tensor<512xi32>, tensor<4xi32>) -> "
+      "tensor<4xi32>\n"
+      "    %g = arith.addi %low, %high : tensor<4xi32>\n"
+      "    %c255 = arith.constant dense<255> : tensor<4xi32>\n"
+      "    %gn = tt.gather %hn[%c255] {axis = 0 : i32} : (tensor<512xi32>, tensor<4xi32>) -> tensor<4xi32>\n"
+      "    %t = arith.trunci %hl : tensor<4xi64> to tensor<4xi32>\n"
+      "    %s0 = tt.splat %o : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>>\n"
+      "    %s1 = tt.addptr %s0, %j : tensor<4x!tt.ptr<i32>>, tensor<4xi32>\n"
+      "    tt.store %s1, %g : tensor<4x!tt.ptr<i32>>\n"
+      "    %c4 = arith.constant dense<4> : tensor<4xi32>\n"
+      "    %s2 = tt.addptr %s1, %c4 : tensor<4x!tt.ptr<i32>>, tensor<4xi32>\n"
+      "    tt.store %s2, %t : tensor<4x!tt.ptr<i32>>\n"
+      "    %s3 = tt.addptr %s2, %c4 : tensor<4x!tt.ptr<i32>>, tensor<4xi32>\n"
+      "    tt.store %s3, %gn : tensor<4x!tt.ptr<i32>>\n",
+      &x, 1);
+  // 10..17 times 64 as bytes: 128 192 0 64 128 192 0 64. Times 2^29 none is below 4; bits 0 to 31 of 16 * 2^29 are 0.
+  EXPECT(x.o, 2, 2, 2, 2, 0, 0, 0, 0, 1024, 1024, 1024, 1024);
+}
+
 TEST(ttir_forms, reduce_and_scan) {
   arrays x = fresh();
   run_body(
