@@ -329,21 +329,27 @@ static void cumsums(run *r) {
     }
 }
 
-/// Few bins, which programs count one by one, and many; more elements than a program has.
+/// Bins that programs count in shared memory, and more than fit there; fewer elements than a program takes, and
+/// more than it takes in one turn; all in one bin.
 static void histograms(run *r) {
-  static const int shapes[][2] = {{5003, 37}, {100001, 1}, {100000, 70}, {120000, 513}, {3, 1000}};
-  double want[1000];
-  for (int k = 0; k < 5; k++) {
-    const int n = shapes[k][0], count = shapes[k][1];
-    array *x = input(r, KILN_I32, (size_t)n, -3, count + 3), *bins = zeros(r, KILN_I32, (size_t)count);
-    memset(want, 0, sizeof want);
-    CALL(r, "histogram", A(x), A(bins), I(n), I(count));
-    array *counts = output(r, KILN_I32, (size_t)count);
-    CALL(r, "bincount", A(x), A(counts), I(n), I(count));
+  static const struct {
+    int n, count;
+    bool in_one;
+  } shapes[] = {{5003, 37},     {100001, 1}, {100000, 70},   {300001, 513},
+                {900003, 8192}, {3, 1000},   {20001, 20000}, {70000, 100, true}};
+  for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+    const int n = shapes[k].n, count = shapes[k].count, lo = shapes[k].in_one ? count / 2 : -3;
+    array *x = input(r, KILN_I32, (size_t)n, lo, shapes[k].in_one ? lo : count + 3),
+          *bins = input(r, KILN_I32, (size_t)count, 0, 1000), *counts = output(r, KILN_I32, (size_t)count);
+    double *want = calloc(2 * (size_t)count, sizeof *want), *sums = want + count;
     for (int i = 0; i < n; i++)
       if (x->v[i] >= 0 && x->v[i] < count) want[(int)x->v[i]]++;
-    expect(r, bins, want, 0, 0);
+    for (int i = 0; i < count; i++) sums[i] = bins->v[i] + want[i];
+    CALL(r, "histogram", A(x), A(bins), I(n), I(count));
+    CALL(r, "bincount", A(x), A(counts), I(n), I(count));
+    expect(r, bins, sums, 0, 0);
     expect(r, counts, want, 0, 0);
+    free(want);
   }
 }
 
