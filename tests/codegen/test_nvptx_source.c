@@ -232,6 +232,32 @@ TEST(nvptx_source, sorts_are_shared_by_all_threads) {
   end_assembled();
 }
 
+// One atomic an element and no branch: what names none is added behind the tile. The constant 1 stays one, for which ptxas
+// has an instruction that takes the equal indices of a warp together. Where a layout repeats the tile, one part adds.
+TEST(nvptx_source, scatters_are_one_atomic_an_element) {
+  static const struct {
+    const char *count, *value;
+    int atomics, guards;
+  } rows[] = {{"4096", "1", 32, 1}, {"4096", "b", 32, 1}, {"64", "1", 1, 2}};
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char source[512];
+    snprintf(source, sizeof source,
+             "kiln 1\n"
+             "kernel k(x: in *i32 @align(16), y: out *i32 @align(16)) @grid(1) @config(warps = 4) {\n"
+             "  let b = load(x + iota(%s))\n"
+             "  store(y + iota(1024), scatter(zeros(i32[1024]), b, %s))\n"
+             "}\n",
+             rows[i].count, rows[i].value);
+    char *text = ptx(source, "sm_90a", NULL);
+    CHECK_INT(kiln_test_count(text, "atom.shared.add.u32"), rows[i].atomics);
+    CHECK_INT(kiln_test_count(text, "], 1;"), rows[i].value[0] == '1' ? rows[i].atomics : 0);
+    CHECK_INT(kiln_test_count(text, "bra"), rows[i].guards);
+    assemble(text, "sm_90a");
+    free(text);
+  }
+  end_assembled();
+}
+
 // The code of a long row is no longer than that of a short one but for the exchange between warps: ptxas took
 // 1.2 s for 4,096 keys of 64 bits in straight code.
 TEST(nvptx_source, sorts_are_loops) {
