@@ -335,8 +335,8 @@ static void histograms(run *r) {
   static const struct {
     int n, count;
     bool in_one;
-  } shapes[] = {{5003, 37},     {100001, 1}, {100000, 70},   {300001, 513},
-                {900003, 8192}, {3, 1000},   {20001, 20000}, {70000, 100, true}};
+  } shapes[] = {{5003, 37},     {100001, 1}, {100000, 70},   {500001, 513},
+                {900003, 8192}, {3, 1000},   {20001, 20000}, {300000, 100, true}};
   for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
     const int n = shapes[k].n, count = shapes[k].count, lo = shapes[k].in_one ? count / 2 : -3;
     array *x = input(r, KILN_I32, (size_t)n, lo, shapes[k].in_one ? lo : count + 3),
