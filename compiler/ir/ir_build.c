@@ -609,13 +609,14 @@ static kiln_status rule_gather(ir_typing *t) {
 }
 
 static kiln_status rule_scatter(ir_typing *t) {
-  ir_type into = operand(t, 0), index = operand(t, 1), values = operand(t, 2);
-  if (into.rank != 1 || ir_type_bits(into) < 32) return refuse(t, "a tile of one axis, of i32 or i64", into);
+  ir_type into = ir_operand_type(t, 0), index = ir_operand_type(t, 1), values = ir_operand_type(t, 2);
+  if (into.rank != 1 || ir_type_bits(into) < 32)
+    return ir_refuse(t, "a tile of one axis, of i32 or i64", into);
   if (!index.rank || index.pointer || index.is_view || index.slots || index.scalar != KILN_I32)
-    return refuse(t, "a tile of indices of i32", index);
+    return ir_refuse(t, "a tile of indices of i32", index);
   if (!ir_type_equal(values, ir_with_element(index, into)))
-    return wrong(t, "there must be a value of the tile for each index", values, index);
-  return yield_type(t, into);
+    return ir_wrong(t, "there must be a value of the tile for each index", values, index);
+  return ir_yield_type(t, into);
 }
 
 // ---------------------- typing: what only passes for GPUs make (shared memory, barriers, products, clusters)
