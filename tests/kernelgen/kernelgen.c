@@ -110,7 +110,8 @@ static void state_boolean(kernelgen_generator *g) {
 /// Under `@fp(ftz)` input 1 is of a type whose denormals are flushed.
 static ir_value *loaded_float(kernelgen_generator *g, ir_type shape) {
   ir_value *index = lanes(g, ir_with_element(shape, ir_scalar_type(KILN_I32)));
-  index = with_number(g, IR_ADD, index, below(g, 900));
+  const uint32_t room = INPUT_ELEMENTS - (1u << ir_log2_elements(shape)) + 1;
+  index = with_number(g, IR_ADD, index, below(g, room < 900 ? room : 900));
   ir_value *p = pointers(g, g->inputs[1], index);
   return keep(g, one(g, IR_LOAD, NULL, &p, 1, NULL));
 }

@@ -78,8 +78,14 @@ static unsigned count_for(kiln_pipeline *a) {
   return count;
 }
 
-/// Where the iterations that are no whole group begin, before the loop.
-static ir_value *emit_middle(kiln_pipeline *a, unsigned count, int64_t step, ir_value **out_step) {
+/// The loop of groups: for lower .. end by `step`; what is left: for middle .. upper. Where nothing is left, middle may
+/// lie behind the end of the type, so that the loops end at `upper` and at once.
+typedef struct groups {
+  ir_value *step, *end, *middle, *upper;
+} groups;
+
+/// `count` iterations, a power of two, become one.
+static groups emit_groups(kiln_pipeline *a, unsigned count, int64_t step) {
   ir_builder *b = &a->b;
   ir_value *lower = ir_for_lower(a->loop), *upper = ir_for_upper(a->loop);
   const kiln_scalar scalar = (kiln_scalar)lower->type.scalar;
@@ -87,14 +93,19 @@ static ir_value *emit_middle(kiln_pipeline *a, unsigned count, int64_t step, ir_
            *last = ir_binary(b, IR_SUB, 0, ir_binary(b, IR_SUB, 0, upper, lower), one),
            *before_it = ir_binary(b, IR_DIV, IR_UNSIGNED, last, ir_for_step(a->loop)),
            *all = ir_binary(b, IR_ADD, 0, before_it, one),
-           *groups = ir_binary(b, IR_DIV, IR_UNSIGNED, all, ir_const_int(b, scalar, count));
-  *out_step = ir_const_int(b, scalar, step * count);
-  ir_value *end = ir_binary(b, IR_ADD, 0, lower, ir_binary(b, IR_MUL, 0, groups, *out_step));
-  return ir_ternary(b, IR_SELECT, 0, any, end, lower);
+           *whole = ir_binary(b, IR_DIV, IR_UNSIGNED, all, ir_const_int(b, scalar, count)),
+           *left = ir_binary(b, IR_AND, 0, all, ir_const_int(b, scalar, count - 1)),
+           *is_left = ir_compare(b, IR_NE, 0, left, ir_const_int(b, scalar, 0));
+  groups g = {.step = ir_const_int(b, scalar, step * count)};
+  ir_value *after = ir_binary(b, IR_ADD, 0, lower, ir_binary(b, IR_MUL, 0, whole, g.step));
+  g.middle = ir_ternary(b, IR_SELECT, 0, any, after, lower);
+  g.end = ir_ternary(b, IR_SELECT, 0, is_left, g.middle, upper);
+  g.upper = ir_ternary(b, IR_SELECT, 0, is_left, upper, g.middle);
+  return g;
 }
 
-/// The iterations from `from` on, in a loop after this one.
-static void emit_rest(kiln_pipeline *a, ir_value *from) {
+/// What is left of the iterations, in a loop after this one.
+static void emit_rest(kiln_pipeline *a, const groups *g) {
   ir_op *loop = a->loop;
   ir_builder b = a->b;
   b.block = loop->block, b.before = loop->next;
@@ -102,7 +113,7 @@ static void emit_rest(kiln_pipeline *a, ir_value *from) {
   ir_number(a->kernel);
   for (uint32_t i = 0; i < loop->result_count; i++) loop->results[i].forward = &rest->results[i];
   ir_apply_forwards(a->kernel);
-  rest->operands[0] = from;
+  rest->operands[0] = g->middle, rest->operands[1] = g->upper;
   for (uint32_t i = 0; i < loop->result_count; i++) {
     loop->results[i].forward = NULL;
     ir_loop_initials(rest)[i] = &loop->results[i];
@@ -124,14 +135,14 @@ static void settle_first(kiln_pipeline *a, unsigned count) {
 static void unroll_loop(kiln_pipeline *a) {
   const unsigned count = count_for(a);
   int64_t step;
-  ir_value *next[IR_MAX_RESULTS], *wide;
+  ir_value *next[IR_MAX_RESULTS];
   if (count < 2 || !ir_constant_int(ir_for_step(a->loop), &step)) return;
   kiln_pipeline_open_before(a, 0);
-  ir_value *middle = emit_middle(a, count, step, &wide);
+  const groups g = emit_groups(a, count, step);
   if (a->b.error.status != KILN_OK) return;
-  emit_rest(a, middle);
-  a->loop->operands[1] = middle, a->loop->operands[2] = wide;
-  kiln_pipeline_open_copies(a, ir_const_int(&a->b, (kiln_scalar)middle->type.scalar, step), count - 1);
+  emit_rest(a, &g);
+  a->loop->operands[1] = g.end, a->loop->operands[2] = g.step;
+  kiln_pipeline_open_copies(a, ir_const_int(&a->b, (kiln_scalar)g.middle->type.scalar, step), count - 1);
   for (unsigned i = 0; i < a->count; i++)
     for (unsigned n = 1; n < count; n++) kiln_pipeline_value(a, &a->loads[i].load->results[0], KILN_THIS + n);
   ir_op *end = ir_loop_next(a->loop);
