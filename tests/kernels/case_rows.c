@@ -335,7 +335,7 @@ static void histograms(run *r) {
   static const struct {
     int n, count;
     bool in_one;
-  } shapes[] = {{5003, 37},     {100001, 1}, {100000, 70},   {500001, 513},
+  } shapes[] = {{5003, 37},     {100001, 1}, {100000, 70},   {100001, 513},      {500001, 1513},
                 {900003, 8192}, {3, 1000},   {20001, 20000}, {300000, 100, true}};
   for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
     const int n = shapes[k].n, count = shapes[k].count, lo = shapes[k].in_one ? count / 2 : -3;
