@@ -13,7 +13,7 @@
 // ptxas (13.0) may test the next value of a loop's counter in place of this one: `i < C` becomes `i + step < C + step`,
 // also where i + step wraps. Such a loop does not end: for i of 2^63 - 6 .. 2^63 - 1 by steps of 2 the test is
 // `i < 2^63 - 3`, and the counter after the last one is negative. (Where a test has no sign and the counter begins
-// below zero, gpu_control.c writes another one.) A test of the counter with its highest bit inverted means the same
+// below zero, gpu_lower.c writes another one.) A test of the counter with its highest bit inverted means the same
 // and is left alone, if ptxas does not see where that bit comes from. This is done after all passes of LLVM.
 
 /// The step of a counter of a loop, else 0.
