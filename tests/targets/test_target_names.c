@@ -83,7 +83,7 @@ TEST(target_names, words_for_llvm) {
     const char *text, *triple, *cpu, *features;
   } cases[] = {
       {"sm_90a", "nvptx64-nvidia-cuda", "sm_90a", "+ptx84"},
-      {"sm_70", "nvptx64-nvidia-cuda", "sm_70", "+ptx60"},
+      {"sm_70", "nvptx64-nvidia-cuda", "sm_70", "+ptx63"},
       {"gfx942", "amdgcn-amd-amdhsa", "gfx942", ""},
       {"gfx942:xnack-:sramecc+", "amdgcn-amd-amdhsa", "gfx942", "+sramecc,-xnack"},
       {"gfx1100:wave64", "amdgcn-amd-amdhsa", "gfx1100", "+wavefrontsize64"},
