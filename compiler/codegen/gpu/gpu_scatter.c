@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // scatter: values are added to a tile in shared memory, by atomics.
 //
-// Threads of a warp that add to one element wait for each other. So there are several copies of the tile where they are
-// small beside what is added; neighbouring lanes add to different ones, which lie in different banks, and whoever reads
-// an element adds its copies.
+// Threads of a warp that add to one element wait for each other. So there are several copies of the tile where they
+// are small compared with what is added; neighbouring lanes add to different ones, which lie in different banks, and
+// whoever reads an element adds its copies.
 #include "compiler/codegen/gpu/gpu_shared.h"
 
 /// Elements after those of a copy: they keep copies in different banks, and what names no element is added to them. Lanes

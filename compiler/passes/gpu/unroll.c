@@ -78,8 +78,8 @@ static unsigned count_for(kiln_pipeline *a) {
   return count;
 }
 
-/// The loop of groups: for lower .. end by `step`; what is left: for middle .. upper. Where nothing is left, middle may
-/// lie behind the end of the type, so that the loops end at `upper` and at once.
+/// The loop of groups: for lower .. end by `step`; what is left: for middle .. upper. Where nothing is left, the
+/// middle may be past the end of the type: then the first loop ends at the old upper bound, and the other is empty.
 typedef struct groups {
   ir_value *step, *end, *middle, *upper;
 } groups;
