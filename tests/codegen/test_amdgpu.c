@@ -341,24 +341,6 @@ TEST(amdgpu, keys_of_two_words_are_compared_once) {
   }
 }
 
-// 4,096 elements of 8 waves of 64 or 32 lanes: one addition each, whose old value nobody reads.
-TEST(amdgpu, scatters_are_additions_in_shared_memory) {
-  static const struct {
-    const char *target;
-    unsigned additions;
-  } rows[] = {{"gfx942", 8}, {"gfx1100", 16}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    compiled c = {.is_best = false};
-    kiln_error err = {0};
-    CHECK_OK(try_compile(&c, "search", "histogram", rows[i].target, KILN_FORMAT_ASM, &err), err);
-    kiln_buffer_u8(&c.artifact.code, 0);
-    const char *text = (const char *)c.artifact.code.bytes;
-    CHECK_INT(count_of(text, "ds_add_u32"), rows[i].additions);
-    CHECK_INT(count_of(text, "_rtn"), 0);
-    release(&c);
-  }
-}
-
 // Tiles that a thread's registers do not hold, masked, so that each load is a branch: they are reduced a part
 // at a time. That the results are right is shown under emulation.
 TEST(amdgpu, reductions_of_large_tiles_do_not_spill) {
