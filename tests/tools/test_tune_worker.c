@@ -267,8 +267,10 @@ TEST(tune_worker, results_are_signed) {
   CHECK_INT(kiln_test_run(
                 &out,
                 "r='redis-cli -p %d'; n=0; for k in $($r keys 'kiln:tune-*' | grep -v 'results\\|lease'); do "
-                "s=$($r strlen $k); [ \"$($r getrange $k 0 4)\" = 'kiln ' ] && $r setrange $k $((20 + n * 17 "
-                "%% (s - 20))) \"$(printf '\\1')\" >/dev/null && n=$((n + 1)); "
+                "s=$($r strlen $k); [ \"$($r getrange $k 0 4)\" = 'kiln ' ] || continue; at=$((20 + n * 17 "
+                "%% (s - 20))); "
+                "b=01; [ $($r getrange $k $at $at | head -c 1 | od -An -tx1) = 01 ] && b=02; "
+                "$r setrange $k $at \"$(printf \"\\\\x$b\")\" >/dev/null && n=$((n + 1)); "
                 "done; echo $n",
                 p.port),
             0);
