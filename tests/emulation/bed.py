@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tests of the test bed itself, with kernels in assembly: orders of waves, barriers, what stands around buffers.
+"""Tests of the test bed itself, with kernels in assembly: orders of waves, barriers, what stands around buffers, modes.
 
   KILN_AMD_EMULATOR=<tree> KILN_AMDRUN=<amdrun.py> tests/emulation/bed.py [--seed=1] [--targets=gfx942,...]
 
@@ -24,7 +24,7 @@ NEWER = {"s_load_dwordx2": "s_load_b64", "global_load_dword": "global_load_b32",
 def barrier(target): return "s_barrier_signal -1\ns_barrier_wait -1" if target.startswith("gfx12") else "s_barrier"
 
 
-def object_of(target, body, shared, folder):
+def object_of(target, body, shared, folder, head=""):
     """A code object of one kernel `k` with a pointer as its argument: s[2:3] is the pointer, v0 the number of the thread, v1 zero."""
     wave64 = target.startswith("gfx9")
     body = "s_load_dwordx2 s[2:3], s[0:1], 0x0\nv_mov_b32 v1, 0\nv_and_b32 v0, 0x3ff, v0\n" + body.replace("BARRIER", barrier(target)) + "\ns_endpgm\n"
@@ -47,6 +47,7 @@ k:
   .amdhsa_next_free_vgpr 16
   .amdhsa_next_free_sgpr 32
 %s
+%s
 .end_amdhsa_kernel
 .amdgpu_metadata
 ---
@@ -65,7 +66,7 @@ amdhsa.kernels:
     .args: [{.offset: 0, .size: 8, .value_kind: global_buffer}]
 ...
 .end_amdgpu_metadata
-""" % (target, body, shared, "  .amdhsa_accum_offset 16" if wave64 else "", shared, 64 if wave64 else 32)
+""" % (target, body, shared, "  .amdhsa_accum_offset 16" if wave64 else "", head, shared, 64 if wave64 else 32)
     path = os.path.join(folder, "k.o")
     subprocess.run([os.environ.get("KILN_LLVM_MC", "llvm-mc-22"), "-triple=amdgcn-amd-amdhsa", "-mcpu=" + target, "-filetype=obj", "-o", path], input=text, text=True, check=True)
     subprocess.run([os.environ.get("KILN_LLD", "ld.lld-22"), "-shared", path, "-o", path + ".hsaco"], check=True)
@@ -97,10 +98,10 @@ class Bed:
 
     def orders(self): return ["fwd", "rev"] + ["drawn:%d" % self.random.randrange(10**6) for _ in range(ORDERS)]
 
-    def launch(self, body, order, grid=1, threads=1, words=1, shared=0, around=512):
+    def launch(self, body, order, grid=1, threads=1, words=1, shared=0, around=512, head=""):
         """What the buffer holds afterwards, and what has been written outside of it."""
-        self.emu.order, key = order, (body, threads, shared)
-        if key not in self.modules: self.modules[key] = self.driver.Module(object_of(self.target, body.replace("THREADS", str(threads)), shared, self.folder))
+        self.emu.order, key = order, (body, threads, shared, head)
+        if key not in self.modules: self.modules[key] = self.driver.Module(object_of(self.target, body.replace("THREADS", str(threads)), shared, self.folder, head))
         module = self.modules[key]
         buffer = Buffer(self.driver, "buffer", 4, bytes(4 * words), around=around)
         self.emu.launch(module, "k", [grid, 1, 1], [threads, 1, 1], [buffer.pointer])
@@ -145,8 +146,22 @@ class Bed:
         beyond = struct.unpack("<2f", read.kept.bytes()[512 + 16:512 + 24])
         self.expect("NaNs stand around inputs", all(x != x for x in beyond))
 
+    def denormals(self):
+        """Each wave has a mode of its own, which it may change; the second one here does not."""
+        change = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), %d\n" if self.target.startswith("gfx9") else "s_denorm_mode %d\n"
+        keep, flush = (change % x for x in ((3, 0) if self.target.startswith("gfx9") else (15, 12)))
+        product = "v_mul_f32 v3, 1.0, v2\nglobal_store_dword v4, v3, s[2:3] offset:%d\n"
+        text = ("v_lshlrev_b32 v4, 4, v0\nv_mov_b32 v2, 0x100\nv_readfirstlane_b32 s4, v0\ns_nop 4\ns_cmp_ge_u32 s4, %d\n" % self.lanes + product % 0 + "s_cbranch_scc1 .Lsecond\n" + keep +
+                ".Lsecond:\n" + product % 4 + "v_mov_b32 v3, v2\nglobal_store_dword v4, v3, s[2:3] offset:8\n" + flush + product % 12)
+        flushed = (0, 256, 256, 0) * self.lanes + (0, 0, 256, 0) * self.lanes
+        got = [self.launch(text, o, 1, 2 * self.lanes, 8 * self.lanes, head="  .amdhsa_float_denorm_mode_32 0")[0] for o in self.orders()]
+        self.expect("denormals are flushed as the mode of each wave says", set(got) == {flushed})
+        try: said = str(self.launch(text, "fwd", 1, 2 * self.lanes, 8 * self.lanes, head="  .amdhsa_float_denorm_mode_32 3")[0])
+        except self.driver.Trap as e: said = str(e)
+        self.expect("a kernel that keeps them and then does not is refused", "begins without one" in said)
+
     def run(self):
-        for test in (self.sums, self.barriers, self.same_seed, self.ended, self.outside): test()
+        for test in (self.sums, self.barriers, self.same_seed, self.ended, self.outside, self.denormals): test()
 
 
 def main(words):

@@ -5,6 +5,7 @@ from manual import FLOATS, bits_of_type, decode, encode
 MASK = 0xFFFFFFFF
 INLINE_FLOATS = {"0.5": 0.5, "-0.5": -0.5, "1.0": 1.0, "-1.0": -1.0, "2.0": 2.0, "-2.0": -2.0, "4.0": 4.0, "-4.0": -4.0}
 VCC, EXEC, SCC = 106, 126, 253
+KEPT = 3   # denormals of f32: bit 0, operands keep them; bit 1, results do
 
 
 # ------------------------------------------------------------------------------------------------------------------- values
@@ -35,6 +36,11 @@ def is_signalling(kind, bits):
     return infinity < magnitude < infinity + (1 << fraction - 1)
 
 
+def without_denormals(kind, bits, are_kept):
+    """A denormal f32 is 0 with its sign where denormals are not kept."""
+    return bits & 1 << 31 if kind == "f32" and not are_kept and not bits & 0x7F800000 else bits
+
+
 def constant_bits(kind, text):
     """Of an inline constant, as an operand of a type reads it."""
     size = bits_of_type(kind)
@@ -54,7 +60,9 @@ class Target:
 
 
 class Source:
-    """An operand. `place`: "v" and a register, "s" and a register, "c" and bits; `half`: 1 the upper one of a 16-bit operand."""
+    """An operand. `place`: "v" and a register, "s" and a register, "c" and bits; `half`: 1 the upper one of a 16-bit operand. `is_moved`: nothing is computed with it."""
+
+    is_moved = False
 
     def __init__(self, kind, file, number, text, half=0): self.kind, self.file, self.number, self.name, self.half, self.negative, self.magnitude, self.select = kind, file, number, text, half, 0, 0, None
 
@@ -75,7 +83,7 @@ class Source:
         if self.kind[0] == "f":
             if self.magnitude: bits &= ~(1 << size - 1)
             bits ^= self.negative << size - 1
-        return decode(self.kind, bits)
+        return decode(self.kind, bits if self.is_moved else without_denormals(self.kind, bits, state.denormals & 1))
 
 
 def draw_select(r, kind, is_constant):

@@ -11,6 +11,7 @@ import ctypes, fractions, importlib.util, math, os, struct, sys
 import scheduler
 from computed import Computed
 from divisions import Divisions, as_double, bits_of
+from modes import Modes
 from operands import ALL, SOURCE_DPP, SOURCE_LITERAL, SOURCE_SDWA, Staged, words_at
 
 LITERAL_SLOT = 209     # of the emulator's scalar file: between the inline constants, used by none
@@ -33,7 +34,7 @@ def signed(value, bits):
     return value - (1 << bits) if value >> bits - 1 else value
 
 
-class Corrections(Staged, Computed, Divisions):
+class Corrections(Modes, Staged, Computed, Divisions):
     """Mixed into the driver's Emu. `_step` gives for the instruction at an address: the function, the buffers it takes, whether it is a barrier, a
     text. Buffers: 0 scalars, 1 vectors, 2 memory, 3 shared, 4 private, 5 accumulators."""
 
@@ -46,18 +47,21 @@ class Corrections(Staged, Computed, Divisions):
     def _step(self, pc, arch):
         w, w1 = words_at(pc, 2)
         short, long = not w >> 31, w >> 26 == (0x34 if arch == "cdna" else 0x35)
+        if w >> 26 == 0x36: return self.shared_access(pc, arch, w, w1) or super()._step(pc, arch)
+        if w >> 26 == 0x37 or w >> 24 == 0xEE: return self.global_access(pc, arch, w, w1) or super()._step(pc, arch)
+        if w >> 26 == (0x31 if arch == "rdna4" else 0x38): return self.buffer_access(pc, arch, w, w1) or super()._step(pc, arch)
         found = None
-        if w >> 26 == 0x36: found = self.shared_access(pc, arch, w, w1)
-        elif w >> 26 == 0x37 or w >> 24 == 0xEE: found = self.global_access(pc, arch, w, w1)
-        elif w >> 26 == (0x31 if arch == "rdna4" else 0x38): found = self.buffer_access(pc, arch, w, w1)
-        elif w >> 23 == 0x17D and arch == "rdna4": found = self.scalar_conversion(pc, arch, w, w1)
-        elif short and w & 511 in (SOURCE_SDWA, SOURCE_DPP): found = self.staged(pc, arch, w, w1)
+        if short and w & 511 in (SOURCE_SDWA, SOURCE_DPP): found = self.staged(pc, arch, w, w1)
         elif long and arch != "cdna" and w1 & 511 == SOURCE_DPP: found = self.staged_long(pc, arch, w, w1)
+        if found: return found   # the plain form of it has come through here
+        if w >> 23 == 0x17D and arch == "rdna4": found = self.scalar_conversion(pc, arch, w, w1)
+        elif w >> 28 == 0xB: found = self.mode_change(pc, arch, w, w1)
         elif w >> 23 == (0x1A7 if arch == "cdna" else 0x198): found = self.packed(pc, arch, w, w1)
         elif short or long:
             found = self.computed(pc, arch, w, w1) or self.division(pc, arch, w, w1)
             if not found and short and arch == "cdna": found = self.half_words(pc, arch, w, w1)
-        return found or super()._step(pc, arch)
+        found = found or super()._step(pc, arch)
+        return self.in_mode(found, pc, arch, w, w1) if self.flushes else found
 
     def refuse(self, what, pc):
         raise self.driver.Trap("%s at %#x: the emulator has it wrong" % (what, pc))

@@ -5,7 +5,7 @@
   KILN_AMD_EMULATOR=<tree> KILN_AMDRUN=<amdrun.py> tests/emulation/instructions.py [--seed=1] [--forms=2] [--targets=gfx942,...] [--seconds=N] [part of a name...]
 
 For each instruction and encoding (short, long, exchange between lanes, part of a word) forms are drawn: operands in registers, constants and literals,
-modifiers, overlapping registers, lanes switched off. LLVM's assembler makes the bytes and rejects what the target does not have. Each runs once on drawn
+modifiers, overlapping registers, lanes switched off, denormals of f32 kept or not in operands and in results. LLVM's assembler makes the bytes and rejects what the target does not have. Each runs once on drawn
 registers; every register of the wave is then compared, those that should not change among them. A refused instruction is a failure here. --forms: how many per
 encoding. --seconds: stop after these, with the instructions in drawn order. A seed draws the same forms again.
 """
@@ -13,7 +13,8 @@ import array, ctypes, fractions, math, os, random, re, struct, subprocess, sys, 
 
 sys.dont_write_bytecode = True
 import memory_forms, packed_forms
-from drawn_operands import EXEC, INLINE_FLOATS, MASK, SCC, SELECTS, VCC, Source, Target, Test, constant_bits, draw_bits, draw_select, is_signalling, source, vector
+from drawn_operands import (EXEC, INLINE_FLOATS, KEPT, MASK, SCC, SELECTS, VCC, Source, Target, Test, constant_bits, draw_bits, draw_select, is_signalling, source, vector,
+                            without_denormals)
 from manual import ANY, FLOATS, ROWS, SCALARS, Near, bits_of_type, decode, encode, fma
 
 ASSEMBLER = os.environ.get("KILN_LLVM_MC", "llvm-mc-22")
@@ -22,7 +23,9 @@ TARGETS = ("gfx942", "gfx1100", "gfx1201")
 
 # -------------------------------------------------------------------------------------------------------------------- state
 class State:
-    """The registers of a wave before an instruction."""
+    """The registers and the mode of a wave before an instruction."""
+
+    denormals = KEPT
 
     def __init__(self, r, target):
         self.lanes = target.lanes
@@ -78,6 +81,7 @@ def vector_test(r, target, name, encoding):
     opcode = name + ("_e64" if encoding == "e64" else "_e32" if encoding == "e32" else "_" + encoding)
     if to in ("bit", "exec"): return compare_test(r, target, opcode, to, sources, compute, encoding)
     destination = vector(r, target, to, used, short)
+    for x in sources + [destination]: x.is_moved = "cndmask" in name
     operands = [destination.name] + [x.text() for x in sources]
     if mask == VCC: operands.append(target.vcc)
     place = None
@@ -176,7 +180,7 @@ def scalar_test(r, target, name, _):
         result, condition = compute(*[x.value(state, 0) for x in sources], state.scc)
         out = [] if condition is None else [("scc", int(condition))]
         if result is not None:
-            bits = encode(to, result)
+            bits = without_denormals(to, encode(to, result), state.denormals & 2)
             if to == "f32" and bits & 0x7FFFFFFF > 0x7F800000: return out + [("nan", at)]
             out += [("s", at + k, bits >> 32 * k & MASK) for k in range(bits_of_type(to) // 32)]
         return out
@@ -216,7 +220,7 @@ class Bed:
 
     def run(self, code, state):
         """The registers afterwards, and where the program counter stands from the instruction's begin."""
-        import scheduler
+        import modes, scheduler
         kept, s, v = self.driver.Buf(data=code + struct.pack("<I", 0xBF800000) * 8), self.wave_state._sgpr_mv, self.wave_state._vgpr_mv
         for i, x in enumerate(state.s): s[i] = x
         v[:] = memoryview(state.v)
@@ -224,6 +228,7 @@ class Bed:
         for at, bits in ((VCC, state.vcc), (EXEC, state.exec)):
             s[at] = bits & MASK
             if wide: s[at + 1] = bits >> 32
+        self.emu.flushes, s[modes.MODE_SLOT] = state.denormals != KEPT, state.denormals
         s[SCC], s[256], s[257] = state.scc, kept.addr & MASK, kept.addr >> 32
         if self.target.arch != "cdna": s[124] = 0
         wave = scheduler.Wave(0, self.wave_state, self.addresses)
@@ -234,12 +239,12 @@ class Bed:
         return s.tolist(), array.array("I", v.tobytes()), (s[256] | s[257] << 32) - kept.addr
 
 
-def same_bits(to, want, got):
+def same_bits(to, want, got, keeps_denormals):
     """Whether a result is right; every NaN equals every other."""
     relative = 0.0
     if want is ANY: return True
     if isinstance(want, Near): want, relative = want.value, want.relative
-    bits = encode(to, want)
+    bits = without_denormals(to, encode(to, want), keeps_denormals)
     if bits == got: return True
     if to[0] != "f": return False
     wanted, found = decode(to, bits), decode(to, got)
@@ -287,9 +292,10 @@ def verdict(bed, test, state):
             to_register, lane, to, value, place = entry
             count, exact = (bits_of_type(to) + 31) // 32, value.value if isinstance(value, Near) else value
             at = [(to_register.number + k) * target.lanes + lane for k in range(count)]
-            old, bits = want_v[at[0]], encode(to, exact)
+            keeps = to_register.is_moved or state.denormals & 2
+            old, bits = want_v[at[0]], without_denormals(to, encode(to, exact), keeps)
             got = found_bits(to, [v[a] for a in at], place, to_register.half)
-            if same_bits(to, value, got) or place and (exact != exact or isinstance(value, Near)): bits = got
+            if same_bits(to, value, got, keeps) or place and (exact != exact or isinstance(value, Near)): bits = got
             if re.search("v_(pk_|dual_)?m(in|ax|ed3)", test.name) and isinstance(exact, float) and not exact and not got & (1 << bits_of_type(to) - 1) - 1: bits = got   # of minima and maxima the sign of 0 is left open
             for a, word in zip(at, placed(to, bits, old, place, to_register.half, target)): want_v[a] = word
     for i, (want, got) in enumerate(zip(want_s, got_s)):
@@ -327,6 +333,8 @@ def check(driver, target, seed, count, parts, until):
         if time.monotonic() > until: break
         state = State(r, target)
         state.fill(r, test.sources, getattr(test, "moderate", False))
+        state.denormals = r.choice((0, 1, 2, KEPT, KEPT, KEPT))
+        if any(x.file == "c" and without_denormals(x.kind, x.number, False) != x.number for x in test.sources): state.denormals = KEPT   # such constants are refused
         try: reason = memory_forms.verdict(bed, test, state, r) if isinstance(test, memory_forms.Access) else verdict(bed, test, state)
         except (driver.Trap, RuntimeError, AssertionError, SystemExit) as e: reason = "refused: %s" % str(e)[:300]
         ran += 1

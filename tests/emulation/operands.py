@@ -27,7 +27,7 @@ class Staged:
         sizes, name = inst.canonical_op_bits, inst.op.name.removesuffix("_E32")
         is_sdwa = w & 511 == SOURCE_SDWA
         plain = name in NOT_CORRECTED or name.startswith("V_") and name[-4:] in ("_I32", "_U32", "_B32") and "_CVT_" not in name and "FREXP" not in name and "CNDMASK" not in name
-        if not is_sdwa and not w1 >> 20 & 15 and plain: return None
+        if not is_sdwa and not w1 >> 20 & 15 and plain and not (self.flushes and "_F32" in name): return None
         kind = "VOP1" if w >> 25 == 0x3F else "VOPC" if w >> 25 == 0x3E else "VOP2"
         if kind == "VOPC" and not is_sdwa: self.refuse("a comparison with exchange between lanes", pc)
         if is_sdwa and w1 >> 13 & 7 and kind != "VOPC": self.refuse("clamp or scale of %s in part of a word" % name, pc)

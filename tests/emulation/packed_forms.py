@@ -3,13 +3,15 @@
 of small numbers, and arithmetic on f32 and f16 together. What each computes is said here and in manual.py."""
 import math
 
-from drawn_operands import MASK, VCC, Source, Test, constant_bits, draw_bits, is_signalling, source, vector
+from drawn_operands import MASK, VCC, Source, Test, constant_bits, draw_bits, is_signalling, source, vector, without_denormals
 from manual import ANY, ROWS, bits_of_type, decode, encode, field, fma, high, low, row, times
 
 
-def entry(kind, register, half, lane, value):
+def entry(kind, register, half, lane, value, is_moved=False):
     """A result of instructions.verdict: 16 bits leave the other half as it is."""
-    return Source(kind, "v", register, "v%d" % register, half), lane, kind, value, ("WORD_%d" % half, "UNUSED_PRESERVE") if bits_of_type(kind) == 16 else None
+    to = Source(kind, "v", register, "v%d" % register, half)
+    to.is_moved = is_moved
+    return to, lane, kind, value, ("WORD_%d" % half, "UNUSED_PRESERVE") if bits_of_type(kind) == 16 else None
 
 
 def active_lanes(state): return [lane for lane in range(state.lanes) if state.active(lane)]
@@ -41,6 +43,7 @@ class Half:
         if name == "fmac_f32": self.sources.append(self.destination)
         if name == "fmaak_f32": self.sources.append(self.literal(r, "f32", literals)); words.append(self.sources[2])
         if name == "fmamk_f32": self.sources.insert(1, self.literal(r, "f32", literals)); words.insert(2, self.sources[1])
+        for x in self.sources + [self.destination]: x.is_moved = name in ("mov_b32", "cndmask_b32")
         self.text = "v_dual_%s %s" % (name, ", ".join(x.name for x in words))
 
     @staticmethod
@@ -62,7 +65,7 @@ def dual_test(first, second):
         halves = [Half(r, target, names[i], parity ^ i, (bank + (r.randrange(1, 4) if i else 0)) % 4, scalars, literals) for i in range(2)]
 
         def expect(state):   # both read what was there before
-            return [entry(h.to, h.destination.number, 0, lane, h.result(state, lane)) for lane in active_lanes(state) for h in halves]
+            return [entry(h.to, h.destination.number, 0, lane, h.result(state, lane), h.destination.is_moved) for lane in active_lanes(state) for h in halves]
 
         return Test("v_dual_%s v_dual_%s" % names, " :: ".join(h.text for h in halves), halves[0].sources + halves[1].sources, expect)
     return make
@@ -110,7 +113,7 @@ def packed_test(r, target, name, _):
                 parts = [pair[selects[i][half]] for i, (pair, _) in enumerate(operands)]
                 bits = [x.bits(state, lane) for x in parts]
                 flipped = [b ^ signs[i][half] << bits_of_type(kinds[i]) - 1 for i, b in enumerate(bits)]
-                value = compute(*[decode(kinds[i], b) for i, b in enumerate(flipped)])
+                value = compute(*[decode(kinds[i], without_denormals(kinds[i], b, state.denormals & 1)) for i, b in enumerate(flipped)])
                 if any(is_signalling(kinds[i], b) for i, b in enumerate(bits)): value = ANY
                 out.append(entry(to, number + half if wide else number, 0 if wide else half, lane, value))
         return out

@@ -13,6 +13,8 @@ runs on between them.
 """
 import ctypes, mmap, random, sys
 
+from modes import MODE_SLOT
+
 PLAIN, ACCESS, SIGNAL, WAIT = 0, 1, 2, 4   # what an instruction is to other waves; a barrier of gfx9 and gfx11 is SIGNAL | WAIT
 ACCESSES = {"cdna": (0x30, 0x36, 0x37, 0x38), "rdna3": (0x36, 0x37, 0x38, 0x3D), "rdna4": (0x31, 0x36, 0x3B, 0x3D)}   # upper six bits of what reads or writes memory
 MOST_IN_FLIGHT = 4                         # workgroups
@@ -96,6 +98,7 @@ class Scheduler:
         for number, start in enumerate(range(0, total, ws)):
             st = emu._init_wave(kd["code"], start, total, *block, ka, kd["r2"], kd["priv"], arch, *ids, user, ws)
             st._write_sgpr(248, 0x3E22F983)   # 1 / (2 pi), which the emulator's number of the wave overwrites
+            st._write_sgpr(MODE_SLOT, self.mode_at_start)
             ctypes.memset(st.vgpr_buf._buf.va_addr + 4 * ws, poison, 255 * ws * 4)
             first = len(user or [0, 0]) + (0 if arch == "rdna4" else bin(kd["r2"] >> 7 & 7).count("1"))
             for i in range(first, 102): st._write_sgpr(i, poison * 0x01010101)
