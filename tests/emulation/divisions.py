@@ -4,7 +4,7 @@ import fractions, math, struct
 
 from operands import ALL, SOURCE_LITERAL, words_at
 
-VCC = 106
+VCC, NULL = 106, 124   # NULL: of gfx11 and gfx12
 
 
 def as_double(bits): return struct.unpack("<d", struct.pack("<Q", bits))[0]
@@ -119,7 +119,7 @@ class Divisions:
                 elif is_fixup: result = division_fixup(size, *values)
                 else: result = division_multiply_add(size, was_scaled >> i & 1, *values)
                 for k in range(words if result is not None else 0): v[(to + k) * lanes + i] = result >> 32 * k & 0xFFFFFFFF
-            if is_scale:
+            if is_scale and not (condition == NULL and lanes == 32):   # nothing is written there, and later instructions read 0
                 s[condition] = held & 0xFFFFFFFF
                 if lanes == 64: s[condition + 1] = held >> 32
 

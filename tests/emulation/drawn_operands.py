@@ -4,7 +4,7 @@ from manual import FLOATS, bits_of_type, decode, encode
 
 MASK = 0xFFFFFFFF
 INLINE_FLOATS = {"0.5": 0.5, "-0.5": -0.5, "1.0": 1.0, "-1.0": -1.0, "2.0": 2.0, "-2.0": -2.0, "4.0": 4.0, "-4.0": -4.0}
-VCC, EXEC, SCC = 106, 126, 253
+VCC, NULL, EXEC, SCC = 106, 124, 126, 253
 KEPT = 3   # denormals of f32: bit 0, operands keep them; bit 1, results do
 
 

@@ -13,7 +13,7 @@ import array, ctypes, fractions, math, os, random, re, struct, subprocess, sys, 
 
 sys.dont_write_bytecode = True
 import memory_forms, packed_forms
-from drawn_operands import (EXEC, INLINE_FLOATS, KEPT, MASK, SCC, SELECTS, VCC, Source, Target, Test, constant_bits, draw_bits, draw_select, is_signalling, source, vector,
+from drawn_operands import (EXEC, INLINE_FLOATS, KEPT, MASK, NULL, SCC, SELECTS, VCC, Source, Target, Test, constant_bits, draw_bits, draw_select, is_signalling, source, vector,
                             without_denormals)
 from manual import ANY, FLOATS, ROWS, SCALARS, Near, bits_of_type, decode, encode, fma
 
@@ -137,6 +137,7 @@ def division_test(r, target, name, _):
     size = bits_of_type(kind)
     top = 1 << size - 1
     to, at = vector(r, target, kind, []), 2 * r.randrange(20, 40)
+    if not target.is_gfx9 and r.random() < 0.3: at = None   # `null`: the condition is not kept
 
     def expect(state):
         out, lanes = [], [lane for lane in range(state.lanes) if state.active(lane)]
@@ -147,11 +148,11 @@ def division_test(r, target, name, _):
             elif step == "fmas": value = fma(*values) if not state.vcc >> lane & 1 else ANY
             else: value = math.copysign(abs(values[0]), values[1]) * (-1 if values[2] < 0 else 1)
             out.append((to, lane, kind, value, None))
-        return out + ([("mask", at, 0)] if step == "scale" else [])
+        return out + ([("mask", at, 0)] if step == "scale" and at is not None else [])
 
-    operands = [to.name] + ([target.mask_text(at)] if step == "scale" else []) + [x.text() for x in sources]
+    operands = [to.name] + (["null" if at is None else target.mask_text(at)] if step == "scale" else []) + [x.text() for x in sources]
     test = Test(name, "%s %s" % (name, ", ".join(operands)), sources, expect)
-    test.moderate = True
+    test.moderate = at is not None   # where something is scaled, null has to stay 0
     return test
 
 
@@ -230,7 +231,7 @@ class Bed:
             if wide: s[at + 1] = bits >> 32
         self.emu.flushes, s[modes.MODE_SLOT] = state.denormals != KEPT, state.denormals
         s[SCC], s[256], s[257] = state.scc, kept.addr & MASK, kept.addr >> 32
-        if self.target.arch != "cdna": s[124] = 0
+        if self.target.arch != "cdna": s[NULL] = 0
         wave = scheduler.Wave(0, self.wave_state, self.addresses)
         self.emu.cache.clear()
         call, arguments, _, _ = self.emu.bind(wave, kept.addr, self.target.arch)
@@ -273,6 +274,7 @@ def verdict(bed, test, state):
     """None, or what is wrong."""
     target, wanted = bed.target, test.expect(state)
     s, v, moved = bed.run(test.code, state)   # also where the result is left open: it must not be refused
+    if not target.is_gfx9 and s[NULL]: return "null reads as %#x afterwards" % s[NULL]
     if wanted is None: return None
     if moved != len(test.code): return "the program counter moved by %d, expected %d" % (moved, len(test.code))
     want_v, want_s = array.array("I", state.v), list(state.s) + [state.vcc & MASK, state.vcc >> 32, state.exec & MASK, state.exec >> 32, state.scc]
