@@ -17,6 +17,7 @@ typedef struct kernelgen_options {
   bool no_maths;       ///< leave out exp2, sin, ...
   bool no_half_steps;  ///< leave out f16 and bf16 arithmetic
   bool rereads;        ///< kernels of kernelgen_make_rereads
+  bool products;       ///< kernels of kernelgen_make_products
   uint64_t dropped;    ///< bit i: leave statement i out; how kernelgen_reduce shrinks a kernel
   uint32_t statements; ///< at most KERNELGEN_STATEMENTS; 0: as the seed says
 } kernelgen_options;
@@ -33,6 +34,7 @@ typedef struct kernelgen_buffer {
   size_t count; ///< elements
   bool written;
   bool is_whole;         ///< begins as small whole numbers
+  bool is_small;         ///< begins as numbers from -2 to 2, of which half are 0
   bool is_table;         ///< its elements are pointers to such elements, at first into buffer `target`
   uint32_t target, part; ///< part: to all elements of the target in turn, each `part` backwards; 0: to any
   kernelgen_view view;
@@ -47,6 +49,7 @@ typedef struct kernelgen_case {
   uint32_t buffer_count;
   const ir_param *params; ///< as drawn; passes take views apart
   uint32_t param_count;
+  const int64_t *numbers; ///< values of the integer parameters, in order; NULL: drawn
   bool is_tiny;   ///< @fp(ftz), and half of all floats are denormals, or large enough to make numbers of them
   bool is_normal; ///< @fp(ftz), and no denormal enters: GPUs leave out what would do nothing but flush it
 } kernelgen_case;
@@ -62,6 +65,15 @@ void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, kernelgen_case *ou
 void kernelgen_rereads_share(uint64_t seed, uint8_t *args);
 /// Its text, with a zero at the end; the caller's.
 void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out);
+
+/// A kernel that multiplies matrices (kernelgen_products.c), without statements that could be dropped.
+/// kernelgen_make calls it.
+void kernelgen_make_products(kiln_arena *arena, uint64_t seed, kernelgen_case *out);
+/// Its text, with a zero at the end; the caller's.
+void kernelgen_products_text(uint64_t seed, kiln_buffer *out);
+
+/// The kernel of a text that ends with a zero, which is released. Fails the test where there is none.
+ir_kernel *kernelgen_lower_text(kiln_arena *arena, uint64_t seed, kiln_buffer *text);
 
 static inline size_t kernelgen_element(const kernelgen_buffer *b) {
   return b->is_table ? sizeof(void *) : kiln_scalars[b->scalar].bytes;

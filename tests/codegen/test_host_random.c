@@ -140,6 +140,14 @@ TEST(host_random, optimised_code_agrees) { agree("x86-64-v3", 3, 60); }
 TEST(host_random, code_of_wide_vectors_agrees) { agree("x86-64-v4", 3, 60); }
 TEST(host_random, code_without_fma_and_half_instructions_agrees) { agree("x86-64-v2", 2, 25); }
 
+TEST(host_random, products_agree) {
+  char *out;
+  if (kiln_test_run(&out, "%s/bin/generated-check host 1 %d --products", kiln_test_build(),
+                    kiln_test_full() ? 1000 : 40))
+    FAIL("%s", out);
+  free(out);
+}
+
 // Seeds 261, 477 and 790, by hand. LLVM (19 and 22) turns a masked load of two native vectors into an
 // unmasked load of the half whose mask is the constant false, when the mask is and(splat(c), constants):
 // memory outside is read and `other` is lost. Loads of one native vector are right.

@@ -803,6 +803,13 @@ static void put_rereads(uint64_t seed, kiln_buffer *out) {
   kiln_buffer_deinit(&text);
 }
 
+static void put_products(uint64_t seed, kiln_buffer *out) {
+  kiln_buffer text;
+  kernelgen_products_text(seed, &text);
+  kiln_buffer_bytes(out, text.bytes, text.size);
+  kiln_buffer_deinit(&text);
+}
+
 /// Appends a line with the digest of what `put` makes of 20 seeds.
 static void put_digest(const char *name, uint64_t first, void (*put)(uint64_t seed, kiln_buffer *out),
                        kiln_buffer *out) {
@@ -822,6 +829,7 @@ TEST(drawn_operations, a_seed_means_one_kernel_whatever_compiled_the_generator) 
   kiln_buffer text = {0};
   for (uint64_t first = 1; first <= 200; first += 20) put_digest("kernels", first, put_kernel, &text);
   for (uint64_t first = 1; first <= 100; first += 20) put_digest("rereads", first, put_rereads, &text);
+  for (uint64_t first = 1; first <= 100; first += 20) put_digest("products", first, put_products, &text);
   kiln_test_golden("drawn_kernels.txt", (const char *)text.bytes, text.size);
   kiln_buffer_deinit(&text);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] [--reduce] [--print]: runs random
-// kernels (tests/kernelgen.h) the whole way through worker, bundle, libkiln and device, and compares memory
-// bit for bit with the interpreter's. It is carried to machines that have a device.
+// generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--products] [--cubin] [--reduce] [--print]:
+// runs random kernels (tests/kernelgen.h) the whole way through worker, bundle, libkiln and device, and compares
+// memory bit for bit with the interpreter's. It is carried to machines that have a device.
 //
 // There is no tolerance. A kernel that keeps a mathematical operation the device only approximates
 // (exp2.approx and its like) has no single right answer, so its seed counts as skipped. --no-maths makes
 // kernels without any, so that no seed is skipped for it. --rereads makes kernels that read again
-// what they have written. --reduce drops statements of a failing kernel as long as it fails, and prints what
-// is left. --print prints the kernels instead.
+// what they have written, --products kernels that multiply matrices. --reduce drops statements of a
+// failing kernel as long as it fails, and prints what is left. --print prints the kernels instead.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,14 +259,20 @@ static outcome run(checker *c, uint64_t seed, char text[KILN_ERROR_TEXT]) {
   return how;
 }
 
+/// As it was made: text, or the canonical form.
 static void print(checker *c, uint64_t seed) {
   kiln_arena *arena = kiln_arena_create();
   kernelgen_case made;
   kiln_buffer text = {0};
-  kernelgen_make(arena, seed, &c->generator, &made);
-  kiln_canonicalise(made.kernel);
-  ir_print(made.kernel, NULL, &text);
-  printf("// seed %llu\n%.*s\n", (unsigned long long)seed, (int)text.size, (const char *)text.bytes);
+  if (c->generator.products) kernelgen_products_text(seed, &text);
+  else if (c->generator.rereads) kernelgen_rereads_text(seed, &text);
+  else {
+    kernelgen_make(arena, seed, &c->generator, &made);
+    kiln_canonicalise(made.kernel);
+    ir_print(made.kernel, NULL, &text);
+    kiln_buffer_u8(&text, 0);
+  }
+  printf("// seed %llu\n%s\n", (unsigned long long)seed, (const char *)text.bytes);
   kiln_buffer_deinit(&text);
   kiln_arena_destroy(arena);
 }
@@ -321,6 +327,7 @@ static bool read_number(const char *text, unsigned long long *out) {
 static bool read_flag(checker *c, const char *text) {
   if (!strcmp(text, "--no-maths")) c->generator.no_maths = true;
   else if (!strcmp(text, "--rereads")) c->generator.rereads = true;
+  else if (!strcmp(text, "--products")) c->generator.products = true;
   else if (!strcmp(text, "--reduce")) c->reduces = true;
   else if (!strcmp(text, "--print")) c->only_prints = true;
   else if (!strcmp(text, "--cubin")) c->codegen.assembler = KILN_ASSEMBLER_NVJITLINK;
@@ -337,8 +344,10 @@ int main(int argc, char **argv) {
   bool right = argc > 3 && read_number(argv[2], &first) && read_number(argv[3], &count);
   for (int i = 4; right && i < argc; i++) right = read_flag(&c, argv[i]);
   if (!right)
-    return fprintf(stderr, "usage: generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--cubin] "
-                           "[--reduce] [--print]\n"),
+    return fprintf(
+               stderr,
+               "usage: generated-check DEVICE FIRST COUNT [--no-maths] [--rereads] [--products] [--cubin] "
+               "[--reduce] [--print]\n"),
            2;
   if (c.only_prints) {
     for (unsigned long long i = 0; i < count; i++) print(&c, first + i);

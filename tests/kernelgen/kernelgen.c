@@ -619,6 +619,7 @@ static void make(kiln_arena *arena, uint64_t seed, const kernelgen_options *opti
 
 void kernelgen_make(kiln_arena *arena, uint64_t seed, const kernelgen_options *options, kernelgen_case *out) {
   if (options->rereads) kernelgen_make_rereads(arena, seed, out);
+  else if (options->products) kernelgen_make_products(arena, seed, out);
   else make(arena, seed, options, out);
   out->param_count = out->kernel->param_count;
   out->params = kiln_arena_copy(arena, out->kernel->params, out->param_count * sizeof *out->params);

@@ -36,9 +36,9 @@ static uint64_t random_element(const kernelgen_case *c, kiln_scalar scalar, uint
   return c->is_normal ? kiln_scalar_flush(scalar, bits) : bits;
 }
 
-static uint64_t whole_element(kiln_scalar scalar, uint64_t n) {
+static uint64_t whole_element(kiln_scalar scalar, int64_t n) {
   const bool is_float = kiln_scalars[scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
-  return is_float ? ir_float_to_bits(scalar, (double)n, true) : n;
+  return is_float ? ir_float_to_bits(scalar, (double)n, true) : (uint64_t)n;
 }
 
 static bool is_address(const ir_param *p) { return p->type.pointer || p->type.is_view; }
@@ -81,7 +81,11 @@ static void init_buffer(const kernelgen_case *c, uint32_t i, uint64_t *random, u
   if (c->buffers[i].is_table) return;
   for (size_t k = 0; k < count; k++) {
     uint64_t bits = random_element(c, c->buffers[i].scalar, random);
-    if (c->buffers[i].is_whole) bits = whole_element(c->buffers[i].scalar, bits & 7);
+    if (c->buffers[i].is_whole) bits = whole_element(c->buffers[i].scalar, (int64_t)(bits & 7));
+    if (c->buffers[i].is_small) {
+      static const int8_t numbers[] = {0, 0, 0, 0, 1, -1, 2, -2};
+      bits = whole_element(c->buffers[i].scalar, numbers[kiln_test_random(random) >> 61]);
+    }
     memcpy(out->bytes[i] + k * bytes, &bits, bytes);
   }
 }
@@ -121,7 +125,7 @@ static void fill_table(const kernelgen_case *c, uint32_t i, kernelgen_memory *m)
 void kernelgen_memory_place(const kernelgen_case *c, kernelgen_memory *m) {
   uint64_t random = c->seed ^ 0x61726773;
   size_t at = 0;
-  uint32_t buffer = 0;
+  uint32_t buffer = 0, number = 0;
   for (uint32_t i = 0; i < c->buffer_count; i++)
     if (c->buffers[i].is_table) fill_table(c, i, m);
   for (uint32_t i = 0; i < c->param_count; i++) {
@@ -133,7 +137,8 @@ void kernelgen_memory_place(const kernelgen_case *c, kernelgen_memory *m) {
       buffer++;
       continue;
     }
-    const uint64_t value = as_promised(p, random_element(c, p->type.scalar, &random));
+    const uint64_t value = c->numbers ? (uint64_t)c->numbers[number++]
+                                      : as_promised(p, random_element(c, p->type.scalar, &random));
     memcpy(m->args + at, &value, bytes);
     at += bytes;
   }

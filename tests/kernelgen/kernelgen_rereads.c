@@ -258,19 +258,24 @@ void kernelgen_rereads_text(uint64_t seed, kiln_buffer *out) {
   *out = w->text;
 }
 
-void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, kernelgen_case *out) {
+ir_kernel *kernelgen_lower_text(kiln_arena *arena, uint64_t seed, kiln_buffer *text) {
   kiln_target target; // the text asks for none
   kiln_error err = {0};
   CHECK_OK(kiln_target_parse("sm_80", &target, &err), err);
-  kiln_buffer text = {0};
   kiln_diagnostics d = {.arena = arena};
-  kernelgen_rereads_text(seed, &text);
-  const char *kept = kiln_arena_text(arena, (const char *)text.bytes, text.size - 1);
-  kiln_buffer_deinit(&text);
-  kiln_unit *unit = kiln_unit_open(arena, "rereads.kiln", kept, strlen(kept), NULL, &d);
+  const char *kept = kiln_arena_text(arena, (const char *)text->bytes, text->size - 1);
+  kiln_buffer_deinit(text);
+  kiln_unit *unit = kiln_unit_open(arena, "generated.kiln", kept, strlen(kept), NULL, &d);
   ir_kernel *kernel = unit ? kiln_unit_lower(unit, arena, 0, 0, 0, &target, &d) : NULL;
   if (!kernel)
     FAIL("seed %llu: line %u: %s\n%s", (unsigned long long)seed, d.items[0].line, d.items[0].text, kept);
+  return kernel;
+}
+
+void kernelgen_make_rereads(kiln_arena *arena, uint64_t seed, kernelgen_case *out) {
+  kiln_buffer text = {0};
+  kernelgen_rereads_text(seed, &text);
+  ir_kernel *kernel = kernelgen_lower_text(arena, seed, &text);
   *out = (kernelgen_case){.seed = seed, .kernel = kernel, .grid = {2, 1, 1}, .buffer_count = 2};
   for (unsigned i = 0; i < 2; i++)
     out->buffers[i] =

@@ -101,6 +101,14 @@ TEST(ptx_kernels, kernels_that_read_again) {
                                : "generated-check cuda:0 1 40 --rereads");
 }
 
+/// Products through views and pointers: tensor maps, rings, products of warps and warpgroups, whose canaries show what
+/// is written after a row.
+TEST(ptx_kernels, products) {
+  for (unsigned i = 0; i < 2; i++)
+    interpreted_as(i ? 80 : 90, kiln_test_full() ? "generated-check cuda:0 1 1000 --products"
+                                                 : "generated-check cuda:0 1 15 --products");
+}
+
 TEST(ptx_kernels, recorded_cases) {
   const char *folder = getenv("KILN_TEST_CASES");
   if (!folder || !*folder) SKIP("KILN_TEST_CASES names no folder of recorded cases");
