@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Instructions of the inner loops with matrix instructions on AMD processors: the same Triton IR by Kiln and by Triton.
 
-bench/amd_loops.py [--kiln FILE] [--targets a,b] [--only TEXT] [--objdump FILE] [--keep FOLDER] [--cases FOLDER] [--classes] [--peer FILE]
+bench/amd_loops.py [--kiln FILE] [--targets a,b] [--drawn SEED [--count N]] [--only TEXT] [--objdump FILE] [--keep FOLDER] [--cases FOLDER] [--classes] [--peer FILE]
 
 No GPU is needed: both make code objects, which are disassembled. A hot loop is an innermost loop that holds matrix instructions; what counts is the
 instructions of all hot loops of a kernel, as they stand, per floating-point operation of their matrix instructions. Shown per 8192 operations (one 16x16x16
 product by one wave): Kiln's, Triton's, and Kiln's divided by Triton's; below, the geometric mean of each target and of all. `!` marks what must not be: spills,
 scratch in the kernel, a product without matrix instructions, shared memory read or written in pieces of less than 16 bytes only.
 
-The kernels are below; integers are multiples of 16, pointers aligned and within 2 GiB, which both compilers are told as Triton tells them on AMD.
+The kernels are below; --drawn draws N others (20) from the whole space of tiles, types, layouts, warps and stages: three products to one attention. Integers are multiples of 16, pointers aligned and within 2 GiB, which both compilers are told as Triton tells them on AMD.
 --cases adds recorded kernels (folders with kernel.ttir and case.json) that hold tt.dot.
 --classes prints the instructions of a loop by class. --peer keeps Triton's figures in a file, and takes them from it.
 """
@@ -18,6 +18,7 @@ import collections
 import json
 import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -84,6 +85,26 @@ def kernels():
     for kind, D, causal in ("fp16", 64, False), ("fp16", 64, True), ("fp16", 128, False), ("bf16", 128, True):
         constants = dict(D=D, BM=128, BN=64 if D == 64 else 32, CAUSAL=causal)
         out["attention %s D%d %s w4" % (kind, D, "causal" if causal else "full")] = (attention, ["*" + kind] * 4 + ["fp32"] + ["i32"] * 3, constants, 4, 2)
+    return out
+
+
+def drawn(seed, count):
+    """The same for tiles that are drawn; a sum has at most 128 registers a lane in waves of 64, and both operands of a step fit 64 KB twice."""
+    r, out = random.Random(seed), {}
+    while len(out) < count:
+        warps, stages = r.choice((2, 4, 8)), r.choice((1, 2, 2, 3))
+        if r.random() < 0.25:
+            kind, D, BM, BN, causal = r.choice(("fp16", "bf16")), r.choice((32, 64, 128)), r.choice((64, 128)), r.choice((32, 64)), r.random() < 0.5
+            if warps > 2 and BM * max(D, BN) <= 128 * 64 * warps:
+                out["attention %s D%d %dx%d %s w%d s%d" % (kind, D, BM, BN, "causal" if causal else "full", warps, stages)] = (
+                    attention, ["*" + kind] * 4 + ["fp32"] + ["i32"] * 3, dict(D=D, BM=BM, BN=BN, CAUSAL=causal), warps, stages)
+            continue
+        kind, BM, BN, BK, BT = r.choice(("fp16", "bf16", "i8")), 32 << r.randrange(4), 32 << r.randrange(4), 32 << r.randrange(3), r.random() < 0.5
+        if BM * BN > 128 * 64 * warps or BM * BN < 16 * 16 * warps or (BM + BN) * BK * (1 if kind == "i8" else 2) > 32768:
+            continue
+        types = ["*" + kind] * 2 + ["*i32" if kind == "i8" else "*" + kind] + ["i32"] * 6
+        out["gemm %s %s %dx%dx%d w%d s%d" % (kind, "NT" if BT else "NN", BM, BN, BK, warps, stages)] = (
+            gemm, types, dict(BM=BM, BN=BN, BK=BK, GROUP=8, BT=BT, SUM=tl.int32 if kind == "i8" else tl.float32), warps, stages)
     return out
 
 
@@ -241,7 +262,7 @@ def show(o, name, target, ours, theirs):
     ratio = a / b if a and b else None
     number = lambda x: "%8.2f" % x if x else "       -"
     note = ours["error"] if "error" in ours else "; ".join("! " + m for m in marks(ours))
-    print("%-34s %-8s %s %s %s  %s" % (name, target, number(a), number(b), "%6.2f" % ratio if ratio else "     -", note), flush=True)
+    print("%-42s %-8s %s %s %s  %s" % (name, target, number(a), number(b), "%6.2f" % ratio if ratio else "     -", note), flush=True)
     for who, x in (("kiln", ours), ("triton", theirs)):
         for line in classes_text(x) if o.classes and x and "error" not in x else ():
             print("    %-6s %s" % (who, line))
@@ -258,7 +279,7 @@ def recorded(folder):
         if "tt.dot " in text and "inline_asm" not in text and "extern_elementwise" not in text:
             with open(entry.path + "/case.json") as f:
                 facts = json.load(f)
-            yield entry.name[:34], path, facts["num_warps"], facts["num_stages"]
+            yield entry.name[:42], path, facts["num_warps"], facts["num_stages"]
 
 
 
@@ -269,6 +290,8 @@ def main():
     parser.add_argument("--kiln", default="build/release/bin/kiln")
     parser.add_argument("--objdump", default="llvm-objdump-22")
     parser.add_argument("--targets", default=",".join(TARGETS))
+    parser.add_argument("--drawn", metavar="SEED")
+    parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--only", default="")
     parser.add_argument("--keep")
     parser.add_argument("--cases")
@@ -280,9 +303,9 @@ def main():
     peers = json.load(open(o.peer)) if o.peer and os.path.exists(o.peer) else {}
     ratios, failed = collections.defaultdict(list), False
     targets = o.targets.split(",")
-    rows = [(name, None, what[3], what[4], what) for name, what in kernels().items()]
+    rows = [(name, None, what[3], what[4], what) for name, what in (drawn(o.drawn, o.count) if o.drawn else kernels()).items()]
     rows += [(name, path, warps, stages, None) for name, path, warps, stages in (recorded(o.cases) if o.cases else ())]
-    print("%-34s %-8s %8s %8s %6s" % ("", "", "Kiln", "Triton", "ratio"))
+    print("%-42s %-8s %8s %8s %6s" % ("", "", "Kiln", "Triton", "ratio"))
     for name, path, warps, stages, what in rows:
         if o.only not in name:
             continue
@@ -300,9 +323,9 @@ def main():
             if ratio:
                 ratios[target].append(ratio)
     for target, all_of in list(ratios.items()):
-        print("%-34s %-8s %24.3f  of %d" % ("geometric mean", target, mean(all_of), len(all_of)))
+        print("%-42s %-8s %24.3f  of %d" % ("geometric mean", target, mean(all_of), len(all_of)))
     total = mean([r for all_of in ratios.values() for r in all_of])
-    print("%-34s %-8s %24.3f" % ("geometric mean", "all", total))
+    print("%-42s %-8s %24.3f" % ("geometric mean", "all", total))
     if o.peer:
         with open(o.peer, "w") as f:
             json.dump(peers, f)

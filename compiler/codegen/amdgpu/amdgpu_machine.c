@@ -11,8 +11,10 @@ enum { AMDGPU_KERNEL_CONVENTION = 91, AMDGPU_WAVE64 = 0x8000, MAX_BLOCK_THREADS 
 
 #define LIST(...) __VA_ARGS__
 static const kl_body bodies[] = {
-#define BODY(name, least, uses, text) {KL_##name, least, text, {LIST uses}},
+#define BODY(name, least, uses, text) {KL_##name, least, text, {LIST uses}, false},
+#define BODY_WITH_DENORMALS(name, least, uses, text) {KL_##name, least, text, {LIST uses}, true},
 #include "compiler/codegen/amdgpu/prelude_amdgpu.def"
+#undef BODY_WITH_DENORMALS
 #undef BODY
 };
 

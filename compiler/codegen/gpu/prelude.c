@@ -102,9 +102,12 @@ static LLVMTypeRef signature_type(LLVMContextRef c, const char *signature, bool 
 
 static const kl_body *find(const kl_prelude *prelude, kl_function function) {
   const kl_body *found = NULL;
-  for (size_t i = 0; i < prelude->body_count; i++)
-    if (prelude->bodies[i].function == function && prelude->bodies[i].least <= prelude->processor)
-      found = &prelude->bodies[i];
+  for (size_t i = 0; i < prelude->body_count; i++) {
+    const kl_body *body = &prelude->bodies[i];
+    if (body->function == function && body->least <= prelude->processor &&
+        !(body->with_denormals && prelude->flush))
+      found = body;
+  }
   return found;
 }
 

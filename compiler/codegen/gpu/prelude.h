@@ -32,6 +32,7 @@ typedef struct kl_body {
   unsigned least;
   const char *body;
   kl_function uses[5];
+  bool with_denormals; ///< only of kernels that keep them
 } kl_body;
 
 /// Collects what a module calls. Lives as long as the lowering.

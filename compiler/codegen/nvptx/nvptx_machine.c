@@ -13,7 +13,7 @@ enum { STATIC_SHARED = 48 * 1024, MAX_WARPS = 32, PTX_KERNEL = 71, PTX_EVICT = 7
 
 #define UNPACK(...) __VA_ARGS__
 static const kl_body bodies[] = {
-#define BODY(name, least, uses, text) {KL_##name, least, text, {UNPACK uses}},
+#define BODY(name, least, uses, text) {KL_##name, least, text, {UNPACK uses}, false},
 #include "compiler/codegen/nvptx/prelude_nvptx.def"
 #undef BODY
 };
