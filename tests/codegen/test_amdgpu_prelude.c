@@ -46,6 +46,7 @@ static void open_bench(bench *b, const char *target) {
                             .bodies = b->machine.bodies,
                             .body_count = b->machine.body_count,
                             .processor = b->machine.processor};
+  kl_prelude_open(&b->prelude);
 }
 
 static void close_bench(bench *b) {

@@ -522,6 +522,7 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
                            .body_count = machine->body_count,
                            .processor = machine->processor,
                            .flush = kernel->fp_flush};
+  kl_prelude_open(&g.prelude);
   init_types(&g);
   g.elements = (kiln_elements){.machine = &gpu_element_machine,
                                .owner = &g,

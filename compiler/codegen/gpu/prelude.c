@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "compiler/codegen/llvm/llvm_build.h"
+#include "base/check.h"
 #include "compiler/codegen/llvm/llvm_module.h"
 
 typedef struct row {
@@ -113,55 +113,53 @@ static const kl_body *find(const kl_prelude *prelude, kl_function function) {
 
 bool kl_has(const kl_prelude *prelude, kl_function function) { return find(prelude, function) != NULL; }
 
-static void write_body(kiln_buffer *out, const char *text, bool flush) {
-  for (const char *p = text; *p; p++)
-    if (*p == '^') kiln_buffer_format(out, "%s", flush ? ".ftz" : "");
-    else kiln_buffer_u8(out, *p == '\'' ? '"' : (uint8_t)*p);
-}
+enum { MOST_ASSEMBLY = 256 }; ///< bytes of the text of one instruction
 
-static bool is_assembly(const kl_body *body) { return body && strncmp(body->body, "asm ", 4) == 0; }
-
-/// The assembly of a body like `asm 'text', 'constraints'`; NULL without memory.
+/// The assembly of a body like `asm 'text', 'constraints'`.
 static LLVMValueRef assembly(const kl_prelude *prelude, const kl_body *body, LLVMTypeRef type) {
-  kiln_buffer buffer = {0};
-  write_body(&buffer, body->body, prelude->flush);
-  kiln_buffer_u8(&buffer, 0);
-  LLVMValueRef value = NULL;
-  if (!buffer.failed) {
-    char *text = strchr((char *)buffer.bytes, '"') + 1, *end = strchr(text, '"'),
-         *constraints = strchr(end + 1, '"') + 1;
-    value = LLVMGetInlineAsm(type, text, (size_t)(end - text), constraints, strlen(constraints) - 1, false,
-                             false, LLVMInlineAsmDialectATT, false);
+  const char *from = strchr(body->body, '\'') + 1, *end = strchr(from, '\''),
+             *constraints = strchr(end + 1, '\'') + 1;
+  char text[MOST_ASSEMBLY];
+  size_t size = 0;
+  for (; from < end; from++) {
+    if (*from != '^') text[size++] = *from;
+    else if (prelude->flush) size += strlen(strcpy(text + size, ".ftz"));
+    KILN_ASSERT(size + sizeof ".ftz" < sizeof text);
   }
-  kiln_buffer_deinit(&buffer);
-  return value;
+  return LLVMGetInlineAsm(type, text, size, (char *)constraints, strlen(constraints) - 1, false, false,
+                          LLVMInlineAsmDialectATT, false);
 }
 
-static void declare(kl_prelude *prelude, kl_function function) {
-  const kl_body *body = find(prelude, function);
-  const row *r = &rows[function];
-  LLVMTypeRef type = signature_type(prelude->context, r->signature, is_assembly(body));
-  LLVMValueRef callee = is_assembly(body) ? assembly(prelude, body, type) : NULL;
-  prelude->is_instruction[function] = callee != NULL;
-  if (!callee) {
-    callee = LLVMAddFunction(prelude->module, r->name, type);
-    if (!r->is_pure) kiln_llvm_attribute(callee, KILN_LLVM_ITSELF, "convergent", 0);
-  }
-  prelude->types[function] = type;
-  prelude->declared[function] = callee;
+static LLVMAttributeRef attribute(const kl_prelude *prelude, const char *name) {
+  return LLVMCreateEnumAttribute(prelude->context, LLVMGetEnumAttributeKindForName(name, strlen(name)), 0);
+}
+
+void kl_prelude_open(kl_prelude *prelude) {
+  prelude->convergent = attribute(prelude, "convergent");
+  prelude->no_memory = attribute(prelude, "memory"); // of any kind: 0
 }
 
 LLVMValueRef kl_call(kl_prelude *prelude, kl_function function, const LLVMValueRef *arguments,
                      unsigned count) {
-  if (!prelude->declared[function]) declare(prelude, function);
+  const row *r = &rows[function];
+  if (!prelude->declared[function]) {
+    const kl_body *body = find(prelude, function);
+    const bool is_assembly = body && strncmp(body->body, "asm ", 4) == 0;
+    LLVMTypeRef type = signature_type(prelude->context, r->signature, is_assembly);
+    LLVMValueRef callee =
+        is_assembly ? assembly(prelude, body, type) : LLVMAddFunction(prelude->module, r->name, type);
+    if (!is_assembly && !r->is_pure)
+      LLVMAddAttributeAtIndex(callee, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, prelude->convergent);
+    prelude->is_instruction[function] = is_assembly;
+    prelude->types[function] = type;
+    prelude->declared[function] = callee;
+  }
   LLVMValueRef call = LLVMBuildCall2(prelude->builder, prelude->types[function], prelude->declared[function],
                                      (LLVMValueRef *)arguments, count, "");
-  if (!prelude->is_instruction[function]) {
-    prelude->used[function] = true;
-    return call;
-  }
-  // What is pure accesses no memory: "memory", 0.
-  kiln_llvm_attribute(call, KILN_LLVM_ITSELF, rows[function].is_pure ? "memory" : "convergent", 0);
+  if (prelude->is_instruction[function])
+    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                             r->is_pure ? prelude->no_memory : prelude->convergent);
+  else prelude->used[function] = true;
   return call;
 }
 
@@ -197,7 +195,9 @@ static void write_function(kiln_buffer *out, const row *r, const kl_body *body, 
     kiln_buffer_format(out, " %%%c", (char)('a' + i));
   }
   kiln_buffer_format(out, ") alwaysinline nounwind%s {\n", r->is_pure ? "" : " convergent");
-  write_body(out, body->body, flush);
+  for (const char *p = body->body; *p; p++)
+    if (*p == '^') kiln_buffer_format(out, "%s", flush ? ".ftz" : "");
+    else kiln_buffer_u8(out, *p == '\'' ? '"' : (uint8_t)*p);
   kiln_buffer_format(out, "\n}\n");
 }
 

@@ -47,7 +47,11 @@ typedef struct kl_prelude {
   LLVMValueRef declared[KL_COUNT];
   LLVMTypeRef types[KL_COUNT];
   bool used[KL_COUNT], is_instruction[KL_COUNT];
+  LLVMAttributeRef convergent, no_memory; ///< kl_prelude_open
 } kl_prelude;
+
+/// Sets what calls are marked with. The context, module, builder, bodies, processor and flush are given.
+void kl_prelude_open(kl_prelude *prelude);
 
 /// True when the target has a body for the function.
 bool kl_has(const kl_prelude *prelude, kl_function function);

@@ -20,7 +20,7 @@ LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constr
   LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)text, size, (char *)constraints, strlen(constraints),
                                            true, false, LLVMInlineAsmDialectATT, false);
   LLVMValueRef made = LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
-  kiln_llvm_attribute(made, KILN_LLVM_ITSELF, "convergent", 0);
+  LLVMAddCallSiteAttribute(made, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, g->prelude.convergent);
   return made;
 }
 
