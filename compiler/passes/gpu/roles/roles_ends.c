@@ -92,19 +92,6 @@ static ir_value *wait_for(splitting *s, const site *x) {
   return slot;
 }
 
-/// False in the first iteration of the loop that carries the accumulator, when it starts from zero there;
-/// constant where the accumulator is zero each time.
-static ir_value *keep_of(splitting *s, const ir_op *dot, bool *out_starts) {
-  const ir_value *acc = ir_resolve(dot->operands[2]);
-  const ir_op *loop = acc->def ? NULL : acc->block->parent;
-  const bool is_carried =
-      loop && loop->code == IR_FOR && acc->block == dot->block && acc->index && acc->uses == 1;
-  const bool is_zero = ir_is_zero(is_carried ? ir_loop_initials(loop)[acc->index - 1] : acc);
-  *out_starts = is_carried && is_zero;
-  if (*out_starts) return ir_compare(&s->b, IR_NE, 0, loop->regions[0]->args[0], loop->operands[0]);
-  return ir_const_bits(&s->b, ir_scalar_type(KILN_I1), is_carried || !is_zero);
-}
-
 static site *site_of(splitting *s, const ir_op *load) {
   return load && ir_is_mapped(load) ? &s->sites[load->attrs.access.site - 1] : NULL;
 }
@@ -148,23 +135,25 @@ void roles_consume(splitting *s, ir_op *dot) {
   site *left = site_of(s, p.left), *right = site_of(s, p.right);
   ir_value *operands[6];
   uint32_t count = 0;
-  ir_mma how = {.precision = dot->attrs.precision,
-                .b_mn = p.right_mn,
-                .a_mn = (left || p.put) && p.left_mn,
-                .is_partial = p.is_partial};
-  bool starts = false;
+  const ir_mma how = {.precision = dot->attrs.precision,
+                      .b_mn = p.right_mn,
+                      .a_mn = (left || p.put) && p.left_mn,
+                      .is_partial = p.is_partial,
+                      .is_first = s->products[number].from_zero && !p.is_partial};
   roles_before(s, dot);
   ir_value *right_slot = slot_for(s, right, dot);
   ir_value *left_slot = !left ? NULL : left == right ? right_slot : slot_for(s, left, dot);
   operands[count++] = dot->operands[2];
-  operands[count++] =
-      p.is_partial ? ir_const_bits(&s->b, ir_scalar_type(KILN_I1), 1) : keep_of(s, dot, &starts);
+  // Whether the accumulator counts: not in the first iteration of a loop where it starts from zero.
+  const ir_op *loop = dot->block->parent;
+  operands[count++] = how.is_first ? ir_compare(&s->b, IR_NE, 0, loop->regions[0]->args[0], loop->operands[0])
+                                   : ir_const_bits(&s->b, ir_scalar_type(KILN_I1),
+                                                   p.is_partial || !s->products[number].is_zero);
   operands[count++] = left ? memory_of(s, left, p.left) : dot->operands[0];
   if (left) operands[count++] = left_slot;
   if (p.put) put(s, s->products[number].ring, p.put, dot, operands + 2), count = 4;
   operands[count++] = memory_of(s, right, p.right);
   operands[count++] = right_slot;
-  how.is_first = starts;
   ir_op *made = ir_emit(&s->b, IR_MMA, &(ir_attrs){.mma = how}, operands, count, NULL, NULL, 0);
   if (!made) return;
   release_after(s, right, dot);

@@ -45,7 +45,9 @@ typedef struct splitting {
   struct {
     ir_op *dot;
     kiln_product how;
-    unsigned ring; ///< of what it puts
+    unsigned ring;  ///< of what it puts
+    bool is_zero;   ///< the accumulator is zero each time
+    bool from_zero; ///< the loop around carries the accumulator, and it starts from zero there
   } products[MAX_SITES];
   unsigned ring_count, site_count, product_count, groups, blocks;
   uint32_t top;                ///< shared memory claimed

@@ -134,6 +134,12 @@ static void add_sites(splitting *s, ir_op *op) {
   ir_op *left = if_mapped(p.left), *right = if_mapped(p.right);
   if (!right || s->product_count == MAX_SITES) return;
   if (p.put) add_put(s, &s->products[s->product_count].ring, p.put);
+  const ir_value *sums = ir_resolve(op->operands[2]);
+  const ir_op *loop = sums->def ? NULL : sums->block->parent;
+  const bool is_carried =
+      loop && loop->code == IR_FOR && sums->block == op->block && sums->index && sums->uses == 1;
+  s->products[s->product_count].is_zero = !is_carried && ir_is_zero(sums);
+  s->products[s->product_count].from_zero = is_carried && ir_is_zero(ir_loop_initials(loop)[sums->index - 1]);
   s->products[s->product_count].dot = op;
   s->products[s->product_count++].how = p;
   if (left && left->block != right->block) {
