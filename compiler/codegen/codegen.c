@@ -130,11 +130,6 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
   return c->caught.status;
 }
 
-static void keep_registers_near(compile *c) {
-  LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
-  if (function) c->backend->registers.keep_near(function);
-}
-
 static kiln_status run_lower(compile *c, kiln_error *err) {
   const char *layout;
   KILN_TRY(kiln_llvm_machine(c->target, c->options->optimise, &c->machine, &layout, err));
@@ -158,7 +153,9 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   kiln_status status = c->backend->lower(&lowering, err);
   kiln_llvm_lines_end(c->lines);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
-  if (status == KILN_OK && has_far_registers(c) && !c->is_wide) keep_registers_near(c);
+  LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
+  if (status == KILN_OK && has_far_registers(c) && !c->is_wide && function)
+    c->backend->registers.keep_near(function);
   return prefer_caught(c, status, err);
 }
 
@@ -266,12 +263,6 @@ static bool start_plain(compile *c, kiln_status status, kiln_error *err) {
   return true;
 }
 
-// Where an assembler reads text of ours, its messages number the lines of that.
-static kiln_status blame(compile *c, kiln_status status, kiln_error *err) {
-  const char *read = c->backend->finishes_text ? (const char *)c->object.bytes : NULL;
-  return kiln_blame_assembly(c->kernel, read, c->object.size, status, err);
-}
-
 enum { STEP_PASSES = 0, STEP_COUNT = sizeof steps / sizeof *steps };
 
 static kiln_status run_steps(compile *c, kiln_error *err) {
@@ -280,8 +271,12 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
     kiln_status status = steps[i].run(c, err);
     size_t time = steps[i].time < 0 ? c->backend->finish_time : (size_t)steps[i].time;
     *(uint64_t *)(void *)((char *)&c->artifact->times + time) += now() - start;
-    if (status != KILN_OK && !start_plain(c, status, err)) return blame(c, status, err);
     if (status != KILN_OK) {
+      if (!start_plain(c, status, err)) {
+        // Where an assembler reads text of ours, its messages number the lines of that.
+        const char *read = c->backend->finishes_text ? (const char *)c->object.bytes : NULL;
+        return kiln_blame_assembly(c->kernel, read, c->object.size, status, err);
+      }
       i = (size_t)-1; // the first step again
       continue;
     }

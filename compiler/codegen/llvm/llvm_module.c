@@ -24,8 +24,6 @@
 
 // -------------------------------------------------------------------------------------------------- machines
 
-// -------------------------------------------------------------------------------------------------- machines
-
 typedef struct machine_entry {
   char *key;                    // owned; triple, processor, features, level
   LLVMTargetMachineRef machine; // owned
@@ -335,11 +333,6 @@ static uint32_t number_of(const block_order *o, LLVMValueRef value) {
   return found ? found->at : o->count;
 }
 
-static bool is_address_or_integer(LLVMTypeRef type) {
-  LLVMTypeKind kind = LLVMGetTypeKind(type);
-  return kind == LLVMIntegerTypeKind || kind == LLVMPointerTypeKind;
-}
-
 /// Operations that only compute.
 static const bool computes[] = {
     [LLVMAdd] = true,  [LLVMSub] = true,  [LLVMMul] = true,    [LLVMUDiv] = true,          [LLVMSDiv] = true,
@@ -348,13 +341,12 @@ static const bool computes[] = {
     [LLVMSExt] = true, [LLVMICmp] = true, [LLVMSelect] = true, [LLVMGetElementPtr] = true,
 };
 
-static bool is_pure(LLVMOpcode opcode) {
-  return opcode < sizeof computes / sizeof *computes && computes[opcode];
-}
-
 static bool is_movable(const block_order *o, LLVMValueRef instruction) {
-  if (!is_pure(LLVMGetInstructionOpcode(instruction)) || !is_address_or_integer(LLVMTypeOf(instruction)))
-    return false;
+  const LLVMOpcode opcode = LLVMGetInstructionOpcode(instruction);
+  const LLVMTypeKind kind = LLVMGetTypeKind(LLVMTypeOf(instruction));
+  const bool is_pure = opcode < sizeof computes / sizeof *computes && computes[opcode],
+             is_address_or_integer = kind == LLVMIntegerTypeKind || kind == LLVMPointerTypeKind;
+  if (!is_pure || !is_address_or_integer) return false;
   for (LLVMUseRef use = LLVMGetFirstUse(instruction); use; use = LLVMGetNextUse(use)) {
     LLVMValueRef user = LLVMGetUser(use);
     if (LLVMGetInstructionParent(user) != o->block || LLVMIsAPHINode(user)) return false;
