@@ -392,6 +392,13 @@ uint32_t layout_padded(const layout_memory *memory, uint32_t offset) {
   return offset + (memory->pad ? (offset >> memory->row) * memory->pad : 0);
 }
 
+uint32_t layout_register_offset(const layout_memory *memory, const kiln_layout *layout, uint32_t r,
+                                uint32_t *out_padded) {
+  const uint32_t offset = layout_offset(memory, layout_element(layout, r));
+  *out_padded = layout_padded(memory, offset);
+  return offset;
+}
+
 layout_memory layout_padded_rows(ir_type tile, unsigned axis, unsigned log2_bytes, unsigned pad,
                                  const uint32_t *piece, unsigned piece_count) {
   const unsigned bits = ir_log2_elements(tile), row = tile.log2[axis];

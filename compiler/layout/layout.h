@@ -95,6 +95,9 @@ typedef struct layout_memory {
 uint32_t layout_offset(const layout_memory *memory, uint32_t element);
 /// Where an offset lies once what is left free is counted.
 uint32_t layout_padded(const layout_memory *memory, uint32_t offset);
+/// The offset of what register `r` holds, seen from the thread's first element; and where that lies.
+uint32_t layout_register_offset(const layout_memory *memory, const kiln_layout *layout, uint32_t r,
+                                uint32_t *out_padded);
 /// A matrix row by row along `axis`, elements of 2^log2_bytes bytes, with `pad` of them free after each row:
 /// an odd number of pieces of 16 bytes from row to row keeps neighbours of a column in different banks. All
 /// places of a thread then differ by constants, where those of a swizzle do not. `piece` names element bases

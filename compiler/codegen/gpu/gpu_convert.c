@@ -3,7 +3,7 @@
 // swizzled shared memory.
 #include <string.h>
 
-#include "compiler/codegen/gpu/gpu_shared.h"
+#include "compiler/codegen/gpu/gpu_tile.h"
 
 enum { MAX_SELECT_BITS = 3, MAX_SHUFFLES = 64 };
 
@@ -106,7 +106,8 @@ static gpu_tile through_memory(gpu *g, const gpu_tile *tile, LLVMTypeRef type, c
                                                             log2_bytes, KILN_WHOLE_ROWS, &plan);
   layout_memory memory = is_matrix ? kiln_matrix_memory(&plan, &tile->layout, log2_bytes)
                                    : layout_swizzle(&tile->layout, to, log2_bytes, NULL, 0);
-  gpu_note_exchange(g, &memory, &tile->layout, is_matrix ? &plan.address : to, log2_bytes, is_matrix);
+  gpu_note_exchange(g, g->current, &memory, &tile->layout, is_matrix ? &plan.address : to, log2_bytes,
+                    is_matrix);
   gpu_scratch_begin(g, (uint64_t)1 << (tile->layout.bits + log2_bytes));
   gpu_write_tile(g, tile, &memory, log2_bytes, g->scratch_base);
   gpu_barrier(g);
@@ -219,11 +220,11 @@ gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_l
 }
 
 static gpu_tile read_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *layout) {
-  gpu_tile tile = gpu_tile_new(g, layout);
-  gpu_staged *staged = gpu_stage_slot(g, place, element, layout);
-  const uint32_t count = 1u << layout->registers;
-  memcpy(tile.regs, gpu_staged_read(g, staged, 0, count), count * sizeof *tile.regs);
-  return tile;
+  const kiln_slot_read read = kiln_plan_slot_read(g->layouts, place->slots, layout);
+  gpu_note_slot_read(g, g->current, place->slots, &read);
+  gpu_staged staged = gpu_stage_slot(g, place, element, &read);
+  gpu_staged_read(g, &staged, 0, 1u << layout->registers);
+  return staged.to;
 }
 
 void gpu_lower_convert(gpu *g, ir_op *op) {

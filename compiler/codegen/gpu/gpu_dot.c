@@ -2,6 +2,7 @@
 // dot: by the target's matrix instructions or multiply-adds of fragments when a form fits, else by
 // multiply-adds of operands in shared memory.
 #include "compiler/codegen/gpu/gpu_dot.h"
+#include "compiler/codegen/gpu/gpu_tile.h"
 
 static unsigned length_of(const uint8_t *codes) {
   unsigned n = 0;
@@ -9,35 +10,16 @@ static unsigned length_of(const uint8_t *codes) {
   return n;
 }
 
-/// An operand of matrix instructions: in registers, or in a slot and read step by step.
-typedef struct source {
-  gpu_tile tile;
-  gpu_staged *staged;
-} source;
-
-/// In a slot, or in another shape than it has there, or in registers (the pass `exchange`).
-static source open_source(gpu *g, const ir_op *op, uint32_t i) {
-  ir_value *value = op->operands[i];
-  kiln_layout wanted = *op->operand_layouts[i];
-  while (!value->layout) {
-    const kiln_layout before = kiln_layout_before(value->def, &wanted);
-    wanted = before;
-    value = value->def->operands[0];
-  }
-  if (!value->def || value->def->code != IR_SLOT_LOAD) return (source){.tile = gpu_operand(g, op, i)};
-  return (source){.staged =
-                      gpu_stage_slot(g, &gpu_value_of(g, value)->place, ir_element(value->type), &wanted)};
-}
-
-static const LLVMValueRef *fragment_of(gpu *g, const source *s, uint32_t index, unsigned bits) {
-  if (s->staged) return gpu_staged_read(g, s->staged, index << bits, 1u << bits);
-  return s->tile.regs + ((size_t)index << bits);
-}
-
-static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f) {
-  const kiln_dot_layouts *l = g->layouts->notes[op->results[0].id]->product;
+static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_dot_layouts *l) {
+  const kiln_matrix_form *f = l->form;
   gpu_tile initial = gpu_operand(g, op, 2), out = gpu_tile_new(g, &l->accumulator);
-  source sources[2] = {open_source(g, op, 0), open_source(g, op, 1)};
+  gpu_staged operands[2]; // in registers, or in slots and read step by step
+  for (uint32_t i = 0; i < 2; i++) {
+    const kiln_dot_source *from = &l->sources[i];
+    operands[i] = from->load ? gpu_stage_slot(g, &gpu_value_of(g, from->load)->place,
+                                              ir_element(from->load->type), &from->read)
+                             : (gpu_staged){.to = gpu_operand(g, op, i)};
+  }
   if (g->status != KILN_OK) return initial;
   const kiln_dot_split *p = &l->split;
   bool is_exchanged = kiln_form_is_symmetric(f);
@@ -52,8 +34,8 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f) {
           uint32_t a = k | m << p->reg_k | batch << (p->reg_k + p->reg_m),
                    b = k | n << p->reg_k | batch << (p->reg_k + p->reg_n);
           uint32_t c = n | m << p->reg_n | batch << (p->reg_n + p->reg_m);
-          const LLVMValueRef *right = fragment_of(g, &sources[1], b, b_bits),
-                             *left = fragment_of(g, &sources[0], a, a_bits);
+          const LLVMValueRef *right = gpu_staged_read(g, &operands[1], b << b_bits, 1u << b_bits),
+                             *left = gpu_staged_read(g, &operands[0], a << a_bits, 1u << a_bits);
           g->machine->emit_product(g, f, is_exchanged ? right : left, is_exchanged ? left : right,
                                    out.regs + ((size_t)c << c_bits));
         }
@@ -63,9 +45,6 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_matrix_form *f) {
 }
 
 void gpu_lower_dot(gpu *g, ir_op *op) {
-  kiln_report_reason why;
-  const kiln_matrix_form *f = kiln_matrix_form_of(g->machine->matrix, g->lanes, op, &why);
-  const bool is_fma = !f || f->emission == KILN_EMIT_FMA;
-  gpu_note_product(g, op, is_fma ? KILN_ENGINE_FMA : KILN_ENGINE_MATRIX, is_fma ? "" : f->name, why);
-  gpu_set_home(g, &op->results[0], f ? by_matrix(g, op, f) : gpu_dot_by_adds(g, op));
+  const kiln_dot_layouts *l = g->layouts->notes[op->results[0].id]->product;
+  gpu_set_home(g, &op->results[0], l->form ? by_matrix(g, op, l) : gpu_dot_by_adds(g, op));
 }

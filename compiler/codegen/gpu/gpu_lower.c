@@ -6,6 +6,7 @@
 
 #include "compiler/codegen/gpu/gpu_lower.h"
 #include "compiler/passes/gpu/gpu.h"
+#include "compiler/passes/gpu/layouts/shared_layouts.h"
 
 // ---------------------------------------------------------------------------------------- loops and branches
 
@@ -278,8 +279,6 @@ void gpu_lower_if(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) define(g, results[i], &out[i]);
 }
 
-// ------------------------------------------------------------------------------------ kernels and operations
-
 // -------------------------------------------------------------------------------------- operations
 
 static void lower_const(gpu *g, ir_op *op) {
@@ -311,11 +310,6 @@ static void lower_barrier(gpu *g, ir_op *op) {
   if (is_shared) gpu_barrier(g);
   else kl_call(&g->prelude, KL_kl_barrier, NULL, 0);
   g->shared_dirty = false;
-}
-
-static void lower_nothing(gpu *g, ir_op *op) {
-  (void)g;
-  (void)op;
 }
 
 /// A failing thread says which operation it was, where the machine has a way, and stops the kernel.
@@ -352,7 +346,6 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_SCAN] = gpu_lower_scan,
     [IR_ASM] = gpu_lower_asm,
     [IR_ASSERT] = lower_assert,
-    [IR_ASSUME] = lower_nothing,
     [IR_FOR] = gpu_lower_for,
     [IR_WHILE] = gpu_lower_while,
     [IR_IF] = gpu_lower_if,
@@ -381,12 +374,10 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   if (g->status != KILN_OK) return;
   g->current = op;
   LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
-  if (op->code == IR_MMA)
-    gpu_note_product(g, op, KILN_ENGINE_MATRIX, g->has_roles ? "wgmma" : "wgmma from slots",
-                     KILN_REASON_NONE);
   if (lowerings[op->code]) lowerings[op->code](g, op);
   else if (ir_has(op->code, IR_EACH)) gpu_lower_elements(g, op);
-  else if (op->code == IR_VIEW || op->code == IR_ALLOC) (void)0; // their users look at them
+  else if (op->code == IR_VIEW || op->code == IR_ALLOC || op->code == IR_ASSUME)
+    (void)0; // others look at them
   else if (op->code >= IR_TILE_COUNT && g->machine->lower_machine) g->machine->lower_machine(g, op);
   else
     gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED, "operation %u: %s is not supported on %s", ir_operation(op),
@@ -402,16 +393,6 @@ void gpu_lower_block(gpu *g, ir_block *block) {
 
 // --------------------------------------------------------------------------------- kernel function
 
-static void describe_params(gpu *g) {
-  for (uint32_t i = 0; i < g->kernel->param_count; i++) {
-    const ir_param *p = &g->kernel->params[i];
-    if (!p->type.pointer) continue;
-    uint32_t align = p->align ? p->align : p->type.pointer > 1 ? 8 : kiln_scalars[p->type.scalar].bytes;
-    kiln_llvm_attribute(g->function, (int)i + 1, "align", align > 1u << 30 ? 1u << 30 : align);
-    if (p->noalias) kiln_llvm_attribute(g->function, (int)i + 1, "noalias", 0);
-  }
-}
-
 /// After the parameters: the logical grid of a kernel whose blocks compute several programs, then the maps.
 static void make_function(gpu *g) {
   uint32_t count = g->kernel->param_count, extras = (g->has_roles ? 3 : 0) + g->map_count;
@@ -425,7 +406,13 @@ static void make_function(gpu *g) {
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, count + extras, false);
   g->function = LLVMAddFunction(g->module, g->kernel->name, type);
   kiln_llvm_attribute(g->function, KILN_LLVM_ITSELF, "nounwind", 0);
-  describe_params(g);
+  for (uint32_t i = 0; i < count; i++) {
+    const ir_param *p = &g->kernel->params[i];
+    if (!p->type.pointer) continue;
+    uint32_t align = p->align ? p->align : p->type.pointer > 1 ? 8 : kiln_scalars[p->type.scalar].bytes;
+    kiln_llvm_attribute(g->function, (int)i + 1, "align", align > 1u << 30 ? 1u << 30 : align);
+    if (p->noalias) kiln_llvm_attribute(g->function, (int)i + 1, "noalias", 0);
+  }
   uint32_t at = count;
   for (unsigned axis = 0; g->has_roles && axis < 3; axis++) g->grid[axis] = LLVMGetParam(g->function, at++);
   for (unsigned i = 0; i < g->map_count; i++) g->maps[i].param = LLVMGetParam(g->function, at + i);
@@ -477,14 +464,32 @@ static void init_types(gpu *g) {
   g->shared_pointer = LLVMPointerTypeInContext(c, 3);
 }
 
-static void lower_body(gpu *g) {
-  make_function(g);
-  g->thread = kl_call(&g->prelude, KL_kl_thread, NULL, 0);
-  g->shared = LLVMAddGlobalInAddressSpace(g->module, LLVMArrayType2(g->i8, 0), "kiln_shared", 3);
-  LLVMSetAlignment(g->shared, g->has_roles ? 1024 : 128);
-  if (g->has_roles) g->shared_address = LLVMBuildPtrToInt(g->builder, g->shared, g->i32, "");
-  gpu_lower_block(g, g->kernel->body);
-  LLVMBuildRetVoid(g->builder);
+/// Decides before code is made how fetches copy to slots and how products read from them. The report says both.
+static void plan_copies_and_products(gpu *g) {
+  kiln_layouts *c = g->kernel->layouts;
+  for (const ir_op *op = ir_next(g->kernel->body, NULL); op; op = ir_next(g->kernel->body, op)) {
+    if (op->code == IR_ALLOC && c->notes[op->results[0].id]->slots) {
+      c->notes[op->results[0].id]->slots->fetches = NULL;
+    } else if (op->code == IR_FETCH) {
+      const kiln_slot_layouts *s = kiln_slot_layouts_of(c, op->operands[2]);
+      gpu_note_copy(g, op, KILN_ENGINE_COPY, 1u << (s->log2_bytes + kiln_plan_fetch(c, op)->vector));
+    } else if (op->code == IR_DOT) {
+      kiln_report_reason why;
+      kiln_dot_layouts *l = c->notes[op->results[0].id]->product;
+      l->form = kiln_matrix_form_of(g->machine->matrix, g->lanes, op, &why);
+      const bool is_fma = !l->form || l->form->emission == KILN_EMIT_FMA;
+      gpu_note_product(g, op, is_fma ? KILN_ENGINE_FMA : KILN_ENGINE_MATRIX, is_fma ? "" : l->form->name,
+                       why);
+      if (l->form) kiln_plan_product(c, op);
+      for (uint32_t i = 0; l->form && i < 2; i++)
+        if (l->sources[i].load)
+          gpu_note_slot_read(g, op, kiln_slot_layouts_of(c, l->sources[i].load->def->operands[0]),
+                             &l->sources[i].read);
+    } else if (op->code == IR_MMA) {
+      gpu_note_product(g, op, KILN_ENGINE_MATRIX, g->has_roles ? "wgmma" : "wgmma from slots",
+                       KILN_REASON_NONE);
+    }
+  }
 }
 
 /// A producer's group stands after the warps that the tiles know.
@@ -539,7 +544,15 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
     const bool is_pure_text = op->code == IR_ASM && op->attrs.assembly.is_pure;
     g.has_writes = ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !is_pure_text;
   }
-  lower_body(&g);
+  plan_copies_and_products(&g);
+  make_function(&g);
+  g.thread = kl_call(&g.prelude, KL_kl_thread, NULL, 0);
+  g.shared = LLVMAddGlobalInAddressSpace(g.module, LLVMArrayType2(g.i8, 0), "kiln_shared", 3);
+  LLVMSetAlignment(g.shared, g.has_roles ? 1024 : 128);
+  if (g.has_roles) g.shared_address = LLVMBuildPtrToInt(g.builder, g.shared, g.i32, "");
+  gpu_lower_block(&g, kernel->body);
+  LLVMBuildRetVoid(g.builder);
+  gpu_write_report(&g);
   LLVMDisposeBuilder(g.builder);
   place_shared(&g, info);
   info->block_threads = gpu_block_threads(&g);

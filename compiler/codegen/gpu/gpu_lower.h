@@ -181,6 +181,7 @@ struct gpu {
   LLVMModuleRef module;
   kiln_llvm_lines *lines;
   kiln_buffer *report;
+  struct gpu_note *first_note, *last_note; ///< gpu_report.c
   const kiln_refusals *refusals;
   LLVMBuilderRef builder;
   LLVMValueRef function;
@@ -224,7 +225,7 @@ void gpu_fail_at(gpu *g, const ir_op *op, kiln_status status, const char *format
 LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigned type_count,
                            const LLVMValueRef *arguments, unsigned count);
 
-// gpu_value.c
+// gpu_tile.c
 /// Whether a thread has room for 2^registers elements: words of 32 bits, of at most `most`, which is for 32
 /// lanes: the same for a warp of any width, as above it the register allocator takes minutes. Pointers count
 /// as one: they mostly are a base and offsets. Where not, `op` fails, with "a `what` TYPE" and the warps that
@@ -272,18 +273,7 @@ gpu_tile gpu_convert(gpu *g, const gpu_tile *tile, ir_type element, const kiln_l
 /// Every replica gets what the owner has: through shared memory.
 void gpu_share_owned(gpu *g, gpu_tile *tile, ir_type element);
 
-// gpu_shared.c
-/// An operand that lies in a slot and is read in parts, when they are needed; shared memory is dirty then.
-typedef struct gpu_staged gpu_staged;
-gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to);
-/// Registers [first, first + count) of the result.
-const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
-/// Writes a tile in layout slots->writer into the slot; see gpu_write_tile.
-void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile);
-/// Where the piece of register `r` lies in a slot, for a thread that holds slots->writer.
-LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r);
-
-// gpu_shared.c
+// gpu_tile.c
 /// Stores a tile into shared memory from byte `start` on; only owners store. No barriers.
 void gpu_write_tile(gpu *g, const gpu_tile *tile, const layout_memory *memory, unsigned log2_bytes,
                     uint32_t start);
@@ -292,7 +282,7 @@ void gpu_barrier(gpu *g);
 /// Before writing scratch: a barrier when others may still read. `bytes` are claimed from offset 0.
 void gpu_scratch_begin(gpu *g, uint64_t bytes);
 
-// gpu_value.c
+// gpu_pack.c
 /// Bytes of an element in memory.
 unsigned gpu_bytes_of(gpu *g, LLVMTypeRef type);
 /// Elements as one integer of i8..i64 or vector of i32, and back; `type` is the element's LLVM type.
@@ -346,7 +336,7 @@ typedef struct gpu_parts {
 /// The values that are left of all parts, in order.
 LLVMValueRef *gpu_load_parts(gpu *g, ir_op *op, const kiln_layout *layout, gpu_parts *p);
 
-// gpu_shared.c: slots of shared memory that threads fill while they go on
+// gpu_tile.c: slots of shared memory that threads fill while they go on
 void gpu_lower_fetch(gpu *g, ir_op *op);
 void gpu_lower_fetch_commit(gpu *g, ir_op *op);
 void gpu_lower_fetch_wait(gpu *g, ir_op *op);
@@ -362,10 +352,13 @@ void gpu_note_access(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow, u
 void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes);
 /// `why` no matrix unit does it, else NONE.
 void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name, kiln_report_reason why);
-/// Conversions between layouts on behalf of the current operation; `writer` NULL: it is there already.
+/// Conversions between layouts, of the current operation or on behalf of `op`; `writer` NULL: it is there already.
 void gpu_note_shuffle(gpu *g, const kiln_layout *layout, unsigned bytes);
-void gpu_note_exchange(gpu *g, const layout_memory *memory, const kiln_layout *writer,
+void gpu_note_exchange(gpu *g, const ir_op *op, const layout_memory *memory, const kiln_layout *writer,
                        const kiln_layout *reader, unsigned log2_bytes, bool is_matrix);
+void gpu_note_slot_read(gpu *g, const ir_op *op, const kiln_slot_layouts *s, const kiln_slot_read *read);
+/// Puts all rows into the report, with what passes have refused.
+void gpu_write_report(gpu *g);
 
 /// The lowering of the back ends for GPUs, on the machine that the target's back end has. Shared memory is
 /// address space 3, global memory 1.

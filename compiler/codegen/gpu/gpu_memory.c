@@ -365,13 +365,6 @@ void gpu_lower_load(gpu *g, ir_op *op) {
 
 // ------------------------------------------------------------------------------------------- store
 
-static void scalar_store(gpu *g, ir_op *op, gpu_access *access) {
-  LLVMValueRef mask = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL,
-               value = gpu_scalar(g, op->operands[1]);
-  store_one(g, access, gpu_scalar(g, op->operands[0]), gpu_both(g, gpu_first_thread(g), mask),
-            gpu_pack(g, &value, 1));
-}
-
 /// What the piece of `p` at register `r` stores, packed.
 static LLVMValueRef packed_piece(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t r) {
   LLVMValueRef elements[16];
@@ -410,8 +403,11 @@ static void store_all(gpu *g, const tile_access *x, const kiln_pieces *p, uint32
 void gpu_lower_store(gpu *g, ir_op *op) {
   gpu_access access = access_of(op, kiln_pointee_bytes(op->operands[0]->type));
   if (!op->operands[0]->type.rank) {
+    LLVMValueRef mask = op->operand_count > 2 ? gpu_scalar(g, op->operands[2]) : NULL,
+                 value = gpu_scalar(g, op->operands[1]);
     gpu_note_access(g, op, access.bytes, access.bytes, access.bytes);
-    scalar_store(g, op, &access);
+    store_one(g, &access, gpu_scalar(g, op->operands[0]), gpu_both(g, gpu_first_thread(g), mask),
+              gpu_pack(g, &value, 1));
     return;
   }
   uint32_t count = 1u << op->operand_layouts[0]->registers;

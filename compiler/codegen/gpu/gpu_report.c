@@ -5,10 +5,31 @@
 
 enum { WIDEST = 16, MOST_VISITS = 200 };
 
-static void put(gpu *g, const ir_op *op, kiln_report_row row) {
-  if (!g->report || !op) return;
-  row.operation = ir_operation(op);
-  kiln_report_put(g->report, &row);
+/// A row of the report, until all code is made.
+typedef struct gpu_note {
+  struct gpu_note *next;
+  kiln_report_row row;
+  bool may_be_refused; ///< passes may know why it is no better
+} gpu_note;
+
+static gpu_note *put(gpu *g, const ir_op *op, kiln_report_row row) {
+  gpu_note *note = KILN_NEW(g->arena, gpu_note);
+  *note = (gpu_note){.row = row};
+  note->row.operation = ir_operation(op);
+  if (g->last_note) g->last_note->next = note;
+  else g->first_note = note;
+  return g->last_note = note;
+}
+
+void gpu_write_report(gpu *g) {
+  for (gpu_note *note = g->first_note; note && g->report; note = note->next) {
+    if (note->may_be_refused) {
+      const kiln_refusal refusal = kiln_refusal_of(g->refusals, note->row.operation);
+      note->row.reason = (uint8_t)refusal.reason;
+      note->row.parameter = refusal.parameter;
+    }
+    kiln_report_put(g->report, &note->row);
+  }
 }
 
 // -------------------------------------------------------------------------------------------- reasons
@@ -59,13 +80,6 @@ static bool is_in_loop(const ir_op *op) {
   return false;
 }
 
-static kiln_report_reason why_not_mapped(gpu *g, const ir_op *op) {
-  if (!kiln_matrix_machine_of(g->target) || op->code != IR_LOAD || !is_in_loop(op)) return KILN_REASON_NONE;
-  for (const ir_op *o = ir_next(g->kernel->body, NULL); o; o = ir_next(g->kernel->body, o))
-    if (o->code == IR_DOT && is_in_loop(o)) return KILN_REASON_NOT_MAPPED;
-  return KILN_REASON_NONE;
-}
-
 static kiln_report_reason why_not_wider(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow,
                                         uint32_t *parameter) {
   const ir_value *pointer = op->operands[0];
@@ -74,7 +88,12 @@ static kiln_report_reason why_not_wider(gpu *g, const ir_op *op, uint32_t bytes,
   search s = {.g = g, .axis = kiln_access_axis(g->layouts, op)};
   s.element = pointee.pointer ? 3 : (unsigned)__builtin_ctz(kiln_scalars[pointee.scalar].bytes);
   if (bytes >= WIDEST && narrow < bytes) return KILN_REASON_MASK;
-  if (bytes >= WIDEST) return why_not_mapped(g, op);
+  if (bytes >= WIDEST) { // a tensor map would feed a product better
+    const bool may_be_mapped = kiln_matrix_machine_of(g->target) && op->code == IR_LOAD && is_in_loop(op);
+    for (const ir_op *o = ir_next(g->kernel->body, NULL); o && may_be_mapped; o = ir_next(g->kernel->body, o))
+      if (o->code == IR_DOT && is_in_loop(o)) return KILN_REASON_NOT_MAPPED;
+    return KILN_REASON_NONE;
+  }
   if (!fact->contiguity[s.axis]) return KILN_REASON_SCATTERED;
   if (fact->divisibility[s.axis] >= 4) return narrow < bytes ? KILN_REASON_MASK : KILN_REASON_FEW;
   *parameter = culprit(&s, pointer);
@@ -105,14 +124,11 @@ void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes) 
 }
 
 void gpu_note_product(gpu *g, const ir_op *op, kiln_engine engine, const char *name, kiln_report_reason why) {
-  kiln_report_row row = {
-      .kind = KILN_REPORT_PRODUCT, .engine = (uint8_t)engine, .name = name, .reason = (uint8_t)why};
-  if (!why && (op->code == IR_DOT || (op->code == IR_MMA && !g->has_roles))) {
-    kiln_refusal refusal = kiln_refusal_of(g->refusals, ir_operation(op));
-    row.reason = (uint8_t)refusal.reason;
-    row.parameter = refusal.parameter;
-  }
-  put(g, op, row);
+  gpu_note *note =
+      put(g, op,
+          (kiln_report_row){
+              .kind = KILN_REPORT_PRODUCT, .engine = (uint8_t)engine, .name = name, .reason = (uint8_t)why});
+  note->may_be_refused = !why && (op->code == IR_DOT || !g->has_roles);
 }
 
 void gpu_note_shuffle(gpu *g, const kiln_layout *layout, unsigned bytes) {
@@ -121,7 +137,7 @@ void gpu_note_shuffle(gpu *g, const kiln_layout *layout, unsigned bytes) {
           .kind = KILN_REPORT_CONVERSION, .engine = KILN_ENGINE_SHUFFLE, .bytes = bytes << layout->bits});
 }
 
-void gpu_note_exchange(gpu *g, const layout_memory *memory, const kiln_layout *writer,
+void gpu_note_exchange(gpu *g, const ir_op *op, const layout_memory *memory, const kiln_layout *writer,
                        const kiln_layout *reader, unsigned log2_bytes, bool is_matrix) {
   kiln_report_row row = {.kind = KILN_REPORT_CONVERSION,
                          .engine = is_matrix ? KILN_ENGINE_LDMATRIX : KILN_ENGINE_SHARED,
@@ -129,5 +145,10 @@ void gpu_note_exchange(gpu *g, const layout_memory *memory, const kiln_layout *w
   if (!g->report) return;
   row.write = writer ? layout_bank_ways(memory, writer, log2_bytes) : 0;
   row.read = layout_bank_ways(memory, reader, log2_bytes);
-  put(g, g->current, row);
+  put(g, op, row);
+}
+
+void gpu_note_slot_read(gpu *g, const ir_op *op, const kiln_slot_layouts *s, const kiln_slot_read *read) {
+  gpu_note_exchange(g, op, &s->memory, s->is_exchange ? &s->writer : NULL,
+                    read->is_matrix ? &read->plan.address : &read->to, s->log2_bytes, read->is_matrix);
 }

@@ -4,7 +4,7 @@
 // Threads of a warp that add to one element wait for each other. So there are several copies of the tile where they
 // are small compared with what is added; neighbouring lanes add to different ones, which lie in different banks, and
 // whoever reads an element adds its copies.
-#include "compiler/codegen/gpu/gpu_shared.h"
+#include "compiler/codegen/gpu/gpu_tile.h"
 
 /// Elements after those of a copy: they keep copies in different banks, and what names no element is added to them. Lanes
 /// take turns among them.

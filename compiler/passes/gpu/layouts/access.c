@@ -69,7 +69,11 @@ void kiln_layouts_collect(kiln_layouts *c) {
   for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
     for (kiln_shape *s = c->shapes; s && op->code == IR_REDUCE; s = s->next)
       if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
-    if (op->code == IR_DOT) c->has_products |= kiln_dot_form(c, op) != NULL;
+    if (op->code != IR_DOT) continue;
+    kiln_dot_layouts *product = c->notes[op->results[0].id]->product = KILN_NEW(c->arena, kiln_dot_layouts);
+    product->form = kiln_dot_form(c, op);
+    c->has_products |= product->form != NULL;
+    c->dots++;
   }
 }
 

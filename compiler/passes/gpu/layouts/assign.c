@@ -140,8 +140,10 @@ static void assign_scatter(kiln_layouts *c, ir_op *op) {
 }
 
 static void assign_dot(kiln_layouts *c, ir_op *op) {
-  set_home(c, &op->results[0], kiln_layout_of_dot(c, op));
-  kiln_slots_are_read(c, op);
+  kiln_dot_layouts *l = c->notes[op->results[0].id]->product;
+  kiln_dot_choose_layouts(c, op, l);
+  set_home(c, &op->results[0], l->accumulator);
+  if (l->form) kiln_slots_are_read(c, op, l);
 }
 
 static void assign_mma(kiln_layouts *c, ir_op *op) {
@@ -299,17 +301,10 @@ static void take_scan(kiln_layouts *c, ir_op *op) {
   take_all(c, op, keep(c, layout_sequential(op->operands[0]->type, op->attrs.axis, c->lanes, c->warps)));
 }
 
-/// Without matrix instructions the operands go through shared memory from wherever they lie.
+/// By how operands lie when all have been chosen.
 static void take_dot(kiln_layouts *c, ir_op *op) {
-  const kiln_dot_shape s = kiln_dot_shape_of(op);
-  const kiln_matrix_form *f = kiln_dot_form(c, op);
-  kiln_dot_layouts *l = KILN_NEW(c->arena, kiln_dot_layouts);
-  if (f) *l = kiln_dot_form_layouts(c, op, &s, f);
-  else
-    *l = (kiln_dot_layouts){.left = kiln_layout_of_operand(c, op->operands[0]),
-                            .right = kiln_layout_of_operand(c, op->operands[1]),
-                            .accumulator = kiln_dot_plain_layout(c, &s)};
-  c->notes[op->results[0].id]->product = l;
+  kiln_dot_layouts *l = c->notes[op->results[0].id]->product;
+  kiln_dot_choose_layouts(c, op, l);
   take(c, op, 0, &l->left);
   take(c, op, 1, &l->right);
   take(c, op, 2, &l->accumulator);

@@ -42,6 +42,14 @@ typedef struct kiln_feed {
   bool waits;     ///< not issued where it stands, but when what it follows has left its registers
 } kiln_feed;
 
+/// In what pieces a fetch copies its tile: what lies together in global memory and in the slot.
+typedef struct kiln_fetch_pieces {
+  struct kiln_fetch_pieces *next;
+  const ir_op *fetch;
+  unsigned vector; ///< elements of a piece, logarithm
+  uint32_t inside; ///< register bits of the elements in a piece
+} kiln_fetch_pieces;
+
 /// How the tiles of an `alloc` lie in its slots.
 typedef struct kiln_slot_layouts {
   kiln_layout writer, reader; ///< of the threads that fill a slot, and that a product wants
@@ -52,6 +60,7 @@ typedef struct kiln_slot_layouts {
   uint8_t log2_bytes; ///< of an element
   layout_memory memory;
   uint32_t start, bytes, end; ///< of the first slot; of one slot; of all, as places in shared memory
+  kiln_fetch_pieces *fetches; ///< kiln_plan_fetch
 } kiln_slot_layouts;
 
 /// A load once more, in another layout that users want.
@@ -84,6 +93,7 @@ typedef struct kiln_layouts {
   kiln_facts *facts;
   unsigned lanes, warps; ///< logarithms
   bool has_products;     ///< by matrix instructions that take fragments
+  unsigned dots;         ///< operations `dot`
   kiln_shape *shapes;
   kiln_layout_notes **notes; ///< by ir_value.id
 } kiln_layouts;
@@ -201,9 +211,37 @@ typedef struct kiln_dot_split {
   uint8_t order[LAYOUT_MAX_BITS];
 } kiln_dot_split;
 
+/// ldmatrix: 8 rows of 16 bytes a matrix. Each lane names a row; a thread gets a word of a row (plain), so
+/// that elements may have any size up to that, or two neighbours of 16 bits of a column (transposed).
+/// `address` is the layout of those rows: registers are the row's elements, then what is left of the
+/// reader's; lanes are the row number, then up to two matrix bits.
+typedef struct kiln_matrix_load {
+  bool is_transposed;
+  unsigned word;     ///< elements of a word, logarithm
+  unsigned matrices; ///< logarithm
+  unsigned wanted; ///< elements of a row that shall lie together, logarithm: as many as are read, or written
+  uint32_t row[4]; ///< of its elements, as many as kiln_matrix_row_bits says
+  kiln_layout address;
+} kiln_matrix_load;
+
+/// How a tile is read from its slot: by matrix loads, or in pieces.
+typedef struct kiln_slot_read {
+  kiln_layout to; ///< in which it is wanted
+  bool is_matrix;
+  kiln_matrix_load plan; ///< with is_matrix
+} kiln_slot_read;
+
+/// An operand of a product by matrix instructions that is read a step at a time. `load` NULL: it is in registers.
+typedef struct kiln_dot_source {
+  ir_value *load; ///< of a `slot_load`
+  kiln_slot_read read;
+} kiln_dot_source;
+
 typedef struct kiln_dot_layouts {
+  const kiln_matrix_form *form; ///< the instruction that computes it; NULL: none does
   kiln_layout left, right, accumulator;
-  kiln_dot_split split; ///< of matrix instructions
+  kiln_dot_split split;       ///< of matrix instructions
+  kiln_dot_source sources[2]; ///< kiln_plan_product
 } kiln_dot_layouts;
 
 kiln_dot_shape kiln_dot_shape_of(const ir_op *op);
@@ -211,15 +249,8 @@ kiln_dot_shape kiln_dot_shape_of(const ir_op *op);
 const kiln_matrix_form *kiln_dot_form(const kiln_layouts *c, const ir_op *op);
 /// The instruction takes rows and columns alike: exchanged operands give the exchanged product.
 bool kiln_form_is_symmetric(const kiln_matrix_form *f);
-kiln_dot_layouts kiln_dot_form_layouts(const kiln_layouts *c, const ir_op *op, const kiln_dot_shape *s,
-                                       const kiln_matrix_form *f);
-/// Without matrix instructions: four columns and four rows a thread where there are enough, lanes over
-/// columns, then rows.
-kiln_layout kiln_dot_plain_layout(const kiln_layouts *c, const kiln_dot_shape *s);
-/// The layout of the result of a dot (and of its accumulator).
-kiln_layout kiln_layout_of_dot(const kiln_layouts *c, const ir_op *op);
-/// Layout of operand 0 or 1 of a dot that a matrix form computes.
-kiln_layout kiln_layout_of_dot_operand(const kiln_layouts *c, const ir_op *op, unsigned operand);
+/// Chooses how the tiles of a dot lie, by its form and by how its operands are offered now.
+void kiln_dot_choose_layouts(const kiln_layouts *c, const ir_op *op, kiln_dot_layouts *l);
 
 /// How an accumulator of `mma` is spread over groups of four warps. Logarithms.
 typedef struct kiln_mma_split {
@@ -241,10 +272,10 @@ void kiln_layouts_note_feeds(kiln_layouts *c);
 void kiln_layouts_place_feeds(kiln_layouts *c, ir_block *block);
 
 kiln_slot_layouts *kiln_slot_layouts_of(const kiln_layouts *c, const ir_value *memory);
-/// What a fetch or a store writes into slots, what a product reads from them.
+/// What a fetch or a store writes into slots, what a product by matrix instructions reads from them.
 void kiln_slots_are_fetched(kiln_layouts *c, const ir_op *fetch, const kiln_layout *layout);
 void kiln_slots_are_stored(kiln_layouts *c, const ir_op *store);
-void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot);
+void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot, const kiln_dot_layouts *l);
 
 /// The layout in which a reduction takes its operands; `axis`: mask of the axis.
 kiln_layout kiln_layout_of_reduction(const kiln_layouts *c, const ir_op *op, uint32_t axis);

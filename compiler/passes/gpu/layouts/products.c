@@ -24,14 +24,12 @@ static unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 /// rows stay within a warp.
 static kiln_dot_split split_warps(const kiln_layouts *c, const kiln_dot_shape *s, unsigned m, unsigned n,
                                   unsigned k) {
-  unsigned left = c->warps, dots = 0;
+  unsigned left = c->warps;
   kiln_dot_split p = {.reg_m = s->m - m, .reg_n = s->n - n, .reg_k = s->k - k};
-  for (const ir_op *op = ir_next(c->kernel->body, NULL); op; op = ir_next(c->kernel->body, op))
-    dots += op->code == IR_DOT;
   p.warp_batch = smaller(left, s->batch);
   p.reg_batch = s->batch - p.warp_batch;
   for (left -= p.warp_batch; left && (p.reg_m || p.reg_n); left--) {
-    bool to_rows = p.reg_m && (dots > 1 || !p.reg_n || p.reg_m + m >= p.reg_n + n);
+    bool to_rows = p.reg_m && (c->dots > 1 || !p.reg_n || p.reg_m + m >= p.reg_n + n);
     if (to_rows) p.reg_m--, p.warp_m++;
     else p.reg_n--, p.warp_n++;
   }
@@ -163,32 +161,9 @@ static kiln_fragment exchanged(const kiln_fragment *f) {
   return out;
 }
 
-kiln_dot_layouts kiln_dot_form_layouts(const kiln_layouts *c, const ir_op *op, const kiln_dot_shape *s,
-                                       const kiln_matrix_form *f) {
-  kiln_dot_layouts l = {.split = split_warps(c, s, f->m, f->n, f->k)};
-  uint8_t *order = l.split.order;
-  places a = {.k = 0, .m = (int)s->k, .n = -1, .batch = (int)(s->k + s->m), .order = order},
-         b = {.n = 0, .k = (int)s->n, .m = -1, .batch = (int)(s->n + s->k), .order = order};
-  places sum = {.n = 0, .m = (int)s->n, .k = -1, .batch = (int)(s->n + s->m), .order = order};
-  unsigned left_bits = s->batch + s->m + s->k;
-  kiln_layout from;
-  for (unsigned i = 0; i < LAYOUT_MAX_BITS; i++) order[i] = (uint8_t)i;
-  bool is_in_place = kiln_form_is_symmetric(f) && kiln_layout_offered(op->operands[0], &from) &&
-                     order_for_registers(s, f, &from, &l.split);
-  if (is_in_place) {
-    l.left = make_layout(c, f, &f->left_fragment, &a, &l.split, left_bits);
-    is_in_place = layout_convert(&from, &l.left).reach == LAYOUT_SAME_THREAD;
-  }
-  if (!is_in_place && kiln_form_is_symmetric(f)) order_for_memory(s, f, &l.split);
-  kiln_fragment sums =
-      kiln_form_is_symmetric(f) ? exchanged(&f->accumulator_fragment) : f->accumulator_fragment;
-  l.left = make_layout(c, f, &f->left_fragment, &a, &l.split, left_bits);
-  l.right = make_layout(c, f, &f->right_fragment, &b, &l.split, s->batch + s->k + s->n);
-  l.accumulator = make_layout(c, f, &sums, &sum, &l.split, s->batch + s->m + s->n);
-  return l;
-}
-
-kiln_layout kiln_dot_plain_layout(const kiln_layouts *c, const kiln_dot_shape *s) {
+/// Without matrix instructions: four columns and four rows a thread where there are enough, lanes over columns,
+/// then rows.
+static kiln_layout plain_layout(const kiln_layouts *c, const kiln_dot_shape *s) {
   unsigned bits = s->batch + s->m + s->n, threads = c->lanes + c->warps,
            spare = bits > threads ? bits - threads : 0;
   unsigned columns = smaller(smaller(2, s->n), spare), rows = smaller(smaller(2, s->m), spare - columns),
@@ -206,16 +181,35 @@ kiln_layout kiln_dot_plain_layout(const kiln_layouts *c, const kiln_dot_shape *s
   return l;
 }
 
-kiln_layout kiln_layout_of_dot(const kiln_layouts *c, const ir_op *op) {
-  kiln_dot_shape s = kiln_dot_shape_of(op);
-  const kiln_matrix_form *f = kiln_dot_form(c, op);
-  return f ? kiln_dot_form_layouts(c, op, &s, f).accumulator : kiln_dot_plain_layout(c, &s);
-}
-
-kiln_layout kiln_layout_of_dot_operand(const kiln_layouts *c, const ir_op *op, unsigned operand) {
-  kiln_dot_shape s = kiln_dot_shape_of(op);
-  kiln_dot_layouts l = kiln_dot_form_layouts(c, op, &s, kiln_dot_form(c, op));
-  return operand ? l.right : l.left;
+void kiln_dot_choose_layouts(const kiln_layouts *c, const ir_op *op, kiln_dot_layouts *l) {
+  const kiln_dot_shape s = kiln_dot_shape_of(op);
+  const kiln_matrix_form *f = l->form;
+  if (!f) { // operands go through shared memory from wherever they lie
+    l->left = kiln_layout_of_operand(c, op->operands[0]);
+    l->right = kiln_layout_of_operand(c, op->operands[1]);
+    l->accumulator = plain_layout(c, &s);
+    return;
+  }
+  l->split = split_warps(c, &s, f->m, f->n, f->k);
+  uint8_t *order = l->split.order;
+  for (unsigned i = 0; i < LAYOUT_MAX_BITS; i++) order[i] = (uint8_t)i;
+  const places a = {.k = 0, .m = (int)s.k, .n = -1, .batch = (int)(s.k + s.m), .order = order},
+               b = {.n = 0, .k = (int)s.n, .m = -1, .batch = (int)(s.n + s.k), .order = order},
+               sum = {.n = 0, .m = (int)s.n, .k = -1, .batch = (int)(s.n + s.m), .order = order};
+  const bool is_symmetric = kiln_form_is_symmetric(f);
+  const unsigned left_bits = s.batch + s.m + s.k;
+  kiln_layout from;
+  bool is_in_place = is_symmetric && kiln_layout_offered(op->operands[0], &from) &&
+                     order_for_registers(&s, f, &from, &l->split);
+  if (is_in_place) {
+    l->left = make_layout(c, f, &f->left_fragment, &a, &l->split, left_bits);
+    is_in_place = layout_convert(&from, &l->left).reach == LAYOUT_SAME_THREAD;
+  }
+  if (!is_in_place && is_symmetric) order_for_memory(&s, f, &l->split);
+  const kiln_fragment sums = is_symmetric ? exchanged(&f->accumulator_fragment) : f->accumulator_fragment;
+  l->left = make_layout(c, f, &f->left_fragment, &a, &l->split, left_bits);
+  l->right = make_layout(c, f, &f->right_fragment, &b, &l->split, s.batch + s.k + s.n);
+  l->accumulator = make_layout(c, f, &sums, &sum, &l->split, s.batch + s.m + s.n);
 }
 
 // ------------------------------------------------------------------------ products from shared memory

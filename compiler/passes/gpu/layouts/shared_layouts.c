@@ -22,15 +22,15 @@ void kiln_slots_are_stored(kiln_layouts *c, const ir_op *op) {
   if (!s->has_reader) s->reader = s->writer;
 }
 
-void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot) {
-  for (unsigned i = 0; i < 2 && kiln_dot_form(c, dot); i++) {
+void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot, const kiln_dot_layouts *l) {
+  for (unsigned i = 0; i < 2; i++) {
     const ir_value *v = dot->operands[i];
     while (kiln_is_reshaped(v->def)) v = v->def->operands[0];
     if (!v->def || v->def->code != IR_SLOT_LOAD) continue;
     kiln_slot_layouts *s = kiln_slot_layouts_of(c, v->def->operands[0]);
     if (s->has_reader) continue;
     s->has_reader = true;
-    s->reader = kiln_layout_of_dot_operand(c, dot, i);
+    s->reader = i ? l->right : l->left;
     for (v = dot->operands[i]; v->def->code != IR_SLOT_LOAD; v = v->def->operands[0]) {
       kiln_layout there = layout_backward(v->def, &s->reader);
       s->reader = there;
@@ -107,8 +107,9 @@ static layout_memory unit_memory(const kiln_matrix_machine *m, ir_type tile, uns
   return out;
 }
 
-unsigned kiln_fetch_pieces(const kiln_layouts *c, const ir_op *fetch, const kiln_slot_layouts *s,
-                           uint8_t bits[8]) {
+/// Register bits that a fetch keeps together in global memory and in its slot, in order; their number.
+static unsigned fetch_pieces(const kiln_layouts *c, const ir_op *fetch, const kiln_slot_layouts *s,
+                             uint8_t bits[8]) {
   uint8_t inside[8];
   kiln_pieces p = kiln_pieces_of(c, fetch, &s->writer, false);
   unsigned there = layout_memory_vector(&s->memory, &s->writer, 4 - s->log2_bytes, inside), same = 0;
@@ -123,7 +124,7 @@ static void keep_words(const kiln_layouts *c, const ir_op *fetch, kiln_slot_layo
   const unsigned log2_bytes = s->log2_bytes;
   uint8_t bits[8];
   uint32_t row[8];
-  if (log2_bytes + kiln_fetch_pieces(c, fetch, s, bits) >= 2) return;
+  if (log2_bytes + fetch_pieces(c, fetch, s, bits) >= 2) return;
   kiln_pieces p = kiln_pieces_of(c, fetch, &s->writer, false);
   unsigned count = p.vector < 4 - log2_bytes ? p.vector : 4 - log2_bytes;
   for (unsigned i = 0; i < count; i++) row[i] = s->writer.basis[p.bits[i]];
@@ -179,6 +180,45 @@ void kiln_slots_store(const kiln_layouts *c, ir_builder *b, ir_value *memory, ir
   if (!store) return;
   store->operand_layouts = KILN_NEW_ARRAY(c->arena, const kiln_layout *, store->operand_count);
   store->operand_layouts[2] = tile->layout;
+}
+
+// ---------------------------------------------------------------------------------- before code is made
+
+const kiln_fetch_pieces *kiln_plan_fetch(kiln_layouts *c, const ir_op *fetch) {
+  kiln_slot_layouts *s = kiln_slot_layouts_of(c, fetch->operands[2]);
+  kiln_fetch_pieces *p = KILN_NEW(c->arena, kiln_fetch_pieces);
+  uint8_t bits[8];
+  *p = (kiln_fetch_pieces){.next = s->fetches, .fetch = fetch, .vector = fetch_pieces(c, fetch, s, bits)};
+  for (unsigned i = 0; i < p->vector; i++) p->inside |= 1u << bits[i];
+  return s->fetches = p;
+}
+
+/// A matrix load needs its rows in one piece; the slots were laid out for the first reader.
+kiln_slot_read kiln_plan_slot_read(const kiln_layouts *c, const kiln_slot_layouts *s, const kiln_layout *to) {
+  kiln_slot_read read = {.to = *to};
+  read.is_matrix =
+      kiln_plan_matrix_load(&c->machine, &s->writer, to, s->log2_bytes, KILN_PARTS_OF_ROWS, &read.plan);
+  for (unsigned i = 0; read.is_matrix && i < kiln_matrix_row_bits(&read.plan); i++)
+    read.is_matrix = layout_offset(&s->memory, read.plan.row[i]) == 1u << i;
+  return read;
+}
+
+/// In a slot, or in another shape than it has there, or in registers (the pass `exchange`).
+void kiln_plan_product(kiln_layouts *c, const ir_op *dot) {
+  kiln_dot_layouts *l = c->notes[dot->results[0].id]->product;
+  for (uint32_t i = 0; i < 2; i++) {
+    ir_value *value = dot->operands[i];
+    kiln_layout wanted = *dot->operand_layouts[i];
+    while (!value->layout) {
+      const kiln_layout before = kiln_layout_before(value->def, &wanted);
+      wanted = before;
+      value = value->def->operands[0];
+    }
+    l->sources[i] = (kiln_dot_source){.load = NULL};
+    if (!value->def || value->def->code != IR_SLOT_LOAD) continue;
+    l->sources[i] = (kiln_dot_source){
+        value, kiln_plan_slot_read(c, kiln_slot_layouts_of(c, value->def->operands[0]), &wanted)};
+  }
 }
 
 // ------------------------------------------------------------------------------------------ in use

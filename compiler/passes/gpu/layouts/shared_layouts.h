@@ -7,19 +7,6 @@
 
 // ------------------------------------------------------------------------------------ matrix_load.c
 
-/// ldmatrix: 8 rows of 16 bytes a matrix. Each lane names a row; a thread gets a word of a row (plain), so
-/// that elements may have any size up to that, or two neighbours of 16 bits of a column (transposed).
-/// `address` is the layout of those rows: registers are the row's elements, then what is left of the
-/// reader's; lanes are the row number, then up to two matrix bits.
-typedef struct kiln_matrix_load {
-  bool is_transposed;
-  unsigned word;     ///< elements of a word, logarithm
-  unsigned matrices; ///< logarithm
-  unsigned wanted; ///< elements of a row that shall lie together, logarithm: as many as are read, or written
-  uint32_t row[4]; ///< of its elements, as many as kiln_matrix_row_bits says
-  kiln_layout address;
-} kiln_matrix_load;
-
 typedef enum kiln_rows_written { KILN_WHOLE_ROWS, KILN_PARTS_OF_ROWS } kiln_rows_written;
 
 /// True when `to` is what a matrix load yields and `from` can write rows: whole ones, or any part of them.
@@ -60,8 +47,13 @@ typedef struct kiln_shared_use {
 } kiln_shared_use;
 /// Goes on after an operation of the kernel, in the order of ir_walk.
 void kiln_shared_use_step(kiln_shared_use *u, const kiln_layouts *c, const ir_op *op);
-/// Register bits that a fetch keeps together in global memory and in its slot, in order; their number.
-unsigned kiln_fetch_pieces(const kiln_layouts *c, const ir_op *fetch, const kiln_slot_layouts *s,
-                           uint8_t bits[8]);
+
+// Before code is made:
+/// In what pieces the fetch copies, for its slots (kiln_slot_layouts.fetches).
+const kiln_fetch_pieces *kiln_plan_fetch(kiln_layouts *c, const ir_op *fetch);
+/// Which operands a product by matrix instructions reads from slots, and how (kiln_dot_layouts.sources).
+void kiln_plan_product(kiln_layouts *c, const ir_op *dot);
+/// How a tile is read from a slot in layout `to`.
+kiln_slot_read kiln_plan_slot_read(const kiln_layouts *c, const kiln_slot_layouts *s, const kiln_layout *to);
 
 #endif

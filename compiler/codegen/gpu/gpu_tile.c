@@ -1,14 +1,175 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tiles in shared memory: barriers, scratch, how registers go in and come out, also as fragments of matrix instructions
-// (layouts/matrix_load.c); slots that threads fill while they go on (made by compiler/passes/gpu/fetch.c), and operands
-// of products in them, read in parts when asked for. How a tile lies in its slot is known (layouts/shared_layouts.c).
+// What a thread has of scalars and tiles while code is made: values in registers, each tile in its layout; the same tiles
+// in shared memory, where threads write and read them in pieces or as fragments of matrix instructions
+// (layouts/matrix_load.c); and slots that threads fill while they go on (made by compiler/passes/gpu/fetch.c). How a tile
+// lies in its slot is known (layouts/shared_layouts.c).
 //
 // Scratch is at offset 0 and lives within one operation. Writing it needs a barrier when threads may still
 // read what was there (g->shared_dirty); reading needs one after the writes; afterwards it is dirty.
-#include "compiler/codegen/gpu/gpu_shared.h"
+#include <stdio.h>
 
-#include "compiler/codegen/gpu/gpu_lower.h"
-#include "compiler/passes/gpu/layouts/shared_layouts.h"
+#include "compiler/codegen/gpu/gpu_tile.h"
+
+// ----------------------------------------------------------------------------------- failures and intrinsics
+
+void gpu_fail(gpu *g, kiln_status status, const char *format, ...) {
+  if (g->status != KILN_OK) return;
+  char text[KILN_ERROR_TEXT];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (!g->current) g->status = kiln_fail(g->error, status, "%s", text);
+  else
+    g->status = kiln_fail_at(g->error, status, ir_operation(g->current), "operation %u: %s",
+                             ir_operation(g->current), text);
+}
+
+void gpu_fail_at(gpu *g, const ir_op *op, kiln_status status, const char *format, ...) {
+  if (g->status != KILN_OK) return;
+  char text[KILN_ERROR_TEXT];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  g->status = kiln_fail_at(g->error, status, ir_operation(op), "%s", text);
+}
+
+LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigned type_count,
+                           const LLVMValueRef *arguments, unsigned count) {
+  LLVMValueRef made = kiln_llvm_intrinsic(g->builder, g->module, name, types, type_count, arguments, count);
+  if (made) return made;
+  gpu_fail(g, KILN_STATUS_UNSUPPORTED, "this LLVM has no %s", name);
+  return LLVMGetUndef(type_count ? types[0] : g->i32);
+}
+
+// ------------------------------------------------------------------------------------------- types
+
+LLVMTypeRef gpu_type(gpu *g, ir_type element) {
+  return element.pointer ? g->global_pointer : g->elements.types[element.scalar];
+}
+LLVMValueRef gpu_i32(gpu *g, uint32_t value) { return LLVMConstInt(g->i32, value, false); }
+LLVMValueRef gpu_i1(gpu *g, bool value) { return LLVMConstInt(g->i1, value, false); }
+
+LLVMBasicBlockRef gpu_block(gpu *g, const char *name) {
+  return LLVMAppendBasicBlockInContext(g->context, g->function, name);
+}
+
+// ---------------------------------------------------------------------------------- thread numbers
+
+LLVMValueRef gpu_thread_bits(gpu *g, const uint32_t *basis, unsigned count) {
+  LLVMBuilderRef b = g->builder;
+  LLVMValueRef sum = NULL;
+  for (unsigned i = 0; i < count;) {
+    unsigned run = 1;
+    if (!basis[i]) {
+      i++;
+      continue;
+    }
+    bool is_single = (basis[i] & (basis[i] - 1)) == 0;
+    while (is_single && i + run < count && basis[i + run] == basis[i] << run) run++;
+    LLVMValueRef part;
+    if (is_single) { // a run of the thread's bits, moved to where the basis has them
+      const unsigned to = (unsigned)__builtin_ctz(basis[i]);
+      part = LLVMBuildAnd(b, g->thread, gpu_i32(g, ((1u << run) - 1) << i), "");
+      if (to > i) part = LLVMBuildShl(b, part, gpu_i32(g, to - i), "");
+      else if (to < i) part = LLVMBuildLShr(b, part, gpu_i32(g, i - to), "");
+    } else { // all bits of the basis or none
+      part = LLVMBuildAnd(b, LLVMBuildLShr(b, g->thread, gpu_i32(g, i), ""), gpu_i32(g, 1), "");
+      part = LLVMBuildAnd(b, LLVMBuildNeg(b, part, ""), gpu_i32(g, basis[i]), "");
+    }
+    sum = sum ? LLVMBuildXor(b, sum, part, "") : part;
+    i += run;
+  }
+  return sum ? sum : gpu_i32(g, 0);
+}
+
+LLVMValueRef gpu_is_owner(gpu *g, const kiln_layout *layout) {
+  uint32_t replicas = layout_replicas(layout);
+  if (!replicas) return NULL;
+  LLVMValueRef bits = LLVMBuildAnd(g->builder, g->thread, gpu_i32(g, replicas), "");
+  return LLVMBuildICmp(g->builder, LLVMIntEQ, bits, gpu_i32(g, 0), "");
+}
+
+// ------------------------------------------------------------------------------------------ values
+
+gpu_value *gpu_value_of(gpu *g, ir_value *value) {
+  if (!value->slot) value->slot = KILN_NEW(g->arena, gpu_value);
+  return value->slot;
+}
+
+gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout) {
+  gpu_tile tile = {.layout = *layout};
+  tile.regs = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)1 << layout->registers);
+  return tile;
+}
+
+LLVMValueRef gpu_scalar(gpu *g, ir_value *value) {
+  gpu_value *v = gpu_value_of(g, value);
+  if (v->scalar) return v->scalar;
+  if (g->status == KILN_OK)
+    gpu_fail(g, KILN_STATUS_INTERNAL, "value %u is used before it is computed", value->id);
+  return LLVMGetPoison(gpu_type(g, ir_element(value->type)));
+}
+
+void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar) {
+  gpu_value *v = gpu_value_of(g, value);
+  v->scalar = scalar;
+  v->is_ready = true;
+}
+
+void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile) {
+  gpu_value *v = gpu_value_of(g, value);
+  KILN_ASSERT(value->layout && layout_equal(value->layout, &tile.layout)); // as the pass chose
+  v->is_ready = true;
+  v->home_tile = tile;
+}
+
+gpu_tile gpu_result(gpu *g, ir_value *value) {
+  gpu_value *v = gpu_value_of(g, value);
+  v->is_ready = true;
+  return v->home_tile = gpu_tile_new(g, value->layout);
+}
+
+bool gpu_words_fit(gpu *g, const ir_op *op, const char *what, ir_type type, unsigned registers,
+                   uint64_t most) {
+  uint64_t bits = type.pointer ? 32 : ir_type_bits(type), words = (bits << registers) / 32,
+           warps = 1u << g->warps, enough = warps;
+  most >>= g->machine->lanes - 5;
+  if (words <= most) return true;
+  char text[IR_TYPE_TEXT];
+  while (words * warps > most * enough) enough *= 2;
+  gpu_fail_at(
+      g, op, KILN_STATUS_LIMIT,
+      "operation %u: a %s %s needs %llu registers a thread at %llu warps, expected at most %llu%s%.0llu%s",
+      ir_operation(op), what, ir_type_text(type, text), (unsigned long long)words, (unsigned long long)warps,
+      (unsigned long long)most, enough <= g->machine->max_warps ? "; " : "",
+      enough <= g->machine->max_warps ? (unsigned long long)enough : 0,
+      enough <= g->machine->max_warps ? " warps have room" : "");
+  return false;
+}
+
+bool gpu_has_room(gpu *g, const ir_value *value) {
+  const ir_op *op = value->def ? value->def : g->current ? g->current : value->block->parent;
+  return gpu_words_fit(g, op, "value", value->type, value->layout->registers, KILN_MOST_TILE_REGISTERS);
+}
+
+gpu_tile gpu_tile_of(gpu *g, ir_value *value) {
+  const gpu_value *v = gpu_value_of(g, value);
+  if (v->is_ready) return v->home_tile;
+  if (g->status == KILN_OK)
+    gpu_fail(g, KILN_STATUS_INTERNAL, "tile value %u is used before it is computed", value->id);
+  gpu_tile tile = gpu_tile_new(g, value->layout); // after a failure
+  for (uint32_t i = 0; i < 1u << tile.layout.registers; i++)
+    tile.regs[i] = LLVMGetPoison(gpu_type(g, ir_element(value->type)));
+  return tile;
+}
+
+gpu_tile gpu_operand(gpu *g, const ir_op *op, uint32_t i) {
+  // kiln_conversions_verify has seen to it, after the last pass
+  KILN_ASSERT_DEEP(layout_equal(op->operands[i]->layout, op->operand_layouts[i]));
+  return gpu_tile_of(g, op->operands[i]);
+}
 
 // ---------------------------------------------------------------------------------- barriers, scratch, tiles
 
@@ -56,15 +217,13 @@ gpu_shared_tile gpu_shared_tile_open(gpu *g, const layout_memory *memory, const 
   return p;
 }
 
-static bool starts_piece(const gpu_shared_tile *p, uint32_t r) { return !(r & p->pieces.mask); }
-
 LLVMValueRef gpu_shared_tile_pointer(gpu *g, const gpu_shared_tile *p, uint32_t r) {
-  const uint32_t own = layout_offset(p->memory, layout_element(p->layout, r)), bytes = own << p->log2_bytes,
-                 both = bytes & p->base_bits;
-  uint32_t more = p->start;
+  uint32_t padded_own, more = p->start;
+  const uint32_t own = layout_register_offset(p->memory, p->layout, r, &padded_own),
+                 bytes = own << p->log2_bytes, both = bytes & p->base_bits;
   LLVMValueRef base = p->base;
   if (!both) {
-    more += layout_padded(p->memory, own) << p->log2_bytes;
+    more += padded_own << p->log2_bytes;
   } else if (p->shares_base && !p->memory->pad) {
     base = LLVMBuildXor(g->builder, p->plain, gpu_i32(g, both), "");
     more += bytes & ~both;
@@ -93,7 +252,7 @@ void gpu_write_tile_in_slot(gpu *g, const gpu_tile *tile, const layout_memory *m
   const uint32_t count = 1u << tile->layout.registers;
   for (uint32_t n = 0; n < count; n++) {
     const uint32_t r = g->machine->hold_loads ? count - 1 - n : n;
-    if (!starts_piece(&p, r)) continue;
+    if (r & p.pieces.mask) continue;
     for (unsigned i = 0; i < 1u << p.pieces.vector; i++)
       elements[i] = tile->regs[kiln_piece_register(&p.pieces, r, i)];
     LLVMValueRef store = LLVMBuildStore(g->builder, gpu_pack(g, elements, 1u << p.pieces.vector),
@@ -132,7 +291,7 @@ gpu_tile gpu_read_tile(gpu *g, const layout_memory *memory, LLVMTypeRef type, co
   gpu_tile out = gpu_tile_new(g, layout);
   gpu_shared_tile p = gpu_shared_tile_open(g, memory, layout, log2_bytes, g->scratch_base);
   for (uint32_t r = 0; r < 1u << layout->registers; r++)
-    if (starts_piece(&p, r)) gpu_shared_tile_read(g, &p, type, r, out.regs);
+    if (!(r & p.pieces.mask)) gpu_shared_tile_read(g, &p, type, r, out.regs);
   return out;
 }
 
@@ -174,19 +333,7 @@ gpu_tile gpu_read_matrices(gpu *g, const kiln_matrix_load *plan, const layout_me
   return out;
 }
 
-// ----------------------------------------------------------------------------------------- operands in slots
-
-struct gpu_staged {
-  gpu_tile to; ///< its registers are filled as they are asked for
-  LLVMTypeRef type;
-  bool is_matrix;
-  unsigned log2_bytes;
-  uint32_t start;
-  LLVMValueRef slot;
-  kiln_matrix_load plan;
-  layout_memory memory;
-  gpu_shared_tile shared;
-};
+// ------------------------------------------------------------------------------------------ reading slots
 
 /// NULL: the slot begins at the first.
 static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
@@ -195,62 +342,37 @@ static LLVMValueRef slot_offset(gpu *g, const gpu_place *place) {
   return LLVMBuildMul(g->builder, place->slot, gpu_i32(g, place->slots->bytes), "");
 }
 
-/// Operands of multiply-adds are words, read by so many instructions that a register for each address spills.
-static bool shares_base(const gpu *g, unsigned log2_bytes) {
-  return g->machine->shares_bases && log2_bytes == 2;
+/// A thread's way into or out of a slot. Operands of multiply-adds are words, read by so many instructions that a
+/// register for each address spills.
+static gpu_shared_tile open_slot(gpu *g, const kiln_slot_layouts *s, const kiln_layout *layout,
+                                 LLVMValueRef slot) {
+  gpu_shared_tile p = gpu_shared_tile_open(g, &s->memory, layout, s->log2_bytes, s->start);
+  p.slot = slot;
+  p.shares_base = g->machine->shares_bases && s->log2_bytes == 2;
+  return p;
 }
 
-/// A matrix load needs its rows in one piece; the slots were laid out for the first reader.
-gpu_staged *gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_layout *to) {
-  const kiln_slot_layouts *slots = place->slots;
-  gpu_staged s = {.type = gpu_type(g, element), .start = slots->start, .memory = slots->memory};
-  s.log2_bytes = gpu_log2_bytes_of(g, s.type);
-  s.is_matrix = kiln_plan_matrix_load(&g->layouts->machine, &slots->writer, to, s.log2_bytes,
-                                      KILN_PARTS_OF_ROWS, &s.plan);
-  for (unsigned i = 0; s.is_matrix && i < kiln_matrix_row_bits(&s.plan); i++)
-    s.is_matrix = layout_offset(&s.memory, s.plan.row[i]) == 1u << i;
-  s.slot = slot_offset(g, place);
-  s.to = gpu_tile_new(g, to);
-  gpu_note_exchange(g, &s.memory, slots->is_exchange ? &slots->writer : NULL,
-                    s.is_matrix ? &s.plan.address : to, s.log2_bytes, s.is_matrix);
-  return kiln_arena_copy(g->arena, &s, sizeof s);
-}
-
-void gpu_write_slot(gpu *g, const gpu_place *place, const gpu_tile *tile) {
-  const kiln_slot_layouts *s = place->slots;
-  gpu_write_tile_in_slot(g, tile, &s->memory, s->log2_bytes, s->start, slot_offset(g, place));
-}
-
-LLVMValueRef gpu_slot_pointer(gpu *g, const gpu_place *place, uint32_t r) {
-  const kiln_slot_layouts *s = place->slots;
-  gpu_shared_tile p = gpu_shared_tile_open(g, &s->memory, &s->writer, s->log2_bytes, s->start);
-  p.slot = slot_offset(g, place);
-  p.shares_base = shares_base(g, s->log2_bytes);
-  return gpu_shared_tile_pointer(g, &p, r);
+gpu_staged gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_slot_read *read) {
+  return (gpu_staged){.to = gpu_tile_new(g, &read->to),
+                      .type = gpu_type(g, element),
+                      .slots = place->slots,
+                      .slot = slot_offset(g, place),
+                      .read = read};
 }
 
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count) {
-  const kiln_layout *l = s->is_matrix ? &s->plan.address : &s->to.layout;
-  if (!s->shared.base) {
-    s->shared = gpu_shared_tile_open(g, &s->memory, l, s->log2_bytes, s->start);
-    s->shared.slot = s->slot;
-    s->shared.shares_base = shares_base(g, s->log2_bytes);
-  }
   for (uint32_t r = first; r < first + count; r++) {
     if (s->to.regs[r]) continue;
-    if (s->is_matrix) {
-      gpu_read_matrix_piece(g, &s->plan, &s->shared, s->type, r >> (s->plan.word + s->plan.matrices),
-                            s->to.regs);
-      continue;
-    }
-    gpu_shared_tile_read(g, &s->shared, s->type, r & ~s->shared.pieces.mask, s->to.regs);
+    const kiln_matrix_load *plan = s->read->is_matrix ? &s->read->plan : NULL;
+    if (!s->shared.base) s->shared = open_slot(g, s->slots, plan ? &plan->address : &s->to.layout, s->slot);
+    if (plan)
+      gpu_read_matrix_piece(g, plan, &s->shared, s->type, r >> (plan->word + plan->matrices), s->to.regs);
+    else gpu_shared_tile_read(g, &s->shared, s->type, r & ~s->shared.pieces.mask, s->to.regs);
   }
   return s->to.regs + first;
 }
 
 // --------------------------------------------------------------------------------------------- filling slots
-
-static void call(gpu *g, kl_function function) { kl_call(&g->prelude, function, NULL, 0); }
 
 static const kiln_slot_layouts *slots_of(gpu *g, const ir_value *memory) {
   return kiln_slot_layouts_of(g->layouts, memory);
@@ -278,17 +400,6 @@ static bool is_fetched(const gpu *g, const kiln_slot_layouts *s) {
   return c && c->is_fetched;
 }
 
-static void release(gpu *g, const kiln_slot_layouts *s) {
-  g->scratch_base = g->scratch_floor;
-  for (gpu_claim **c = &g->claims; *c;) {
-    if ((*c)->slots->end > g->scratch_base && (*c)->slots != s) g->scratch_base = (*c)->slots->end;
-    if ((*c)->slots == s) *c = (*c)->next;
-    else c = &(*c)->next;
-  }
-}
-
-// ----------------------------------------------------------------------------------------- lowering
-
 /// Bytes of a piece of `bytes` that are there, the rest is filled with zeros. `left`: elements of `each`
 /// bytes; NULL: all.
 static LLVMValueRef size_of(gpu *g, LLVMValueRef mask, LLVMValueRef left, unsigned bytes, unsigned each) {
@@ -305,23 +416,20 @@ static LLVMValueRef size_of(gpu *g, LLVMValueRef mask, LLVMValueRef left, unsign
 void gpu_lower_fetch(gpu *g, ir_op *op) {
   static const kl_function copies[] = {KL_kl_copy_4, KL_kl_copy_8, KL_kl_copy_16};
   enum { LEAST = 4 };
-  gpu_place at = {slots_of(g, op->operands[2]), gpu_scalar(g, op->operands[3])};
-  const kiln_layout *layout = &at.slots->writer;
-  uint8_t bits[8];
-  uint32_t inside = 0;
+  const kiln_slot_layouts *slots = slots_of(g, op->operands[2]);
+  const gpu_place at = {slots, gpu_scalar(g, op->operands[3])};
   claim(g, op->operands[2], true);
-  unsigned vector = kiln_fetch_pieces(g->layouts, op, at.slots, bits),
-           bytes = 1u << (at.slots->log2_bytes + vector);
+  const kiln_fetch_pieces *pieces = slots->fetches;
+  while (pieces->fetch != op) pieces = pieces->next;
+  const unsigned bytes = 1u << (slots->log2_bytes + pieces->vector);
   gpu_tile pointer = gpu_operand(g, op, 0), mask = gpu_operand(g, op, 1);
   gpu_tile left = {.regs = NULL};
   if (op->operand_count > 4) left = gpu_operand(g, op, 4);
-  for (unsigned i = 0; i < vector; i++) inside |= 1u << bits[i];
   if (bytes < LEAST)
     gpu_fail_at(g, op, KILN_STATUS_INTERNAL,
                 "operation %u: a fetch has pieces of %u bytes, expected at least %u", ir_operation(op), bytes,
                 LEAST);
-  gpu_note_copy(g, op, KILN_ENGINE_COPY, bytes);
-  LLVMValueRef owner = gpu_is_owner(g, layout);
+  LLVMValueRef owner = gpu_is_owner(g, &slots->writer);
   LLVMBasicBlockRef after = NULL;
   if (owner) { // of a tile of few pieces: two copies of one would race
     LLVMBasicBlockRef body = gpu_block(g, "own");
@@ -329,10 +437,13 @@ void gpu_lower_fetch(gpu *g, ir_op *op) {
     LLVMBuildCondBr(g->builder, owner, body, after);
     LLVMPositionBuilderAtEnd(g->builder, body);
   }
-  for (uint32_t r = 0; g->status == KILN_OK && r < 1u << layout->registers; r++) {
-    if (r & inside) continue;
-    LLVMValueRef size = size_of(g, mask.regs[r], left.regs ? left.regs[r] : NULL, bytes, bytes >> vector);
-    LLVMValueRef arguments[3] = {gpu_slot_pointer(g, &at, r), pointer.regs[r], size};
+  for (uint32_t r = 0; g->status == KILN_OK && r < 1u << slots->writer.registers; r++) {
+    if (r & pieces->inside) continue;
+    LLVMValueRef size =
+        size_of(g, mask.regs[r], left.regs ? left.regs[r] : NULL, bytes, bytes >> pieces->vector);
+    gpu_shared_tile to = open_slot(g, slots, &slots->writer, NULL);
+    to.slot = slot_offset(g, &at);
+    LLVMValueRef arguments[3] = {gpu_shared_tile_pointer(g, &to, r), pointer.regs[r], size};
     kl_call(&g->prelude, copies[__builtin_ctz(bytes / LEAST)], arguments, 3);
   }
   if (!owner) return;
@@ -342,13 +453,13 @@ void gpu_lower_fetch(gpu *g, ir_op *op) {
 
 void gpu_lower_fetch_commit(gpu *g, ir_op *op) {
   (void)op;
-  call(g, KL_kl_copy_commit);
+  kl_call(&g->prelude, KL_kl_copy_commit, NULL, 0);
 }
 
 void gpu_lower_fetch_wait(gpu *g, ir_op *op) {
   static const kl_function waits[] = {KL_kl_copy_wait_0, KL_kl_copy_wait_1, KL_kl_copy_wait_2};
   uint64_t most = sizeof waits / sizeof *waits - 1;
-  call(g, waits[op->attrs.wait.out < most ? op->attrs.wait.out : most]);
+  kl_call(&g->prelude, waits[op->attrs.wait.out < most ? op->attrs.wait.out : most], NULL, 0);
 }
 
 void gpu_lower_slot_load(gpu *g, ir_op *op) {
@@ -360,13 +471,23 @@ void gpu_lower_slot_store(gpu *g, ir_op *op) {
   gpu_place at = {slots_of(g, op->operands[0]), gpu_scalar(g, op->operands[1])};
   gpu_tile tile = gpu_operand(g, op, 2);
   claim(g, op->operands[0], false);
-  if (g->status == KILN_OK) gpu_write_slot(g, &at, &tile);
+  if (g->status == KILN_OK)
+    gpu_write_tile_in_slot(g, &tile, &at.slots->memory, at.slots->log2_bytes, at.slots->start,
+                           slot_offset(g, &at));
 }
 
 void gpu_lower_fetch_end(gpu *g, ir_op *op) {
   bool waits = false;
   for (uint32_t i = 0; i < op->operand_count; i++) waits |= is_fetched(g, slots_of(g, op->operands[i]));
-  if (waits) call(g, KL_kl_copy_wait_0);
-  for (uint32_t i = 0; i < op->operand_count; i++) release(g, slots_of(g, op->operands[i]));
+  if (waits) kl_call(&g->prelude, KL_kl_copy_wait_0, NULL, 0);
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    const kiln_slot_layouts *s = slots_of(g, op->operands[i]);
+    g->scratch_base = g->scratch_floor;
+    for (gpu_claim **c = &g->claims; *c;) {
+      if ((*c)->slots->end > g->scratch_base && (*c)->slots != s) g->scratch_base = (*c)->slots->end;
+      if ((*c)->slots == s) *c = (*c)->next;
+      else c = &(*c)->next;
+    }
+  }
   g->shared_dirty = true;
 }
