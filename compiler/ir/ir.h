@@ -455,6 +455,9 @@ typedef struct ir_builder {
   kiln_error error; ///< status KILN_OK until something failed
 } ir_builder;
 
+/// New operations stand before `op` and get its place.
+void ir_build_before(ir_builder *b, ir_op *op);
+
 ir_kernel *ir_kernel_create(kiln_arena *arena, const char *name);
 /// Adds a parameter and its block argument; returns the argument.
 ir_value *ir_add_param(ir_kernel *kernel, const ir_param *param);
@@ -507,6 +510,8 @@ void ir_walk(ir_block *block, void (*visit)(ir_op *op, void *context), void *con
 /// NULL after the last. Operations without regions may be removed once the next is known. What `op` holds ends
 /// at `op->next`: for (o = op; o != op->next; o = ir_next(op->block, o)).
 ir_op *ir_next(const ir_block *block, const ir_op *op);
+/// The operation that follows `op` and all that is inside it; NULL: the block ends there.
+ir_op *ir_after(const ir_block *block, const ir_op *op);
 /// The first operation with this code in a block and the regions inside it; NULL: there is none.
 ir_op *ir_find(const ir_block *block, ir_opcode code);
 /// Numbers operations and values densely in order of the text (parameters first), clears slots; returns the

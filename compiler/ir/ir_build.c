@@ -149,6 +149,12 @@ void ir_insert(ir_op *op, ir_block *block, ir_op *before) {
   *(before ? &before->prev : &block->last) = op;
 }
 
+void ir_build_before(ir_builder *b, ir_op *op) {
+  b->block = op->block;
+  b->before = op;
+  b->place = op->place;
+}
+
 ir_op *ir_emit(ir_builder *b, ir_opcode code, const ir_attrs *attrs, ir_value *const *operands,
                size_t operand_count, const ir_type *given, ir_block *const *regions, size_t region_count) {
   ir_type types[IR_MAX_RESULTS];

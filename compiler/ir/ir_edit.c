@@ -23,8 +23,14 @@ static ir_op *first_inside(const ir_op *op, uint32_t region) {
 }
 
 ir_op *ir_next(const ir_block *block, const ir_op *op) {
-  ir_op *next = op ? first_inside(op, 0) : block->first;
-  while (op && !next) {
+  if (!op) return block->first;
+  ir_op *inside = first_inside(op, 0);
+  return inside ? inside : ir_after(block, op);
+}
+
+ir_op *ir_after(const ir_block *block, const ir_op *op) {
+  ir_op *next = NULL;
+  while (!next) {
     next = op->next;
     if (next || op->block == block) break;
     // After the last operation of a region come the regions after it, then what follows the operation that

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The canonical form of a kernel, and the clean-up between passes: rounds of the ROUND rows of passes.def.
+// The canonical form of a kernel, and the clean-up between passes: rounds of the ROUND rows of passes.def. The pass
+// `canonical` notes which operation of that form each one is.
 #include "compiler/passes/canonical/canonical.h"
 
 #include "compiler/passes/pass.h"
@@ -39,4 +40,14 @@ kiln_status kiln_pass_simplify(ir_kernel *kernel, kiln_pass_context *context, ki
 
 void kiln_canonicalise(ir_kernel *kernel) {
   for (unsigned round = 0; round < MAX_ROUNDS && run_rows(kernel, true); round++) continue;
+}
+
+// Later passes move, split and remove operations; messages, reports and debug information name those of the
+// canonical form.
+kiln_status kiln_pass_canonical(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context, (void)err;
+  ir_number(kernel);
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    if (!op->place.operation) op->place.operation = op->number + 1;
+  return KILN_OK;
 }

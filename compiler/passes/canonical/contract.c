@@ -8,11 +8,6 @@
 // taken.
 #include "compiler/passes/pass.h"
 
-typedef struct contracting {
-  ir_builder b;
-  bool changed;
-} contracting;
-
 /// The product that `v` is, when it is used only here; also through a splat or broadcast it would not pay.
 static ir_op *product(const ir_value *v) {
   return v->def && v->def->code == IR_MUL && v->uses == 1 ? v->def : NULL;
@@ -35,29 +30,24 @@ static ir_value *contracted(ir_builder *b, const ir_op *op) {
   return NULL;
 }
 
-static void visit(ir_op *op, void *context) {
-  contracting *c = context;
-  if ((op->code != IR_ADD && op->code != IR_SUB) || ir_type_class(op->results[0].type) != KILN_CLASS_FLOAT)
-    return;
-  for (uint32_t i = 0; i < 2; i++) op->operands[i] = ir_resolve(op->operands[i]);
-  c->b.block = op->block;
-  c->b.before = op;
-  c->b.place = op->place;
-  ir_value *fused = contracted(&c->b, op);
-  if (!fused) return;
-  fused->uses = op->results[0].uses;
-  ir_forward(&op->results[0], fused);
-  ir_remove(op);
-  c->changed = true;
-}
-
 kiln_status kiln_pass_contract(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)err;
-  contracting c = {.b = {.arena = kernel->arena}};
+  ir_builder b = {.arena = kernel->arena};
   if (kernel->fp_strict) return KILN_OK;
   ir_count_uses(kernel);
-  ir_walk(kernel->body, visit, &c);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    if (op->code != IR_ADD && op->code != IR_SUB) continue;
+    if (ir_type_class(op->results[0].type) != KILN_CLASS_FLOAT) continue;
+    for (uint32_t i = 0; i < 2; i++) op->operands[i] = ir_resolve(op->operands[i]);
+    ir_build_before(&b, op);
+    ir_value *fused = contracted(&b, op);
+    if (!fused) continue;
+    fused->uses = op->results[0].uses;
+    ir_forward(&op->results[0], fused);
+    ir_remove(op);
+    context->changed = true;
+  }
   ir_apply_forwards(kernel);
-  context->changed |= c.changed;
   return KILN_OK;
 }

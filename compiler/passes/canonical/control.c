@@ -5,11 +5,6 @@
 // Needs nothing. Leaves unused results to DCE.
 #include "compiler/passes/pass.h"
 
-typedef struct flowing {
-  ir_kernel *kernel;
-  bool changed;
-} flowing;
-
 /// Moves what stands in `block` before `op`, without the terminator, which is returned.
 static ir_op *inline_block(ir_block *block, ir_op *op) {
   ir_op *end = ir_terminator(block);
@@ -81,18 +76,15 @@ static bool unchanged_carried(ir_op *op) {
   return changed;
 }
 
-static void visit(ir_op *op, void *context) {
-  flowing *f = context;
-  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
-  if (op->code == IR_IF) f->changed |= constant_if(op) || common_results(op);
-  if (op->code == IR_FOR) f->changed |= known_trips(op) || unchanged_carried(op);
-}
-
 kiln_status kiln_pass_control(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)err;
-  flowing f = {.kernel = kernel};
-  ir_walk(kernel->body, visit, &f);
+  for (ir_op *op = ir_next(kernel->body, NULL), *after; op;
+       op = op->block ? ir_next(kernel->body, op) : after) {
+    after = ir_after(kernel->body, op);
+    for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
+    if (op->code == IR_IF) context->changed |= constant_if(op) || common_results(op);
+    if (op->code == IR_FOR) context->changed |= known_trips(op) || unchanged_carried(op);
+  }
   ir_apply_forwards(kernel);
-  context->changed |= f.changed;
   return KILN_OK;
 }

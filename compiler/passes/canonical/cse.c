@@ -27,29 +27,24 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 29;
 }
 
-static uint32_t hash_op(const ir_op *op) {
+/// The operation that is visible and equal to `op`; NULL: there is none, and `op` is the first.
+static ir_op *find_or_add(merging *m, ir_op *op) {
   uint64_t hash = mix(op->code, op->attrs.bits);
   hash = mix(hash, (uint64_t)op->attrs.flags << 16 | (unsigned)op->attrs.kind << 8 | op->attrs.axis);
   for (uint32_t i = 0; i < op->operand_count; i++) hash = mix(hash, (uintptr_t)op->operands[i]);
   const ir_type *type = &op->results[0].type;
   hash = mix(hash, (uint64_t)type->scalar << 8 | type->rank);
-  return (uint32_t)(hash >> 32);
-}
-
-static bool equal(const ir_op *a, const ir_op *b) {
-  if (a->code != b->code || a->operand_count != b->operand_count || a->result_count != b->result_count)
-    return false;
-  if (!ir_attrs_equal(a->code, &a->attrs, &b->attrs)) return false;
-  if (memcmp(a->operands, b->operands, a->operand_count * sizeof(ir_value *))) return false;
-  for (uint32_t i = 0; i < a->result_count; i++)
-    if (!ir_type_equal(a->results[i].type, b->results[i].type)) return false;
-  return true;
-}
-
-static ir_op *find_or_add(merging *m, ir_op *op) {
-  uint32_t bucket = hash_op(op) & m->mask;
-  for (entry *e = m->buckets[bucket]; e; e = e->next)
-    if (equal(e->op, op)) return e->op;
+  uint32_t bucket = (uint32_t)(hash >> 32) & m->mask;
+  for (entry *e = m->buckets[bucket]; e; e = e->next) {
+    ir_op *other = e->op;
+    bool equal = other->code == op->code && other->operand_count == op->operand_count &&
+                 other->result_count == op->result_count &&
+                 ir_attrs_equal(op->code, &other->attrs, &op->attrs) &&
+                 !memcmp(other->operands, op->operands, op->operand_count * sizeof(ir_value *));
+    for (uint32_t i = 0; equal && i < op->result_count; i++)
+      equal = ir_type_equal(other->results[i].type, op->results[i].type);
+    if (equal) return other;
+  }
   entry *e = KILN_NEW(m->scratch, entry);
   *e = (entry){op, m->buckets[bucket], bucket};
   m->buckets[bucket] = e;
@@ -58,25 +53,19 @@ static ir_op *find_or_add(merging *m, ir_op *op) {
   return NULL;
 }
 
-static void merge_block(merging *m, ir_block *block);
-
-/// Combiners stay closed: nothing in them is replaced by a value from outside.
-static void merge_region(merging *m, const ir_op *op, ir_block *region) {
-  if (op->code != IR_REDUCE && op->code != IR_SCAN) {
-    merge_block(m, region);
-    return;
-  }
-  merging inner = {.scratch = m->scratch, .mask = 63, .buckets = KILN_NEW_ARRAY(m->scratch, entry *, 64)};
-  merge_block(&inner, region);
-  m->changed |= inner.changed;
-}
-
 static void merge_block(merging *m, ir_block *block) {
   uint32_t outer = m->count;
   for (ir_op *op = block->first, *next; op; op = next) {
     next = op->next;
     for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
-    for (uint32_t i = 0; i < op->region_count; i++) merge_region(m, op, op->regions[i]);
+    // Combiners stay closed: nothing in them is replaced by a value from outside.
+    const bool is_closed = op->code == IR_REDUCE || op->code == IR_SCAN;
+    for (uint32_t i = 0; i < op->region_count; i++) {
+      merging inner = {.scratch = m->scratch, .mask = 63};
+      if (is_closed) inner.buckets = KILN_NEW_ARRAY(m->scratch, entry *, 64);
+      merge_block(is_closed ? &inner : m, op->regions[i]);
+      m->changed |= inner.changed;
+    }
     if (ir_ops[op->code].effect != IR_PURE || op->region_count || !op->result_count) continue;
     ir_op *same = find_or_add(m, op);
     if (!same) continue;

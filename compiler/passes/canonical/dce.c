@@ -36,30 +36,30 @@ static void need_op(sweeping *s, ir_op *op) {
   }
 }
 
-static void need_result(sweeping *s, ir_op *op, uint32_t i) {
+/// Needs what the value comes from: a result, or an argument of a region.
+static void need_origin(sweeping *s, const ir_value *v) {
+  ir_op *op = v->def ? v->def : v->block->parent;
+  if (!op) return;
+  const uint32_t i = v->index;
+  const bool is_result = v->def != NULL;
   need_op(s, op);
-  if (op->code == IR_FOR) {
+  if (op->code == IR_FOR && is_result) {
     need(s, ir_loop_initials(op)[i]);
     need(s, ir_loop_args(op)[i]);
     need(s, ir_loop_next(op)->operands[i]);
-  } else if (op->code == IR_WHILE) {
+  } else if (op->code == IR_FOR && i >= ir_loop_counters(op)) {
+    need(s, &op->results[i - ir_loop_counters(op)]);
+  } else if (op->code == IR_WHILE && is_result) {
     need(s, ir_cond_passed(ir_while_test(op))[i]);
     need(s, ir_loop_body(op)->args[i]);
-  } else if (op->code == IR_IF) {
-    for (uint32_t r = 0; r < 2; r++) need(s, ir_if_end(op, r)->operands[i]);
-  }
-}
-
-static void need_argument(sweeping *s, const ir_block *block, uint32_t i) {
-  ir_op *op = block->parent;
-  if (!op) return;
-  need_op(s, op);
-  if (op->code == IR_FOR && i >= ir_loop_counters(op)) need(s, &op->results[i - ir_loop_counters(op)]);
-  if (op->code == IR_WHILE && block == op->regions[0]) {
+  } else if (op->code == IR_WHILE && v->block == op->regions[0]) {
     need(s, ir_loop_initials(op)[i]);
     need(s, ir_loop_next(op)->operands[i]);
+  } else if (op->code == IR_WHILE && v->block == ir_loop_body(op)) {
+    need(s, &op->results[i]);
+  } else if (op->code == IR_IF && is_result) {
+    for (uint32_t r = 0; r < 2; r++) need(s, ir_if_end(op, r)->operands[i]);
   }
-  if (op->code == IR_WHILE && block == ir_loop_body(op)) need(s, &op->results[i]);
 }
 
 static bool has_effect(const ir_op *op) {
@@ -90,22 +90,6 @@ static void keep_args(ir_block *block, uint32_t from, const uint8_t *keep, uint3
   block->arg_count = to;
 }
 
-/// Results lie in an array inside the operation, so those that stay move to a new one and the old ones
-/// forward to it.
-static void keep_results(sweeping *s, ir_op *op, const uint8_t *keep) {
-  ir_value *results = KILN_NEW_ARRAY(s->arena, ir_value, op->result_count);
-  uint32_t to = 0;
-  for (uint32_t i = 0; i < op->result_count; i++) {
-    if (!keep[i]) continue;
-    results[to] = op->results[i];
-    results[to].index = to;
-    ir_forward(&op->results[i], &results[to]);
-    to++;
-  }
-  op->results = results;
-  op->result_count = to;
-}
-
 static uint32_t kept(const uint8_t *keep, uint32_t count) {
   uint32_t sum = 0;
   for (uint32_t i = 0; i < count; i++) sum += keep[i];
@@ -129,7 +113,18 @@ static void trim_results(sweeping *s, ir_op *op) {
   } else {
     for (uint32_t r = 0; r < 2; r++) keep_operands(ir_if_end(op, r), 0, keep, n);
   }
-  keep_results(s, op, keep);
+  // Results lie in an array inside the operation. Those that stay move to a new one, to which the old ones forward.
+  ir_value *results = KILN_NEW_ARRAY(s->arena, ir_value, n);
+  uint32_t to = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (!keep[i]) continue;
+    results[to] = op->results[i];
+    results[to].index = to;
+    ir_forward(&op->results[i], &results[to]);
+    to++;
+  }
+  op->results = results;
+  op->result_count = to;
 }
 
 /// Values that a while loop carries into its test and that nothing reads.
@@ -145,40 +140,27 @@ static void trim_carried(sweeping *s, ir_op *op) {
   keep_operands(ir_loop_next(op), 0, keep, n);
 }
 
-static void sweep(ir_op *op, void *context) {
-  sweeping *s = context;
-  if (ir_is_terminator(op)) return;
-  if (!s->live_op[op->number]) {
-    ir_remove(op);
-    s->changed = true;
-    return;
-  }
-  if (ir_is_loop(op) || op->code == IR_IF) trim_results(s, op);
-  if (op->code == IR_WHILE) trim_carried(s, op);
-}
-
-static uint32_t count_operations(ir_block *block) {
-  uint32_t count = 0;
-  for (const ir_op *op = block->first; op; op = op->next) {
-    count++;
-    for (uint32_t i = 0; i < op->region_count; i++) count += count_operations(op->regions[i]);
-  }
-  return count;
-}
-
 kiln_status kiln_pass_dce(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   sweeping s = {.arena = kernel->arena, .scratch = kiln_arena_create()};
   if (!s.scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a pass");
   s.live = KILN_NEW_ARRAY(s.scratch, uint8_t, ir_number(kernel) + 1u);
-  s.live_op = KILN_NEW_ARRAY(s.scratch, uint8_t, count_operations(kernel->body) + 1u);
+  uint32_t operations = 0;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) operations++;
+  s.live_op = KILN_NEW_ARRAY(s.scratch, uint8_t, operations + 1u);
   for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
     if (has_effect(op)) need_op(&s, op);
-  while (s.count) {
-    ir_value *v = s.work[--s.count];
-    if (v->def) need_result(&s, v->def, v->index);
-    else need_argument(&s, v->block, v->index);
+  while (s.count) need_origin(&s, s.work[--s.count]);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    if (!ir_is_terminator(op) && !s.live_op[op->number]) {
+      next = ir_after(kernel->body, op);
+      ir_remove(op);
+      s.changed = true;
+      continue;
+    }
+    next = ir_next(kernel->body, op);
+    if (ir_is_loop(op) || op->code == IR_IF) trim_results(&s, op);
+    if (op->code == IR_WHILE) trim_carried(&s, op);
   }
-  ir_walk(kernel->body, sweep, &s);
   ir_apply_forwards(kernel);
   kiln_arena_destroy(s.scratch);
   context->changed |= s.changed;

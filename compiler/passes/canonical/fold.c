@@ -71,17 +71,20 @@ static ir_value *fold_splats(folding *f, ir_op *op) {
 
 // -------------------------------------------------------------------------------------- identities
 
-/// x op constant and x op x, by the properties of ops.def.
-static ir_value *identity(folding *f, ir_op *op) {
+static int log2_exact(int64_t n) { return n > 0 && (n & (n - 1)) == 0 ? __builtin_ctzll((uint64_t)n) : -1; }
+
+static ir_value *fold_arithmetic(folding *f, ir_op *op) {
   const ir_opcode code = op->code;
   ir_value *left = op->operands[0], *right = op->operands[1];
   const ir_type type = op->results[0].type;
+  const bool is_unsigned = op->attrs.flags & IR_UNSIGNED, keeps = !takes_denormals(f, op);
   int64_t n;
   double d;
-  if (takes_denormals(f, op)) return NULL;
-  if (left == right && ir_has(code, IR_REPEATS)) return left;
-  if (left == right && ir_has(code, IR_CANCELS) && is_integral(type)) return integer(f, type, 0);
-  if (ir_constant_int(right, &n)) {
+  int e;
+  // x op constant and x op x, by the properties of ops.def.
+  if (keeps && left == right && ir_has(code, IR_REPEATS)) return left;
+  if (keeps && left == right && ir_has(code, IR_CANCELS) && is_integral(type)) return integer(f, type, 0);
+  if (keeps && ir_constant_int(right, &n)) {
     if (ir_type_bits(right->type) == 1) n = -n; // a true i1 is all ones
     if (n == 0 && ir_has(code, IR_ENDS_0)) return integer(f, type, 0);
     if (n == -1 && ir_has(code, IR_ENDS_ONES)) return right;
@@ -90,42 +93,30 @@ static ir_value *identity(folding *f, ir_op *op) {
                                : ir_has(code, IR_UNIT_ONES) && n == -1;
     if (unit) return left;
   }
-  if (ir_type_class(type) != KILN_CLASS_FLOAT || !ir_constant_float(right, &d)) return NULL;
-  const bool is_zero = d == 0 && !signbit(d) == (code != IR_ADD); // -0 + 0 is +0
-  return (is_zero && ir_has(code, IR_UNIT_0)) || (d == 1 && ir_has(code, IR_UNIT_1)) ? left : NULL;
-}
-
-/// (x op c) op d is x op (c op d) for integers.
-static ir_value *reassociate(folding *f, ir_op *op) {
-  ir_op *inner = ir_producer(op->operands[0], op->code);
-  if (!ir_has(op->code, IR_ASSOCIATES) || !is_integral(op->operands[0]->type) || !inner) return NULL;
-  if (!is_constant(op->operands[1]) || !is_constant(inner->operands[1])) return NULL;
-  ir_value *both = ir_binary(&f->b, op->code, op->attrs.flags, inner->operands[1], op->operands[1]);
-  return ir_binary(&f->b, op->code, op->attrs.flags, inner->operands[0], both);
-}
-
-static int log2_exact(int64_t n) { return n > 0 && (n & (n - 1)) == 0 ? __builtin_ctzll((uint64_t)n) : -1; }
-
-/// Cheaper forms: subtraction of a constant, unsigned division by a power of two, division of floats by one.
-static ir_value *strength(folding *f, ir_op *op) {
-  ir_type type = op->operands[0]->type;
-  int64_t n;
-  double d;
-  int e;
-  if (ir_constant_int(op->operands[1], &n) && is_integral(type)) {
-    bool is_unsigned = op->attrs.flags & IR_UNSIGNED;
-    ir_value *x = op->operands[0];
-    if (op->code == IR_SUB)
-      return ir_binary(&f->b, IR_ADD, 0, x, integer(f, type, (int64_t)(0 - (uint64_t)n)));
-    if (op->code == IR_DIV && is_unsigned && log2_exact(n) > 0)
-      return ir_binary(&f->b, IR_SHR, IR_UNSIGNED, x, integer(f, type, log2_exact(n)));
-    if (op->code == IR_REM && n == 1) return integer(f, type, 0);
-    if (op->code == IR_REM && is_unsigned && log2_exact(n) > 0)
-      return ir_binary(&f->b, IR_AND, 0, x, integer(f, type, n - 1));
+  if (keeps && ir_type_class(type) == KILN_CLASS_FLOAT && ir_constant_float(right, &d)) {
+    const bool is_zero = d == 0 && !signbit(d) == (code != IR_ADD); // -0 + 0 is +0
+    if ((is_zero && ir_has(code, IR_UNIT_0)) || (d == 1 && ir_has(code, IR_UNIT_1))) return left;
   }
-  if (op->code == IR_DIV && ir_constant_float(op->operands[1], &d) && isfinite(d) &&
-      fabs(frexp(d, &e)) == 0.5 && abs(e) < 12)
-    return ir_binary(&f->b, IR_MUL, 0, op->operands[0], ir_const_like(&f->b, type, 1 / d));
+  // (x op c) op d is x op (c op d) for integers.
+  ir_op *inner = ir_producer(left, code);
+  if (ir_has(code, IR_ASSOCIATES) && is_integral(left->type) && inner && is_constant(right) &&
+      is_constant(inner->operands[1])) {
+    ir_value *both = ir_binary(&f->b, code, op->attrs.flags, inner->operands[1], right);
+    return ir_binary(&f->b, code, op->attrs.flags, inner->operands[0], both);
+  }
+  // Cheaper forms: subtraction of a constant, unsigned division by a power of two, division of floats by one.
+  if (ir_constant_int(right, &n) && is_integral(left->type)) {
+    const ir_type of = left->type;
+    if (code == IR_SUB) return ir_binary(&f->b, IR_ADD, 0, left, integer(f, of, (int64_t)(0 - (uint64_t)n)));
+    if (code == IR_DIV && is_unsigned && log2_exact(n) > 0)
+      return ir_binary(&f->b, IR_SHR, IR_UNSIGNED, left, integer(f, of, log2_exact(n)));
+    if (code == IR_REM && n == 1) return integer(f, of, 0);
+    if (code == IR_REM && is_unsigned && log2_exact(n) > 0)
+      return ir_binary(&f->b, IR_AND, 0, left, integer(f, of, n - 1));
+  }
+  if (code == IR_DIV && ir_constant_float(right, &d) && isfinite(d) && fabs(frexp(d, &e)) == 0.5 &&
+      abs(e) < 12)
+    return ir_binary(&f->b, IR_MUL, 0, left, ir_const_like(&f->b, left->type, 1 / d));
   return NULL;
 }
 
@@ -140,12 +131,6 @@ static void commute(folding *f, ir_op *op) {
   op->operands[1] = left;
   if (op->code == IR_CMP) op->attrs.kind = swapped[op->attrs.kind];
   f->changed = true;
-}
-
-static ir_value *fold_arithmetic(folding *f, ir_op *op) {
-  ir_value *v = identity(f, op);
-  if (!v) v = reassociate(f, op);
-  return v ? v : strength(f, op);
 }
 
 /// not(a < b) is a >= b, for integers; and for == and != of floats.
@@ -413,32 +398,26 @@ static rule rule_of(ir_opcode code) {
   }
 }
 
-static bool fold_one(folding *f, ir_op *op) {
-  commute(f, op);
-  const rule r = rule_of(op->code);
-  ir_value *v = fold_constants(f, op);
-  if (!v && r.value) v = r.value(f, op);
-  if (!v) v = fold_splats(f, op);
-  if (v) forward(f, op, 0, v);
-  return v != NULL;
-}
-
-static void visit(ir_op *op, void *context) {
-  folding *f = context;
-  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
-  f->b.block = op->block;
-  f->b.before = op;
-  f->b.place = op->place;
-  const rule r = rule_of(op->code);
-  bool gone = r.whole ? r.whole(f, op)
-                      : op->result_count == 1 && !op->region_count && op->operand_count && fold_one(f, op);
-  if (gone) ir_remove(op);
-}
-
 kiln_status kiln_pass_fold(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)err;
   folding f = {.kernel = kernel, .b = {.arena = kernel->arena}};
-  ir_walk(kernel->body, visit, &f);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_after(kernel->body, op);
+    for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
+    ir_build_before(&f.b, op);
+    rule r = rule_of(op->code);
+    bool goes = r.whole && r.whole(&f, op);
+    if (!r.whole && op->result_count == 1 && !op->region_count && op->operand_count) {
+      commute(&f, op);
+      ir_value *v = fold_constants(&f, op);
+      if (!v && r.value) v = r.value(&f, op);
+      if (!v) v = fold_splats(&f, op);
+      if (v) forward(&f, op, 0, v);
+      goes = v != NULL;
+    }
+    if (goes) ir_remove(op);
+    else next = ir_next(kernel->body, op);
+  }
   ir_apply_forwards(kernel);
   context->changed |= f.changed;
   return KILN_OK;
