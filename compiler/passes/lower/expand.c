@@ -111,62 +111,44 @@ static expansion *expansion_of(kiln_expansion kind) {
   return NULL;
 }
 
-typedef struct expand_context {
-  expanding x;
-  bool flushes; ///< kernel.fp_flush
-  kiln_status status;
-  kiln_error *err;
-} expand_context;
-
-static kiln_status refuse(const expand_context *c, const ir_op *op, const char *reason) {
+static kiln_status refuse(const ir_op *op, const kiln_target *target, const char *reason, kiln_error *err) {
   char type[IR_TYPE_TEXT], name[KILN_TARGET_NAME], fault[64] = "";
   const ir_value *typed = op->operand_count ? op->operands[0] : op->result_count ? &op->results[0] : NULL;
   bool is_asm = op->code == IR_ASM && op->attrs.assembly.text;
   unsigned length = 0;
   const char *at = is_asm ? kiln_asm_fault(op, &length) : "";
   if (length) snprintf(fault, sizeof fault, "; '%.*s' is not", (int)(length < 40 ? length : 40), at);
-  return kiln_fail_at(c->err, KILN_STATUS_UNSUPPORTED, ir_operation(op),
+  return kiln_fail_at(err, KILN_STATUS_UNSUPPORTED, ir_operation(op),
                       "operation %u (%s%s%.60s%s) on %s for %s: %s%s", ir_operation(op),
                       ir_ops[op->code].text, is_asm ? " \"" : "", is_asm ? op->attrs.assembly.text : "",
                       is_asm ? "\"" : "", typed ? ir_type_text(typed->type, type) : "nothing",
-                      kiln_target_name(c->x.target, name), reason, fault);
-}
-
-static void visit(ir_op *op, void *context) {
-  expand_context *c = context;
-  if (c->status != KILN_OK || c->x.b.error.status != KILN_OK) return;
-  kiln_legality legality = kiln_legality_of(op, c->x.target);
-  if (legality.legal == KILN_LEGAL_NATIVE && c->flushes && op->result_count && is_half(op->results[0].type) &&
-      kiln_scalar_flushes(op)) // the mode of a kernel is about f32
-    legality = (kiln_legality){KILN_LEGAL_EXPANDED, "", KILN_EXPAND_THROUGH_F32};
-  if (legality.legal == KILN_LEGAL_NATIVE) return;
-  const bool has_parts = (op->operand_count || op->code == IR_ASM) && op->result_count == 1;
-  if (legality.legal == KILN_LEGAL_REFUSED || !has_parts) {
-    c->status = refuse(c, op, legality.reason);
-    return;
-  }
-  c->x.b.block = op->block;
-  c->x.b.before = op;
-  c->x.b.place = op->place;
-  ir_value *v = expansion_of(legality.expansion)(&c->x, op);
-  if (!v) return;
-  ir_forward(&op->results[0], v);
-  ir_remove(op);
-  c->x.changed = true;
+                      kiln_target_name(target, name), reason, fault);
 }
 
 kiln_status kiln_pass_expand(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  const kiln_target *target = context->target;
   for (unsigned round = 0; round < MAX_ROUNDS; round++) {
-    expand_context c = {.x = {.b = {.arena = kernel->arena}, .target = context->target},
-                        .flushes = kernel->fp_flush,
-                        .err = err};
+    expanding x = {.b = {.arena = kernel->arena}, .target = target};
     ir_number(kernel);
-    ir_walk(kernel->body, visit, &c);
-    if (c.status != KILN_OK) return c.status;
-    if (c.x.b.error.status != KILN_OK)
-      return kiln_fail(err, c.x.b.error.status, "expand: %s", c.x.b.error.text);
+    for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+      next = ir_next(kernel->body, op);
+      kiln_legality legality = kiln_legality_of(op, target);
+      if (legality.legal == KILN_LEGAL_NATIVE && kernel->fp_flush && op->result_count &&
+          is_half(op->results[0].type) && kiln_scalar_flushes(op)) // the mode of a kernel is about f32
+        legality = (kiln_legality){KILN_LEGAL_EXPANDED, "", KILN_EXPAND_THROUGH_F32};
+      if (legality.legal == KILN_LEGAL_NATIVE) continue;
+      const bool has_parts = (op->operand_count || op->code == IR_ASM) && op->result_count == 1;
+      if (legality.legal == KILN_LEGAL_REFUSED || !has_parts) return refuse(op, target, legality.reason, err);
+      ir_build_before(&x.b, op);
+      ir_value *v = expansion_of(legality.expansion)(&x, op);
+      if (x.b.error.status != KILN_OK) return kiln_fail(err, x.b.error.status, "expand: %s", x.b.error.text);
+      if (!v) continue;
+      ir_forward(&op->results[0], v);
+      ir_remove(op);
+      x.changed = true;
+    }
     ir_apply_forwards(kernel);
-    if (!c.x.changed) return KILN_OK;
+    if (!x.changed) return KILN_OK;
     KILN_TRY(kiln_pass_simplify(kernel, context, err));
   }
   return kiln_fail(err, KILN_STATUS_INTERNAL, "expand: expected at most %d rounds", MAX_ROUNDS);

@@ -118,42 +118,29 @@ static bool is_move(const ir_op *op) {
   }
 }
 
-/// Marks values that an operation takes which keeps denormals.
-static void mark_kept(ir_op *op, void *context) {
-  (void)context;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (!kiln_scalar_flushes(op)) op->operands[i]->slot = op->operands[i];
-}
-
-static bool needs_operations(const expanding *x, const ir_op *op) {
-  if (!kiln_family_of(x->target->processor->family)->flushes || is_beside_mode(op)) return true;
-  return op->results[0].slot && is_move(op);
-}
-
-static void visit(ir_op *op, void *context) {
-  expanding *x = context;
-  if (x->b.error.status != KILN_OK || !kiln_scalar_flushes(op) || op->operand_count > 3 ||
-      op->result_count != 1 || !needs_operations(x, op))
-    return;
-  for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
-  x->b.block = op->block;
-  x->b.before = op;
-  x->b.place = op->place;
-  ir_value *v = rewritten(x, op);
-  if (!v) return;
-  ir_forward(&op->results[0], v);
-  ir_remove(op);
-}
-
 kiln_status kiln_pass_flush(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   const kiln_target *target = context->target;
   expanding x = {.b = {.arena = kernel->arena}, .target = target};
   if (!kernel->fp_flush) return KILN_OK;
-  ir_number(kernel);
-  ir_walk(kernel->body, mark_kept, NULL);
-  ir_walk(kernel->body, visit, &x);
+  const bool has_mode = kiln_family_of(target->processor->family)->flushes;
+  ir_number(kernel); // clears slots
+  // In ir_value.slot: whether an operation that keeps denormals reads the value.
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    for (uint32_t i = 0; i < op->operand_count && !kiln_scalar_flushes(op); i++)
+      op->operands[i]->slot = op->operands[i];
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    if (!kiln_scalar_flushes(op) || op->operand_count > 3 || op->result_count != 1) continue;
+    if (has_mode && !is_beside_mode(op) && !(op->results[0].slot && is_move(op))) continue;
+    for (uint32_t i = 0; i < op->operand_count; i++) op->operands[i] = ir_resolve(op->operands[i]);
+    ir_build_before(&x.b, op);
+    ir_value *v = rewritten(&x, op);
+    if (x.b.error.status != KILN_OK) return kiln_fail(err, x.b.error.status, "%s", x.b.error.text);
+    if (!v) continue;
+    ir_forward(&op->results[0], v);
+    ir_remove(op);
+  }
   ir_apply_forwards(kernel);
-  if (x.b.error.status != KILN_OK) return kiln_fail(err, x.b.error.status, "%s", x.b.error.text);
-  if (!kiln_family_of(target->processor->family)->flushes) kernel->fp_flush = false;
+  if (!has_mode) kernel->fp_flush = false;
   return kiln_pass_simplify(kernel, context, err);
 }

@@ -25,17 +25,6 @@ typedef struct counting {
 
 static bool is_narrow(const ir_value *v) { return v->type.scalar == KILN_I32 && !v->type.pointer; }
 
-static void count(ir_op *op, void *context) {
-  counting *c = context;
-  int64_t n;
-  const bool is_rest = op->code == IR_REM && op->results[0].type.rank && is_narrow(op->operands[0]);
-  const bool is_place = c->has_products && (op->code == IR_MUL || op->code == IR_SHL) &&
-                        !op->results[0].type.rank && is_narrow(&op->results[0]) &&
-                        ir_constant_int(op->operands[1], &n);
-  if (is_rest) c->count += kiln_fact_of(c->facts, op->operands[0])->lo >= 0;
-  if (is_place) c->count += kiln_fact_of(c->facts, &op->results[0])->lo >= 0;
-}
-
 typedef struct limits {
   int64_t of[3];
 } limits;
@@ -46,7 +35,15 @@ static counting count_with(ir_kernel *kernel, kiln_arena *arena, const bool is_o
   for (unsigned axis = 0; axis < 3; axis++)
     if (is_open[axis]) kernel->grid_limit[axis] = l.of[axis];
   counting c = {.facts = kiln_facts_compute(arena, kernel), .has_products = ir_find(kernel->body, IR_DOT)};
-  ir_walk(kernel->body, count, &c);
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    int64_t n;
+    const bool is_rest = op->code == IR_REM && op->results[0].type.rank && is_narrow(op->operands[0]);
+    const bool is_place = c.has_products && (op->code == IR_MUL || op->code == IR_SHL) &&
+                          !op->results[0].type.rank && is_narrow(&op->results[0]) &&
+                          ir_constant_int(op->operands[1], &n);
+    if (is_rest) c.count += kiln_fact_of(c.facts, op->operands[0])->lo >= 0;
+    if (is_place) c.count += kiln_fact_of(c.facts, &op->results[0])->lo >= 0;
+  }
   return c;
 }
 

@@ -10,7 +10,6 @@
 typedef struct guarding {
   kiln_facts *facts;
   ir_builder b;
-  bool changed;
 } guarding;
 
 static ir_value *like(guarding *g, const ir_value *v, double n) { return ir_const_like(&g->b, v->type, n); }
@@ -58,28 +57,24 @@ static ir_value *guard_shift(guarding *g, ir_op *op) {
   return ir_binary(&g->b, op->code, op->attrs.flags, op->operands[0], cut);
 }
 
-static void visit(ir_op *op, void *context) {
-  guarding *g = context;
-  bool divides = op->code == IR_DIV || op->code == IR_REM, shifts = op->code == IR_SHL || op->code == IR_SHR;
-  if ((!divides && !shifts) || ir_type_class(op->operands[0]->type) != KILN_CLASS_INT) return;
-  g->b.block = op->block;
-  g->b.before = op;
-  g->b.place = op->place;
-  for (uint32_t i = 0; i < 2; i++) op->operands[i] = ir_resolve(op->operands[i]);
-  ir_value *v = divides ? guard_division(g, op) : guard_shift(g, op);
-  if (!v) return;
-  ir_forward(&op->results[0], v);
-  ir_remove(op);
-  g->changed = true;
-}
-
 kiln_status kiln_pass_guard(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a pass");
   guarding g = {.facts = kiln_facts_compute(scratch, kernel), .b = {.arena = kernel->arena}};
-  ir_walk(kernel->body, visit, &g);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    bool divides = op->code == IR_DIV || op->code == IR_REM,
+         shifts = op->code == IR_SHL || op->code == IR_SHR;
+    if ((!divides && !shifts) || ir_type_class(op->operands[0]->type) != KILN_CLASS_INT) continue;
+    ir_build_before(&g.b, op);
+    for (uint32_t i = 0; i < 2; i++) op->operands[i] = ir_resolve(op->operands[i]);
+    ir_value *v = divides ? guard_division(&g, op) : guard_shift(&g, op);
+    if (!v) continue;
+    ir_forward(&op->results[0], v);
+    ir_remove(op);
+    context->changed = true;
+  }
   ir_apply_forwards(kernel);
   kiln_arena_destroy(scratch);
-  context->changed |= g.changed;
   return KILN_OK;
 }

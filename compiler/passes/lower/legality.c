@@ -118,12 +118,6 @@ kiln_legality kiln_cast_legality(kiln_scalar from, kiln_scalar to, const kiln_ta
   return native;
 }
 
-static bool is_of(const op_row *row, ir_opcode code) {
-  for (size_t i = 0; i < row->count; i++)
-    if (row->operations[i] == code) return true;
-  return false;
-}
-
 kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer, uint32_t flags,
                                const kiln_target *target) {
   unsigned class = pointer ? (unsigned)KILN_CLASS_POINTER : kiln_scalars[scalar].type_class;
@@ -132,18 +126,13 @@ kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer,
     return (kiln_legality){KILN_LEGAL_REFUSED, "the operation is not defined for the type", KILN_EXPAND_NONE};
   for (size_t i = 0; !pointer && i < sizeof op_rows / sizeof *op_rows; i++) {
     const op_row *row = &op_rows[i];
-    if (is_of(row, code) && (row->types >> scalar & 1) && (flags & row->flags) == row->flags &&
+    size_t k = 0;
+    while (k < row->count && row->operations[k] != code) k++;
+    if (k < row->count && (row->types >> scalar & 1) && (flags & row->flags) == row->flags &&
         holds(row->place, target))
       return (kiln_legality){row->outcome, row->how, row->expansion};
   }
   return native;
-}
-
-// Products of fp8 that are smaller than the smallest instruction have wider types.
-static bool is_small_fp8_dot(const ir_op *op, const kiln_target *target) {
-  const kiln_matrix_unit *unit = kiln_matrix_unit_of(target);
-  return kiln_scalars[op->operands[0]->type.scalar].type_class == KILN_CLASS_FP8 && unit->has_fp8 &&
-         !kiln_matrix_form_of(target->processor->matrix, kiln_target_lanes(target), op, NULL);
 }
 
 kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
@@ -161,7 +150,10 @@ kiln_legality kiln_legality_of(const ir_op *op, const kiln_target *target) {
       return (kiln_legality){KILN_LEGAL_EXPANDED, "machines saturate", KILN_EXPAND_CAST};
     return kiln_cast_legality(type->scalar, to, target);
   }
-  if (op->code == IR_DOT && is_small_fp8_dot(op, target))
+  // Products of fp8 that are smaller than the smallest instruction have wider types.
+  if (op->code == IR_DOT && kiln_scalars[type->scalar].type_class == KILN_CLASS_FP8 &&
+      kiln_matrix_unit_of(target)->has_fp8 &&
+      !kiln_matrix_form_of(target->processor->matrix, kiln_target_lanes(target), op, NULL))
     return (kiln_legality){KILN_LEGAL_EXPANDED, "widened without loss", KILN_EXPAND_DOT};
   if (op->region_count) return native; // the operations inside count
   return kiln_op_legality(op->code, type->scalar, type->pointer, op->attrs.flags, target);

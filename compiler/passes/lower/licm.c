@@ -19,13 +19,6 @@ static void mark_block(hoisting *h, const ir_block *block) {
   }
 }
 
-static bool may_move(const hoisting *h, const ir_op *op) {
-  if (ir_ops[op->code].effect != IR_PURE || op->region_count || !op->result_count) return false;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (h->inside[op->operands[i]->id]) return false;
-  return true;
-}
-
 /// Takes `op` and what it needs of this block before the loop.
 static void move_out(hoisting *h, ir_op *op, const ir_block *block, ir_op *loop) {
   if (op->block != block) return;
@@ -36,26 +29,26 @@ static void move_out(hoisting *h, ir_op *op, const ir_block *block, ir_op *loop)
   h->changed = true;
 }
 
-static void hoist_block(hoisting *h, ir_block *block, ir_op *loop) {
-  for (ir_op *op = block->first; op; op = op->next)
-    if (may_move(h, op))
-      for (uint32_t i = 0; i < op->result_count; i++) h->inside[op->results[i].id] = 0;
-  for (ir_op *op = block->first, *next; op; op = next) {
-    next = op->next;
-    bool invariant = op->result_count && !h->inside[op->results[0].id] &&
-                     ir_ops[op->code].effect == IR_PURE && !op->region_count;
-    if (invariant && (op->results[0].type.rank == 0 || ir_has(op->code, IR_DEAR)))
-      move_out(h, op, block, loop);
-  }
-}
-
-/// Inner loops first, so that what leaves them may leave the outer one too.
 static void hoist(hoisting *h, ir_block *block) {
-  for (ir_op *op = block->first; op; op = op->next) {
-    for (uint32_t i = 0; i < op->region_count; i++) hoist(h, op->regions[i]);
-    if (!ir_is_loop(op)) continue;
-    for (uint32_t i = 0; i < op->region_count; i++) mark_block(h, op->regions[i]);
-    for (uint32_t i = 0; i < op->region_count; i++) hoist_block(h, op->regions[i], op);
+  for (ir_op *loop = block->first; loop; loop = loop->next) {
+    for (uint32_t i = 0; i < loop->region_count; i++) hoist(h, loop->regions[i]);
+    if (!ir_is_loop(loop)) continue;
+    for (uint32_t i = 0; i < loop->region_count; i++) mark_block(h, loop->regions[i]);
+    for (uint32_t r = 0; r < loop->region_count; r++) {
+      // What is computed of invariant values alone is invariant.
+      for (const ir_op *op = loop->regions[r]->first; op; op = op->next) {
+        bool varies = ir_ops[op->code].effect != IR_PURE || op->region_count;
+        for (uint32_t i = 0; i < op->operand_count; i++) varies |= h->inside[op->operands[i]->id];
+        for (uint32_t i = 0; !varies && i < op->result_count; i++) h->inside[op->results[i].id] = 0;
+      }
+      for (ir_op *op = loop->regions[r]->first, *next; op; op = next) {
+        next = op->next;
+        bool is_invariant = op->result_count && !h->inside[op->results[0].id] &&
+                            ir_ops[op->code].effect == IR_PURE && !op->region_count;
+        if (is_invariant && (op->results[0].type.rank == 0 || ir_has(op->code, IR_DEAR)))
+          move_out(h, op, loop->regions[r], loop);
+      }
+    }
   }
 }
 

@@ -91,44 +91,24 @@ static void narrow_compare(narrowing *n, ir_op *op) {
   }
 }
 
-/// A 64-bit division of two numbers that fit 32 bits: many times cheaper there. INT32_MIN / -1 does not fit.
-static void divide_in_32_bits(narrowing *n, ir_op *op) {
-  bool is_unsigned = op->attrs.flags & IR_UNSIGNED;
+/// Signed division of what is not negative is unsigned division, and one of two numbers that fit 32 bits is many times
+/// cheaper there. INT32_MIN / -1 does not fit.
+static void narrow_division(narrowing *n, ir_op *op) {
   const kiln_fact *a = kiln_fact_of(n->facts, op->operands[0]), *b = kiln_fact_of(n->facts, op->operands[1]);
+  if (ir_type_class(op->operands[0]->type) != KILN_CLASS_INT) return;
+  if (!(op->attrs.flags & IR_UNSIGNED) && a->lo >= 0 && b->lo >= 0) {
+    op->attrs.flags |= IR_UNSIGNED;
+    n->changed = true;
+  }
   if (!fits_i32(n, op->operands[0]) || !fits_i32(n, op->operands[1])) return;
+  const bool is_unsigned = op->attrs.flags & IR_UNSIGNED;
   if (is_unsigned ? a->lo < 0 || b->lo < 0 : a->lo == INT32_MIN && b->lo <= -1 && b->hi >= -1) return;
   ir_value *left = low_half(n, op->operands[0]), *right = low_half(n, op->operands[1]);
-  n->b.block = op->block;
-  n->b.before = op;
-  n->b.place = op->place;
+  ir_build_before(&n->b, op);
   ir_value *narrow = ir_binary(&n->b, op->code, op->attrs.flags, left, right);
   ir_forward(&op->results[0], ir_cast(&n->b, narrow, KILN_I64, 0, 0));
   ir_remove(op);
   n->changed = true;
-}
-
-static void narrow_division(narrowing *n, ir_op *op) {
-  if (ir_type_class(op->operands[0]->type) != KILN_CLASS_INT) return;
-  if (!(op->attrs.flags & IR_UNSIGNED) && kiln_fact_of(n->facts, op->operands[0])->lo >= 0 &&
-      kiln_fact_of(n->facts, op->operands[1])->lo >= 0) {
-    op->attrs.flags |= IR_UNSIGNED;
-    n->changed = true;
-  }
-  divide_in_32_bits(n, op);
-}
-
-static void narrow_op(narrowing *n, ir_op *op) {
-  switch (op->code) {
-  case IR_PTRADD:
-    if (!fits_i32(n, op->operands[1])) break;
-    op->operands[1] = low_half(n, op->operands[1]);
-    n->changed = true;
-    break;
-  case IR_CMP: narrow_compare(n, op); break;
-  case IR_DIV:
-  case IR_REM: narrow_division(n, op); break;
-  default: break;
-  }
 }
 
 static bool claims(const narrowing *n, const ir_value *v) { return v->id < n->count && n->is_claimed[v->id]; }
@@ -141,22 +121,10 @@ static void note_claim(narrowing *n, const ir_value *v) {
 }
 
 static ir_value *truth(narrowing *n, ir_value *claimed) {
-  n->b.block = claimed->def->block;
-  n->b.before = claimed->def;
-  n->b.place = claimed->def->place;
+  ir_build_before(&n->b, claimed->def);
   if (!claimed->slot) claimed->slot = ir_const_like(&n->b, claimed->type, 1);
   n->changed = true;
   return claimed->slot;
-}
-
-static void visit(ir_op *op, void *context) {
-  narrowing *n = context;
-  bool is_claim = op->code == IR_ASSUME || (op->result_count && claims(n, &op->results[0]));
-  for (uint32_t i = 0; i < op->operand_count; i++) {
-    ir_value *v = op->operands[i] = ir_resolve(op->operands[i]);
-    if (!is_claim && claims(n, v)) op->operands[i] = truth(n, v);
-  }
-  if (!is_claim) narrow_op(n, op);
 }
 
 kiln_status kiln_pass_narrow(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
@@ -167,7 +135,21 @@ kiln_status kiln_pass_narrow(ir_kernel *kernel, kiln_pass_context *context, kiln
   n.is_claimed = KILN_NEW_ARRAY(scratch, bool, n.count + 1u);
   for (const ir_op *op = kernel->body->first; op; op = op->next)
     if (op->code == IR_ASSUME) note_claim(&n, op->operands[0]);
-  ir_walk(kernel->body, visit, &n);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    bool is_claim = op->code == IR_ASSUME || (op->result_count && claims(&n, &op->results[0]));
+    for (uint32_t i = 0; i < op->operand_count; i++) {
+      ir_value *v = op->operands[i] = ir_resolve(op->operands[i]);
+      if (!is_claim && claims(&n, v)) op->operands[i] = truth(&n, v);
+    }
+    if (is_claim) continue;
+    if (op->code == IR_PTRADD && fits_i32(&n, op->operands[1])) {
+      op->operands[1] = low_half(&n, op->operands[1]);
+      n.changed = true;
+    }
+    if (op->code == IR_CMP) narrow_compare(&n, op);
+    if (op->code == IR_DIV || op->code == IR_REM) narrow_division(&n, op);
+  }
   ir_apply_forwards(kernel);
   kiln_arena_destroy(scratch);
   context->changed |= n.changed;

@@ -55,22 +55,6 @@ static ir_value *split_param(ir_kernel *kernel, ir_builder *b, const ir_param *v
   return op ? &op->results[0] : NULL;
 }
 
-static void split_params(ir_kernel *kernel) {
-  uint32_t count = kernel->param_count, views = 0;
-  for (uint32_t i = 0; i < count; i++) views += kernel->params[i].type.is_view;
-  if (!views) return;
-  const ir_param *params = kernel->params;
-  ir_value **args = kernel->body->args;
-  kernel->params = NULL;
-  kernel->body->args = NULL;
-  kernel->param_count = kernel->body->arg_count = kernel->body->arg_capacity = 0;
-  ir_builder b = {.arena = kernel->arena, .block = kernel->body, .before = kernel->body->first};
-  for (uint32_t i = 0; i < count; i++)
-    args[i]->forward =
-        params[i].type.is_view ? split_param(kernel, &b, &params[i]) : ir_add_param(kernel, &params[i]);
-  ir_apply_forwards(kernel);
-}
-
 // ------------------------------------------------------------------------------------------ bounds
 
 /// One axis of an access.
@@ -267,20 +251,6 @@ static ir_op *lower_access(viewing *v, ir_op *op, const ir_op *view) {
   return ir_emit(&v->b, code, &attrs, operands, count, NULL, NULL, 0);
 }
 
-static void visit(ir_op *op, void *context) {
-  viewing *v = context;
-  if (op->code != IR_VIEW_LOAD && op->code != IR_VIEW_STORE && op->code != IR_VIEW_ATOMIC) return;
-  if (op->attrs.access.is_mapped) return;
-  const ir_op *view = op->operands[0]->def;
-  v->b.block = op->block;
-  v->b.before = op;
-  v->b.place = op->place;
-  ir_op *plain = lower_access(v, op, view);
-  if (!plain) return;
-  if (op->result_count) ir_forward(&op->results[0], &plain->results[0]);
-  ir_remove(op);
-}
-
 // ------------------------------------------------------------------------------------ views that are carried
 
 // Views that loops carry, branches yield and selects choose: base, extents and strides are carried one by one, and a view is
@@ -297,8 +267,6 @@ static uint32_t part_count(ir_type type) { return type.is_view ? 1u + 2u * type.
 static ir_type part_type(ir_type view, uint32_t part) {
   return part ? ir_scalar_type(KILN_I64) : ir_pointer_type(view.scalar);
 }
-
-static bool is_control(const ir_op *op) { return ir_is_loop(op) || op->code == IR_IF; }
 
 /// The view of `parts`, at the builder's place.
 static ir_value *joined(splitting *s, ir_type type, ir_value *const *parts) {
@@ -373,20 +341,16 @@ static void split_select(splitting *s, ir_op *op) {
   ir_value *const *yes = parts_of(op->operands[1]), *const *no = parts_of(op->operands[2]);
   ir_value *parts[1 + 2 * IR_MAX_RANK];
   ir_type type = op->results[0].type;
-  s->b.block = op->block;
-  s->b.before = op;
-  s->b.place = op->place;
+  ir_build_before(&s->b, op);
   for (uint32_t i = 0; i < part_count(type); i++)
     parts[i] = yes[i] == no[i] ? yes[i] : ir_ternary(&s->b, IR_SELECT, 0, op->operands[0], yes[i], no[i]);
   op->results[0].forward = joined(s, type, parts);
   ir_remove(op);
 }
 
-static void split_operands(ir_op *op, void *context) {
-  splitting *s = context;
+static void split_operands(splitting *s, ir_op *op) {
   uint32_t count = 0, to = 0;
-  if (op->code == IR_SELECT && op->results[0].type.is_view) split_select(s, op);
-  if ((!is_control(op) && !ir_is_terminator(op)) || !has_view(op->operands, op->operand_count)) return;
+  if (!has_view(op->operands, op->operand_count)) return;
   for (uint32_t i = 0; i < op->operand_count; i++) count += part_count(op->operands[i]->type);
   ir_value **operands = KILN_NEW_ARRAY(s->b.arena, ir_value *, count);
   for (uint32_t i = 0; i < op->operand_count; i++) {
@@ -400,10 +364,27 @@ static void split_operands(ir_op *op, void *context) {
   op->operand_count = count;
 }
 
-static kiln_status split_views(ir_kernel *kernel, kiln_error *err) {
-  splitting s = {.b = {.arena = kernel->arena}};
+// ---------------------------------------------------------------------------------------------------- passes
+
+kiln_status kiln_pass_open_views(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  (void)context;
+  splitting s = {.b = {.arena = kernel->arena, .block = kernel->body, .before = kernel->body->first}};
+  // Parameters: all move to a new list, which has the parts of views.
+  const uint32_t count = kernel->param_count;
+  const ir_param *params = kernel->params;
+  ir_value **args = kernel->body->args;
+  if (has_view(args, count)) {
+    kernel->params = NULL;
+    kernel->body->args = NULL;
+    kernel->param_count = kernel->body->arg_count = kernel->body->arg_capacity = 0;
+    for (uint32_t i = 0; i < count; i++)
+      args[i]->forward =
+          params[i].type.is_view ? split_param(kernel, &s.b, &params[i]) : ir_add_param(kernel, &params[i]);
+    ir_apply_forwards(kernel);
+  }
+  // Arguments of regions and results.
   for (ir_op *op = ir_next(kernel->body, NULL); op && !s.too_many; op = ir_next(kernel->body, op)) {
-    if (!is_control(op)) continue;
+    if (!ir_is_loop(op) && op->code != IR_IF) continue;
     s.b.place = op->place;
     for (uint32_t i = 0; i < op->region_count; i++) split_arguments(&s, op->regions[i]);
     split_results(&s, op);
@@ -416,20 +397,16 @@ static kiln_status split_views(ir_kernel *kernel, kiln_error *err) {
   if (s.b.error.status != KILN_OK)
     return kiln_fail(err, KILN_STATUS_INTERNAL, "carried views: %s", s.b.error.text);
   ir_apply_forwards(kernel);
-  ir_walk(kernel->body, split_operands, &s);
+  // Operands.
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    if (op->code == IR_SELECT && op->results[0].type.is_view) split_select(&s, op);
+    else if (ir_is_loop(op) || op->code == IR_IF || ir_is_terminator(op)) split_operands(&s, op);
+  }
   if (s.b.error.status != KILN_OK)
     return kiln_fail(err, KILN_STATUS_INTERNAL, "selected views: %s", s.b.error.text);
   ir_apply_forwards(kernel);
-  return KILN_OK;
-}
-
-// ---------------------------------------------------------------------------------------------------- passes
-
-kiln_status kiln_pass_open_views(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
-  (void)context;
-  split_params(kernel);
-  KILN_TRY(split_views(kernel, err));
-  // Parts of views are resolved first, so that facts see extents through them.
+  // Parts of views are resolved, so that facts see extents through them.
   for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
     next = ir_next(kernel->body, op);
     if (op->code != IR_VIEW_BASE && op->code != IR_DIM && op->code != IR_VIEW_STRIDE) continue;
@@ -446,7 +423,17 @@ kiln_status kiln_pass_views(ir_kernel *kernel, kiln_pass_context *context, kiln_
   if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for facts");
   viewing v = {.kernel = kernel, .b = {.arena = kernel->arena}};
   v.facts = kiln_facts_compute(scratch, kernel);
-  ir_walk(kernel->body, visit, &v);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    const bool is_access =
+        op->code == IR_VIEW_LOAD || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
+    if (!is_access || op->attrs.access.is_mapped) continue;
+    ir_build_before(&v.b, op);
+    ir_op *plain = lower_access(&v, op, op->operands[0]->def);
+    if (!plain) continue;
+    if (op->result_count) ir_forward(&op->results[0], &plain->results[0]);
+    ir_remove(op);
+  }
   kiln_arena_destroy(scratch);
   if (v.b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "views: %s", v.b.error.text);
   ir_apply_forwards(kernel);

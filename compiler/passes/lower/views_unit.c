@@ -31,16 +31,14 @@ static uint8_t axis_of_rest(ir_type tile, unsigned axis) {
   return number;
 }
 
-static void visit_access(dropping *d, ir_op *op, ir_type tile) {
+static void drop_axes(dropping *d, ir_op *op, ir_type tile) {
   ir_builder *b = &d->b;
   ir_type rest = ir_view_tile(op->operands[0]->type);
   if (ir_same_shape(tile, rest)) return;
   ir_value **value = &op->operands[op->operand_count - 1];
   ir_attrs attrs = op->attrs;
   if (attrs.access.first) attrs.access.axis = axis_of_rest(tile, attrs.access.axis);
-  b->block = op->block;
-  b->before = op;
-  b->place = op->place;
+  ir_build_before(b, op);
   if (op->code != IR_VIEW_LOAD) *value = in_shape(b, *value, rest);
   ir_op *access = ir_emit(b, op->code, &attrs, op->operands, op->operand_count, NULL, NULL, 0);
   if (!access) return;
@@ -49,23 +47,17 @@ static void visit_access(dropping *d, ir_op *op, ir_type tile) {
   d->changed = true;
 }
 
-static void visit(ir_op *op, void *context) {
-  ir_type *view = op->code == IR_VIEW ? &op->results[0].type : NULL;
-  switch (op->code) {
-  case IR_VIEW:
-    for (unsigned i = 0; i + 1u < view->rank; i++)
-      if (!view->log2[i]) view->log2[i] = IR_DROPPED;
-    break;
-  case IR_VIEW_LOAD: visit_access(context, op, op->results[0].type); break;
-  case IR_VIEW_STORE:
-  case IR_VIEW_ATOMIC: visit_access(context, op, op->operands[op->operand_count - 1]->type); break;
-  default: break;
-  }
-}
-
 kiln_status kiln_pass_unit_axes(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   dropping d = {.b = {.arena = kernel->arena}};
-  ir_walk(kernel->body, visit, &d);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    ir_type *view = op->code == IR_VIEW ? &op->results[0].type : NULL;
+    for (unsigned i = 0; view && i + 1u < view->rank; i++)
+      if (!view->log2[i]) view->log2[i] = IR_DROPPED;
+    if (op->code == IR_VIEW_LOAD) drop_axes(&d, op, op->results[0].type);
+    if (op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC)
+      drop_axes(&d, op, op->operands[op->operand_count - 1]->type);
+  }
   if (d.b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "views: %s", d.b.error.text);
   if (!d.changed) return KILN_OK;
   ir_apply_forwards(kernel);
