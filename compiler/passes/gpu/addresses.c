@@ -186,17 +186,6 @@ static parts parts_of(nearing *n, ir_value *v) {
   return n->of[v->id];
 }
 
-static void bring_near(ir_op *op, void *context) {
-  nearing *n = context;
-  if (op->code != IR_LOAD || !op->operands[0]->type.rank || op->attrs.flags & IR_VOLATILE) return;
-  ir_value *pointer = op->operands[0];
-  parts p = parts_of(n, pointer);
-  if (!p.is_near || !p.offset || !pointer->def) return;
-  ir_builder b = before(n, pointer);
-  ir_value *made = ir_binary(&b, IR_PTRADD, 0, ir_splat(&b, p.base, pointer->type), p.offset);
-  if (made) op->operands[0] = made;
-}
-
 kiln_status kiln_pass_carry(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context, (void)err;
   ir_walk(kernel->body, carry_scalars, kernel);
@@ -208,7 +197,15 @@ kiln_status kiln_pass_near(ir_kernel *kernel, kiln_pass_context *context, kiln_e
   nearing n = {.kernel = kernel};
   n.count = ir_number(kernel);
   n.of = KILN_NEW_ARRAY(kernel->arena, parts, n.count);
-  ir_walk(kernel->body, bring_near, &n);
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    if (op->code != IR_LOAD || !op->operands[0]->type.rank || op->attrs.flags & IR_VOLATILE) continue;
+    ir_value *pointer = op->operands[0];
+    parts p = parts_of(&n, pointer);
+    if (!p.is_near || !p.offset || !pointer->def) continue;
+    ir_builder b = before(&n, pointer);
+    ir_value *made = ir_binary(&b, IR_PTRADD, 0, ir_splat(&b, p.base, pointer->type), p.offset);
+    if (made) op->operands[0] = made;
+  }
   ir_apply_forwards(kernel);
   return KILN_OK;
 }

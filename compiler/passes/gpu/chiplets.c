@@ -36,17 +36,6 @@ static bool finds_die(const ordering *o, const ir_op *op) {
          by == (op->code == IR_REM ? o->dies : o->dies - 1);
 }
 
-static void note(ir_op *op, void *context) {
-  ordering *o = context;
-  const bool is_ordered =
-                 (op->code == IR_ATOMIC && op->attrs.order != IR_ORDER_RELAXED) || op->code == IR_CAS,
-             is_volatile = (op->code == IR_LOAD || op->code == IR_STORE) && op->attrs.flags & IR_VOLATILE,
-             is_foreign = op->code == IR_ASM && !op->attrs.assembly.is_pure;
-  o->is_refused |= op->code == IR_WHILE || is_ordered || is_volatile || is_foreign || finds_die(o, op);
-  if (op->code == IR_PID) o->needs[op->attrs.axis] = true;
-  if (op->code == IR_FOR) o->has_products |= ir_find(ir_loop_body(op), IR_DOT) != NULL;
-}
-
 static ir_value *of_axis(ir_builder *b, ir_opcode code, unsigned axis) {
   ir_op *op = ir_emit(b, code, &(ir_attrs){.axis = (uint8_t)axis}, NULL, 0, NULL, NULL, 0);
   return op ? &op->results[0] : NULL;
@@ -106,7 +95,15 @@ kiln_status kiln_pass_chiplets(ir_kernel *kernel, kiln_pass_context *context, ki
   const kiln_fetch_machine *machine = &context->machine;
   ordering o = {.kernel = kernel, .dies = machine->dies};
   if (machine->dies < 2) return KILN_OK;
-  ir_walk(kernel->body, note, &o);
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    const bool is_ordered =
+                   (op->code == IR_ATOMIC && op->attrs.order != IR_ORDER_RELAXED) || op->code == IR_CAS,
+               is_volatile = (op->code == IR_LOAD || op->code == IR_STORE) && op->attrs.flags & IR_VOLATILE,
+               is_foreign = op->code == IR_ASM && !op->attrs.assembly.is_pure;
+    o.is_refused |= op->code == IR_WHILE || is_ordered || is_volatile || is_foreign || finds_die(&o, op);
+    if (op->code == IR_PID) o.needs[op->attrs.axis] = true;
+    if (op->code == IR_FOR) o.has_products |= ir_find(ir_loop_body(op), IR_DOT) != NULL;
+  }
   if (o.is_refused || !o.has_products || !(o.needs[0] || o.needs[1] || o.needs[2])) return KILN_OK;
   ir_block *inner = ir_block_create(kernel->arena);
   ir_builder b = {.arena = kernel->arena, .block = inner, .machine = true};

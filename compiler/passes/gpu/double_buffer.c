@@ -72,16 +72,6 @@ static bool is_constant(const ir_value *value, const ir_block *body) {
   return def && (def->block != body || def->code == IR_SPLAT || def->code == IR_CONST);
 }
 
-static void note_contents(ir_op *op, void *context) {
-  contents *c = context;
-  c->products += op->code == IR_DOT;
-  c->own_sums |= op->code == IR_DOT && is_constant(op->operands[2], op->block);
-  c->loops |= op->code == IR_FOR || op->code == IR_WHILE;
-  c->exchanges |= op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_SORT ||
-                  op->code == IR_GATHER || op->code == IR_SCATTER || op->code == IR_JOIN ||
-                  op->code == IR_SPLIT;
-}
-
 /// Of one slot of each tile.
 static uint32_t stride_of(const buffering *r) {
   uint32_t bytes = 0;
@@ -98,7 +88,14 @@ static bool has_shared(const buffering *r) {
   const kiln_pipeline *a = r->a;
   const unsigned asked = a->loop->attrs.loop.stages ? a->loop->attrs.loop.stages : a->kernel->stages;
   contents inside = {false};
-  ir_walk(a->body, note_contents, &inside);
+  for (const ir_op *op = ir_next(a->body, NULL); op; op = ir_next(a->body, op)) {
+    inside.products += op->code == IR_DOT;
+    inside.own_sums |= op->code == IR_DOT && is_constant(op->operands[2], op->block);
+    inside.loops |= op->code == IR_FOR || op->code == IR_WHILE;
+    inside.exchanges |= op->code == IR_REDUCE || op->code == IR_SCAN || op->code == IR_SORT ||
+                        op->code == IR_GATHER || op->code == IR_SCATTER || op->code == IR_JOIN ||
+                        op->code == IR_SPLIT;
+  }
   const uint32_t bytes = SLOTS * stride_of(r), spare = inside.exchanges ? SPARE_SHARED : 0;
   KILN_ASSERT(bytes);
   if (a->machine->small_file && inside.own_sums && inside.products > 1) return false;

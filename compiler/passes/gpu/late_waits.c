@@ -27,20 +27,17 @@ typedef struct waiting {
   ir_builder b;
 } waiting;
 
-typedef struct search {
-  const ir_value *value;
-  ir_value *instead; ///< NULL: only look
-  bool is_used;
-} search;
-
-static void visit_op(ir_op *op, search *s) {
+/// Whether the operation, or one inside it, reads the value. It reads `instead` afterwards (NULL: still the value).
+static bool reads(ir_op *op, const ir_value *value, ir_value *instead) {
+  bool found = false;
   for (ir_op *user = op; user != op->next; user = ir_next(op->block, user)) {
     for (uint32_t i = 0; i < user->operand_count; i++) {
-      if (user->operands[i] != s->value) continue;
-      s->is_used = true;
-      if (s->instead) user->operands[i] = s->instead;
+      if (user->operands[i] != value) continue;
+      found = true;
+      if (instead) user->operands[i] = instead;
     }
   }
+  return found;
 }
 
 /// How many of the products under way have to end before `op`.
@@ -56,30 +53,9 @@ static unsigned needed_by(const waiting *w, ir_op *op) {
     while (last && w->out[last - 1]->attrs.mma.is_carried) last--;
     return last;
   }
-  for (unsigned i = w->count; i > 0; i--) {
-    search s = {.value = &w->out[i - 1]->results[0]};
-    visit_op(op, &s);
-    if (s.is_used) return i;
-  }
-  return 0;
-}
-
-static void replace_after(ir_op *wait, unsigned number, const ir_value *old) {
-  search s = {.value = old, .instead = &wait->results[number]};
-  for (ir_op *op = wait->next; op; op = op->next) visit_op(op, &s);
-}
-
-static void move_releases(waiting *w, ir_op *wait) {
-  unsigned left = 0;
-  for (unsigned i = 0; i < w->release_count; i++) {
-    if (w->follows[i] <= w->ended) {
-      if (!w->is_trial) ir_move(w->releases[i], w->block, wait->next);
-      continue;
-    }
-    w->releases[left] = w->releases[i];
-    w->follows[left++] = w->follows[i];
-  }
-  w->release_count = left;
+  unsigned last = w->count; // the last whose sums it reads
+  while (last && !reads(op, &w->out[last - 1]->results[0], NULL)) last--;
+  return last;
 }
 
 /// Waits before `op` until the oldest `ends` have ended.
@@ -91,16 +67,27 @@ static void wait_for(waiting *w, ir_op *op, unsigned ends) {
   for (unsigned i = 0; i < ends; i++)
     if (!w->out[i]->attrs.mma.is_carried) sums[count++] = &w->out[i]->results[0];
   if (!w->is_trial) {
-    w->b.block = w->block, w->b.before = op, w->b.place = op->place;
+    ir_build_before(&w->b, op);
     ir_attrs attrs = {.wait = {.out = w->count - ends}};
     wait = ir_emit(&w->b, IR_MMA_WAIT, &attrs, sums, count, NULL, NULL, 0);
     if (!wait) return;
-    for (unsigned i = 0; i < count; i++) replace_after(wait, i, sums[i]);
+    for (unsigned i = 0; i < count; i++)
+      for (ir_op *after = wait->next; after; after = after->next) reads(after, sums[i], &wait->results[i]);
   }
   w->count -= ends;
   w->ended += ends;
   for (unsigned i = 0; i < w->count; i++) w->out[i] = w->out[i + ends];
-  move_releases(w, wait);
+  // Releases of slots that the ended products read follow the wait.
+  unsigned left = 0;
+  for (unsigned i = 0; i < w->release_count; i++) {
+    if (w->follows[i] <= w->ended) {
+      if (!w->is_trial) ir_move(w->releases[i], w->block, wait->next);
+      continue;
+    }
+    w->releases[left] = w->releases[i];
+    w->follows[left++] = w->follows[i];
+  }
+  w->release_count = left;
 }
 
 static void walk_block(waiting *w) {
@@ -122,20 +109,15 @@ static void walk_block(waiting *w) {
   }
 }
 
-/// Products that were given their waits already, and those that are summed in parts, keep them.
-static bool is_open(const ir_block *block) {
-  for (const ir_op *op = block->first; op; op = op->next) {
-    if (op->code == IR_MMA_WAIT && op->operand_count && op->operands[0]->def->code == IR_MMA) return false;
-    if (op->code != IR_MMA) continue;
-    if (op->attrs.mma.is_partial || (op->attrs.mma.is_async && !op->attrs.mma.is_carried)) return false;
-  }
-  return true;
-}
-
 static void rewrite_block(ir_kernel *kernel, ir_block *block, kiln_error *err) {
   for (ir_op *op = block->first; op; op = op->next)
     for (uint32_t r = 0; r < op->region_count; r++) rewrite_block(kernel, op->regions[r], err);
-  if (!is_open(block)) return;
+  // Products that were given their waits already, and those that are summed in parts, keep them.
+  for (const ir_op *op = block->first; op; op = op->next) {
+    if (op->code == IR_MMA_WAIT && op->operand_count && op->operands[0]->def->code == IR_MMA) return;
+    if (op->code != IR_MMA) continue;
+    if (op->attrs.mma.is_partial || (op->attrs.mma.is_async && !op->attrs.mma.is_carried)) return;
+  }
   const ir_builder b = {.arena = kernel->arena, .machine = true};
   waiting trial = {.kernel = kernel, .block = block, .is_trial = true, .b = b}, w = trial;
   walk_block(&trial);

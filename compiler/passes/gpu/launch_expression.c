@@ -88,43 +88,40 @@ static bool write_shift(writing *w, const ir_op *op, unsigned depth, range *out)
   return put_with_constant(w, KILN_EXPR_MUL, by);
 }
 
-static bool write_param(writing *w, const ir_value *v, range *out) {
-  const ir_param *p = &w->kernel->params[v->index];
-  const bool is_wide = v->type.scalar == KILN_I64;
-  *out = (range){is_wide ? INT64_MIN : INT32_MIN, is_wide ? INT64_MAX : INT32_MAX};
-  if (p->has_range && p->lo > out->lo) out->lo = p->lo;
-  if (p->has_range && p->hi < out->hi) out->hi = p->hi;
-  kiln_buffer_u8(w->out, KILN_EXPR_PARAM);
-  kiln_buffer_varint(w->out, v->index);
-  return ++w->ops <= MOST_OPS;
-}
-
-static bool write_operation(writing *w, const ir_op *op, unsigned depth, range *out) {
-  switch (op->code) {
-  case IR_HINT: return write_value(w, op->operands[0], depth, out);
-  case IR_CAST: return op->results[0].type.scalar == KILN_I64 && write_value(w, op->operands[0], depth, out);
-  case IR_ADD: return write_binary(w, op, KILN_EXPR_ADD, depth, out);
-  case IR_SUB: return write_binary(w, op, KILN_EXPR_SUB, depth, out);
-  case IR_MUL: return write_binary(w, op, KILN_EXPR_MUL, depth, out);
-  case IR_MIN: return write_binary(w, op, KILN_EXPR_MIN, depth, out);
-  case IR_MAX: return write_binary(w, op, KILN_EXPR_MAX, depth, out);
-  case IR_SHL: return write_shift(w, op, depth, out);
-  default: return false;
-  }
-}
-
 /// Writes the value where `depth` values lie below it.
 static bool write_value(writing *w, const ir_value *v, unsigned depth, range *out) {
   int64_t constant;
+  const ir_op *op = v->def;
+  const bool is_wide = v->type.scalar == KILN_I64;
+  bool is_written = false;
   if (depth >= KILN_EXPR_DEPTH || v->type.rank || v->type.pointer) return false;
-  if (v->type.scalar != KILN_I32 && v->type.scalar != KILN_I64) return false;
+  if (v->type.scalar != KILN_I32 && !is_wide) return false;
   if (ir_constant_int(v, &constant)) {
     *out = (range){constant, constant};
     return put_constant(w, constant);
   }
-  if (!v->def) return v->block == w->kernel->body && write_param(w, v, out);
-  if (v->def->attrs.flags & IR_UNSIGNED || !write_operation(w, v->def, depth, out)) return false;
-  return v->type.scalar == KILN_I64 || put_wrapped(w, depth, out);
+  if (!op && v->block == w->kernel->body) {
+    const ir_param *p = &w->kernel->params[v->index];
+    *out = (range){is_wide ? INT64_MIN : INT32_MIN, is_wide ? INT64_MAX : INT32_MAX};
+    if (p->has_range && p->lo > out->lo) out->lo = p->lo;
+    if (p->has_range && p->hi < out->hi) out->hi = p->hi;
+    kiln_buffer_u8(w->out, KILN_EXPR_PARAM);
+    kiln_buffer_varint(w->out, v->index);
+    return ++w->ops <= MOST_OPS;
+  }
+  if (!op || op->attrs.flags & IR_UNSIGNED) return false;
+  switch (op->code) {
+  case IR_HINT: is_written = write_value(w, op->operands[0], depth, out); break;
+  case IR_CAST: is_written = is_wide && write_value(w, op->operands[0], depth, out); break;
+  case IR_ADD: is_written = write_binary(w, op, KILN_EXPR_ADD, depth, out); break;
+  case IR_SUB: is_written = write_binary(w, op, KILN_EXPR_SUB, depth, out); break;
+  case IR_MUL: is_written = write_binary(w, op, KILN_EXPR_MUL, depth, out); break;
+  case IR_MIN: is_written = write_binary(w, op, KILN_EXPR_MIN, depth, out); break;
+  case IR_MAX: is_written = write_binary(w, op, KILN_EXPR_MAX, depth, out); break;
+  case IR_SHL: is_written = write_shift(w, op, depth, out); break;
+  default: break;
+  }
+  return is_written && (is_wide || put_wrapped(w, depth, out));
 }
 
 bool kiln_launch_expression(const ir_kernel *kernel, const ir_value *value, int64_t scale, kiln_buffer *out) {

@@ -62,16 +62,13 @@ bool kiln_is_scalars(const ir_op *op) {
   return true;
 }
 
-static bool is_invariant(const ir_op *op, const ir_block *body) {
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (ir_home(op->operands[i]) == body) return false;
-  return true;
-}
-
 void kiln_hoist_scalars(ir_op *loop) {
   const ir_block *body = ir_loop_body(loop);
   for (ir_op *op = body->first, *next; op; op = next) {
     next = op->next;
-    if (kiln_is_scalars(op) && !op->region_count && is_invariant(op, body)) ir_move(op, loop->block, loop);
+    bool is_invariant = kiln_is_scalars(op) && !op->region_count;
+    for (uint32_t i = 0; i < op->operand_count && is_invariant; i++)
+      is_invariant = ir_home(op->operands[i]) != body;
+    if (is_invariant) ir_move(op, loop->block, loop);
   }
 }

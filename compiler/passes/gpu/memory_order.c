@@ -297,42 +297,6 @@ static bool is_in_cluster(const ir_kernel *kernel) {
          (roles->attrs.roles.spread > 1 || roles->attrs.roles.cluster > 1);
 }
 
-/// The operation of the block that is, or has inside, the first write of a program; NULL: there is none.
-static ir_op *first_write(ir_block *block) {
-  ir_op *op = ir_next(block, NULL);
-  while (op && !writes(op)) op = ir_next(block, op);
-  while (op && op->block != block) op = op->block->parent;
-  return op;
-}
-
-static ordering *open_ordering(ir_kernel *kernel, kiln_arena *scratch) {
-  kiln_layouts *c = kernel->layouts;
-  ordering *o = KILN_NEW(scratch, ordering);
-  const kiln_kept_notes notes = kiln_layouts_keep_notes(c);
-  ir_op *place = first_write(start_of(kernel));
-  *o = (ordering){.kernel = kernel,
-                  .scratch = scratch,
-                  .notes = notes,
-                  .sources = kiln_sources_of(scratch, kernel),
-                  .addresses = kiln_addresses_create(scratch, kernel, c->facts),
-                  .builder = {.arena = kernel->arena, .machine = true}};
-  unsigned operations = 0; // they have their numbers
-  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
-    if (op->number >= operations) operations = op->number + 1;
-  o->owners = KILN_NEW_ARRAY(scratch, owners, operations);
-  ir_count_uses(kernel);
-  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
-    if (!reads(op) && !writes(op)) continue;
-    o->found = &o->owners[op->number];
-    o->found->params = KILN_NEW_ARRAY(scratch, uint64_t, kernel->param_count / 64 + 1);
-    for (uint32_t i = 0; i < op->operand_count; i++)
-      if ((op->operands[i]->type.pointer || op->operands[i]->type.is_view) && (!i || op->code == IR_ASM))
-        kiln_visit_sources(&o->sources, op->operands[i], note_owner, o);
-  }
-  if (place) o->overlaps = kiln_overlaps_create(kernel, scratch, o->addresses, c->facts, place);
-  return o;
-}
-
 /// `if overlap { barrier }`.
 static void emit_guard(ordering *o, const guard *g, ir_value *overlap) {
   ir_builder *b = &o->builder;
@@ -361,9 +325,37 @@ kiln_status kiln_pass_memory_order(ir_kernel *kernel, kiln_pass_context *context
   (void)context;
   kiln_arena *scratch = kiln_arena_create();
   if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the order of accesses");
-  ordering *o = open_ordering(kernel, scratch);
+  kiln_layouts *c = kernel->layouts;
+  ordering *o = KILN_NEW(scratch, ordering);
+  const kiln_kept_notes notes = kiln_layouts_keep_notes(c); // numbers the kernel
+  *o = (ordering){.kernel = kernel,
+                  .scratch = scratch,
+                  .notes = notes,
+                  .sources = kiln_sources_of(scratch, kernel),
+                  .addresses = kiln_addresses_create(scratch, kernel, c->facts),
+                  .builder = {.arena = kernel->arena, .machine = true}};
+  // Whose memory each access may touch.
+  unsigned operations = 0;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    if (op->number >= operations) operations = op->number + 1;
+  o->owners = KILN_NEW_ARRAY(scratch, owners, operations);
+  ir_count_uses(kernel);
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    if (!reads(op) && !writes(op)) continue;
+    o->found = &o->owners[op->number];
+    o->found->params = KILN_NEW_ARRAY(scratch, uint64_t, kernel->param_count / 64 + 1);
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      if ((op->operands[i]->type.pointer || op->operands[i]->type.is_view) && (!i || op->code == IR_ASM))
+        kiln_visit_sources(&o->sources, op->operands[i], note_owner, o);
+  }
+  // Whether parameters overlap is asked before the operation that is, or has inside, a program's first write.
+  ir_block *start = start_of(kernel);
+  ir_op *first = ir_next(start, NULL);
+  while (first && !writes(first)) first = ir_next(start, first);
+  while (first && first->block != start) first = first->block->parent;
+  if (first) o->overlaps = kiln_overlaps_create(kernel, scratch, o->addresses, c->facts, first);
   kiln_status status = KILN_OK;
-  if (o->overlaps) visit_block(o, start_of(kernel));
+  if (o->overlaps) visit_block(o, start);
   const bool meets = o->meets || o->guard_count;
   if (o->guard_count) status = emit_guards(o, err);
   if (status == KILN_OK && o->builder.error.status != KILN_OK)

@@ -316,27 +316,22 @@ static void hoist_constants(const ordering *o) {
   }
 }
 
-static void visit(ir_op *op, void *context) {
-  ir_kernel *kernel = ((ordering *)context)->kernel;
-  kiln_error *err = &((ordering *)context)->b.error;
-  if (op->code != IR_FOR || op->attrs.loop.is_in_order || err->status != KILN_OK) return;
-  ordering *o = KILN_NEW(kernel->arena, ordering);
-  *o = (ordering){.kernel = kernel, .loop = op, .body = op->regions[0], .count = ir_carried_count(op)};
-  if (!is_plain(o) || !find_parts(o) || !starts_at_zero_or_more(o)) return;
-  hoist_constants(o);
-  ir_number(kernel); // clears slots
-  if (!find_stages(o)) return;
-  rewrite(o);
-  *err = o->b.error;
-}
-
 kiln_status kiln_pass_order(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context;
-  ordering o = {.kernel = kernel};
   ir_count_uses(kernel);
-  ir_walk(kernel->body, visit, &o);
-  if (o.b.error.status != KILN_OK)
-    return kiln_fail(err, KILN_STATUS_INTERNAL, "order of products: %s", o.b.error.text);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    if (op->code != IR_FOR || op->attrs.loop.is_in_order) continue;
+    ordering *o = KILN_NEW(kernel->arena, ordering);
+    *o = (ordering){.kernel = kernel, .loop = op, .body = op->regions[0], .count = ir_carried_count(op)};
+    if (!is_plain(o) || !find_parts(o) || !starts_at_zero_or_more(o)) continue;
+    hoist_constants(o);
+    ir_number(kernel); // clears slots
+    next = ir_after(kernel->body, op);
+    if (find_stages(o)) rewrite(o);
+    if (o->b.error.status != KILN_OK)
+      return kiln_fail(err, KILN_STATUS_INTERNAL, "order of products: %s", o->b.error.text);
+  }
   ir_apply_forwards(kernel);
   return KILN_OK;
 }

@@ -53,18 +53,6 @@ typedef struct promoting {
 
 // --------------------------------------------------------------------------------------- conditions
 
-static void forbid(ir_op *op, void *context) {
-  promoting *p = context;
-  bool is_memory = op->code == IR_STORE || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
-  bool is_atomic = op->code == IR_ATOMIC && op->attrs.order == IR_ORDER_RELAXED;
-  p->has_split |= op->code == IR_FOR && op->attrs.loop.split > 1;
-  if (op->code == IR_WHILE) p->refused = KILN_REASON_WHILE;
-  if (op->code == IR_BARRIER || op->code == IR_CAS || op->code == IR_ASSERT) p->refused = KILN_REASON_EFFECTS;
-  if (ir_ops[op->code].effect == IR_WRITE && !is_memory && !is_atomic &&
-      !(op->code == IR_ASM && op->attrs.assembly.is_pure))
-    p->refused = KILN_REASON_EFFECTS;
-}
-
 /// A write before the load that the producer can't wait for.
 typedef struct obstacle {
   const promoting *p;
@@ -99,23 +87,6 @@ static kiln_refusal because_of(const promoting *p, const ir_value *v, kiln_repor
   return (kiln_refusal){.reason = named, .parameter = v->index + 1};
 }
 
-/// One axis of a view: of a tile at most 256 places, twice as many rows where two blocks may share the
-/// program.
-static kiln_refusal judge_axis(const promoting *p, const ir_op *view, unsigned i) {
-  ir_type type = view->results[0].type;
-  const ir_value *stride = ir_view_strides(view)[i];
-  unsigned bytes = kiln_scalars[type.scalar].bytes, most = LOG2_BOX + 1;
-  bool is_last = i + 1u == type.rank;
-  int64_t step;
-  if (!is_last && type.log2[i] != IR_DROPPED && type.log2[i] > most) return because(KILN_REASON_MAP_TILE);
-  if (!is_expression(p, ir_view_extents(view)[i])) return because(KILN_REASON_MAP_LAUNCH);
-  if (is_last && (!ir_constant_int(stride, &step) || step != 1)) return because(KILN_REASON_MAP_ROW);
-  if (!is_last && !is_expression(p, stride)) return because(KILN_REASON_MAP_LAUNCH);
-  if (!is_last && !is_multiple(p, stride, bytes))
-    return because_of(p, stride, KILN_REASON_MAP_PARAM, KILN_REASON_MAP_STRIDE);
-  return because(KILN_REASON_NONE);
-}
-
 /// What keeps a tensor map from describing the view and its tile.
 static kiln_refusal judge_view(const promoting *p, const ir_op *view) {
   ir_type type = view->results[0].type;
@@ -129,9 +100,18 @@ static kiln_refusal judge_view(const promoting *p, const ir_op *view) {
     return because_of(p, base, KILN_REASON_MAP_ALIGN, KILN_REASON_MAP_BASE);
   if (type.log2[rank - 1] == IR_DROPPED || bytes << type.log2[rank - 1] < MAP_ALIGN)
     return because(KILN_REASON_MAP_TILE);
+  // Of a tile at most 256 places along an axis, twice as many rows where two blocks may share the program.
   for (unsigned i = 0; i < rank; i++) {
-    kiln_refusal refusal = judge_axis(p, view, i);
-    if (refusal.reason) return refusal;
+    const ir_value *stride = ir_view_strides(view)[i];
+    bool is_last = i + 1u == rank;
+    int64_t step;
+    if (!is_last && type.log2[i] != IR_DROPPED && type.log2[i] > LOG2_BOX + 1)
+      return because(KILN_REASON_MAP_TILE);
+    if (!is_expression(p, ir_view_extents(view)[i])) return because(KILN_REASON_MAP_LAUNCH);
+    if (is_last && (!ir_constant_int(stride, &step) || step != 1)) return because(KILN_REASON_MAP_ROW);
+    if (!is_last && !is_expression(p, stride)) return because(KILN_REASON_MAP_LAUNCH);
+    if (!is_last && !is_multiple(p, stride, bytes))
+      return because_of(p, stride, KILN_REASON_MAP_PARAM, KILN_REASON_MAP_STRIDE);
   }
   return because(KILN_REASON_NONE);
 }
@@ -151,8 +131,6 @@ static kiln_refusal judge_access(const promoting *p, const ir_op *op) {
     return because(KILN_REASON_MAP_COLUMN);
   return judge_view(p, view);
 }
-
-static bool can_map(const promoting *p, const ir_op *op) { return !judge_access(p, op).reason; }
 
 static kiln_refusal judge_load(const promoting *p, const ir_op *load) {
   kiln_refusal refusal = judge_access(p, load);
@@ -192,28 +170,18 @@ static bool may_share(const promoting *p, unsigned ring, const ir_op *load) {
   return !is_new;
 }
 
-static void note_use(promoting *p, const ir_op *load, const ir_op *dot) {
-  unsigned i = 0;
-  while (i < MOST_LOADS && p->marked[i].load && p->marked[i].load != load) i++;
-  if (i == MOST_LOADS) {
-    p->refused = KILN_REASON_MANY;
-    return;
-  }
-  p->marked[i].load = load;
-  p->marked[i].dot = dot;
-  p->marked[i].uses++;
-}
-
-/// No product is left that wants a marked load in registers.
-static bool are_all_from_memory(const promoting *p) {
-  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
-    if (p->marked[i].uses != p->marked[i].load->results[0].uses) return false;
-  return true;
-}
-
 static void mark(promoting *p, ir_op *load, const ir_op *dot, bool is_left) {
-  if (load) note_use(p, load, dot);
-  if (!load || load->attrs.access.is_mapped) return;
+  if (!load) return;
+  unsigned place = 0;
+  while (place < MOST_LOADS && p->marked[place].load && p->marked[place].load != load) place++;
+  if (place == MOST_LOADS) {
+    p->refused = KILN_REASON_MANY;
+  } else {
+    p->marked[place].load = load;
+    p->marked[place].dot = dot;
+    p->marked[place].uses++;
+  }
+  if (load->attrs.access.is_mapped) return;
   uint64_t bytes = kiln_memory_bytes(load->results[0].type, kiln_copied(load, 0), kiln_copied(load, 1));
   load->attrs.access.is_mapped = true;
   p->is_tall[!is_left] |= load->results[0].type.log2[0] > LOG2_BOX;
@@ -232,17 +200,6 @@ static void mark(promoting *p, ir_op *load, const ir_op *dot, bool is_left) {
   if (is_left) p->left_bytes += bytes;
 }
 
-/// A left operand of 16 bits that has no map is read to registers.
-static kiln_refusal judge_product(const promoting *p, const ir_op *dot, kiln_product *out) {
-  kiln_refusal refusal = because(kiln_judge_product(p->machine, p->kernel, dot, out));
-  if (!refusal.reason) refusal = judge_load(p, out->right);
-  if (refusal.reason || !out->left) return refusal;
-  refusal = judge_load(p, out->left);
-  if (!refusal.reason || kiln_scalars[out->left->results[0].type.scalar].bytes != 2) return refusal;
-  out->left = NULL;
-  return because(KILN_REASON_NONE);
-}
-
 /// The pass `fetch` lets warpgroups multiply it, if all products of its loop stay with that pass.
 static bool could_be_fetched(const promoting *p, const ir_op *dot) {
   const ir_op *loop = dot->block->parent;
@@ -251,11 +208,18 @@ static bool could_be_fetched(const promoting *p, const ir_op *dot) {
          !kiln_judge_shape(p->machine, p->kernel, dot, &ignored);
 }
 
-static void visit_dot(ir_op *op, void *context) {
-  promoting *p = context;
+static void judge_dot(promoting *p, const ir_op *op) {
   kiln_product product;
-  if (op->code != IR_DOT) return;
-  kiln_refusal refusal = judge_product(p, op, &product);
+  kiln_refusal refusal = because(kiln_judge_product(p->machine, p->kernel, op, &product));
+  if (!refusal.reason) refusal = judge_load(p, product.right);
+  if (!refusal.reason && product.left) {
+    refusal = judge_load(p, product.left);
+    // A left operand of 16 bits that has no map is read to registers.
+    if (refusal.reason && kiln_scalars[product.left->results[0].type.scalar].bytes == 2) {
+      product.left = NULL;
+      refusal = because(KILN_REASON_NONE);
+    }
+  }
   refusal.operation = ir_operation(op);
   if (refusal.reason) {
     kiln_refuse(p->refusals, &refusal);
@@ -299,18 +263,18 @@ static void mark_written(promoting *p, ir_op *op, bool is_turned) {
 }
 
 /// The engine adds f32 in memory, in any order, for the device.
-static void visit_atomic(promoting *p, ir_op *op) {
+static void judge_atomic(promoting *p, ir_op *op) {
   ir_type value = op->operands[op->operand_count - 1]->type;
   if (op->attrs.kind != IR_COMBINE_ADD || op->attrs.order != IR_ORDER_RELAXED || op->attrs.access.first ||
       op->attrs.scope == IR_SCOPE_SYSTEM)
     return;
-  if (value.scalar == KILN_F32 && has_shape_of_sums(p, value) && can_map(p, op)) mark_written(p, op, false);
+  if (value.scalar == KILN_F32 && has_shape_of_sums(p, value) && !judge_access(p, op).reason)
+    mark_written(p, op, false);
 }
 
-static void visit_store(ir_op *op, void *context) {
-  promoting *p = context;
-  if (op->code == IR_VIEW_ATOMIC) visit_atomic(p, op);
-  if (op->code != IR_VIEW_STORE || !can_map(p, op)) return;
+static void judge_store(promoting *p, ir_op *op) {
+  if (op->code == IR_VIEW_ATOMIC) judge_atomic(p, op);
+  if (op->code != IR_VIEW_STORE || judge_access(p, op).reason) return;
   const ir_op *def = op->operands[op->operand_count - 1]->def;
   bool is_turned = def && def->code == IR_TRANS && def->attrs.perm[0] == 1;
   ir_type value = (is_turned ? def->operands[0] : op->operands[op->operand_count - 1])->type;
@@ -331,19 +295,15 @@ static void unmark(ir_kernel *kernel) {
 /// Shared memory besides the slots: staging of stores, barriers, exchanges.
 enum { SPARE = 34 * 1024 };
 
-/// Another product of the block takes other loads.
-static bool has_neighbour(const promoting *p, unsigned number) {
-  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
-    if (p->marked[i].dot != p->marked[number].dot &&
-        p->marked[i].load->block == p->marked[number].load->block)
-      return true;
-  return false;
-}
-
 /// Slots that a loop must have: one where products take turns (roles_rings.c).
 static unsigned least_slots(const promoting *p) {
-  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++)
-    if (is_in_loop(p->marked[i].load) && (p->marked[i].uses > 1 || !has_neighbour(p, i))) return 2;
+  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++) {
+    bool has_neighbour = false; // another product of the block, which takes other loads
+    for (unsigned k = 0; k < MOST_LOADS && p->marked[k].load; k++)
+      has_neighbour |=
+          p->marked[k].dot != p->marked[i].dot && p->marked[k].load->block == p->marked[i].load->block;
+    if (is_in_loop(p->marked[i].load) && (p->marked[i].uses > 1 || !has_neighbour)) return 2;
+  }
   return 1;
 }
 
@@ -369,18 +329,6 @@ typedef struct demand {
   bool has_rows;      ///< for two groups, in every product
 } demand;
 
-/// With as many slots as the kernel wants; one group stages 64 rows of 256 bytes.
-static demand demand_of(const promoting *p) {
-  enum { STAGED = 17 * 1024, DEFAULT_SLOTS = 4 };
-  unsigned slots = p->kernel->stages ? p->kernel->stages : DEFAULT_SLOTS;
-  uint64_t bytes = p->fixed_bytes + slots * p->loop_bytes + STAGED;
-  demand d = {.registers = p->registers, .has_rows = p->has_rows};
-  d.is_alone = p->kernel->warps == p->machine->group_warps &&
-               (bytes > p->target->processor->shared_bytes ||
-                kiln_blocks_within(p->machine, p->target, (uint32_t)bytes) < 2);
-  return d;
-}
-
 static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refusals *refusals, demand *out) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(target);
   if (!machine) return 0;
@@ -392,18 +340,40 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refus
       .kernel = kernel, .machine = machine, .target = target, .refusals = refusals, .has_rows = true};
   p.facts = kiln_facts_compute(scratch, kernel);
   ir_count_uses(kernel);
-  ir_walk(kernel->body, forbid, &p);
-  if (!p.refused) ir_walk(kernel->body, visit_dot, &p);
-  ir_walk(kernel->body, visit_store, &p);
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    bool is_memory = op->code == IR_STORE || op->code == IR_VIEW_STORE || op->code == IR_VIEW_ATOMIC;
+    bool is_atomic = op->code == IR_ATOMIC && op->attrs.order == IR_ORDER_RELAXED;
+    bool is_pure_text = op->code == IR_ASM && op->attrs.assembly.is_pure;
+    bool waits = op->code == IR_BARRIER || op->code == IR_CAS || op->code == IR_ASSERT;
+    p.has_split |= op->code == IR_FOR && op->attrs.loop.split > 1;
+    if (op->code == IR_WHILE) p.refused = KILN_REASON_WHILE;
+    if (waits || (ir_ops[op->code].effect == IR_WRITE && !is_memory && !is_atomic && !is_pure_text))
+      p.refused = KILN_REASON_EFFECTS;
+  }
+  const bool is_open = !p.refused;
+  for (ir_op *op = ir_next(kernel->body, NULL); op && is_open; op = ir_next(kernel->body, op))
+    if (op->code == IR_DOT) judge_dot(&p, op);
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) judge_store(&p, op);
   kiln_report_reason why = p.refused ? p.refused : judge_room(&p);
-  if (!why && (p.leaves_product || !are_all_from_memory(&p))) why = KILN_REASON_USES;
+  // A product that is left wants a marked load in registers.
+  bool is_in_registers = p.leaves_product;
+  for (unsigned i = 0; i < MOST_LOADS && p.marked[i].load; i++)
+    is_in_registers |= p.marked[i].uses != p.marked[i].load->results[0].uses;
+  if (!why && is_in_registers) why = KILN_REASON_USES;
   if (why) {
     kiln_refuse_others(refusals, why);
     unmark(kernel);
     kernel->groups_beside = false;
     p.loads = 0;
   }
-  *out = demand_of(&p);
+  // With as many slots as the kernel wants; one group stages 64 rows of 256 bytes.
+  enum { STAGED = 17 * 1024, DEFAULT_SLOTS = 4 };
+  const uint64_t slots = kernel->stages ? kernel->stages : DEFAULT_SLOTS,
+                 bytes = p.fixed_bytes + slots * p.loop_bytes + STAGED;
+  *out = (demand){.registers = p.registers, .has_rows = p.has_rows};
+  out->is_alone =
+      kernel->warps == machine->group_warps &&
+      (bytes > target->processor->shared_bytes || kiln_blocks_within(machine, target, (uint32_t)bytes) < 2);
   kiln_arena_destroy(scratch);
   return p.loads;
 }
@@ -474,11 +444,16 @@ static unsigned count_recovered(const ir_kernel *kernel, kiln_pass_context *cont
 
 /// What a program's number is multiplied by decides how many programs 32 bits are enough for. Where some
 /// access stays for any number, extents that are not negative may help, and not too large.
-static void recover(ir_kernel *kernel, kiln_pass_context *context, kiln_refusals *refusals) {
+kiln_status kiln_pass_recover(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   enum { LEAST_PROGRAMS = 16, MOST_PROGRAMS = 22, LEAST_EXTENT = 24, MOST_EXTENT = 30 }; // logarithms
+  (void)err;
+  if (context->mapping & KILN_MAP_ANYWAY) kiln_gpu_recover_views(kernel, NULL);
+  if (context->mapping & KILN_MAP_ANYWAY || !(context->mapping & KILN_MAP_RECOVER) ||
+      !kiln_matrix_machine_of(context->target))
+    return KILN_OK;
   kiln_unrecovered left, ignored;
   assumed chosen = {0, 0};
-  unsigned best = count_recovered(kernel, context, refusals, chosen, &left);
+  unsigned best = count_recovered(kernel, context, context->refusals, chosen, &left);
   for (unsigned log2 = MOST_PROGRAMS; left.fewer_programs && log2 >= LEAST_PROGRAMS; log2 -= 2) {
     const assumed what = {.programs = (int64_t)1 << log2};
     const unsigned count = count_recovered(kernel, context, NULL, what, &ignored);
@@ -490,13 +465,6 @@ static void recover(ir_kernel *kernel, kiln_pass_context *context, kiln_refusals
     if (count > best) best = count, chosen = what;
   }
   if (best) recover_assuming(kernel, context, chosen, NULL);
-}
-
-kiln_status kiln_pass_recover(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
-  (void)err;
-  if (context->mapping & KILN_MAP_ANYWAY) kiln_gpu_recover_views(kernel, NULL);
-  else if (context->mapping & KILN_MAP_RECOVER && kiln_matrix_machine_of(context->target))
-    recover(kernel, context, context->refusals);
   return KILN_OK;
 }
 

@@ -48,53 +48,35 @@ static ir_value *by_sign(ir_builder *b, const division *d, ir_value *value) {
   return ir_ternary(b, IR_SELECT, 0, is_negative, ir_binary(b, IR_SUB, 0, zero, value), value);
 }
 
-/// What the division carries, and the quotient among the stepped values.
-static void carry(carrying *c, const stepped *of, division *d) {
+/// The division of `of` that `op` is: one of those that are carried, or a new one. NULL: there are too many. A new
+/// quotient is one of the stepped values, too.
+static division *division_of(carrying *c, stepped of, const ir_op *op) {
+  uint32_t flags = op->attrs.flags & IR_UNSIGNED;
+  for (unsigned i = 0; i < c->count; i++) {
+    division *d = &c->divisions[i];
+    if (d->dividend == of.value && d->divisor == ir_resolve(op->operands[1]) && d->flags == flags) return d;
+  }
+  if (c->count == MOST_DIVISIONS) return NULL;
+  division *d = &c->divisions[c->count++];
+  *d = (division){.dividend = of.value, .divisor = ir_resolve(op->operands[1]), .flags = flags};
   ir_builder *before = &c->before, *after = &c->after;
   ir_value *size = by_sign(before, d, d->divisor),
            *unit = by_sign(before, d, ir_const_int(before, KILN_I32, 1));
-  ir_value *rest = ir_binary(before, IR_REM, d->flags, of->step, d->divisor),
-           *whole = ir_binary(before, IR_DIV, d->flags, of->step, d->divisor);
+  ir_value *rest = ir_binary(before, IR_REM, d->flags, of.step, d->divisor),
+           *whole = ir_binary(before, IR_DIV, d->flags, of.step, d->divisor);
   d->quotient = ir_block_arg(c->kernel->arena, c->body, ir_scalar_type(KILN_I32));
   d->remainder = ir_block_arg(c->kernel->arena, c->body, ir_scalar_type(KILN_I32));
-  d->first[0] = ir_binary(before, IR_DIV, d->flags, of->first, d->divisor);
-  d->first[1] = ir_binary(before, IR_REM, d->flags, of->first, d->divisor);
+  d->first[0] = ir_binary(before, IR_DIV, d->flags, of.first, d->divisor);
+  d->first[1] = ir_binary(before, IR_REM, d->flags, of.first, d->divisor);
   ir_value *r = ir_binary(after, IR_ADD, 0, d->remainder, rest);
-  if (of->more) r = ir_binary(after, IR_ADD, 0, r, ir_cast(after, of->more, KILN_I32, IR_UNSIGNED, 0));
+  if (of.more) r = ir_binary(after, IR_ADD, 0, r, ir_cast(after, of.more, KILN_I32, IR_UNSIGNED, 0));
   ir_value *wraps = ir_compare(after, IR_GE, IR_UNSIGNED, r, size);
   ir_value *q = ir_binary(after, IR_ADD, 0, d->quotient, whole);
   d->next[0] = ir_ternary(after, IR_SELECT, 0, wraps, ir_binary(after, IR_ADD, 0, q, unit), q);
   d->next[1] = ir_ternary(after, IR_SELECT, 0, wraps, ir_binary(after, IR_SUB, 0, r, size), r);
   if (d->flags & IR_UNSIGNED)
     c->numbers[c->number_count++] = (stepped){d->quotient, d->first[0], whole, wraps};
-}
-
-static division *division_of(carrying *c, const stepped *of, const ir_op *op) {
-  uint32_t flags = op->attrs.flags & IR_UNSIGNED;
-  for (unsigned i = 0; i < c->count; i++) {
-    division *d = &c->divisions[i];
-    if (d->dividend == of->value && d->divisor == ir_resolve(op->operands[1]) && d->flags == flags) return d;
-  }
-  if (c->count == MOST_DIVISIONS) return NULL;
-  division *d = &c->divisions[c->count++];
-  *d = (division){.dividend = of->value, .divisor = ir_resolve(op->operands[1]), .flags = flags};
-  carry(c, of, d);
   return d;
-}
-
-static void replace(carrying *c, ir_op *op) {
-  const ir_value *divisor = op->operands[1];
-  uint64_t known;
-  if ((op->code != IR_DIV && op->code != IR_REM) || op->results[0].type.scalar != KILN_I32 ||
-      op->results[0].type.rank || ir_home(divisor) == c->body || ir_constant_bits(divisor, &known))
-    return;
-  for (unsigned i = 0; i < c->number_count; i++) {
-    if (c->numbers[i].value != ir_resolve(op->operands[0])) continue;
-    const stepped of = c->numbers[i];
-    const division *d = division_of(c, &of, op);
-    if (d) ir_forward(&op->results[0], op->code == IR_DIV ? d->quotient : d->remainder), ir_remove(op);
-    return;
-  }
 }
 
 kiln_status kiln_pass_quotients(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
@@ -114,7 +96,15 @@ kiln_status kiln_pass_quotients(ir_kernel *kernel, kiln_pass_context *context, k
       (stepped){.value = ir_for_counter(loop), .first = ir_for_lower(loop), .step = ir_for_step(loop)};
   for (ir_op *op = c.body->first, *after; op; op = after) {
     after = op->next;
-    replace(&c, op);
+    uint64_t known;
+    if ((op->code != IR_DIV && op->code != IR_REM) || op->results[0].type.scalar != KILN_I32 ||
+        op->results[0].type.rank || ir_home(op->operands[1]) == c.body ||
+        ir_constant_bits(op->operands[1], &known))
+      continue;
+    unsigned i = 0;
+    while (i < c.number_count && c.numbers[i].value != ir_resolve(op->operands[0])) i++;
+    const division *d = i < c.number_count ? division_of(&c, c.numbers[i], op) : NULL;
+    if (d) ir_forward(&op->results[0], op->code == IR_DIV ? d->quotient : d->remainder), ir_remove(op);
   }
   for (unsigned i = 0; i < 2 * c.count; i++) {
     first[i] = c.divisions[i / 2].first[i % 2];

@@ -43,29 +43,25 @@ static bool find_bounds(const ir_op *both, between *out) {
   return a.x && a.x == b.x && out->lo && out->hi;
 }
 
-static void visit(ir_op *op, void *context) {
-  ir_builder *b = context;
-  between f;
-  int64_t least;
-  if (op->code != IR_AND || !find_bounds(op, &f)) return;
-  b->block = op->block;
-  b->before = op;
-  b->place = op->place;
-  bool is_from_zero = ir_constant_int(f.lo, &least) && !least;
-  ir_value *count = ir_binary(b, IR_MAX, 0, f.hi, f.lo), *distance = f.x;
-  if (!is_from_zero) {
-    count = ir_binary(b, IR_SUB, 0, count, f.lo);
-    distance = ir_binary(b, IR_SUB, 0, f.x, ir_splat(b, f.lo, f.x->type));
-  }
-  ir_forward(&op->results[0], ir_compare(b, IR_LT, IR_UNSIGNED, distance, ir_splat(b, count, f.x->type)));
-  ir_remove(op);
-}
-
 kiln_status kiln_pass_range_checks(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context;
   ir_builder b = {.arena = kernel->arena};
   ir_count_uses(kernel);
-  ir_walk(kernel->body, visit, &b);
+  for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
+    next = ir_next(kernel->body, op);
+    between f;
+    int64_t least;
+    if (op->code != IR_AND || !find_bounds(op, &f)) continue;
+    ir_build_before(&b, op);
+    bool is_from_zero = ir_constant_int(f.lo, &least) && !least;
+    ir_value *count = ir_binary(&b, IR_MAX, 0, f.hi, f.lo), *distance = f.x;
+    if (!is_from_zero) {
+      count = ir_binary(&b, IR_SUB, 0, count, f.lo);
+      distance = ir_binary(&b, IR_SUB, 0, f.x, ir_splat(&b, f.lo, f.x->type));
+    }
+    ir_forward(&op->results[0], ir_compare(&b, IR_LT, IR_UNSIGNED, distance, ir_splat(&b, count, f.x->type)));
+    ir_remove(op);
+  }
   if (b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "between: %s", b.error.text);
   ir_apply_forwards(kernel);
   return KILN_OK;

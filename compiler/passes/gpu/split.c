@@ -43,22 +43,19 @@ static bool is_sum(const ir_op *loop, uint32_t i) {
   return carried->uses == 1;
 }
 
-static bool fits(const ir_op *op) {
-  if (op->code != IR_FOR || op->attrs.loop.split < 2 || !op->result_count) return false;
-  for (uint32_t i = 0; i < op->result_count; i++)
-    if (!is_sum(op, i)) return false;
-  const ir_block *body = ir_loop_body(op);
-  for (const ir_op *load = ir_next(body, NULL); load; load = ir_next(body, load))
-    if (load->code == IR_VIEW_LOAD && load->attrs.access.is_mapped) return true;
-  return false;
-}
-
 static bool find_loop(sharing *s) {
   for (ir_op *op = s->kernel->body->first; op; op = op->next)
     if (op->code == IR_FOR) s->programs = op;
   if (!s->programs) return false;
-  for (ir_op *op = ir_loop_body(s->programs)->first; op && !s->loop; op = op->next)
-    if (fits(op)) s->loop = op;
+  for (ir_op *op = ir_loop_body(s->programs)->first; op && !s->loop; op = op->next) {
+    bool has_sums = op->code == IR_FOR && op->attrs.loop.split >= 2 && op->result_count, has_mapped = false;
+    for (uint32_t i = 0; i < op->result_count && has_sums; i++) has_sums = is_sum(op, i);
+    if (!has_sums) continue;
+    const ir_block *body = ir_loop_body(op);
+    for (const ir_op *load = ir_next(body, NULL); load; load = ir_next(body, load))
+      has_mapped |= load->code == IR_VIEW_LOAD && load->attrs.access.is_mapped;
+    if (has_mapped) s->loop = op;
+  }
   if (s->loop) s->blocks = s->loop->attrs.loop.split;
   if (s->blocks * s->spread > MOST_OF_CLUSTER) s->blocks = MOST_OF_CLUSTER / s->spread;
   return s->loop && s->blocks > 1;

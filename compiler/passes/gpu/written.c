@@ -5,24 +5,10 @@
 
 #include "compiler/analysis/provenance.h"
 
-typedef struct search {
-  const ir_kernel *kernel;
-  const ir_block *program;
-  const ir_op *load;
-  kiln_write_visit *visit;
-  void *context;
-} search;
-
 /// What `op` stands in, or is, in the block; NULL: it is elsewhere.
 static ir_op *outermost_in(const ir_block *block, ir_op *op) {
   while (op && op->block != block) op = op->block->parent;
   return op;
-}
-
-static bool comes_before(const ir_op *first, const ir_op *second) {
-  for (const ir_op *op = first->next; op; op = op->next)
-    if (op == second) return true;
-  return false;
 }
 
 static bool has_turns(const ir_block *block, const ir_block *program) {
@@ -31,27 +17,23 @@ static bool has_turns(const ir_block *block, const ir_block *program) {
   return false;
 }
 
-static void visit_write(ir_op *op, void *context) {
-  const search *s = context;
-  if (ir_ops[op->code].effect != IR_WRITE) return;
-  kiln_earlier_write w = {.op = op,
-                          .to = op->operand_count ? kiln_param_of(op->operands[0]) : -1,
-                          .from = kiln_param_of(s->load->operands[0])};
-  const bool are_known = w.to >= 0 && w.from >= 0;
-  if (are_known && w.to != w.from && (s->kernel->params[w.to].noalias || s->kernel->params[w.from].noalias))
-    return;
-  const ir_block *block = s->load->block;
-  while (!(w.outermost = outermost_in(block, op))) block = block->parent->block;
-  const ir_op *load = outermost_in(block, (ir_op *)s->load);
-  if (w.outermost == load ? has_turns(block, s->program)
-                          : comes_before(w.outermost, load) || has_turns(block, s->program))
-    s->visit(&w, s->context);
-}
-
 void kiln_visit_earlier_writes(const ir_kernel *kernel, const ir_block *program, const ir_op *load,
                                kiln_write_visit *visit, void *context) {
-  search s = {kernel, program, load, visit, context};
-  ir_walk((ir_block *)program, visit_write, &s);
+  const int from = kiln_param_of(load->operands[0]);
+  for (ir_op *op = ir_next(program, NULL); op; op = ir_next(program, op)) {
+    if (ir_ops[op->code].effect != IR_WRITE) continue;
+    kiln_earlier_write w = {
+        .op = op, .to = op->operand_count ? kiln_param_of(op->operands[0]) : -1, .from = from};
+    const bool are_known = w.to >= 0 && w.from >= 0;
+    if (are_known && w.to != w.from && (kernel->params[w.to].noalias || kernel->params[w.from].noalias))
+      continue;
+    // Both are in this block, or inside of operations of it.
+    const ir_block *block = load->block;
+    while (!(w.outermost = outermost_in(block, op))) block = block->parent->block;
+    const ir_op *outer = outermost_in(block, (ir_op *)load), *after = w.outermost->next;
+    while (after && after != outer) after = after->next;
+    if (after || has_turns(block, program)) visit(&w, context);
+  }
 }
 
 bool kiln_can_meet_after(const kiln_earlier_write *write) {

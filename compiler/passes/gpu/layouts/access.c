@@ -48,24 +48,22 @@ static bool is_line(const kiln_layouts *c, const ir_op *op, direction d) {
 
 /// Accesses of one shape share a layout, or values would be converted on their way from load to store: the
 /// widest vector that any of them can use, in elements.
-static void note_access(kiln_layouts *c, const ir_op *op) {
-  bool is_plain = op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
-  if (!is_plain || !op->operands[0]->type.rank) return;
-  direction d = direction_of(c, op);
-  if (is_line(c, op, d)) return;
-  for (kiln_shape *s = c->shapes; s; s = s->next)
-    if (ir_same_shape(s->type, op->operands[0]->type) && s->axis == d.axis) {
-      if (d.whole > s->vector) s->vector = d.whole;
-      return;
-    }
-  kiln_shape *s = KILN_NEW(c->arena, kiln_shape);
-  *s = (kiln_shape){.next = c->shapes, .type = op->operands[0]->type, .axis = d.axis, .vector = d.whole};
-  c->shapes = s;
-}
-
 void kiln_layouts_collect(kiln_layouts *c) {
   ir_block *body = c->kernel->body;
-  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) note_access(c, op);
+  for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    bool is_plain = op->code == IR_LOAD || op->code == IR_STORE || op->code == IR_FETCH;
+    if (!is_plain || !op->operands[0]->type.rank) continue;
+    const ir_type type = op->operands[0]->type;
+    direction d = direction_of(c, op);
+    if (is_line(c, op, d)) continue;
+    kiln_shape *s = c->shapes;
+    while (s && !(ir_same_shape(s->type, type) && s->axis == d.axis)) s = s->next;
+    if (s && d.whole > s->vector) s->vector = d.whole;
+    if (s) continue;
+    s = KILN_NEW(c->arena, kiln_shape);
+    *s = (kiln_shape){.next = c->shapes, .type = type, .axis = d.axis, .vector = d.whole};
+    c->shapes = s;
+  }
   for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
     for (kiln_shape *s = c->shapes; s && op->code == IR_REDUCE; s = s->next)
       if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;

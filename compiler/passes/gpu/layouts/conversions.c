@@ -43,10 +43,6 @@ static state *state_of(conversions *x, ir_value *value) {
   return value->slot;
 }
 
-static bool is_tile(const ir_value *value) {
-  return value->type.rank && !value->type.is_view && !value->type.slots;
-}
-
 // ------------------------------------------------------------------------------------------- places
 
 /// The block around `block`: that of the test of a `while` is around its body.
@@ -67,8 +63,6 @@ static ir_op *place_for(const ir_value *value, ir_op *at) {
 
 // ----------------------------------------------------------------------------------------- versions
 
-static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *at);
-
 static void note_version(conversions *x, ir_value *value, const ir_block *block, ir_value *made,
                          const kiln_layout *layout) {
   version *v = KILN_NEW(x->c->arena, version);
@@ -85,40 +79,11 @@ static ir_op *emit(conversions *x, const ir_op *like, ir_opcode code, const ir_a
   return ir_emit(&x->builder, code, attrs, operands, count, given, NULL, 0);
 }
 
-/// A copy of the operation, whose operands are taken as the result wants them.
-static ir_op *copy_for(conversions *x, const ir_op *op, const kiln_layout *layout, ir_op *before) {
-  const kiln_layout before_it = kiln_layout_before(op, layout);
-  ir_value **operands = KILN_NEW_ARRAY(x->c->arena, ir_value *, op->operand_count);
-  const kiln_layout *takes = kiln_arena_copy(x->c->arena, &before_it, sizeof before_it);
-  memcpy(operands, op->operands, op->operand_count * sizeof *operands);
-  for (unsigned constants = 0; constants < 2; constants++)
-    for (uint32_t i = 0; i < op->operand_count; i++)
-      if (is_tile(op->operands[i]) && state_of(x, op->operands[i])->is_constant == constants)
-        operands[i] = in_layout(x, op->operands[i], takes, before);
-  ir_op *copy = emit(x, op, op->code, &op->attrs, operands, op->operand_count, &op->results[0].type, before);
-  if (!copy) return NULL;
-  copy->operand_layouts = KILN_NEW_ARRAY(x->c->arena, const kiln_layout *, op->operand_count);
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    copy->operand_layouts[i] = is_tile(operands[i]) ? takes : NULL;
-  return copy;
-}
-
-static ir_value *make_version(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *before) {
-  ir_op *op = value->def, *made;
-  if (!value->layout || kiln_is_sum_of_base(op)) {
-    made = copy_for(x, op, layout, before);
-    for (uint32_t i = 0; made && i < op->result_count; i++)
-      note_version(x, &op->results[i], before->block, &made->results[i], layout);
-    return made ? &made->results[value->index] : value;
-  }
-  made = emit(x, x->user, IR_CONVERT, NULL, &value, 1, NULL, before);
-  if (!made) return value;
-  note_version(x, value, before->block, &made->results[0], layout);
-  return &made->results[0];
-}
-
+/// The value in the layout, for `at`: a version that is there, a copy of what is computed for each user, whose operands
+/// are taken as the result wants them, or a conversion.
 static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *at) {
-  bool is_slot_load = value->def && value->def->code == IR_SLOT_LOAD;
+  ir_op *op = value->def;
+  bool is_slot_load = op && op->code == IR_SLOT_LOAD;
   if (value->layout && layout_equal(value->layout, layout) && !is_slot_load) return value;
   for (const version *v = state_of(x, value)->versions; v; v = v->next)
     if (layout_equal(v->value->layout, layout) && v->stretch == x->stretch &&
@@ -129,10 +94,31 @@ static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *l
         &x->builder.error, KILN_STATUS_LIMIT, ir_operation(x->user),
         "expected at most %d elementwise operations in a row whose layout is open, found more", MOST_DEPTH);
   if (x->builder.error.status != KILN_OK) return value;
+  ir_op *before = place_for(value, at);
+  if (value->layout && !kiln_is_sum_of_base(op)) {
+    ir_op *made = emit(x, x->user, IR_CONVERT, NULL, &value, 1, NULL, before);
+    if (!made) return value;
+    note_version(x, value, before->block, &made->results[0], layout);
+    return &made->results[0];
+  }
+  const kiln_layout before_it = kiln_layout_before(op, layout);
+  const kiln_layout *takes = kiln_arena_copy(x->c->arena, &before_it, sizeof before_it);
+  ir_value **operands = KILN_NEW_ARRAY(x->c->arena, ir_value *, op->operand_count);
+  memcpy(operands, op->operands, op->operand_count * sizeof *operands);
   x->depth++;
-  ir_value *made = make_version(x, value, layout, place_for(value, at));
+  for (unsigned constants = 0; constants < 2; constants++)
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      if (kiln_is_tile(op->operands[i]) && state_of(x, op->operands[i])->is_constant == constants)
+        operands[i] = in_layout(x, op->operands[i], takes, before);
   x->depth--;
-  return made;
+  ir_op *copy = emit(x, op, op->code, &op->attrs, operands, op->operand_count, &op->results[0].type, before);
+  if (!copy) return value;
+  copy->operand_layouts = KILN_NEW_ARRAY(x->c->arena, const kiln_layout *, op->operand_count);
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    copy->operand_layouts[i] = kiln_is_tile(operands[i]) ? takes : NULL;
+  for (uint32_t i = 0; i < op->result_count; i++)
+    note_version(x, &op->results[i], before->block, &copy->results[i], layout);
+  return &copy->results[value->index];
 }
 
 // ------------------------------------------------------------------------------------------ the walk
@@ -140,7 +126,7 @@ static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *l
 static void note_results(conversions *x, const ir_op *op) {
   bool is_constant = true, is_in_slot = op->code == IR_SLOT_LOAD;
   for (uint32_t i = 0; i < op->operand_count; i++) {
-    if (!is_tile(op->operands[i])) continue;
+    if (!kiln_is_tile(op->operands[i])) continue;
     const state *operand = state_of(x, op->operands[i]);
     is_constant &= operand->is_constant;
     is_in_slot |= operand->is_in_slot && kiln_is_reshaped(op) && !op->results[0].layout;
@@ -218,20 +204,18 @@ static void keep_value(kiln_kept_notes *k, ir_value *value) {
   k->notes[k->count++] = k->c->notes[value->id];
 }
 
-static void keep_block(kiln_kept_notes *k, ir_block *block) {
-  for (uint32_t i = 0; i < block->arg_count; i++) keep_value(k, block->args[i]);
-  for (ir_op *op = block->first; op; op = op->next) {
-    for (uint32_t i = 0; i < op->result_count; i++) keep_value(k, &op->results[i]);
-    for (uint32_t i = 0; i < op->region_count; i++) keep_block(k, op->regions[i]);
-  }
-}
-
 kiln_kept_notes kiln_layouts_keep_notes(kiln_layouts *c) {
   const uint32_t count = ir_number(c->kernel);
   kiln_kept_notes k = {.c = c,
                        .values = KILN_NEW_ARRAY(c->arena, ir_value *, count),
                        .notes = KILN_NEW_ARRAY(c->arena, kiln_layout_notes *, count)};
-  keep_block(&k, c->kernel->body);
+  const ir_block *body = c->kernel->body;
+  for (uint32_t i = 0; i < body->arg_count; i++) keep_value(&k, body->args[i]);
+  for (ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    for (uint32_t i = 0; i < op->result_count; i++) keep_value(&k, &op->results[i]);
+    for (uint32_t r = 0; r < op->region_count; r++)
+      for (uint32_t i = 0; i < op->regions[r]->arg_count; i++) keep_value(&k, op->regions[r]->args[i]);
+  }
   return k;
 }
 

@@ -85,19 +85,18 @@ static unsigned part_of(const kiln_layouts *c, const ir_op *reduce, const kiln_c
   return part < layout->registers && words << left <= room ? part : 0;
 }
 
-static void defer(ir_op *reduce, void *context) {
-  kiln_layouts *c = context;
-  kiln_chain chain;
-  if (reduce->code != IR_REDUCE || !find_chain(reduce, &chain) || !is_quiet(chain.load, reduce)) return;
-  unsigned part = part_of(c, reduce, &chain);
-  if (!part || !has_parts(c, chain.load, reduce->operand_layouts[0], part)) return;
-  c->notes[chain.load->results[0].id]->is_deferred = true;
-  for (unsigned i = 0; i < chain.count; i++) c->notes[chain.ops[i]->results[0].id]->is_deferred = true;
-}
-
 kiln_status kiln_pass_defer(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
+  const kiln_layouts *c = kernel->layouts;
   (void)context, (void)err;
-  if (kernel->layouts->machine.register_file) ir_walk(kernel->body, defer, kernel->layouts);
+  if (!c->machine.register_file) return KILN_OK;
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    kiln_chain chain;
+    if (op->code != IR_REDUCE || !find_chain(op, &chain) || !is_quiet(chain.load, op)) continue;
+    unsigned part = part_of(c, op, &chain);
+    if (!part || !has_parts(c, chain.load, op->operand_layouts[0], part)) continue;
+    c->notes[chain.load->results[0].id]->is_deferred = true;
+    for (unsigned i = 0; i < chain.count; i++) c->notes[chain.ops[i]->results[0].id]->is_deferred = true;
+  }
   return KILN_OK;
 }
 

@@ -22,10 +22,6 @@ typedef struct choosing {
   ir_builder b;
 } choosing;
 
-static bool is_tile(const ir_value *value) {
-  return value->type.rank && !value->type.is_view && !value->type.slots;
-}
-
 /// In any layout without a `convert`: it is computed for each user.
 static bool is_open(const ir_value *value) {
   return value->def && (!value->layout || kiln_is_sum_of_base(value->def));
@@ -48,7 +44,7 @@ static void note_wanted(choosing *x, const ir_value *loaded, const kiln_layout *
 
 /// Looks for the loads that the value comes from, as far as what is between has no layout. `layout` NULL: as they lie.
 static void want(choosing *x, const ir_value *value, const kiln_layout *layout) {
-  if (!is_tile(value) || x->steps++ >= MOST_STEPS) return;
+  if (!kiln_is_tile(value) || x->steps++ >= MOST_STEPS) return;
   if (value->layout && value->def && value->def->code == IR_LOAD) note_wanted(x, value, layout);
   if (!is_open(value)) return;
   const ir_op *op = value->def;
@@ -97,7 +93,7 @@ static bool can_be_direct(const kiln_layouts *c, const ir_op *load) {
 
 /// Whether it is made of what is computed for each user alone.
 static bool is_free(choosing *x, const ir_value *value) {
-  if (!is_tile(value)) return true;
+  if (!kiln_is_tile(value)) return true;
   if (!is_open(value) || x->steps++ >= MOST_STEPS) return false;
   for (uint32_t i = 0; i < value->def->operand_count; i++)
     if (!is_free(x, value->def->operands[i])) return false;
@@ -111,12 +107,11 @@ static void take_in(kiln_layouts *c, ir_op *load, const kiln_layout *layout) {
   load->results[0].layout = kept;
   load->operand_layouts = KILN_NEW_ARRAY(c->arena, const kiln_layout *, load->operand_count);
   for (uint32_t i = 0; i < load->operand_count; i++)
-    load->operand_layouts[i] = is_tile(load->operands[i]) ? kept : NULL;
+    load->operand_layouts[i] = kiln_is_tile(load->operands[i]) ? kept : NULL;
 }
 
-static void choose(ir_op *op, void *context) {
-  choosing *x = context;
-  if (op->code != IR_LOAD || !op->results[0].layout) return;
+/// Makes what is loaded directly, and keeps it in the notes.
+static void load_directly(choosing *x, ir_op *op) {
   kiln_layout_notes *notes = x->c->notes[op->results[0].id];
   bool is_direct = notes->direct && can_be_direct(x->c, op);
   for (uint32_t i = 0; i < op->operand_count && is_direct; i++) is_direct = is_free(x, op->operands[i]);
@@ -143,11 +138,6 @@ static void choose(ir_op *op, void *context) {
   }
 }
 
-static void forget(ir_op *op, void *context) {
-  const kiln_layouts *c = context;
-  if (op->code == IR_LOAD && op->results[0].layout) c->notes[op->results[0].id]->direct = NULL;
-}
-
 kiln_status kiln_layouts_load_directly(kiln_layouts *c, kiln_error *err) {
   choosing x = {.c = c, .b = {.arena = c->arena, .machine = true}};
   ir_block *body = c->kernel->body;
@@ -158,10 +148,14 @@ kiln_status kiln_layouts_load_directly(kiln_layouts *c, kiln_error *err) {
       if (op->operand_layouts[i]) want(&x, op->operands[i], is_product ? NULL : op->operand_layouts[i]);
   }
   if (x.steps >= MOST_STEPS) { // not all users are known
-    ir_walk(body, forget, c);
+    for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op))
+      if (op->code == IR_LOAD && op->results[0].layout) c->notes[op->results[0].id]->direct = NULL;
     return KILN_OK;
   }
-  ir_walk(body, choose, &x);
+  for (ir_op *op = ir_next(body, NULL), *next; op; op = next) {
+    next = ir_next(body, op);
+    if (op->code == IR_LOAD && op->results[0].layout) load_directly(&x, op);
+  }
   if (x.b.error.status == KILN_OK) return KILN_OK;
   return *err = x.b.error, err->status;
 }

@@ -28,6 +28,11 @@ typedef struct kiln_shape {
   unsigned reduced; ///< set of 1 << axis along which tiles of the shape are reduced
 } kiln_shape;
 
+/// A tile in registers.
+static inline bool kiln_is_tile(const ir_value *value) {
+  return value->type.rank && !value->type.is_view && !value->type.slots;
+}
+
 /// A tile in another shape, which a product reads where the tile itself lies (exchange.c).
 static inline bool kiln_is_reshaped(const ir_op *op) {
   return op && (op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) &&

@@ -51,8 +51,6 @@ static void check_carried(checking *k, const ir_op *op, const ir_value *a, const
                              ir_operation(op), a->id, b->id);
 }
 
-static bool is_tile(const ir_value *v) { return v->type.rank && !v->type.is_view && !v->type.slots; }
-
 /// An operand of a product by matrix instructions that lies in a slot or, before the pass `exchange`, anywhere,
 /// or such a tile in another shape.
 static bool is_taken_as_it_lies(const checking *k, const ir_op *op, uint32_t i) {
@@ -65,7 +63,7 @@ static bool is_taken_as_it_lies(const checking *k, const ir_op *op, uint32_t i) 
 static void check_taken(ir_op *op, void *context) {
   for (uint32_t i = 0; op->operand_layouts && i < op->operand_count; i++) {
     const ir_value *v = op->operands[i];
-    if (is_tile(v) != (op->operand_layouts[i] != NULL))
+    if (kiln_is_tile(v) != (op->operand_layouts[i] != NULL))
       fail_operand(context, op, i, "has no layout to be taken in");
     if (!op->operand_layouts[i] || is_taken_as_it_lies(context, op, i)) continue;
     if (!v->layout || !layout_equal(v->layout, op->operand_layouts[i]))

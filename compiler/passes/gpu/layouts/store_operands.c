@@ -67,20 +67,10 @@ static void note_use(ir_op *op, void *context) {
   if (x->is_between && most > x->end) x->end = most;
 }
 
-static void read_operand(ir_op *op, void *context) {
-  const storing *x = context;
-  ir_builder b = x->b;
-  if (op->code != IR_DOT || op->operands[0] != x->at->value || !kiln_dot_spares_registers(x->c, op)) return;
-  b.block = op->block, b.before = op, b.place = op->place;
-  ir_op *load = ir_emit(&b, IR_SLOT_LOAD, NULL, (ir_value *[2]){x->memory, x->slot}, 2, NULL, NULL, 0);
-  if (!load) return;
-  load->results[0].layout = x->at->value->layout;
-  op->operands[0] = &load->results[0];
-}
-
 /// Above all that is in use at the same time, where shared memory has as much room again for exchanges.
 static void store_operand(storing *x) {
   const operand *o = x->at;
+  const ir_block *body = x->c->kernel->body;
   kiln_slot_layouts slots = {.writer = *o->value->layout, .reader = *o->reader, .has_reader = true};
   x->in_use = (kiln_shared_use){.end = 0};
   x->is_between = false;
@@ -96,7 +86,14 @@ static void store_operand(storing *x) {
   ir_emit(&x->b, IR_BARRIER, &(ir_attrs){.barrier = {.is_shared = true}}, NULL, 0, NULL, NULL, 0);
   x->b.before = o->last->next;
   ir_emit(&x->b, IR_FETCH_END, NULL, &x->memory, 1, NULL, NULL, 0);
-  ir_walk(x->c->kernel->body, read_operand, x);
+  for (ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    if (op->code != IR_DOT || op->operands[0] != o->value || !kiln_dot_spares_registers(x->c, op)) continue;
+    ir_build_before(&x->b, op);
+    ir_op *load = ir_emit(&x->b, IR_SLOT_LOAD, NULL, (ir_value *[2]){x->memory, x->slot}, 2, NULL, NULL, 0);
+    if (!load) break;
+    load->results[0].layout = o->value->layout;
+    op->operands[0] = &load->results[0];
+  }
   if (x->b.error.status != KILN_OK) return;
   kiln_layouts_number_again(&kept);
   *kiln_slot_layouts_of(x->c, x->memory) = slots;

@@ -4,25 +4,6 @@
 
 #include "compiler/passes/gpu/recover/recover_inner.h"
 
-typedef struct moving {
-  ir_kernel *kernel;
-  const ir_value *from;
-  ir_value *to, *const *indices;
-  unsigned more; ///< axes in front
-} moving;
-
-static void move_access(ir_op *op, void *context) {
-  const moving *m = context;
-  if ((op->code != IR_VIEW_LOAD && op->code != IR_VIEW_STORE) || op->operands[0] != m->from) return;
-  ir_value **operands = KILN_NEW_ARRAY(m->kernel->arena, ir_value *, op->operand_count + m->more);
-  if (!operands) return;
-  operands[0] = m->to;
-  memcpy(operands + 1, m->indices, m->more * sizeof *operands);
-  memcpy(operands + 1 + m->more, op->operands + 1, (op->operand_count - 1) * sizeof *operands);
-  op->operands = operands;
-  op->operand_count += m->more;
-}
-
 void recover_base(recovering *r, ir_op *view) {
   const limit set[RANK] = {{.is_set = true}, {.is_set = true}};
   const limit none_set[RANK] = {{.is_set = false}};
@@ -51,7 +32,16 @@ void recover_base(recovering *r, ir_op *view) {
   for (unsigned i = 0; i < rank; i++) larger.log2[i] = i < a.rank ? IR_DROPPED : type.log2[i - a.rank];
   ir_op *op = ir_emit(&r->b, IR_VIEW, NULL, operands, 1 + 2 * rank, &larger, NULL, 0);
   if (!op) return;
-  moving m = {r->kernel, &view->results[0], &op->results[0], indices, a.rank};
-  ir_walk(r->kernel->body, move_access, &m);
+  const ir_block *body = r->kernel->body;
+  for (ir_op *access = ir_next(body, NULL); access; access = ir_next(body, access)) {
+    const bool is_access = access->code == IR_VIEW_LOAD || access->code == IR_VIEW_STORE;
+    if (!is_access || access->operands[0] != &view->results[0]) continue;
+    ir_value **moved = KILN_NEW_ARRAY(r->kernel->arena, ir_value *, access->operand_count + a.rank);
+    moved[0] = &op->results[0];
+    memcpy(moved + 1, indices, a.rank * sizeof *moved);
+    memcpy(moved + 1 + a.rank, access->operands + 1, (access->operand_count - 1) * sizeof *moved);
+    access->operands = moved;
+    access->operand_count += a.rank;
+  }
   r->count++;
 }

@@ -70,33 +70,23 @@ void kiln_gpu_level_counters(ir_kernel *kernel) {
 
 // ------------------------------------------------------------------------------------------ extents
 
-typedef struct limiting {
-  ir_kernel *kernel;
-  ir_builder b;
-  int64_t most;
-  ir_value *least, *largest; ///< of the parameters
-} limiting;
-
-static void limit_extent(ir_op *op, void *context) {
-  limiting *l = context;
-  for (unsigned i = 0; op->code == IR_CMP && i < 2; i++) {
-    const ir_value *v = op->operands[i];
-    while (v->def && ir_is_renaming(v->def)) v = v->def->operands[0];
-    v = kiln_behind(v);
-    if (v->def || v->block != l->kernel->body || v->type.pointer || v->type.scalar != KILN_I32) continue;
-    ir_param *p = &l->kernel->params[v->index];
-    if (p->has_range) continue;
-    p->has_range = true, p->lo = 0, p->hi = l->most;
-    ir_value *wide = ir_cast(&l->b, (ir_value *)v, KILN_I64, 0, IR_ROUND_NEAREST);
-    l->least = l->least ? ir_binary(&l->b, IR_MIN, 0, l->least, wide) : wide;
-    l->largest = l->largest ? ir_binary(&l->b, IR_MAX, 0, l->largest, wide) : wide;
-  }
-}
-
 bool kiln_gpu_limit_extents(ir_kernel *kernel, int64_t most) {
-  limiting l = {.kernel = kernel, .most = most};
-  l.b = (ir_builder){.arena = kernel->arena, .block = kernel->body, .before = kernel->body->first};
-  ir_walk(kernel->body, limit_extent, &l);
-  return l.least && kiln_add_condition(kernel, l.least, KILN_EXPR_GE, 0) &&
-         kiln_add_condition(kernel, l.largest, KILN_EXPR_LE, most);
+  ir_builder b = {.arena = kernel->arena, .block = kernel->body, .before = kernel->body->first};
+  ir_value *least = NULL, *largest = NULL; // of the parameters
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    for (unsigned i = 0; op->code == IR_CMP && i < 2; i++) {
+      const ir_value *v = op->operands[i];
+      while (v->def && ir_is_renaming(v->def)) v = v->def->operands[0];
+      v = kiln_behind(v);
+      if (v->def || v->block != kernel->body || v->type.pointer || v->type.scalar != KILN_I32) continue;
+      ir_param *p = &kernel->params[v->index];
+      if (p->has_range) continue;
+      p->has_range = true, p->lo = 0, p->hi = most;
+      ir_value *wide = ir_cast(&b, (ir_value *)v, KILN_I64, 0, IR_ROUND_NEAREST);
+      least = least ? ir_binary(&b, IR_MIN, 0, least, wide) : wide;
+      largest = largest ? ir_binary(&b, IR_MAX, 0, largest, wide) : wide;
+    }
+  }
+  return least && kiln_add_condition(kernel, least, KILN_EXPR_GE, 0) &&
+         kiln_add_condition(kernel, largest, KILN_EXPR_LE, most);
 }

@@ -73,26 +73,20 @@ static void touch_user(spreading *s, ir_op *op, unsigned which, unsigned axis) {
   }
 }
 
-static void touch_users(ir_op *op, void *context) {
-  spreading *s = context;
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (axis_of(op->operands[i])) touch_user(s, op, i, axis_of(op->operands[i]));
-}
-
-static void forget_slot(ir_op *op, void *context) {
-  (void)context;
-  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].slot = NULL;
-  for (uint32_t i = 0; i < op->region_count; i++)
-    for (uint32_t k = 0; k < op->regions[i]->arg_count; k++) op->regions[i]->args[k]->slot = NULL;
-}
-
 bool recover_is_unwanted_beyond(recovering *r, ir_op *load, unsigned axis, const limit *bound) {
   spreading s = {.r = r, .bound = bound};
+  const ir_block *body = r->kernel->body;
   touch(&s, &load->results[0], 1 + axis);
   while (s.grows && !s.fails) {
     s.grows = false;
-    ir_walk(r->kernel->body, touch_users, &s);
+    for (ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op))
+      for (uint32_t i = 0; i < op->operand_count; i++)
+        if (axis_of(op->operands[i])) touch_user(&s, op, i, axis_of(op->operands[i]));
   }
-  ir_walk(r->kernel->body, forget_slot, NULL);
+  for (ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
+    for (uint32_t i = 0; i < op->result_count; i++) op->results[i].slot = NULL;
+    for (uint32_t i = 0; i < op->region_count; i++)
+      for (uint32_t k = 0; k < op->regions[i]->arg_count; k++) op->regions[i]->args[k]->slot = NULL;
+  }
   return !s.fails;
 }

@@ -153,19 +153,6 @@ static void exchange(splitting *s, ir_op *op) {
   roles_emit_arrival(s, s->taken, ir_const_int(&s->b, KILN_I32, 0), false);
 }
 
-static void rewrite_op(splitting *s, ir_op *op, ir_op **seen) {
-  bool is_mapped = ir_is_mapped(op);
-  if (op->code == IR_FOR) rewrite_for(s, op);
-  else if (op->code == IR_IF) rewrite_if(s, op);
-  else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) roles_produce(s, op, seen);
-  else if (op->code == IR_VIEW_LOAD && is_mapped) roles_hold(s, op);
-  else if (op->code == IR_DOT && !s->is_producer) roles_consume(s, op);
-  else if (op->code == IR_BARRIER && s->meets) roles_meet(s, op);
-  else if (op->code == IR_CLUSTER_SCATTER && s->taken) exchange(s, op);
-  else if ((op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER) && s->is_producer) pass_on(op);
-  else if (roles_is_staged(op) && !s->is_producer) roles_stage(s, op);
-}
-
 static void rewrite_block(splitting *s, ir_block *block) {
   ir_op *seen[MAX_SITES * MAX_LOADS] = {NULL};
   for (ir_op *op = block->first, *next; op; op = next) {
@@ -176,7 +163,16 @@ static void rewrite_block(splitting *s, ir_block *block) {
       ends[i] = op->region_count && x->loads[0]->block == block && x->dot->block && x->dot->block != block &&
                 is_within(x->dot, op);
     }
-    rewrite_op(s, op, seen);
+    const bool is_mapped = ir_is_mapped(op);
+    if (op->code == IR_FOR) rewrite_for(s, op);
+    else if (op->code == IR_IF) rewrite_if(s, op);
+    else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) roles_produce(s, op, seen);
+    else if (op->code == IR_VIEW_LOAD && is_mapped) roles_hold(s, op);
+    else if (op->code == IR_DOT && !s->is_producer) roles_consume(s, op);
+    else if (op->code == IR_BARRIER && s->meets) roles_meet(s, op);
+    else if (op->code == IR_CLUSTER_SCATTER && s->taken) exchange(s, op);
+    else if ((op->code == IR_CLUSTER_SUM || op->code == IR_CLUSTER_SCATTER) && s->is_producer) pass_on(op);
+    else if (roles_is_staged(op) && !s->is_producer) roles_stage(s, op);
     // Slots of loads whose product stands deeper are released after the loop that has it.
     for (unsigned i = 0; i < s->site_count; i++) {
       if (!ends[i]) continue;
@@ -227,26 +223,21 @@ static void write_role(splitting *s, ir_block *block, bool is_producer) {
   ir_yield(&s->b, NULL, 0);
 }
 
-/// Accumulators of a thread, of the block of text that has most.
-static unsigned accumulators_of(const splitting *s) {
-  unsigned most = 0;
-  for (unsigned i = 0; i < s->product_count; i++) {
-    kiln_sums sums = {0};
-    for (unsigned j = 0; j < s->product_count; j++)
-      if (s->products[j].dot->block == s->products[i].dot->block)
-        kiln_count_sums(&sums, s->kernel, s->products[j].dot, &s->products[j].how);
-    if (kiln_most_sums(&sums) > most) most = kiln_most_sums(&sums);
-  }
-  return most;
-}
-
 /// Blocks that share a processor: one group of consumers leaves its units idle while it waits or ends a
 /// program, so as many as have room. More groups fill them alone. The assembler (ptxas 13, C7602) wants that
 /// the registers that threads start with hold a whole instruction.
 static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
   enum { MOST_BLOCKS = 4, INSTRUCTION = 26 };
   if (s->groups > 1) return 1;
-  unsigned needed = accumulators_of(s) + KILN_SPARE_REGISTERS, widest = 0;
+  unsigned needed = 0, widest = 0;
+  for (unsigned i = 0; i < s->product_count; i++) { // accumulators of the block of text that has most
+    kiln_sums sums = {0};
+    for (unsigned j = 0; j < s->product_count; j++)
+      if (s->products[j].dot->block == s->products[i].dot->block)
+        kiln_count_sums(&sums, s->kernel, s->products[j].dot, &s->products[j].how);
+    if (kiln_most_sums(&sums) > needed) needed = kiln_most_sums(&sums);
+  }
+  needed += KILN_SPARE_REGISTERS;
   for (unsigned i = 0; i < s->product_count; i++) // accumulators: 64 rows, all columns of a group
     if (s->products[i].how.columns / 2 > widest) widest = s->products[i].how.columns / 2;
   widest += INSTRUCTION;
@@ -256,18 +247,6 @@ static unsigned choose_blocks(const splitting *s, const kiln_target *target) {
                         kiln_start_registers(s->machine, 1, blocks) < widest))
     blocks--;
   return blocks;
-}
-
-/// What the producer gives up goes to the consumers, in steps of 8. One group of consumers that has a
-/// processor for itself has enough as it is: 0.
-static ir_roles sharing(const splitting *s) {
-  ir_roles roles = {.resident = (uint8_t)s->blocks, .cluster = (uint8_t)s->split};
-  if (s->spread > 1) roles.spread = (uint8_t)s->spread;
-  if (s->spread > 1 && s->columns == 2) roles.is_beside = true;
-  uint64_t consumers = kiln_consumer_registers(s->machine, s->groups / s->spread, s->blocks);
-  if (s->groups > 1 || s->blocks > 1)
-    roles.producer_registers = s->machine->producer_registers, roles.consumer_registers = consumers;
-  return roles;
 }
 
 static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *err) {
@@ -299,7 +278,14 @@ static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *e
   write_role(s, consumer, false);
   s->b.block = kernel->body, s->b.before = NULL;
   ir_block *regions[2] = {producer, consumer};
-  const ir_attrs attrs = {.roles = sharing(s)};
+  // What the producer gives up goes to the consumers, in steps of 8. One group of consumers that has a processor for
+  // itself has enough as it is: 0.
+  ir_attrs attrs = {.roles = {.resident = (uint8_t)s->blocks, .cluster = (uint8_t)s->split}};
+  if (s->spread > 1) attrs.roles.spread = (uint8_t)s->spread, attrs.roles.is_beside = s->columns == 2;
+  if (s->groups > 1 || s->blocks > 1) {
+    attrs.roles.producer_registers = s->machine->producer_registers;
+    attrs.roles.consumer_registers = kiln_consumer_registers(s->machine, s->groups / s->spread, s->blocks);
+  }
   ir_emit(&s->b, IR_ROLES, &attrs, NULL, 0, NULL, regions, 2);
   if (s->b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "roles: %s", s->b.error.text);
   ir_apply_forwards(kernel);

@@ -51,21 +51,6 @@ static roles_ring *new_ring(splitting *s, unsigned *out_number) {
   return &s->rings[*out_number = s->ring_count++];
 }
 
-static void add_ring(splitting *s, site *from, const kiln_product *p) {
-  for (unsigned i = 0; i < s->ring_count; i++)
-    if (can_share(s, &s->rings[i], i, from)) {
-      from->ring = i;
-      return;
-    }
-  roles_ring *r = new_ring(s, &from->ring);
-  if (!r) return;
-  r->is_in_loop = is_in_loop(from->loads[0]);
-  for (unsigned i = 0; i < from->count; i++) {
-    bool is_left = from->loads[i] == from->left;
-    add_load(s, r, from->loads[i], is_left, is_left ? p->left_mn : p->right_mn);
-  }
-}
-
 /// A computed operand.
 static void add_put(splitting *s, unsigned *out_ring, const ir_op *put) {
   roles_ring *r = new_ring(s, out_ring);
@@ -74,8 +59,6 @@ static void add_put(splitting *s, unsigned *out_ring, const ir_op *put) {
   kiln_ring_add(&r->ring, put->operands[0]->type);
   r->part = KILN_PUT_SLOTS * kiln_memory_bytes(r->ring.tiles[0], 0, 0);
 }
-
-static bool comes_first(const ir_op *a, const ir_op *b) { return a->number < b->number; }
 
 /// What another product reads already is no site of its own.
 static ir_op *if_new(splitting *s, ir_op *dot, ir_op *load) {
@@ -94,7 +77,7 @@ static bool joins(splitting *s, ir_op *dot, ir_op *load) {
     for (unsigned k = 0; k < s->site_count; k++) users += s->sites[k].ring == x->ring;
     if (x->count > 1 || users > 1 || s->spread > 1 || other->block != load->block || !is_in_loop(load))
       continue;
-    if (other->results[0].uses < 2 || load->results[0].uses < 2 || !comes_first(other, load)) continue;
+    if (other->results[0].uses < 2 || load->results[0].uses < 2 || other->number >= load->number) continue;
     if (x->dot->block != other->block || dot->block != load->block) continue;
     x->loads[x->count++] = load;
     x->dot = dot;
@@ -115,42 +98,48 @@ static void add_site(splitting *s, ir_op *dot, ir_op *x, ir_op *y, const kiln_pr
   }
   site *made = &s->sites[s->site_count];
   *made = (site){.dot = dot, .left = x};
-  if (x && y && comes_first(y, x)) {
+  if (x && y && y->number < x->number) {
     ir_op *swap = x;
     x = y, y = swap;
   }
   if (x) made->loads[made->count++] = x;
   if (y) made->loads[made->count++] = y;
-  add_ring(s, made, p);
+  // Its ring is one that it can share, or a new one.
+  unsigned shared = 0;
+  while (shared < s->ring_count && !can_share(s, &s->rings[shared], shared, made)) shared++;
+  if (shared < s->ring_count) made->ring = shared;
+  roles_ring *r = shared < s->ring_count ? NULL : new_ring(s, &made->ring);
+  if (r) r->is_in_loop = is_in_loop(made->loads[0]);
+  for (unsigned i = 0; r && i < made->count; i++) {
+    bool is_left = made->loads[i] == made->left;
+    add_load(s, r, made->loads[i], is_left, is_left ? p->left_mn : p->right_mn);
+  }
   s->site_count++;
   for (unsigned i = 0; i < made->count; i++) made->loads[i]->attrs.access.site = (uint8_t)s->site_count;
 }
 
-static ir_op *if_mapped(ir_op *load) { return load && ir_is_mapped(load) ? load : NULL; }
-
-static void add_sites(splitting *s, ir_op *op) {
-  kiln_product p;
-  if (!kiln_product_of(s->machine, s->kernel, op, &p)) return;
-  ir_op *left = if_mapped(p.left), *right = if_mapped(p.right);
-  if (!right || s->product_count == MAX_SITES) return;
-  if (p.put) add_put(s, &s->products[s->product_count].ring, p.put);
-  const ir_value *sums = ir_resolve(op->operands[2]);
-  const ir_op *loop = sums->def ? NULL : sums->block->parent;
-  const bool is_carried =
-      loop && loop->code == IR_FOR && sums->block == op->block && sums->index && sums->uses == 1;
-  s->products[s->product_count].is_zero = !is_carried && ir_is_zero(sums);
-  s->products[s->product_count].from_zero = is_carried && ir_is_zero(ir_loop_initials(loop)[sums->index - 1]);
-  s->products[s->product_count].dot = op;
-  s->products[s->product_count++].how = p;
-  if (left && left->block != right->block) {
-    add_site(s, op, left, NULL, &p);
-    left = NULL;
-  }
-  add_site(s, op, left, right, &p);
-}
-
 void roles_find_sites(splitting *s) {
-  for (ir_op *op = ir_next(s->kernel->body, NULL); op; op = ir_next(s->kernel->body, op)) add_sites(s, op);
+  for (ir_op *op = ir_next(s->kernel->body, NULL); op; op = ir_next(s->kernel->body, op)) {
+    kiln_product p;
+    if (!kiln_product_of(s->machine, s->kernel, op, &p)) continue;
+    if (!p.right || !ir_is_mapped(p.right) || s->product_count == MAX_SITES) continue;
+    ir_op *left = p.left && ir_is_mapped(p.left) ? p.left : NULL;
+    if (p.put) add_put(s, &s->products[s->product_count].ring, p.put);
+    const ir_value *sums = ir_resolve(op->operands[2]);
+    const ir_op *loop = sums->def ? NULL : sums->block->parent;
+    const bool is_carried =
+        loop && loop->code == IR_FOR && sums->block == op->block && sums->index && sums->uses == 1;
+    s->products[s->product_count].is_zero = !is_carried && ir_is_zero(sums);
+    s->products[s->product_count].from_zero =
+        is_carried && ir_is_zero(ir_loop_initials(loop)[sums->index - 1]);
+    s->products[s->product_count].dot = op;
+    s->products[s->product_count++].how = p;
+    if (left && left->block != p.right->block) {
+      add_site(s, op, left, NULL, &p);
+      left = NULL;
+    }
+    add_site(s, op, left, p.right, &p);
+  }
   roles_ring *r = s->meets ? new_ring(s, &s->order) : NULL;
   if (r) *r = (roles_ring){.is_order = true};
 }
@@ -178,19 +167,6 @@ static ir_value *alloc(splitting *s, ir_type type, uint32_t bytes, uint32_t alig
 
 /// Staged stores share one piece of memory: `groups` times 64 rows of as many bytes as the widest has.
 bool roles_is_staged(const ir_op *op) { return op->code != IR_VIEW_LOAD && ir_is_mapped(op); }
-
-static unsigned staged_bytes(const ir_op *op) { return kiln_scalars[op->operands[0]->type.scalar].bytes; }
-
-static void alloc_staged(splitting *s, const ir_op *op) {
-  ir_value **staging = &s->staging[staged_bytes(op) == 4];
-  if (*staging) return;
-  ir_type type = kiln_staged_value(op)->type;
-  type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups / s->spread));
-  type.log2[1] = (uint8_t)(s->staged - (unsigned)__builtin_ctz(staged_bytes(op)));
-  ir_value *other = s->staging[staged_bytes(op) != 4];
-  if (other) s->top = other->def->attrs.alloc.at;
-  *staging = alloc(s, ir_memory_type(type, 1), bytes_of(type), ALIGN, 0);
-}
 
 static uint32_t exchanged_bytes(const splitting *s, const ir_op *op) {
   unsigned tiles = op->code == IR_CLUSTER_SCATTER ? 1 : op->attrs.cluster.blocks - 1u;
@@ -220,22 +196,6 @@ static void alloc_exchange_barriers(splitting *s, ir_op *op) {
   op->operands[3] = alloc(s, barriers, groups * KILN_BARRIER_BYTES, KILN_BARRIER_BYTES, 1);
   op->operands[4] = alloc(s, barriers, groups * KILN_BARRIER_BYTES, KILN_BARRIER_BYTES, told);
   op->operand_count = 5;
-}
-
-/// The others' accumulators go to the memory of the first block of a cluster; or parts of everybody's to
-/// everybody, where that is decided with the slots.
-static void find_exchange(ir_op *op, void *context) {
-  splitting *s = context;
-  if (op->code != IR_CLUSTER_SUM && op->code != IR_CLUSTER_SCATTER) return;
-  s->split = op->attrs.cluster.blocks;
-  KILN_ASSERT(s->exchange_count < MAX_SITES);
-  s->exchanges[s->exchange_count++] = op;
-  if (op->code == IR_CLUSTER_SCATTER) {
-    s->scatter = op;
-    return;
-  }
-  alloc_exchanged(s, op);
-  alloc_exchange_barriers(s, op);
 }
 
 static unsigned slots_beside(const kiln_target *target, uint64_t fixed, uint64_t slot, unsigned wanted) {
@@ -289,7 +249,14 @@ static bool choose_slots(splitting *s, const kiln_target *target) {
   return slots > 1 || (slots == 1 && take_turns(s));
 }
 
-static void alloc_slots(splitting *s) {
+/// Slots, barriers, and what is scattered: before the slots, or over them.
+static void alloc_rings(splitting *s) {
+  ir_op *scatter = s->scatter;
+  bool is_overlaid = scatter && scatter->attrs.cluster.is_overlaid;
+  uint32_t top = s->top;
+  if (scatter) alloc_exchanged(s, scatter);
+  if (is_overlaid) s->top = top;
+  else if (scatter) alloc_exchange_barriers(s, scatter);
   for (unsigned i = 0; i < s->ring_count; i++) {
     roles_ring *r = &s->rings[i];
     for (unsigned k = 0; k < r->ring.count; k++) {
@@ -302,18 +269,6 @@ static void alloc_slots(splitting *s) {
       kiln_ring_alloc(&r->ring, k, where, &s->b);
     }
   }
-}
-
-/// Slots whose product stands deeper than their loads.
-static bool may_have_no_product(const splitting *s, unsigned ring) {
-  for (unsigned i = 0; i < s->site_count; i++) {
-    const site *x = &s->sites[i];
-    if (x->ring == ring && x->loads[0]->block != x->dot->block) return true;
-  }
-  return false;
-}
-
-static void alloc_barriers(splitting *s) {
   for (unsigned i = 0; i < s->ring_count; i++) {
     roles_ring *r = &s->rings[i];
     uint32_t bytes = r->ring.slots * KILN_BARRIER_BYTES;
@@ -321,21 +276,12 @@ static void alloc_barriers(splitting *s) {
     r->full =
         alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, r->is_order ? s->groups : 1u);
     if (r->is_order) continue;
-    r->by_warps = may_have_no_product(s, i);
+    // Slots whose product stands deeper than their loads may have none.
+    for (unsigned k = 0; k < s->site_count; k++)
+      r->by_warps |= s->sites[k].ring == i && s->sites[k].loads[0]->block != s->sites[k].dot->block;
     unsigned arrivals = s->groups * (r->by_warps ? s->machine->group_warps : 1u);
     r->empty = alloc(s, ir_barrier_type(r->ring.slots), bytes, KILN_BARRIER_BYTES, arrivals);
   }
-}
-
-static void alloc_rings(splitting *s) {
-  ir_op *scatter = s->scatter;
-  bool is_overlaid = scatter && scatter->attrs.cluster.is_overlaid;
-  uint32_t top = s->top;
-  if (scatter) alloc_exchanged(s, scatter);
-  if (is_overlaid) s->top = top;
-  else if (scatter) alloc_exchange_barriers(s, scatter);
-  alloc_slots(s);
-  alloc_barriers(s);
   if (!is_overlaid) return;
   alloc_exchange_barriers(s, scatter);
   s->taken = alloc(s, ir_barrier_type(1), KILN_BARRIER_BYTES, KILN_BARRIER_BYTES, s->groups);
@@ -346,12 +292,34 @@ static void alloc_rings(splitting *s) {
 bool roles_alloc(splitting *s, const kiln_target *target, ir_block *consumer) {
   for (const ir_op *op = ir_next(consumer, NULL); op; op = ir_next(consumer, op)) {
     if (!roles_is_staged(op)) continue;
-    unsigned row = kiln_stage_at_a_time(s->machine, s->kernel, op) * staged_bytes(op);
+    unsigned row =
+        kiln_stage_at_a_time(s->machine, s->kernel, op) * kiln_scalars[op->operands[0]->type.scalar].bytes;
     while (1u << s->staged < row) s->staged++;
   }
-  for (const ir_op *op = ir_next(consumer, NULL); op; op = ir_next(consumer, op))
-    if (roles_is_staged(op)) alloc_staged(s, op);
-  ir_walk(consumer, find_exchange, s);
+  for (const ir_op *op = ir_next(consumer, NULL); op; op = ir_next(consumer, op)) {
+    unsigned bytes = roles_is_staged(op) ? kiln_scalars[op->operands[0]->type.scalar].bytes : 0;
+    if (!bytes || s->staging[bytes == 4]) continue;
+    ir_type type = kiln_staged_value(op)->type;
+    type.log2[0] = (uint8_t)(STAGE_ROWS + __builtin_ctz(s->groups / s->spread));
+    type.log2[1] = (uint8_t)(s->staged - (unsigned)__builtin_ctz(bytes));
+    const ir_value *other = s->staging[bytes != 4];
+    if (other) s->top = other->def->attrs.alloc.at;
+    s->staging[bytes == 4] = alloc(s, ir_memory_type(type, 1), bytes_of(type), ALIGN, 0);
+  }
+  // The others' accumulators go to the memory of the first block of a cluster; or parts of everybody's to
+  // everybody, where that is decided with the slots.
+  for (ir_op *op = ir_next(consumer, NULL); op; op = ir_next(consumer, op)) {
+    if (op->code != IR_CLUSTER_SUM && op->code != IR_CLUSTER_SCATTER) continue;
+    s->split = op->attrs.cluster.blocks;
+    KILN_ASSERT(s->exchange_count < MAX_SITES);
+    s->exchanges[s->exchange_count++] = op;
+    if (op->code == IR_CLUSTER_SCATTER) {
+      s->scatter = op;
+      continue;
+    }
+    alloc_exchanged(s, op);
+    alloc_exchange_barriers(s, op);
+  }
   if (!choose_slots(s, target)) return false;
   alloc_rings(s);
   return true;
