@@ -37,18 +37,6 @@ const kiln_pass *kiln_find_pass(const char *name) {
   return NULL;
 }
 
-// Functions stand in code, not in the table: each start of the program pays for pages with pointers.
-static kiln_status run_row(const kiln_pass *pass, ir_kernel *kernel, kiln_pass_context *context,
-                           kiln_error *err) {
-  if (pass->run) return pass->run(kernel, context, err);
-  ptrdiff_t row = pass - kiln_passes;
-#define ROUND(name, function, when, text)
-#define PASS(name, function, when, needs, leaves, text) \
-  if (!row--) return kiln_pass_##function(kernel, context, err);
-#include "compiler/passes/passes.def"
-  return kiln_fail(err, KILN_STATUS_INTERNAL, "pass '%s' has no row", pass->name);
-}
-
 kiln_pass_context kiln_pass_context_of(const kiln_target *target) {
   return (kiln_pass_context){.target = target, .machine = kiln_fetch_machine_of(target)};
 }
@@ -64,7 +52,16 @@ static kiln_status verify(const kiln_pass *pass, ir_kernel *kernel, const kiln_p
 
 kiln_status kiln_run_pass(const kiln_pass *pass, ir_kernel *kernel, kiln_pass_context *context,
                           const kiln_pass_options *options, kiln_error *err) {
-  KILN_TRY(run_row(pass, kernel, context, err));
+  // Functions stand in code, not in the table: each start of the program pays for pages with pointers.
+  kiln_status status;
+  ptrdiff_t row = pass - kiln_passes;
+  if (pass->run) status = pass->run(kernel, context, err);
+#define ROUND(name, function, when, text)
+#define PASS(name, function, when, needs, leaves, text) \
+  else if (!row--) status = kiln_pass_##function(kernel, context, err);
+#include "compiler/passes/passes.def"
+  else status = kiln_fail(err, KILN_STATUS_INTERNAL, "pass '%s' has no row", pass->name);
+  if (status != KILN_OK) return status;
   if (options->verify || check_all) KILN_TRY(verify(pass, kernel, context, options->printed, err));
   const char *wanted = options->print_after;
   if (!options->printed || !wanted || (strcmp(wanted, "all") && strcmp(wanted, pass->name))) return KILN_OK;

@@ -146,14 +146,6 @@ kiln_stored kiln_gpu_stored(const ir_op *first, const ir_op *end);
 /// was emitted up to then is of no use.
 bool kiln_gpu_slice(ir_builder *b, const kiln_slice *how, ir_op *first, const ir_op *end);
 
-/// Whether programs along one axis of the grid have loops with products of more iterations each, or of fewer
-/// (`falls`).
-typedef struct kiln_uneven {
-  bool is, falls;
-  uint8_t axis;
-} kiln_uneven;
-kiln_uneven kiln_gpu_uneven(ir_kernel *kernel);
-
 /// The scalar as a launch expression over the parameters (base/expr.h), appended to `out`; false when it is
 /// none. `scale` multiplies it. What the IR computes in 32 bits wraps in it, too.
 bool kiln_launch_expression(const ir_kernel *kernel, const ir_value *value, int64_t scale, kiln_buffer *out);

@@ -63,9 +63,11 @@ typedef struct ordering {
   pending *pending;
   uint32_t count, capacity;
   unsigned depth;
-  bool meets;              ///< a barrier was needed
-  kiln_kept_notes notes;   ///< of the layouts, as they were before
-  kiln_overlaps *overlaps; ///< NULL: nothing is written that could be read again
+  bool meets;            ///< a barrier was needed
+  kiln_kept_notes notes; ///< of the layouts, as they were before
+  ir_op *
+      first_write; ///< of a program, or what has it inside; NULL: nothing is written that could be read again
+  kiln_overlaps *overlaps; ///< of what is asked before that; NULL: nothing yet
   guard *guards;
   uint32_t guard_count, guard_capacity;
   ir_builder builder;
@@ -166,6 +168,9 @@ static need need_between(ordering *o, const pending *before, const ir_op *op) {
     return is_by_same_thread(&pair) || is_apart ? NEEDS_NOTHING : NEEDS_BARRIER;
   }
   if (!may_overlap(o, before->op, op)) return NEEDS_NOTHING;
+  if (!o->overlaps)
+    o->overlaps =
+        kiln_overlaps_create(o->kernel, o->scratch, o->addresses, o->kernel->layouts->facts, o->first_write);
   if (!kiln_extent_of(o->overlaps, before->op)->is_known || !kiln_extent_of(o->overlaps, op)->is_known)
     return NEEDS_BARRIER;
   kiln_overlaps_ask(o->overlaps, before->op, op);
@@ -353,9 +358,9 @@ kiln_status kiln_pass_memory_order(ir_kernel *kernel, kiln_pass_context *context
   ir_op *first = ir_next(start, NULL);
   while (first && !writes(first)) first = ir_next(start, first);
   while (first && first->block != start) first = first->block->parent;
-  if (first) o->overlaps = kiln_overlaps_create(kernel, scratch, o->addresses, c->facts, first);
+  o->first_write = first;
   kiln_status status = KILN_OK;
-  if (o->overlaps) visit_block(o, start);
+  if (first) visit_block(o, start);
   const bool meets = o->meets || o->guard_count;
   if (o->guard_count) status = emit_guards(o, err);
   if (status == KILN_OK && o->builder.error.status != KILN_OK)

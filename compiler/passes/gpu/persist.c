@@ -8,7 +8,7 @@
 // visited in the order of their number, axis 0 first. No program waits for another one (the pass promote
 // refuses what could).
 //
-// Where programs have more to do along one axis (kiln_gpu_uneven) that order would give some blocks the
+// Where programs have more to do along one axis (uneven_programs) that order would give some blocks the
 // longer ones every time (causal attention by 132 blocks, 32 programs a head: 12 % more than the mean).
 // There neighbours along the other axes, which share what the cache holds, are a group: the longest come
 // first in one group and the shortest in the next, and in the last group the longest, so that all end
@@ -103,9 +103,16 @@ static slope slope_of(const ir_value *v, unsigned depth) {
   return (slope){0};
 }
 
-kiln_uneven kiln_gpu_uneven(ir_kernel *kernel) {
-  kiln_uneven found = {0};
-  for (ir_op *op = kernel->body->first; op; op = op->next) {
+/// Whether programs along one axis of the grid have loops with products of more iterations each, or of fewer
+/// (`falls`).
+typedef struct unevenness {
+  bool is, falls;
+  uint8_t axis;
+} unevenness;
+
+static unevenness uneven_programs(const ir_kernel *kernel) {
+  unevenness found = {0};
+  for (const ir_op *op = kernel->body->first; op; op = op->next) {
     int64_t step;
     if (op->code != IR_FOR || !ir_find(ir_loop_body(op), IR_DOT)) continue;
     if (!ir_constant_int(ir_for_step(op), &step)) continue;
@@ -113,8 +120,8 @@ kiln_uneven kiln_gpu_uneven(ir_kernel *kernel) {
     if (lower.is_unknown || upper.is_unknown || !lower.by == !upper.by) continue;
     const slope moves = lower.by ? lower : upper;
     if (moves.by < step * (WHOLE / 2)) continue; // not an iteration more with every other program
-    const kiln_uneven here = {.is = true, .falls = lower.by != 0, .axis = moves.axis};
-    if (found.is && (found.falls != here.falls || found.axis != here.axis)) return (kiln_uneven){0};
+    const unevenness here = {.is = true, .falls = lower.by != 0, .axis = moves.axis};
+    if (found.is && (found.falls != here.falls || found.axis != here.axis)) return (unevenness){0};
     found = here;
   }
   return found;
@@ -200,7 +207,7 @@ static ir_value *turned_number(ir_builder *outer, ir_builder *b, ir_value *t, co
 
 /// Program ids where programs differ along an axis, from the number `t`; `outer` builds before the loop.
 static void take_evenly(persisting *p, ir_builder *outer, ir_builder *b, ir_value *t, ir_value *const *extent,
-                        kiln_uneven uneven, const bounds_of_programs *all) {
+                        unevenness uneven, const bounds_of_programs *all) {
   ir_value *others = NULL, *one = ir_const_int(outer, KILN_I32, 1);
   for (unsigned axis = 0; axis < 3; axis++)
     if (axis != uneven.axis)
@@ -223,7 +230,7 @@ static void take_evenly(persisting *p, ir_builder *outer, ir_builder *b, ir_valu
 kiln_status kiln_pass_persist(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context;
   persisting p = {.kernel = kernel};
-  const kiln_uneven uneven = kiln_gpu_uneven(kernel);
+  const unevenness uneven = uneven_programs(kernel);
   ir_block *inner = ir_block_create(kernel->arena);
   ir_value *t = ir_block_arg(kernel->arena, inner, ir_scalar_type(KILN_I32));
   for (ir_op *op = kernel->body->first, *next; op; op = next) {

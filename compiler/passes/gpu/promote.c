@@ -295,18 +295,6 @@ static void unmark(ir_kernel *kernel) {
 /// Shared memory besides the slots: staging of stores, barriers, exchanges.
 enum { SPARE = 34 * 1024 };
 
-/// Slots that a loop must have: one where products take turns (roles_rings.c).
-static unsigned least_slots(const promoting *p) {
-  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++) {
-    bool has_neighbour = false; // another product of the block, which takes other loads
-    for (unsigned k = 0; k < MOST_LOADS && p->marked[k].load; k++)
-      has_neighbour |=
-          p->marked[k].dot != p->marked[i].dot && p->marked[k].load->block == p->marked[i].load->block;
-    if (is_in_loop(p->marked[i].load) && (p->marked[i].uses > 1 || !has_neighbour)) return 2;
-  }
-  return 1;
-}
-
 static kiln_report_reason judge_room(const promoting *p) {
   uint64_t room = p->target->processor->shared_bytes;
   kiln_spread spread = kiln_gpu_blocks_of_program(p->machine, p->kernel);
@@ -319,7 +307,17 @@ static kiln_report_reason judge_room(const promoting *p) {
   if ((groups + 1) * p->machine->group_warps * 32u > p->machine->threads) return KILN_REASON_WARPS;
   if (p->registers + KILN_SPARE_REGISTERS > kiln_consumer_registers(p->machine, groups, 1))
     return spread.blocks == 1 && groups > 2 ? KILN_REASON_SHARED : KILN_REASON_REGISTERS;
-  return p->fixed_bytes + least_slots(p) * slot + SPARE > room ? KILN_REASON_SLOTS : KILN_REASON_NONE;
+  // A loop must have two slots, or one where products take turns (roles_rings.c): another product of the block takes
+  // other loads.
+  unsigned slots = 1;
+  for (unsigned i = 0; i < MOST_LOADS && p->marked[i].load; i++) {
+    bool has_neighbour = false;
+    for (unsigned k = 0; k < MOST_LOADS && p->marked[k].load; k++)
+      has_neighbour |=
+          p->marked[k].dot != p->marked[i].dot && p->marked[k].load->block == p->marked[i].load->block;
+    if (is_in_loop(p->marked[i].load) && (p->marked[i].uses > 1 || !has_neighbour)) slots = 2;
+  }
+  return p->fixed_bytes + slots * slot + SPARE > room ? KILN_REASON_SLOTS : KILN_REASON_NONE;
 }
 
 /// What the marked products of a kernel want.

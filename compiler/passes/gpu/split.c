@@ -43,24 +43,6 @@ static bool is_sum(const ir_op *loop, uint32_t i) {
   return carried->uses == 1;
 }
 
-static bool find_loop(sharing *s) {
-  for (ir_op *op = s->kernel->body->first; op; op = op->next)
-    if (op->code == IR_FOR) s->programs = op;
-  if (!s->programs) return false;
-  for (ir_op *op = ir_loop_body(s->programs)->first; op && !s->loop; op = op->next) {
-    bool has_sums = op->code == IR_FOR && op->attrs.loop.split >= 2 && op->result_count, has_mapped = false;
-    for (uint32_t i = 0; i < op->result_count && has_sums; i++) has_sums = is_sum(op, i);
-    if (!has_sums) continue;
-    const ir_block *body = ir_loop_body(op);
-    for (const ir_op *load = ir_next(body, NULL); load; load = ir_next(body, load))
-      has_mapped |= load->code == IR_VIEW_LOAD && load->attrs.access.is_mapped;
-    if (has_mapped) s->loop = op;
-  }
-  if (s->loop) s->blocks = s->loop->attrs.loop.split;
-  if (s->blocks * s->spread > MOST_OF_CLUSTER) s->blocks = MOST_OF_CLUSTER / s->spread;
-  return s->loop && s->blocks > 1;
-}
-
 static ir_builder in_front_of(const sharing *s, ir_op *op) {
   return (ir_builder){
       .arena = s->kernel->arena, .block = op->block, .before = op, .place = op->place, .machine = true};
@@ -202,7 +184,20 @@ kiln_status kiln_pass_split(ir_kernel *kernel, kiln_pass_context *context, kiln_
   ir_count_uses(kernel);
   kiln_spread spread = kiln_gpu_blocks_of_program(machine, kernel);
   s.spread = spread.blocks, s.columns = spread.columns;
-  bool is_shared = find_loop(&s);
+  for (ir_op *op = kernel->body->first; op; op = op->next)
+    if (op->code == IR_FOR) s.programs = op;
+  for (ir_op *op = s.programs ? ir_loop_body(s.programs)->first : NULL; op && !s.loop; op = op->next) {
+    bool has_sums = op->code == IR_FOR && op->attrs.loop.split >= 2 && op->result_count, has_mapped = false;
+    for (uint32_t i = 0; i < op->result_count && has_sums; i++) has_sums = is_sum(op, i);
+    if (!has_sums) continue;
+    const ir_block *body = ir_loop_body(op);
+    for (const ir_op *load = ir_next(body, NULL); load; load = ir_next(body, load))
+      has_mapped |= load->code == IR_VIEW_LOAD && load->attrs.access.is_mapped;
+    if (has_mapped) s.loop = op;
+  }
+  if (s.loop) s.blocks = s.loop->attrs.loop.split;
+  if (s.blocks * s.spread > MOST_OF_CLUSTER) s.blocks = MOST_OF_CLUSTER / s.spread;
+  const bool is_shared = s.loop && s.blocks > 1;
   if (!is_shared && s.spread < 2) return KILN_OK;
   KILN_ASSERT(s.programs);
   ir_builder outer = in_front_of(&s, s.programs), inner = in_front_of(&s, is_shared ? s.loop : s.programs);

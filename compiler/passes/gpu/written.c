@@ -11,12 +11,6 @@ static ir_op *outermost_in(const ir_block *block, ir_op *op) {
   return op;
 }
 
-static bool has_turns(const ir_block *block, const ir_block *program) {
-  for (; block != program && block->parent; block = block->parent->block)
-    if (ir_is_loop(block->parent)) return true;
-  return false;
-}
-
 void kiln_visit_earlier_writes(const ir_kernel *kernel, const ir_block *program, const ir_op *load,
                                kiln_write_visit *visit, void *context) {
   const int from = kiln_param_of(load->operands[0]);
@@ -32,7 +26,10 @@ void kiln_visit_earlier_writes(const ir_kernel *kernel, const ir_block *program,
     while (!(w.outermost = outermost_in(block, op))) block = block->parent->block;
     const ir_op *outer = outermost_in(block, (ir_op *)load), *after = w.outermost->next;
     while (after && after != outer) after = after->next;
-    if (after || has_turns(block, program)) visit(&w, context);
+    bool is_earlier = after != NULL; // or it is, in another turn of a loop around both
+    for (const ir_block *b = block; b != program && b->parent; b = b->parent->block)
+      is_earlier |= ir_is_loop(b->parent);
+    if (is_earlier) visit(&w, context);
   }
 }
 

@@ -71,14 +71,6 @@ static void note_version(conversions *x, ir_value *value, const ir_block *block,
   state_of(x, value)->versions = v;
 }
 
-static ir_op *emit(conversions *x, const ir_op *like, ir_opcode code, const ir_attrs *attrs,
-                   ir_value **operands, uint32_t count, const ir_type *given, ir_op *before) {
-  x->builder.block = before->block;
-  x->builder.before = before;
-  x->builder.place = like->place;
-  return ir_emit(&x->builder, code, attrs, operands, count, given, NULL, 0);
-}
-
 /// The value in the layout, for `at`: a version that is there, a copy of what is computed for each user, whose operands
 /// are taken as the result wants them, or a conversion.
 static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *layout, ir_op *at) {
@@ -96,7 +88,8 @@ static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *l
   if (x->builder.error.status != KILN_OK) return value;
   ir_op *before = place_for(value, at);
   if (value->layout && !kiln_is_sum_of_base(op)) {
-    ir_op *made = emit(x, x->user, IR_CONVERT, NULL, &value, 1, NULL, before);
+    x->builder.block = before->block, x->builder.before = before, x->builder.place = x->user->place;
+    ir_op *made = ir_emit(&x->builder, IR_CONVERT, NULL, &value, 1, NULL, NULL, 0);
     if (!made) return value;
     note_version(x, value, before->block, &made->results[0], layout);
     return &made->results[0];
@@ -111,7 +104,9 @@ static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *l
       if (kiln_is_tile(op->operands[i]) && state_of(x, op->operands[i])->is_constant == constants)
         operands[i] = in_layout(x, op->operands[i], takes, before);
   x->depth--;
-  ir_op *copy = emit(x, op, op->code, &op->attrs, operands, op->operand_count, &op->results[0].type, before);
+  x->builder.block = before->block, x->builder.before = before, x->builder.place = op->place;
+  ir_op *copy =
+      ir_emit(&x->builder, op->code, &op->attrs, operands, op->operand_count, &op->results[0].type, NULL, 0);
   if (!copy) return value;
   copy->operand_layouts = KILN_NEW_ARRAY(x->c->arena, const kiln_layout *, op->operand_count);
   for (uint32_t i = 0; i < op->operand_count; i++)
@@ -122,22 +117,6 @@ static ir_value *in_layout(conversions *x, ir_value *value, const kiln_layout *l
 }
 
 // ------------------------------------------------------------------------------------------ the walk
-
-static void note_results(conversions *x, const ir_op *op) {
-  bool is_constant = true, is_in_slot = op->code == IR_SLOT_LOAD;
-  for (uint32_t i = 0; i < op->operand_count; i++) {
-    if (!kiln_is_tile(op->operands[i])) continue;
-    const state *operand = state_of(x, op->operands[i]);
-    is_constant &= operand->is_constant;
-    is_in_slot |= operand->is_in_slot && kiln_is_reshaped(op) && !op->results[0].layout;
-  }
-  for (uint32_t i = 0; i < op->result_count; i++) {
-    state *s = state_of(x, &op->results[i]);
-    s->is_lazy = !op->results[i].layout;
-    s->is_constant = s->is_lazy && is_constant && !is_in_slot;
-    s->is_in_slot = is_in_slot;
-  }
-}
 
 /// A product by matrix instructions reads slots, and what is computed in its loop and has to change threads is
 /// exchanged right before it (exchange.c).
@@ -175,7 +154,19 @@ static void convert_block(conversions *x, ir_block *block) {
             !takes_as_it_lies(x, op, i))
           op->operands[i] = in_layout(x, op->operands[i], op->operand_layouts[i], op);
     for (uint32_t i = 0; i < op->region_count; i++) convert_block(x, op->regions[i]);
-    note_results(x, op);
+    bool is_constant = true, is_in_slot = op->code == IR_SLOT_LOAD;
+    for (uint32_t i = 0; i < op->operand_count; i++) {
+      if (!kiln_is_tile(op->operands[i])) continue;
+      const state *operand = state_of(x, op->operands[i]);
+      is_constant &= operand->is_constant;
+      is_in_slot |= operand->is_in_slot && kiln_is_reshaped(op) && !op->results[0].layout;
+    }
+    for (uint32_t i = 0; i < op->result_count; i++) {
+      state *s = state_of(x, &op->results[i]);
+      s->is_lazy = !op->results[i].layout;
+      s->is_constant = s->is_lazy && is_constant && !is_in_slot;
+      s->is_in_slot = is_in_slot;
+    }
     if (op->code == IR_LOAD && op->results[0].layout) note_direct(x, op);
     x->stretch += !block->parent && op->code == IR_FOR && kiln_loop_is_full(x->c, op);
   }
