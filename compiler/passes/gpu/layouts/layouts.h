@@ -129,13 +129,7 @@ static inline bool kiln_is_sum_of_base(const ir_op *op) {
   return op && op->code == IR_PTRADD && op->operands[0]->def && op->operands[0]->def->code == IR_SPLAT;
 }
 
-// ----------------------------------------------------------------------------------- direct_loads.c
-
-/// Loads directly in the layouts that users want, where that is cheaper than to convert: before `conversions` makes
-/// values, whose numbers the notes go by.
-kiln_status kiln_layouts_load_directly(kiln_layouts *c, kiln_error *err);
-
-// -------------------------------------------------------------------------------- offered_layouts.c
+// ----------------------------------------------------------------------------- access.c, what is offered
 
 /// The layout in which the value comes cheapest; false when it does not matter.
 bool kiln_layout_offered(const ir_value *value, kiln_layout *out);
