@@ -78,24 +78,6 @@ static void apply_assume(analysis *a, const ir_value *v) {
       f->divisibility[i] = promise->divisibility[i];
 }
 
-// -------------------------------------------------------------------------------------- parameters
-
-static void seed_param(analysis *a, uint32_t i) {
-  const ir_param *p = &a->kernel->params[i];
-  kiln_fact *f = at(a, a->kernel->body->args[i]);
-  *f = says_nothing;
-  if (p->type.pointer) {
-    f->divisibility[0] = (uint8_t)(p->align ? fact_log2(p->align) : fact_pointee_log2(p->type));
-  } else if (ir_type_class(p->type) == KILN_CLASS_INT || ir_type_class(p->type) == KILN_CLASS_BOOL) {
-    fact_type_bounds(p->type, f);
-    if (p->has_range && p->lo > f->lo) f->lo = p->lo;
-    if (p->has_range && p->hi < f->hi) f->hi = p->hi;
-    if (p->div > 1) f->divisibility[0] = fact_log2(p->div);
-    if (p->has_range && p->lo == p->hi) f->divisibility[0] = fact_log2(p->lo);
-    fact_round(p->type, f);
-  }
-}
-
 // ------------------------------------------------------------------------------------ rows of tiles
 
 /// What a counter is divided by where a loop counts the tiles of `rows` rows, each `row` tiles long, and takes
@@ -169,7 +151,8 @@ static bool join_into(kiln_fact *slot, const kiln_fact *next, ir_type type, unsi
   return true;
 }
 
-static void set_induction(analysis *a, const ir_op *op) {
+static void run_for(analysis *a, const ir_op *op) {
+  ir_value **args = ir_loop_args(op), **initials = ir_loop_initials(op), **next = ir_loop_next(op)->operands;
   const kiln_fact *lo = at(a, ir_for_lower(op)), *hi = at(a, ir_for_upper(op)),
                   *step = at(a, ir_for_step(op));
   kiln_fact *iv = at(a, ir_for_counter(op));
@@ -180,11 +163,6 @@ static void set_induction(analysis *a, const ir_op *op) {
   iv->divisibility[0] =
       lo->divisibility[0] < step->divisibility[0] ? lo->divisibility[0] : step->divisibility[0];
   fact_round(ir_for_counter(op)->type, iv);
-}
-
-static void run_for(analysis *a, const ir_op *op) {
-  ir_value **args = ir_loop_args(op), **initials = ir_loop_initials(op), **next = ir_loop_next(op)->operands;
-  set_induction(a, op);
   for (uint32_t i = 0; i < op->result_count; i++) *at(a, args[i]) = *at(a, initials[i]);
   bool changed = true;
   for (unsigned round = 0; changed; round++) {
@@ -283,7 +261,19 @@ kiln_facts *kiln_facts_compute(kiln_arena *arena, ir_kernel *kernel) {
   for (const ir_op *op = kernel->body->first; op; op = op->next)
     if (op->code == IR_ASSUME) note_assume(&a, op->operands[0]);
   for (uint32_t i = 0; i < kernel->param_count; i++) {
-    seed_param(&a, i);
+    const ir_param *p = &kernel->params[i];
+    kiln_fact *f = at(&a, kernel->body->args[i]);
+    *f = says_nothing;
+    if (p->type.pointer) {
+      f->divisibility[0] = (uint8_t)(p->align ? fact_log2(p->align) : fact_pointee_log2(p->type));
+    } else if (ir_type_class(p->type) == KILN_CLASS_INT || ir_type_class(p->type) == KILN_CLASS_BOOL) {
+      fact_type_bounds(p->type, f);
+      if (p->has_range && p->lo > f->lo) f->lo = p->lo;
+      if (p->has_range && p->hi < f->hi) f->hi = p->hi;
+      if (p->div > 1) f->divisibility[0] = fact_log2(p->div);
+      if (p->has_range && p->lo == p->hi) f->divisibility[0] = fact_log2(p->lo);
+      fact_round(p->type, f);
+    }
     apply_assume(&a, kernel->body->args[i]);
   }
   run_block(&a, kernel->body);

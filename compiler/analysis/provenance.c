@@ -61,18 +61,6 @@ static void meet_carried(kiln_sources *s, const ir_op *loop, uint32_t i) {
   meet(s, ir_loop_next(loop)->operands[i]);
 }
 
-static void meet_sources_of_result(kiln_sources *s, const ir_op *op, uint32_t i) {
-  for (uint32_t k = 0; ir_has(op->code, IR_PASSES) && k < op->operand_count; k++) meet(s, op->operands[k]);
-  switch (op->code) {
-  case IR_IF:
-    for (unsigned which = 0; which < 2; which++) meet(s, ir_if_end(op, which)->operands[i]);
-    break;
-  case IR_FOR: meet_carried(s, op, i); break;
-  case IR_WHILE: meet(s, ir_cond_passed(ir_while_test(op))[i]); break;
-  default: break;
-  }
-}
-
 void kiln_visit_sources(kiln_sources *s, const ir_value *v, kiln_source_visit *visit, void *context) {
   s->search++;
   s->count = 0;
@@ -80,8 +68,19 @@ void kiln_visit_sources(kiln_sources *s, const ir_value *v, kiln_source_visit *v
   for (uint32_t i = 0; i < s->count; i++) {
     v = s->found[i];
     const ir_op *outer = v->block ? v->block->parent : NULL; // of an argument
-    if (v->def) meet_sources_of_result(s, v->def, v->index);
-    else if (outer && ir_is_loop(outer) && v->block == outer->regions[0])
+
+    if (v->def) {
+      for (uint32_t k = 0; ir_has(v->def->code, IR_PASSES) && k < v->def->operand_count; k++)
+        meet(s, v->def->operands[k]);
+      switch (v->def->code) {
+      case IR_IF:
+        for (unsigned which = 0; which < 2; which++) meet(s, ir_if_end(v->def, which)->operands[v->index]);
+        break;
+      case IR_FOR: meet_carried(s, v->def, v->index); break;
+      case IR_WHILE: meet(s, ir_cond_passed(ir_while_test(v->def))[v->index]); break;
+      default: break;
+      }
+    } else if (outer && ir_is_loop(outer) && v->block == outer->regions[0])
       meet_carried(s, outer, v->index - ir_loop_counters(outer));
     else if (outer && ir_is_loop(outer)) meet(s, ir_cond_passed(ir_while_test(outer))[v->index]);
     visit(v, context);

@@ -108,68 +108,10 @@ static uint32_t flag_of(const ir_attr_info *row) {
   return row->canonical >= IR_IN_PLACES ? 1u << bits[row->canonical - IR_IN_PLACES] : 0;
 }
 
-static plain plain_of(const ir_op *op) {
-  const ir_attrs *a = &op->attrs;
-  plain p = {.at = {[IR_IN_BITS] = a->bits, [IR_IN_AXIS] = a->axis}, .flags = a->flags, .kind = a->kind};
-  p.round = a->round, p.cache = a->cache, p.evict = a->evict, p.order = a->order, p.scope = a->scope;
-  p.precision = a->precision;
-  memcpy(p.perm, a->perm, sizeof p.perm);
-  for (const ir_attr_info *row = ir_next_attr(op->code, NULL); row; row = ir_next_attr(op->code, row)) {
-    if (row->canonical == IR_IN_TEXT) p.text = ir_attr_text(a, row);
-    else if (row->canonical == IR_IN_CONSTRAINTS) p.constraints = ir_attr_text(a, row);
-    else if (flag_of(row)) p.flags |= ir_attr_get(a, row) ? flag_of(row) : 0;
-    else if (row->canonical > IR_IN_SHARED) p.at[row->canonical] = ir_attr_get(a, row);
-  }
-  return p;
-}
-
 static unsigned perm_length(const plain *p) {
   unsigned length = IR_MAX_RANK;
   while (length && !p->perm[length - 1]) length--;
   return length;
-}
-
-static uint32_t mask_of(const plain *p) {
-  uint32_t mask = (p->at[IR_IN_BITS] ? HAS_BITS : 0) | (p->at[IR_IN_DIVISIBLE] ? HAS_DIVISIBLE : 0) |
-                  (p->at[IR_IN_CONTIGUOUS] ? HAS_CONTIGUOUS : 0) | (p->text ? HAS_TEXT : 0) |
-                  (p->constraints ? HAS_CONSTRAINTS : 0) | (p->flags ? HAS_FLAGS : 0) |
-                  (perm_length(p) ? HAS_PERM : 0) | (p->at[IR_IN_FIRST] ? HAS_FIRST : 0) |
-                  (p->at[IR_IN_ACROSS] ? HAS_ACROSS : 0);
-  for (unsigned i = 0; i < BYTE_FIELDS; i++)
-    if (byte_of(p, i)) mask |= (uint32_t)FIRST_BYTE << i;
-  return mask;
-}
-
-static void put_attrs(kiln_buffer *out, const ir_op *op) {
-  const plain p = plain_of(op);
-  const uint32_t mask = mask_of(&p);
-  kiln_buffer_varint(out, mask);
-  if (mask & HAS_BITS) kiln_buffer_varint(out, p.at[IR_IN_BITS]);
-  if (mask & HAS_DIVISIBLE) kiln_buffer_svarint(out, (int64_t)p.at[IR_IN_DIVISIBLE]);
-  if (mask & HAS_CONTIGUOUS) kiln_buffer_svarint(out, (int64_t)p.at[IR_IN_CONTIGUOUS]);
-  if (mask & HAS_TEXT) kiln_buffer_text(out, p.text);
-  if (mask & HAS_CONSTRAINTS) kiln_buffer_text(out, p.constraints);
-  if (mask & HAS_FLAGS) kiln_buffer_varint(out, p.flags);
-  if (mask & HAS_PERM) kiln_buffer_block(out, p.perm, perm_length(&p));
-  for (unsigned i = 0; i < BYTE_FIELDS; i++)
-    if (mask & (uint32_t)FIRST_BYTE << i) kiln_buffer_u8(out, (uint8_t)byte_of(&p, i));
-  if (mask & HAS_FIRST) kiln_buffer_varint(out, p.at[IR_IN_FIRST]);
-  if (mask & HAS_ACROSS) kiln_buffer_varint(out, p.at[IR_IN_ACROSS]);
-}
-
-static void put_block(encoder *e, const ir_block *block, bool with_args);
-
-static void put_op(encoder *e, ir_op *op) {
-  e->tiles_only &= op->code < IR_TILE_COUNT;
-  kiln_buffer_varint(e->out, ir_number_of_code(op->code));
-  put_attrs(e->out, op);
-  kiln_buffer_varint(e->out, op->operand_count);
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    kiln_buffer_varint(e->out, e->next - 1 - ir_resolve(op->operands[i])->id);
-  kiln_buffer_varint(e->out, op->region_count);
-  for (uint32_t i = 0; i < op->region_count; i++) put_block(e, op->regions[i], true);
-  if (needs_type(op->code)) put_type(e->out, op->results[0].type);
-  for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = e->next++;
 }
 
 static void put_block(encoder *e, const ir_block *block, bool with_args) {
@@ -181,7 +123,48 @@ static void put_block(encoder *e, const ir_block *block, bool with_args) {
   for (uint32_t i = 0; i < block->arg_count; i++) block->args[i]->id = e->next++;
   for (const ir_op *op = block->first; op; op = op->next) count++;
   kiln_buffer_varint(e->out, count);
-  for (ir_op *op = block->first; op; op = op->next) put_op(e, op);
+  for (ir_op *op = block->first; op; op = op->next) {
+    e->tiles_only &= op->code < IR_TILE_COUNT;
+    kiln_buffer_varint(e->out, ir_number_of_code(op->code));
+    // The attributes: which of them are not zero, then these.
+    const ir_attrs *a = &op->attrs;
+    plain p = {.at = {[IR_IN_BITS] = a->bits, [IR_IN_AXIS] = a->axis}, .flags = a->flags, .kind = a->kind};
+    p.round = a->round, p.cache = a->cache, p.evict = a->evict, p.order = a->order, p.scope = a->scope;
+    p.precision = a->precision;
+    memcpy(p.perm, a->perm, sizeof p.perm);
+    for (const ir_attr_info *row = ir_next_attr(op->code, NULL); row; row = ir_next_attr(op->code, row)) {
+      if (row->canonical == IR_IN_TEXT) p.text = ir_attr_text(a, row);
+      else if (row->canonical == IR_IN_CONSTRAINTS) p.constraints = ir_attr_text(a, row);
+      else if (flag_of(row)) p.flags |= ir_attr_get(a, row) ? flag_of(row) : 0;
+      else if (row->canonical > IR_IN_SHARED) p.at[row->canonical] = ir_attr_get(a, row);
+    }
+    uint32_t mask = (p.at[IR_IN_BITS] ? HAS_BITS : 0) | (p.at[IR_IN_DIVISIBLE] ? HAS_DIVISIBLE : 0) |
+                    (p.at[IR_IN_CONTIGUOUS] ? HAS_CONTIGUOUS : 0) | (p.text ? HAS_TEXT : 0) |
+                    (p.constraints ? HAS_CONSTRAINTS : 0) | (p.flags ? HAS_FLAGS : 0) |
+                    (perm_length(&p) ? HAS_PERM : 0) | (p.at[IR_IN_FIRST] ? HAS_FIRST : 0) |
+                    (p.at[IR_IN_ACROSS] ? HAS_ACROSS : 0);
+    for (unsigned i = 0; i < BYTE_FIELDS; i++)
+      if (byte_of(&p, i)) mask |= (uint32_t)FIRST_BYTE << i;
+    kiln_buffer_varint(e->out, mask);
+    if (mask & HAS_BITS) kiln_buffer_varint(e->out, p.at[IR_IN_BITS]);
+    if (mask & HAS_DIVISIBLE) kiln_buffer_svarint(e->out, (int64_t)p.at[IR_IN_DIVISIBLE]);
+    if (mask & HAS_CONTIGUOUS) kiln_buffer_svarint(e->out, (int64_t)p.at[IR_IN_CONTIGUOUS]);
+    if (mask & HAS_TEXT) kiln_buffer_text(e->out, p.text);
+    if (mask & HAS_CONSTRAINTS) kiln_buffer_text(e->out, p.constraints);
+    if (mask & HAS_FLAGS) kiln_buffer_varint(e->out, p.flags);
+    if (mask & HAS_PERM) kiln_buffer_block(e->out, p.perm, perm_length(&p));
+    for (unsigned i = 0; i < BYTE_FIELDS; i++)
+      if (mask & (uint32_t)FIRST_BYTE << i) kiln_buffer_u8(e->out, (uint8_t)byte_of(&p, i));
+    if (mask & HAS_FIRST) kiln_buffer_varint(e->out, p.at[IR_IN_FIRST]);
+    if (mask & HAS_ACROSS) kiln_buffer_varint(e->out, p.at[IR_IN_ACROSS]);
+    kiln_buffer_varint(e->out, op->operand_count);
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      kiln_buffer_varint(e->out, e->next - 1 - ir_resolve(op->operands[i])->id);
+    kiln_buffer_varint(e->out, op->region_count);
+    for (uint32_t i = 0; i < op->region_count; i++) put_block(e, op->regions[i], true);
+    if (needs_type(op->code)) put_type(e->out, op->results[0].type);
+    for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = e->next++;
+  }
 }
 
 bool kiln_canonical_encode(ir_kernel *kernel, kiln_buffer *out) {
@@ -275,46 +258,7 @@ static bool get_plain(decoder *d, plain *p) {
   return !d->r.failed;
 }
 
-/// Moves what the rows of the operation name; false where something is left that it cannot have.
-static bool take_rows(plain *p, ir_opcode code, ir_attrs *a) {
-  for (const ir_attr_info *row = ir_next_attr(code, NULL); row; row = ir_next_attr(code, row)) {
-    if (row->canonical == IR_IN_TEXT) ir_attr_set_text(a, row, p->text), p->text = NULL;
-    else if (row->canonical == IR_IN_CONSTRAINTS)
-      ir_attr_set_text(a, row, p->constraints), p->constraints = NULL;
-    else if (flag_of(row)) ir_attr_set(a, row, (p->flags & flag_of(row)) != 0), p->flags &= ~flag_of(row);
-    else if (row->canonical > IR_IN_SHARED)
-      ir_attr_set(a, row, p->at[row->canonical]), p->at[row->canonical] = 0;
-  }
-  enum { OWN_FLAGS = 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 };
-  a->bits = p->at[IR_IN_BITS], a->axis = (uint8_t)p->at[IR_IN_AXIS];
-  p->at[IR_IN_BITS] = p->at[IR_IN_AXIS] = 0;
-  for (unsigned i = 0; i < IR_IN_PLACES; i++)
-    if (p->at[i]) return false;
-  return !p->text && !p->constraints && !(p->flags & OWN_FLAGS);
-}
-
-static bool get_attrs(decoder *d, ir_opcode code, ir_attrs *a) {
-  plain p;
-  *a = (ir_attrs){0};
-  if (!get_plain(d, &p) || !take_rows(&p, code, a)) return false;
-  a->flags = p.flags, a->kind = p.kind, a->round = p.round, a->cache = p.cache, a->evict = p.evict;
-  a->order = p.order, a->scope = p.scope, a->precision = p.precision;
-  memcpy(a->perm, p.perm, sizeof p.perm);
-  return true;
-}
-
 static bool get_block(decoder *d, ir_block *block, bool with_args, unsigned depth);
-
-static bool get_regions(decoder *d, ir_block **regions, uint32_t count, unsigned depth) {
-  ir_block *outer = d->b.block;
-  bool ok = true;
-  for (uint32_t i = 0; ok && i < count; i++) {
-    regions[i] = d->b.block = ir_block_create(d->arena);
-    ok = get_block(d, regions[i], true, depth + 1);
-  }
-  d->b.block = outer;
-  return ok;
-}
 
 static bool get_code(decoder *d, ir_opcode *code) {
   uint64_t number = kiln_read_varint(&d->r);
@@ -328,12 +272,32 @@ static bool get_code(decoder *d, ir_opcode *code) {
 }
 
 static bool get_op(decoder *d, unsigned depth) {
-  ir_attrs attrs;
   ir_type type = {0};
   ir_block *regions[2];
   if (!d->ops_left--) return false;
   ir_opcode code;
-  if (!get_code(d, &code) || !get_attrs(d, code, &attrs)) return false;
+  if (!get_code(d, &code)) return false;
+  // Attributes are taken as the operation's rows name them, and nothing that it cannot have may be left over.
+  plain p;
+  ir_attrs attrs = {0}, *a = &attrs;
+  if (!get_plain(d, &p)) return false;
+  for (const ir_attr_info *row = ir_next_attr(code, NULL); row; row = ir_next_attr(code, row)) {
+    if (row->canonical == IR_IN_TEXT) ir_attr_set_text(a, row, p.text), p.text = NULL;
+    else if (row->canonical == IR_IN_CONSTRAINTS)
+      ir_attr_set_text(a, row, p.constraints), p.constraints = NULL;
+    else if (flag_of(row)) ir_attr_set(a, row, (p.flags & flag_of(row)) != 0), p.flags &= ~flag_of(row);
+    else if (row->canonical > IR_IN_SHARED)
+      ir_attr_set(a, row, p.at[row->canonical]), p.at[row->canonical] = 0;
+  }
+  enum { OWN_FLAGS = 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 };
+  a->bits = p.at[IR_IN_BITS], a->axis = (uint8_t)p.at[IR_IN_AXIS];
+  p.at[IR_IN_BITS] = p.at[IR_IN_AXIS] = 0;
+  for (unsigned i = 0; i < IR_IN_PLACES; i++)
+    if (p.at[i]) return false;
+  if (p.text || p.constraints || p.flags & OWN_FLAGS) return false;
+  a->flags = p.flags, a->kind = p.kind, a->round = p.round, a->cache = p.cache, a->evict = p.evict;
+  a->order = p.order, a->scope = p.scope, a->precision = p.precision;
+  memcpy(a->perm, p.perm, sizeof p.perm);
   uint32_t count = (uint32_t)kiln_read_count(&d->r, MOST_OPERANDS < d->r.left ? MOST_OPERANDS : d->r.left);
   ir_value **operands = KILN_NEW_ARRAY(d->arena, ir_value *, count);
   for (uint32_t i = 0; i < count; i++) {
@@ -342,7 +306,15 @@ static bool get_op(decoder *d, unsigned depth) {
     operands[i] = d->values[d->count - 1 - back];
   }
   uint32_t region_count = (uint32_t)kiln_read_count(&d->r, 2);
-  if (d->r.failed || !get_regions(d, regions, region_count, depth)) return false;
+  if (d->r.failed) return false;
+  ir_block *outer = d->b.block;
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < region_count; i++) {
+    regions[i] = d->b.block = ir_block_create(d->arena);
+    ok = get_block(d, regions[i], true, depth + 1);
+  }
+  d->b.block = outer;
+  if (!ok) return false;
   bool typed = needs_type(code);
   if (typed && !get_type(d, &type)) return false;
   const ir_op_info *info = &ir_ops[code];
@@ -369,25 +341,6 @@ static bool get_block(decoder *d, ir_block *block, bool with_args, unsigned dept
   return !d->r.failed;
 }
 
-static bool get_param(decoder *d, ir_kernel *kernel, uint32_t index) {
-  ir_param p = {.name = kiln_arena_format(d->arena, "p%u", index)};
-  if (!get_type(d, &p.type)) return false;
-  p.access = kiln_read_u8(&d->r);
-  uint8_t flags = kiln_read_u8(&d->r);
-  p.noalias = flags & 1;
-  p.has_range = flags >> 1 & 1;
-  p.within = flags >> 2 & 1;
-  p.align = (uint32_t)kiln_read_count(&d->r, 1 << 20);
-  bool has_rows = flags >> 3 & 1;
-  if (has_rows) p.rows = (uint32_t)kiln_read_count(&d->r, 1 << 20);
-  p.div = kiln_read_svarint(&d->r);
-  p.lo = kiln_read_svarint(&d->r);
-  p.hi = kiln_read_svarint(&d->r);
-  if (d->r.failed || flags > 15 || (has_rows && !p.rows) || ir_param_fault(&p)) return false;
-  ir_add_param(kernel, &p);
-  return true;
-}
-
 static bool get_kernel(decoder *d, ir_kernel *kernel) {
   enum { MOST_WARPS = 64 };
   kernel->warps = (uint16_t)kiln_read_count(&d->r, MOST_WARPS);
@@ -399,8 +352,23 @@ static bool get_kernel(decoder *d, ir_kernel *kernel) {
   for (unsigned i = 0; i < 3; i++) kernel->grid_limit[i] = (int64_t)kiln_read_count(&d->r, INT64_MAX);
   uint32_t params = (uint32_t)kiln_read_count(&d->r, MOST_PARAMS);
   if (d->r.failed || flags > 3 || !kernel->warps || kernel->warps & (kernel->warps - 1)) return false;
-  for (uint32_t i = 0; i < params; i++)
-    if (!get_param(d, kernel, i)) return false;
+  for (uint32_t i = 0; i < params; i++) {
+    ir_param p = {.name = kiln_arena_format(d->arena, "p%u", i)};
+    if (!get_type(d, &p.type)) return false;
+    p.access = kiln_read_u8(&d->r);
+    uint8_t bits = kiln_read_u8(&d->r);
+    p.noalias = bits & 1;
+    p.has_range = bits >> 1 & 1;
+    p.within = bits >> 2 & 1;
+    p.align = (uint32_t)kiln_read_count(&d->r, 1 << 20);
+    bool has_rows = bits >> 3 & 1;
+    if (has_rows) p.rows = (uint32_t)kiln_read_count(&d->r, 1 << 20);
+    p.div = kiln_read_svarint(&d->r);
+    p.lo = kiln_read_svarint(&d->r);
+    p.hi = kiln_read_svarint(&d->r);
+    if (d->r.failed || bits > 15 || (has_rows && !p.rows) || ir_param_fault(&p)) return false;
+    ir_add_param(kernel, &p);
+  }
   d->b.block = kernel->body;
   return get_block(d, kernel->body, false, 0) && kiln_read_done(&d->r);
 }

@@ -810,16 +810,6 @@ static rule_function *const rules[] = {
     [IR_RULE_SCATTER] = rule_scatter,
 };
 
-static kiln_status check_limits(const ir_typing *t) {
-  for (uint32_t i = 0; i < t->count; i++) {
-    ir_type type = t->types[i];
-    if (type.rank > IR_MAX_RANK) return ir_refuse(t, "a rank of at most 12", type);
-    if (ir_log2_elements(type) > IR_MAX_LOG2_ELEMENTS)
-      return ir_refuse(t, "a tile of at most 1048576 elements", type);
-  }
-  return KILN_OK;
-}
-
 static kiln_status refuse_class(const ir_typing *t, unsigned classes) {
   static const char *const names[] = {"i1", "integers", "floats", "fp8",
                                       "pointers"}; // in order of KILN_CLASS_
@@ -856,7 +846,12 @@ kiln_status ir_infer(const ir_op *op, const ir_type *given, ir_type *out_types, 
                        info->rule == IR_RULE_ROLES; // their rules count the regions themselves
   if (!takes_regions) KILN_TRY(ir_check_regions(&t, 0));
   KILN_TRY(rules[info->rule](&t));
-  KILN_TRY(check_limits(&t));
+  for (uint32_t i = 0; i < t.count; i++) {
+    ir_type type = t.types[i];
+    if (type.rank > IR_MAX_RANK) return ir_refuse(&t, "a rank of at most 12", type);
+    if (ir_log2_elements(type) > IR_MAX_LOG2_ELEMENTS)
+      return ir_refuse(&t, "a tile of at most 1048576 elements", type);
+  }
   *out_count = t.count;
   return KILN_OK;
 }

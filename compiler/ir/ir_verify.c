@@ -33,25 +33,6 @@ static const char *type_fault(ir_type type) {
   return ir_log2_elements(type) > IR_MAX_LOG2_ELEMENTS ? "a type has too many elements" : NULL;
 }
 
-static kiln_status check_types(const verifying *v, const ir_op *op) {
-  ir_type types[IR_MAX_RESULTS];
-  uint32_t count;
-  kiln_error inner = {0};
-  if (ir_infer(op, op->result_count ? &op->results[0].type : NULL, types, &count, &inner) != KILN_OK)
-    return fault(v, op, inner.text);
-  if (count != op->result_count)
-    return fault(v, op, "the number of results does not follow from the operands");
-  for (uint32_t i = 0; i < count; i++) {
-    const char *impossible = type_fault(op->results[i].type);
-    if (impossible) return fault(v, op, impossible);
-    if (!ir_type_equal(types[i], op->results[i].type))
-      return fault(v, op, "a result type does not follow from the operands");
-    if (op->results[i].def != op || op->results[i].index != i)
-      return fault(v, op, "a result does not know its operation");
-  }
-  return KILN_OK;
-}
-
 static void show(verifying *v, const ir_value *value, bool on) { v->visible[value->id] = on ? value : NULL; }
 
 // A value that was dropped keeps an old id, so the id alone proves nothing.
@@ -70,21 +51,6 @@ static kiln_status check_arguments(const verifying *v, const ir_block *block) {
   return KILN_OK;
 }
 
-static kiln_status check_block(verifying *v, const ir_block *block, bool needs_end);
-
-static kiln_status check_op(verifying *v, const ir_op *op) {
-  for (uint32_t i = 0; i < op->operand_count; i++) {
-    if (op->operands[i]->forward) return fault(v, op, "an operand was replaced and not rewritten");
-    if (!visible(v, op->operands[i])) return fault(v, op, "an operand is not defined where it is used");
-  }
-  for (uint32_t i = 0; i < op->region_count; i++) {
-    if (op->regions[i]->parent != op) return fault(v, op, "a region does not know its operation");
-    KILN_TRY(check_arguments(v, op->regions[i]));
-    KILN_TRY(check_block(v, op->regions[i], true));
-  }
-  return check_types(v, op);
-}
-
 static kiln_status check_block(verifying *v, const ir_block *block, bool needs_end) {
   const ir_op *previous = NULL;
   for (uint32_t i = 0; i < block->arg_count; i++) show(v, block->args[i], true);
@@ -93,7 +59,30 @@ static kiln_status check_block(verifying *v, const ir_block *block, bool needs_e
     if (op->block != block || op->prev != previous) return fault(v, op, "its links are broken");
     if (ends != (needs_end && !op->next))
       return fault(v, op, ends ? "a terminator stands in the middle" : "the region has no terminator");
-    KILN_TRY(check_op(v, op));
+    for (uint32_t i = 0; i < op->operand_count; i++) {
+      if (op->operands[i]->forward) return fault(v, op, "an operand was replaced and not rewritten");
+      if (!visible(v, op->operands[i])) return fault(v, op, "an operand is not defined where it is used");
+    }
+    for (uint32_t i = 0; i < op->region_count; i++) {
+      if (op->regions[i]->parent != op) return fault(v, op, "a region does not know its operation");
+      KILN_TRY(check_arguments(v, op->regions[i]));
+      KILN_TRY(check_block(v, op->regions[i], true));
+    }
+    ir_type types[IR_MAX_RESULTS];
+    uint32_t count;
+    kiln_error inner = {0};
+    if (ir_infer(op, op->result_count ? &op->results[0].type : NULL, types, &count, &inner) != KILN_OK)
+      return fault(v, op, inner.text);
+    if (count != op->result_count)
+      return fault(v, op, "the number of results does not follow from the operands");
+    for (uint32_t i = 0; i < count; i++) {
+      const char *impossible = type_fault(op->results[i].type);
+      if (impossible) return fault(v, op, impossible);
+      if (!ir_type_equal(types[i], op->results[i].type))
+        return fault(v, op, "a result type does not follow from the operands");
+      if (op->results[i].def != op || op->results[i].index != i)
+        return fault(v, op, "a result does not know its operation");
+    }
     for (uint32_t i = 0; i < op->result_count; i++) show(v, &op->results[i], true);
   }
   if (previous != block->last) return fault(v, block->parent, "a block does not know its last operation");

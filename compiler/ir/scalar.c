@@ -215,21 +215,6 @@ static uint64_t float_to_int(double value, unsigned width, bool is_unsigned) {
   return kiln_scalar_mask(is_unsigned ? (uint64_t)value : (uint64_t)(int64_t)value, width);
 }
 
-/// In one rounding to each type.
-static uint64_t int_to_float(kiln_scalar to, bool negative, uint64_t magnitude, uint32_t flags,
-                             ir_round round) {
-  if (to == KILN_F64) {
-    double d = (double)magnitude;
-    if (round == IR_ROUND_ZERO && (d >= 0x1p64 || (uint64_t)d > magnitude)) d = nextafter(d, 0);
-    return bits_of(to, negative ? -d : d);
-  }
-  // Cut to 53 bits, the last one set when something was cut: a second rounding to fewer bits comes out as one.
-  const uint64_t low = 0x7ff;
-  if (magnitude >> 53 && magnitude & low) magnitude = (magnitude & ~low) | (low + 1);
-  const double d = (double)magnitude;
-  return round_to(to, negative ? -d : d, flags, round);
-}
-
 uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_round round, uint64_t bits) {
   enum { INTEGRAL = KILN_CLASS_BOOL | KILN_CLASS_INT };
   const kiln_scalar_info *source = &kiln_scalars[from], *target = &kiln_scalars[to];
@@ -247,7 +232,17 @@ uint64_t kiln_scalar_cast(kiln_scalar from, kiln_scalar to, uint32_t flags, ir_r
   if (target->type_class == KILN_CLASS_INT) return kiln_scalar_mask((uint64_t)wide, target->bits);
   bool negative = !is_unsigned && wide < 0;
   uint64_t magnitude = negative ? 0 - (uint64_t)wide : (uint64_t)wide;
-  return int_to_float(to, negative, magnitude, flags, round);
+  // To each type in one rounding.
+  if (to == KILN_F64) {
+    double d = (double)magnitude;
+    if (round == IR_ROUND_ZERO && (d >= 0x1p64 || (uint64_t)d > magnitude)) d = nextafter(d, 0);
+    return bits_of(to, negative ? -d : d);
+  }
+  // Cut to 53 bits, the last one set when something was cut: a second rounding to fewer bits comes out as one.
+  const uint64_t low = 0x7ff;
+  if (magnitude >> 53 && magnitude & low) magnitude = (magnitude & ~low) | (low + 1);
+  const double d = (double)magnitude;
+  return round_to(to, negative ? -d : d, flags, round);
 }
 
 // --------------------------------------------------------------------------------------- the whole

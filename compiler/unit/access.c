@@ -45,19 +45,6 @@ static void look_at(checking *c, const ir_value *v) {
   c->todo[c->todo_count++] = v;
 }
 
-static void look_at_result(checking *c, const ir_op *op, uint32_t index) {
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (passes(op, op->operands[i])) look_at(c, op->operands[i]);
-  switch (op->code) {
-  case IR_IF:
-    for (unsigned which = 0; which < 2; which++) look_at(c, ir_if_end(op, which)->operands[index]);
-    break;
-  case IR_FOR: look_at(c, ir_loop_args(op)[index]); break;
-  case IR_WHILE: look_at(c, ir_cond_passed(ir_while_test(op))[index]); break;
-  default: break;
-  }
-}
-
 static void look_at_argument(checking *c, const ir_op *loop, const ir_value *v) {
   if (!ir_is_loop(loop)) return;
   if (v->block != loop->regions[0]) {
@@ -76,8 +63,18 @@ static void find_sources(checking *c, const ir_value *v) {
   look_at(c, v);
   for (uint32_t i = 0; i < c->todo_count; i++) {
     v = c->todo[i];
-    if (v->def) look_at_result(c, v->def, v->index);
-    else if (v->block->parent) look_at_argument(c, v->block->parent, v);
+    if (v->def) {
+      for (uint32_t k = 0; k < v->def->operand_count; k++)
+        if (passes(v->def, v->def->operands[k])) look_at(c, v->def->operands[k]);
+      switch (v->def->code) {
+      case IR_IF:
+        for (unsigned which = 0; which < 2; which++) look_at(c, ir_if_end(v->def, which)->operands[v->index]);
+        break;
+      case IR_FOR: look_at(c, ir_loop_args(v->def)[v->index]); break;
+      case IR_WHILE: look_at(c, ir_cond_passed(ir_while_test(v->def))[v->index]); break;
+      default: break;
+      }
+    } else if (v->block->parent) look_at_argument(c, v->block->parent, v);
   }
 }
 
@@ -85,43 +82,39 @@ static void complain(const checking *c, const ir_op *op, const char *text) {
   kiln_diagnose(c->d, KILN_ERROR, c->file, op->place, "%s", text);
 }
 
-static void refuse_mode(const checking *c, const ir_op *op, const ir_param *p, bool reads, bool writes) {
-  const char *name = p->name ? p->name : "", *found = ir_ops[op->code].text;
-  if (p->access == IR_ACCESS_IN && writes)
-    complain(c, op,
-             kiln_arena_format(c->d->arena,
-                               "'%.80s' is 'in', through which nothing is written: expected 'out', 'inout' "
-                               "or 'accum', found '%s'",
-                               name, found));
-  if (p->access == IR_ACCESS_OUT && reads)
-    complain(
-        c, op,
-        kiln_arena_format(
-            c->d->arena,
-            "'%.80s' is 'out', through which nothing is read: expected 'in', 'inout' or 'accum', found '%s'",
-            name, found));
-}
-
-static void refuse_strides(const checking *c, const ir_op *op, const ir_op *view) {
-  ir_type type = view->results[0].type;
-  int64_t stride;
-  for (uint32_t i = 0; i < type.rank; i++)
-    if (type.log2[i] != IR_DROPPED && type.log2[i] && ir_constant_int(ir_view_strides(view)[i], &stride) &&
-        stride == 0)
-      complain(c, op,
-               kiln_arena_format(
-                   c->d->arena,
-                   "axis %u of the view has stride 0, which repeats one place: expected a load, found '%s'",
-                   i, ir_ops[op->code].text));
-}
-
 static void check_access(checking *c, const ir_op *op, bool reads, bool writes) {
   find_sources(c, op->operands[0]);
   for (uint32_t i = 0; i < c->todo_count; i++) {
     const ir_value *v = c->todo[i];
-    if (!v->def && v->block == c->kernel->body)
-      refuse_mode(c, op, &c->kernel->params[v->index], reads, writes);
-    else if (v->def && v->def->code == IR_VIEW && writes) refuse_strides(c, op, v->def);
+    if (!v->def && v->block == c->kernel->body) {
+      const ir_param *p = &c->kernel->params[v->index];
+      const char *name = p->name ? p->name : "", *found = ir_ops[op->code].text;
+      if (p->access == IR_ACCESS_IN && writes)
+        complain(
+            c, op,
+            kiln_arena_format(c->d->arena,
+                              "'%.80s' is 'in', through which nothing is written: expected 'out', 'inout' "
+                              "or 'accum', found '%s'",
+                              name, found));
+      if (p->access == IR_ACCESS_OUT && reads)
+        complain(c, op,
+                 kiln_arena_format(c->d->arena,
+                                   "'%.80s' is 'out', through which nothing is read: expected 'in', 'inout' "
+                                   "or 'accum', found '%s'",
+                                   name, found));
+    } else if (v->def && v->def->code == IR_VIEW && writes) {
+      ir_type type = v->def->results[0].type;
+      int64_t stride;
+      for (uint32_t k = 0; k < type.rank; k++)
+        if (type.log2[k] != IR_DROPPED && type.log2[k] &&
+            ir_constant_int(ir_view_strides(v->def)[k], &stride) && stride == 0)
+          complain(
+              c, op,
+              kiln_arena_format(
+                  c->d->arena,
+                  "axis %u of the view has stride 0, which repeats one place: expected a load, found '%s'", k,
+                  ir_ops[op->code].text));
+    }
   }
 }
 

@@ -65,22 +65,6 @@ uint32_t kiln_unit_first_config(kiln_unit *unit, size_t index, const kiln_target
   return config;
 }
 
-// A step may have become a constant only when the kernel was made canonical.
-static bool check_steps(const kiln_unit *unit, const ir_kernel *kernel, kiln_diagnostics *d) {
-  bool are_good = true;
-  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
-    int64_t width;
-    char origin[KILN_PLACE_TEXT];
-    if (op->code != IR_FOR || !ir_constant_int(ir_for_step(op), &width) || width > 0) continue;
-    kiln_unit_origin(unit, op->place.line, origin);
-    kiln_diagnose(d, KILN_ERROR, unit->file, op->place,
-                  "step of a 'for': expected at least 1, found %lld%s%s%s", (long long)width,
-                  *origin ? " (from " : "", origin, *origin ? ")" : "");
-    are_good = false;
-  }
-  return are_good;
-}
-
 static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
                         const kiln_target *target, kiln_diagnostics *d) {
   const kiln_interface *interface = kiln_unit_interface(unit, index);
@@ -101,7 +85,19 @@ static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   uint32_t errors = d->errors + d->suppressed;
   if (unit->methods->check) unit->methods->check(kernel, unit->file, d);
   if (d->errors + d->suppressed != errors) return NULL;
-  if (!check_steps(unit, kernel, d)) return NULL;
+  // A step may have become a constant only when the kernel was made canonical.
+  bool are_good = true;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    int64_t width;
+    char origin[KILN_PLACE_TEXT];
+    if (op->code != IR_FOR || !ir_constant_int(ir_for_step(op), &width) || width > 0) continue;
+    kiln_unit_origin(unit, op->place.line, origin);
+    kiln_diagnose(d, KILN_ERROR, unit->file, op->place,
+                  "step of a 'for': expected at least 1, found %lld%s%s%s", (long long)width,
+                  *origin ? " (from " : "", origin, *origin ? ")" : "");
+    are_good = false;
+  }
+  if (!are_good) return NULL;
   kiln_error err;
   if (ir_verify(kernel, "front", &err) == KILN_OK) return kernel;
   kiln_diagnose(d, KILN_ERROR, unit->file, (ir_place){0}, "%s: %s", interface->name, err.text);
