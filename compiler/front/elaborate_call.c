@@ -201,29 +201,6 @@ static bool is_arithmetic(kiln_handler handler) {
          handler == KILN_HANDLER_compare;
 }
 
-static kiln_values handle(kiln_elab *e, const kiln_call *c, kiln_value *one) {
-  switch ((kiln_handler)c->operation->handler) {
-#define HANDLER(name)       \
-  case KILN_HANDLER_##name: \
-    return kiln_operation_##name(e, c, one);
-#include "compiler/front/handlers.def"
-#undef HANDLER
-  }
-  return kiln_call_one((kiln_value){0}, one);
-}
-
-static kiln_values call_operation(kiln_elab *e, const kiln_operation *op, const kiln_node *n,
-                                  kiln_value *one) {
-  kiln_call c = {.operation = op, .node = n, .place = n->place};
-  if (!has_form(e, op, n)) return kiln_call_one((kiln_value){0}, one);
-  if (!n->member && op->code == IR_ATOMIC)
-    return kiln_call_one(kiln_elab_error(e, n->place, "expected %s", op->form), one);
-  if (!sort_arguments(e, &c)) return kiln_call_one((kiln_value){0}, one);
-  if (!e->has_builder && !is_arithmetic(op->handler))
-    return kiln_call_one(kiln_elab_error(e, n->place, "'%s' is not known at compile time", op->name), one);
-  return handle(e, &c, one);
-}
-
 static kiln_values call_function(kiln_elab *e, kiln_item *item, const kiln_node *n, kiln_value *one) {
   if (n->member)
     return kiln_call_one(
@@ -252,7 +229,23 @@ static kiln_value unknown(kiln_elab *e, const kiln_node *n) {
 
 kiln_values kiln_elab_call(kiln_elab *e, const kiln_node *n, kiln_value *one) {
   const kiln_operation *op = find(n->atom->text);
-  if (op) return call_operation(e, op, n, one);
+  if (op) {
+    kiln_call c = {.operation = op, .node = n, .place = n->place};
+    if (!has_form(e, op, n)) return kiln_call_one((kiln_value){0}, one);
+    if (!n->member && op->code == IR_ATOMIC)
+      return kiln_call_one(kiln_elab_error(e, n->place, "expected %s", op->form), one);
+    if (!sort_arguments(e, &c)) return kiln_call_one((kiln_value){0}, one);
+    if (!e->has_builder && !is_arithmetic(op->handler))
+      return kiln_call_one(kiln_elab_error(e, n->place, "'%s' is not known at compile time", op->name), one);
+    switch ((kiln_handler)c.operation->handler) {
+#define HANDLER(name)       \
+  case KILN_HANDLER_##name: \
+    return kiln_operation_##name(e, &c, one);
+#include "compiler/front/handlers.def"
+#undef HANDLER
+    }
+    return kiln_call_one((kiln_value){0}, one);
+  }
   kiln_item *item = kiln_elab_item(e, n->atom);
   if (item) return call_function(e, item, n, one);
   return kiln_call_one(unknown(e, n), one);

@@ -162,17 +162,6 @@ static void check_counter(kiln_elab *e, const kiln_node *n, ir_value *const *ran
                     (long long)divisible);
 }
 
-static void emit_for(kiln_elab *e, const kiln_node *n, const ir_attrs *attrs, ir_value *const *range,
-                     const carried *items, uint32_t count, ir_block *body) {
-  ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, IR_FOR_BOUNDS + count);
-  for (unsigned i = 0; i < IR_FOR_BOUNDS; i++) operands[i] = range[i];
-  for (uint32_t i = 0; i < count; i++) operands[IR_FOR_BOUNDS + i] = items[i].initial;
-  ir_op *op = ir_emit(&e->b, IR_FOR, attrs, operands, IR_FOR_BOUNDS + count, NULL, &body, 1);
-  if (!op) kiln_elab_result(e, n->place, NULL);
-  for (uint32_t i = 0; op && i < count; i++)
-    kiln_elab_assign(e, items[i].binding, n->place, kiln_value_runtime(&op->results[i]));
-}
-
 void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
   ir_value *range[3];
   ir_attrs attrs = {0};
@@ -206,7 +195,13 @@ void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
   kiln_elab_close_control(e);
   kiln_elab_close_scope(e, top, scope);
   e->b.block = outer;
-  emit_for(e, n, &attrs, range, items, kept, body);
+  ir_value **operands = KILN_NEW_ARRAY(e->arena, ir_value *, IR_FOR_BOUNDS + kept);
+  for (unsigned i = 0; i < IR_FOR_BOUNDS; i++) operands[i] = range[i];
+  for (uint32_t i = 0; i < kept; i++) operands[IR_FOR_BOUNDS + i] = items[i].initial;
+  ir_op *op = ir_emit(&e->b, IR_FOR, &attrs, operands, IR_FOR_BOUNDS + kept, NULL, &body, 1);
+  if (!op) kiln_elab_result(e, n->place, NULL);
+  for (uint32_t i = 0; op && i < kept; i++)
+    kiln_elab_assign(e, items[i].binding, n->place, kiln_value_runtime(&op->results[i]));
 }
 
 // ---------------------------------------------------------------------------------- while and loop

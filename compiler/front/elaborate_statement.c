@@ -97,25 +97,6 @@ static bool is_assigned_before(const kiln_node *n, uint32_t i) {
   return false;
 }
 
-static void assign_statement(kiln_elab *e, const kiln_node *n) {
-  kiln_values values = kiln_elab_values_for(e, n);
-  for (uint32_t i = 0; i < n->names.count; i++) {
-    const kiln_node *name = n->names.items[i];
-    if (is_assigned_before(n, i)) {
-      kiln_elab_error(e, name->place, "'%s' is assigned twice in one statement", name->atom->text);
-      continue;
-    }
-    kiln_binding *b = kiln_elab_find(e, name->atom);
-    if (!b)
-      kiln_elab_error(e, name->place, "assignment to '%s', which is not bound; write 'let' or 'var'",
-                      name->atom->text);
-    else if (!b->is_var)
-      kiln_elab_error(e, name->place, "assignment to '%s', which is not a 'var' (bound at line %u)",
-                      name->atom->text, b->place.line);
-    else kiln_elab_assign(e, b, name->place, values.items[i]);
-  }
-}
-
 // ---------------------------------------------------------------------------------------- branches
 
 void kiln_elab_open_control(kiln_elab *e, kiln_control *c, bool is_loop) {
@@ -420,7 +401,24 @@ static bool statement(kiln_elab *e, const kiln_node *n, const kiln_rest *after) 
   switch ((kiln_node_kind)n->kind) {
   case KILN_NODE_LET: bind_statement(e, n, false); break;
   case KILN_NODE_VAR: bind_statement(e, n, true); break;
-  case KILN_NODE_ASSIGN: assign_statement(e, n); break;
+  case KILN_NODE_ASSIGN: {
+    kiln_values values = kiln_elab_values_for(e, n);
+    for (uint32_t i = 0; i < n->names.count; i++) {
+      const kiln_node *name = n->names.items[i];
+      if (is_assigned_before(n, i)) {
+        kiln_elab_error(e, name->place, "'%s' is assigned twice in one statement", name->atom->text);
+        continue;
+      }
+      kiln_binding *b = kiln_elab_find(e, name->atom);
+      if (!b)
+        kiln_elab_error(e, name->place, "assignment to '%s', which is not bound; write 'let' or 'var'",
+                        name->atom->text);
+      else if (!b->is_var)
+        kiln_elab_error(e, name->place, "assignment to '%s', which is not a 'var' (bound at line %u)",
+                        name->atom->text, b->place.line);
+      else kiln_elab_assign(e, b, name->place, values.items[i]);
+    }
+  } break;
   case KILN_NODE_FOR: kiln_elab_for(e, n); break;
   case KILN_NODE_WHILE:
   case KILN_NODE_LOOP: kiln_elab_loop(e, n); break;

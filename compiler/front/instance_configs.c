@@ -49,22 +49,6 @@ static bool geometry(kiln_maker *m, const kiln_node *a, const char *name, int64_
   return ok;
 }
 
-// The processors that a config is for.
-static void config_targets(kiln_maker *m, const kiln_node *a, kiln_native_config *c) {
-  for (uint32_t i = 0; a && i < a->list.count; i++) {
-    const kiln_node *arg = a->list.items[i];
-    char list[KILN_TARGET_LIST];
-    kiln_error err;
-    if (arg->kind != KILN_NODE_NAMED || !kiln_is_attribute(arg, "targets")) continue;
-    if (c->targets) kiln_elab_error(&m->e, arg->place, "'@config': 'targets' is there already");
-    else if (arg->a->kind != KILN_NODE_STRING)
-      kiln_elab_error(&m->e, arg->a->place, "'targets': expected a text such as \"sm_90a, gfx94*\"");
-    else if (kiln_target_list_parse(arg->a->text, list, &err) != KILN_OK)
-      kiln_elab_error(&m->e, arg->a->place, "'targets': %s", err.text);
-    else c->targets = kiln_arena_text(kiln_maker_arena(m), list, strlen(list));
-  }
-}
-
 // ------------------------------------------------------------------ configs of @space
 
 static bool is_of_cost(const kiln_maker *m, const kiln_atom *atom) {
@@ -87,39 +71,6 @@ static void check_space(kiln_maker *m, const kiln_node *a) {
     for (uint32_t j = 0; j < i; j++)
       if (a->list.items[j]->atom && a->list.items[j]->atom == arg->atom)
         kiln_elab_error(&m->e, arg->place, "'@space': '%s' is there already", arg->atom->text);
-  }
-}
-
-// Grid and requirements of the config, whose values are bound.
-static void launch_expressions(kiln_maker *m, kiln_native_config *c) {
-  const kiln_node *grid = kiln_find_attribute(m, "grid");
-  for (uint32_t i = 0; grid && i < grid->list.count && i < 3; i++) {
-    const ir_param *params = m->instance->params;
-    ir_place place = grid->list.items[i]->place;
-    const kiln_launch_expr *x =
-        kiln_launch_build(&m->e, m->kernel, params, NULL, grid->list.items[i], "@grid");
-    int64_t lo, hi;
-    if (x && kiln_launch_has_pointer(x, params))
-      kiln_elab_error(&m->e, place, "@grid: expected integers, found a pointer");
-    else if (x && kiln_launch_range(x, params, &lo, &hi) && hi < 1)
-      kiln_elab_error(&m->e, place, "@grid: expected at least 1, found at most %lld", (long long)hi);
-    else if (x && kiln_launch_range(x, params, &lo, &hi) && lo > INT32_MAX)
-      kiln_elab_error(&m->e, place, "@grid: expected at most %d, found at least %lld", INT32_MAX,
-                      (long long)lo);
-    c->grid[i] = x;
-  }
-  uint32_t capacity = 0;
-  for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
-    const kiln_node *a = m->kernel->attributes.items[i];
-    for (uint32_t j = 0; kiln_is_attribute(a, "require") && j < a->list.count; j++) {
-      const kiln_launch_expr *x =
-          kiln_launch_build(&m->e, m->kernel, m->instance->params, NULL, a->list.items[j], "@require");
-      if (!x) continue;
-      if (!x->is_bool) kiln_elab_error(&m->e, a->list.items[j]->place, "@require: expected a condition");
-      if (x->op == KILN_EXPR_CONST && x->value) continue;
-      KILN_GROW(kiln_maker_arena(m), c->require, c->require_count, capacity);
-      c->require[c->require_count++] = x;
-    }
   }
 }
 
@@ -147,21 +98,6 @@ static bool never_holds(const kiln_native_config *c) {
   return false;
 }
 
-static const char *config_text(kiln_maker *m, const kiln_native_config *c) {
-  kiln_buffer b = {0};
-  for (uint32_t i = 0; i < m->kernel->cparams.count; i++)
-    if (m->kernel->cparams.items[i]->op == KILN_CPARAM_TUNE)
-      kiln_buffer_format(&b, "%s=%s,", m->kernel->cparams.items[i]->atom->text,
-                         kiln_value_spelling(kiln_maker_arena(m), c->values[i]));
-  kiln_buffer_format(&b, "warps=%u", c->warps);
-  if (c->stages) kiln_buffer_format(&b, ",stages=%u", c->stages);
-  if (c->registers != m->instance->max_registers) kiln_buffer_format(&b, ",regs=%u", c->registers);
-  if (c->targets) kiln_buffer_format(&b, ",targets=%s", c->targets);
-  const char *text = kiln_arena_text(kiln_maker_arena(m), (const char *)b.bytes, b.size);
-  kiln_buffer_deinit(&b);
-  return text;
-}
-
 // One config; `a` is NULL for the default one. False: it can never be used, or has errors.
 static bool make_config(kiln_maker *m, const kiln_node *a, kiln_native_config *c) {
   uint32_t errors = m->e.d->errors;
@@ -181,8 +117,50 @@ static bool make_config(kiln_maker *m, const kiln_node *a, kiln_native_config *c
   int64_t most;
   if (registers && kiln_elab_integer(&m->e, registers, 1, KILN_MOST_REGISTERS, "regs", &most))
     c->registers = (uint16_t)most;
-  config_targets(m, a, c);
-  launch_expressions(m, c);
+  // The processors that a config is for.
+  for (uint32_t i = 0; a && i < a->list.count; i++) {
+    const kiln_node *arg = a->list.items[i];
+    char list[KILN_TARGET_LIST];
+    kiln_error err;
+    if (arg->kind != KILN_NODE_NAMED || !kiln_is_attribute(arg, "targets")) continue;
+    if (c->targets) kiln_elab_error(&m->e, arg->place, "'@config': 'targets' is there already");
+    else if (arg->a->kind != KILN_NODE_STRING)
+      kiln_elab_error(&m->e, arg->a->place, "'targets': expected a text such as \"sm_90a, gfx94*\"");
+    else if (kiln_target_list_parse(arg->a->text, list, &err) != KILN_OK)
+      kiln_elab_error(&m->e, arg->a->place, "'targets': %s", err.text);
+    else c->targets = kiln_arena_text(kiln_maker_arena(m), list, strlen(list));
+  }
+  // Grid and requirements of the config, whose values are bound.
+  const kiln_node *grid = kiln_find_attribute(m, "grid");
+  for (uint32_t i = 0; grid && i < grid->list.count && i < 3; i++) {
+    const ir_param *params = m->instance->params;
+    ir_place place = grid->list.items[i]->place;
+    const kiln_launch_expr *x =
+        kiln_launch_build(&m->e, m->kernel, params, NULL, grid->list.items[i], "@grid");
+    int64_t lo, hi;
+    if (x && kiln_launch_has_pointer(x, params))
+      kiln_elab_error(&m->e, place, "@grid: expected integers, found a pointer");
+    else if (x && kiln_launch_range(x, params, &lo, &hi) && hi < 1)
+      kiln_elab_error(&m->e, place, "@grid: expected at least 1, found at most %lld", (long long)hi);
+    else if (x && kiln_launch_range(x, params, &lo, &hi) && lo > INT32_MAX)
+      kiln_elab_error(&m->e, place, "@grid: expected at most %d, found at least %lld", INT32_MAX,
+                      (long long)lo);
+    c->grid[i] = x;
+  }
+  uint32_t capacity = 0;
+  for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
+    const kiln_node *required = m->kernel->attributes.items[i];
+    for (uint32_t j = 0; kiln_is_attribute(required, "require") && j < required->list.count; j++) {
+      const kiln_launch_expr *x =
+          kiln_launch_build(&m->e, m->kernel, m->instance->params, NULL, required->list.items[j], "@require");
+      if (!x) continue;
+      if (!x->is_bool)
+        kiln_elab_error(&m->e, required->list.items[j]->place, "@require: expected a condition");
+      if (x->op == KILN_EXPR_CONST && x->value) continue;
+      KILN_GROW(kiln_maker_arena(m), c->require, c->require_count, capacity);
+      c->require[c->require_count++] = x;
+    }
+  }
   cost_expression(m, c);
   kiln_elab_close_scope(&m->e, top, scope);
   return m->e.d->errors == errors && !never_holds(c);
@@ -191,7 +169,17 @@ static bool make_config(kiln_maker *m, const kiln_node *a, kiln_native_config *c
 static void add_config(kiln_maker *m, const kiln_node *a, const kiln_native_config *c, uint32_t *capacity) {
   kiln_native_instance *in = m->instance;
   kiln_interface *f = &in->interface;
-  const char *text = config_text(m, c);
+  kiln_buffer b = {0};
+  for (uint32_t i = 0; i < m->kernel->cparams.count; i++)
+    if (m->kernel->cparams.items[i]->op == KILN_CPARAM_TUNE)
+      kiln_buffer_format(&b, "%s=%s,", m->kernel->cparams.items[i]->atom->text,
+                         kiln_value_spelling(kiln_maker_arena(m), c->values[i]));
+  kiln_buffer_format(&b, "warps=%u", c->warps);
+  if (c->stages) kiln_buffer_format(&b, ",stages=%u", c->stages);
+  if (c->registers != m->instance->max_registers) kiln_buffer_format(&b, ",regs=%u", c->registers);
+  if (c->targets) kiln_buffer_format(&b, ",targets=%s", c->targets);
+  const char *text = kiln_arena_text(kiln_maker_arena(m), (const char *)b.bytes, b.size);
+  kiln_buffer_deinit(&b);
   for (uint32_t i = 0; i < f->config_count; i++) {
     if (strcmp(f->configs[i].text, text)) continue;
     if (a) kiln_elab_error(&m->e, a->place, "'@config' is there already: %s", text);

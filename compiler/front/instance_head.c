@@ -83,34 +83,6 @@ void kiln_share_configs(kiln_maker *m, kiln_item *kernel) {
   kernel->attributes = all;
 }
 
-static void fp_attribute(kiln_maker *m) {
-  const kiln_node *a = kiln_find_attribute(m, "fp");
-  for (uint32_t i = 0; a && i < a->list.count; i++) {
-    const kiln_node *n = a->list.items[i];
-    bool strict = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "strict"),
-         flush = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "ftz");
-    m->instance->fp_strict |= strict;
-    m->instance->fp_flush |= flush;
-    if (!strict && !flush) kiln_elab_error(&m->e, n->place, "'@fp': expected strict or ftz");
-  }
-}
-
-static void key_attribute(kiln_maker *m) {
-  const kiln_node *a = kiln_find_attribute(m, "key");
-  const char *names = "";
-  for (uint32_t i = 0; a && i < a->list.count; i++) {
-    const kiln_node *n = a->list.items[i];
-    uint32_t j = 0;
-    while (j < m->kernel->params.count &&
-           !(n->kind == KILN_NODE_NAME && m->kernel->params.items[j]->atom == n->atom))
-      j++;
-    if (j == m->kernel->params.count)
-      kiln_elab_error(&m->e, n->place, "'@key': expected the name of a parameter");
-    else names = kiln_arena_format(kiln_maker_arena(m), "%s%s%s", names, i ? "," : "", n->atom->text);
-  }
-  m->instance->tuning_key = names;
-}
-
 void kiln_plain_attributes(kiln_maker *m) {
   int64_t v = 0;
   const kiln_node *regs = kiln_find_attribute(m, "regs"), *limits = kiln_find_attribute(m, "grid_limit");
@@ -122,8 +94,28 @@ void kiln_plain_attributes(kiln_maker *m) {
   for (uint32_t i = 0; limits && i < limits->list.count && i < 3; i++)
     if (kiln_elab_integer(&m->e, limits->list.items[i], 0, INT32_MAX, "grid_limit", &v))
       m->instance->grid_limit[i] = v;
-  fp_attribute(m);
-  key_attribute(m);
+  const kiln_node *fp = kiln_find_attribute(m, "fp");
+  for (uint32_t i = 0; fp && i < fp->list.count; i++) {
+    const kiln_node *n = fp->list.items[i];
+    bool strict = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "strict"),
+         flush = n->kind == KILN_NODE_NAME && !strcmp(n->atom->text, "ftz");
+    m->instance->fp_strict |= strict;
+    m->instance->fp_flush |= flush;
+    if (!strict && !flush) kiln_elab_error(&m->e, n->place, "'@fp': expected strict or ftz");
+  }
+  const kiln_node *key = kiln_find_attribute(m, "key");
+  const char *names = "";
+  for (uint32_t i = 0; key && i < key->list.count; i++) {
+    const kiln_node *n = key->list.items[i];
+    uint32_t j = 0;
+    while (j < m->kernel->params.count &&
+           !(n->kind == KILN_NODE_NAME && m->kernel->params.items[j]->atom == n->atom))
+      j++;
+    if (j == m->kernel->params.count)
+      kiln_elab_error(&m->e, n->place, "'@key': expected the name of a parameter");
+    else names = kiln_arena_format(kiln_maker_arena(m), "%s%s%s", names, i ? "," : "", n->atom->text);
+  }
+  m->instance->tuning_key = names;
 }
 
 // --------------------------------------------------------- what callers may allocate and differentiate
@@ -336,16 +328,6 @@ static void make_size(kiln_maker *m, const kiln_node *n, kiln_param_record *out)
   else out->needs = kiln_launch_encode(kiln_maker_arena(m), x);
 }
 
-static void make_sizes(kiln_maker *m) {
-  for (uint32_t i = 0; i < m->kernel->params.count; i++) {
-    const kiln_list own = m->kernel->params.items[i]->names;
-    if (m->instance->params[i].type.pointer)
-      for (uint32_t j = 0; j < own.count; j++)
-        if (kiln_is_attribute(own.items[j], "size") && own.items[j]->list.count == 1)
-          make_size(m, own.items[j]->list.items[0], &m->instance->interface.params[i]);
-  }
-}
-
 void kiln_make_params(kiln_maker *m) {
   uint32_t count = m->kernel->params.count;
   kiln_interface *f = &m->instance->interface;
@@ -369,7 +351,14 @@ void kiln_make_params(kiln_maker *m) {
                                        .hi = p->hi};
   }
   kiln_layout_params(f);
-  if (!m->instance->is_untyped) make_sizes(m);
+  // What a pointer's memory holds, in elements.
+  for (uint32_t i = 0; !m->instance->is_untyped && i < m->kernel->params.count; i++) {
+    const kiln_list own = m->kernel->params.items[i]->names;
+    if (m->instance->params[i].type.pointer)
+      for (uint32_t j = 0; j < own.count; j++)
+        if (kiln_is_attribute(own.items[j], "size") && own.items[j]->list.count == 1)
+          make_size(m, own.items[j]->list.items[0], &m->instance->interface.params[i]);
+  }
 }
 
 // -------------------------------------------------------------------------------------------------- variants
@@ -476,19 +465,6 @@ static bool always_fits(const kiln_native_config *c, const kiln_native_variant *
   return true;
 }
 
-/// Some call fulfils the config's requirements and fits `v`.
-static bool can_fit(const kiln_native_instance *in, const kiln_native_config *c,
-                    const kiln_native_variant *v) {
-  const uint32_t count = c->require_count + v->count;
-  kiln_arena *arena = v->count && c->require_count ? kiln_arena_create() : NULL;
-  if (!arena) return true;
-  const kiln_launch_expr **all = KILN_NEW_ARRAY(arena, const kiln_launch_expr *, count);
-  for (uint32_t i = 0; i < count; i++) all[i] = i < v->count ? v->conditions[i] : c->require[i - v->count];
-  const bool can = kiln_launch_can_hold(arena, all, count, in->params, in->interface.param_count);
-  kiln_arena_destroy(arena);
-  return can;
-}
-
 bool kiln_native_has_variant(const kiln_unit *unit, size_t index, uint32_t config, uint32_t variant) {
   const kiln_native_unit *u = (const kiln_native_unit *)unit;
   const kiln_native_instance *in = &u->instances[index];
@@ -497,5 +473,13 @@ bool kiln_native_has_variant(const kiln_unit *unit, size_t index, uint32_t confi
   if (u->all_variants) return true;
   for (uint32_t i = 0; i < variant; i++)
     if (always_fits(c, v, &in->variants[i])) return false;
-  return can_fit(in, c, v);
+  // Some call fulfils the config's requirements and fits `v`.
+  const uint32_t count = c->require_count + v->count;
+  kiln_arena *arena = v->count && c->require_count ? kiln_arena_create() : NULL;
+  if (!arena) return true;
+  const kiln_launch_expr **all = KILN_NEW_ARRAY(arena, const kiln_launch_expr *, count);
+  for (uint32_t i = 0; i < count; i++) all[i] = i < v->count ? v->conditions[i] : c->require[i - v->count];
+  const bool can = kiln_launch_can_hold(arena, all, count, in->params, in->interface.param_count);
+  kiln_arena_destroy(arena);
+  return can;
 }

@@ -95,27 +95,6 @@ const char *kiln_value_spelling(kiln_arena *arena, kiln_value v) {
   return kiln_arena_format(arena, "%s", text);
 }
 
-static void name_instance(kiln_maker *m) {
-  kiln_buffer name = {0}, symbol = {0};
-  kiln_buffer_format(&name, "%s", m->kernel->atom->text);
-  kiln_buffer_format(&symbol, "%s", m->kernel->atom->text);
-  bool any = false;
-  for (uint32_t i = 0; i < m->kernel->cparams.count; i++) {
-    const kiln_node *p = m->kernel->cparams.items[i];
-    if (kiln_is_of_config(p)) continue;
-    const char *text = kiln_value_spelling(kiln_maker_arena(m), m->instance->values[i]);
-    kiln_buffer_format(&name, "%s%s=%s", any ? "," : "[", p->atom->text, text);
-    kiln_buffer_format(&symbol, "_%s%s", *text == '-' ? "m" : "", *text == '-' ? text + 1 : text);
-    any = true;
-  }
-  if (any) kiln_buffer_u8(&name, ']');
-  m->instance->interface.name = kiln_arena_text(kiln_maker_arena(m), (const char *)name.bytes, name.size);
-  kiln_buffer_u8(&symbol, 0);
-  m->instance->interface.symbol = kiln_unit_symbol(kiln_maker_arena(m), (const char *)symbol.bytes);
-  kiln_buffer_deinit(&name);
-  kiln_buffer_deinit(&symbol);
-}
-
 // ----------------------------------------------------------------------- instances
 
 static bool check_instance_args(kiln_maker *m, kiln_list args) {
@@ -149,7 +128,24 @@ static int64_t make_instance(kiln_maker *m, kiln_list args, ir_place place, bool
   m->instance = &in;
   in.values = KILN_NEW_ARRAY(kiln_maker_arena(m), kiln_value, m->kernel->cparams.count);
   if (!kiln_compile_time_values(m, args, NULL, in.values)) return -1;
-  name_instance(m);
+  kiln_buffer name = {0}, plain = {0};
+  kiln_buffer_format(&name, "%s", m->kernel->atom->text);
+  kiln_buffer_format(&plain, "%s", m->kernel->atom->text);
+  bool any = false;
+  for (uint32_t i = 0; i < m->kernel->cparams.count; i++) {
+    const kiln_node *p = m->kernel->cparams.items[i];
+    if (kiln_is_of_config(p)) continue;
+    const char *text = kiln_value_spelling(kiln_maker_arena(m), m->instance->values[i]);
+    kiln_buffer_format(&name, "%s%s=%s", any ? "," : "[", p->atom->text, text);
+    kiln_buffer_format(&plain, "_%s%s", *text == '-' ? "m" : "", *text == '-' ? text + 1 : text);
+    any = true;
+  }
+  if (any) kiln_buffer_u8(&name, ']');
+  m->instance->interface.name = kiln_arena_text(kiln_maker_arena(m), (const char *)name.bytes, name.size);
+  kiln_buffer_u8(&plain, 0);
+  m->instance->interface.symbol = kiln_unit_symbol(kiln_maker_arena(m), (const char *)plain.bytes);
+  kiln_buffer_deinit(&name);
+  kiln_buffer_deinit(&plain);
   kiln_atom *symbol = kiln_atoms_get(&m->symbols, in.interface.symbol, strlen(in.interface.symbol));
   if (symbol->mark) {
     const kiln_interface *other = &u->instances[symbol->mark - 1].interface;
@@ -185,18 +181,6 @@ int64_t kiln_instance_of(kiln_maker *m, const kiln_item *item, kiln_list args, i
   return m->e.d->errors == errors ? number : -1;
 }
 
-static void kernel_instances(kiln_maker *m) {
-  uint32_t written = 0;
-  kiln_check_attributes(m);
-  for (uint32_t i = 0; i < m->kernel->attributes.count; i++) {
-    const kiln_node *a = m->kernel->attributes.items[i];
-    if (!kiln_is_attribute(a, "instance")) continue;
-    written++;
-    make_instance(m, a->list, a->place, false);
-  }
-  if (!written) make_instance(m, (kiln_list){0}, m->kernel->place, false);
-}
-
 static void option_instance(kiln_maker *m, const char *text, kiln_diagnostics *d) {
   uint32_t errors = d->errors;
   kiln_node *n = kiln_parse_instance(m->unit->module, text, strlen(text), d);
@@ -218,29 +202,35 @@ static void option_instance(kiln_maker *m, const char *text, kiln_diagnostics *d
                   "in the instance '%.200s' that was asked for", text);
 }
 
-// Constants that nothing uses yet have their errors reported too.
-static void check_constants(kiln_maker *m) {
-  m->e.is_check = true;
-  for (uint32_t i = 0; i < m->unit->module->item_count; i++) {
-    const kiln_item *item = m->unit->module->items[i];
-    kiln_node name = {.kind = KILN_NODE_NAME, .place = item->place, .atom = item->atom};
-    if (item->kind == KILN_ITEM_CONST) kiln_elab_name(&m->e, &name);
-  }
-  m->e.is_check = false;
-  m->unit->module->epoch++; // what was passed over is no value to keep
-}
-
 void kiln_native_instances(kiln_native_unit *unit, const kiln_front_options *options, kiln_diagnostics *d) {
   kiln_maker m = {.unit = unit};
   kiln_atoms_init(&m.symbols, unit->unit.arena);
   kiln_elab_init(&m.e, unit->unit.arena, unit->module, d, NULL);
   m.e.library = unit->library;
-  check_constants(&m);
+  // Constants that nothing uses yet have their errors reported too.
+  m.e.is_check = true;
+  for (uint32_t i = 0; i < m.unit->module->item_count; i++) {
+    const kiln_item *item = m.unit->module->items[i];
+    kiln_node name = {.kind = KILN_NODE_NAME, .place = item->place, .atom = item->atom};
+    if (item->kind == KILN_ITEM_CONST) kiln_elab_name(&m.e, &name);
+  }
+  m.e.is_check = false;
+  m.unit->module->epoch++; // what was passed over is no value to keep
   for (uint32_t i = 0; i < unit->module->item_count; i++)
     if (kiln_is_kernel(unit->module->items[i])) kiln_share_configs(&m, unit->module->items[i]);
   for (uint32_t i = 0; i < unit->module->item_count; i++) {
     m.kernel = unit->module->items[i];
-    if (kiln_is_kernel(m.kernel)) kernel_instances(&m);
+    if (kiln_is_kernel(m.kernel)) {
+      uint32_t written = 0;
+      kiln_check_attributes(&m);
+      for (uint32_t k = 0; k < m.kernel->attributes.count; k++) {
+        const kiln_node *a = m.kernel->attributes.items[k];
+        if (!kiln_is_attribute(a, "instance")) continue;
+        written++;
+        make_instance(&m, a->list, a->place, false);
+      }
+      if (!written) make_instance(&m, (kiln_list){0}, m.kernel->place, false);
+    }
   }
   for (size_t i = 0; i < options->instance_count; i++) option_instance(&m, options->instances[i], d);
   for (uint32_t i = 0; i < unit->count; i++)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The native front end as a unit: opening a source, and building one kernel for instance, config, variant and
-// target.
+// target. Where a loop might never end, the kernel says so when it runs.
 #include "compiler/front/native.h"
+#include "compiler/analysis/facts.h"
 #include "compiler/unit/access.h"
 
 #include <stdlib.h>
@@ -23,30 +24,41 @@ static const char *tuning_key(const kiln_unit *unit, size_t index) {
 
 // ------------------------------------------------------------------------------------------ kernel
 
-// Facts of variant and requirements become facts of parameters; what is none becomes an assumption at the
-// kernel's start.
-static void add_params(ir_kernel *kernel, const kiln_native_instance *in, const kiln_native_config *config,
-                       const kiln_native_variant *variant, bool *left_over) {
-  uint32_t count = in->interface.param_count;
-  ir_param *params = kiln_arena_copy(kernel->arena, in->params, count * sizeof *params);
-  for (uint32_t i = 0; i < variant->count; i++)
-    left_over[i] = !kiln_launch_fact(variant->conditions[i], params);
-  for (uint32_t i = 0; i < config->require_count; i++) {
-    const ir_param *before = kiln_arena_copy(kernel->arena, params, count * sizeof *params);
-    bool is_empty = false;
-    kiln_launch_fact(config->require[i], params);
-    for (uint32_t p = 0; p < count; p++) is_empty |= kiln_launch_is_empty(&params[p]);
-    // No launch of the config comes to the variant: what both say is true of no number.
-    if (is_empty) memcpy(params, before, count * sizeof *params);
+static bool is_zero(const ir_value *v) {
+  int64_t n;
+  return ir_constant_int(v, &n) && n == 0;
+}
+
+// step > 0, or 0 < step.
+static bool says_positive(const ir_value *claim, const ir_value *step) {
+  const ir_op *op = claim->def;
+  if (!op || op->code != IR_CMP || op->attrs.flags & IR_UNSIGNED) return false;
+  return (op->attrs.kind == IR_GT && op->operands[0] == step && is_zero(op->operands[1])) ||
+         (op->attrs.kind == IR_LT && op->operands[1] == step && is_zero(op->operands[0]));
+}
+
+static bool is_asserted(const ir_op *loop) {
+  for (const ir_op *op = loop->prev; op; op = op->prev)
+    if (op->code == IR_ASSERT && says_positive(op->operands[0], ir_for_step(loop))) return true;
+  return false;
+}
+
+// The step of a 'for' is above zero. Where the text does not show it, an assert before the loop does: nothing
+// else would tell a loop that can never end from one that was meant. A loop that an assert of its step stands
+// before is left alone, so that printed kernels read back as they are. Numbers the kernel.
+static void guard_steps(ir_kernel *kernel) {
+  kiln_facts *facts = NULL; // of the kernel as it was built, once a loop needs them
+  for (ir_op *loop = ir_next(kernel->body, NULL); loop; loop = ir_next(kernel->body, loop)) {
+    int64_t known;
+    if (loop->code != IR_FOR || ir_constant_int(ir_for_step(loop), &known)) continue;
+    ir_value *step = ir_for_step(loop);
+    if (!facts) facts = kiln_facts_compute(kernel->arena, kernel);
+    if (kiln_fact_of(facts, step)->lo >= 1 || is_asserted(loop)) continue;
+    ir_builder b = {.arena = kernel->arena, .block = loop->block, .before = loop, .place = loop->place};
+    ir_value *positive = ir_compare(&b, IR_GT, 0, step, ir_const_int(&b, (kiln_scalar)step->type.scalar, 0));
+    ir_attrs attrs = {.assertion = {"step of a 'for': expected at least 1", loop->place.line}};
+    ir_emit(&b, IR_ASSERT, &attrs, &positive, 1, NULL, NULL, 0);
   }
-  for (uint32_t i = 0; i < 3; i++) {
-    int64_t lo, hi;
-    bool known =
-        config->grid[i] && kiln_launch_range(config->grid[i], params, &lo, &hi) && hi > 0 && hi <= INT32_MAX;
-    kernel->grid_limit[i] = known ? hi : config->grid[i] ? IR_GRID_UNKNOWN : 1;
-    if (in->has_grid_limit) kernel->grid_limit[i] = in->grid_limit[i];
-  }
-  for (uint32_t i = 0; i < count; i++) ir_add_param(kernel, &params[i]);
 }
 
 static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
@@ -65,7 +77,26 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   kernel->max_registers = c->registers;
   kernel->fp_strict = in->fp_strict;
   kernel->fp_flush = in->fp_flush;
-  add_params(kernel, in, c, v, left_over);
+  // Facts of variant and requirements become facts of parameters; what is none becomes an assumption at the
+  // kernel's start.
+  uint32_t count = in->interface.param_count;
+  ir_param *params = kiln_arena_copy(kernel->arena, in->params, count * sizeof *params);
+  for (uint32_t i = 0; i < v->count; i++) left_over[i] = !kiln_launch_fact(v->conditions[i], params);
+  for (uint32_t i = 0; i < c->require_count; i++) {
+    const ir_param *before = kiln_arena_copy(kernel->arena, params, count * sizeof *params);
+    bool is_empty = false;
+    kiln_launch_fact(c->require[i], params);
+    for (uint32_t p = 0; p < count; p++) is_empty |= kiln_launch_is_empty(&params[p]);
+    // No launch of the config comes to the variant: what both say is true of no number.
+    if (is_empty) memcpy(params, before, count * sizeof *params);
+  }
+  for (uint32_t i = 0; i < 3; i++) {
+    int64_t lo, hi;
+    bool known = c->grid[i] && kiln_launch_range(c->grid[i], params, &lo, &hi) && hi > 0 && hi <= INT32_MAX;
+    kernel->grid_limit[i] = known ? hi : c->grid[i] ? IR_GRID_UNKNOWN : 1;
+    if (in->has_grid_limit) kernel->grid_limit[i] = in->grid_limit[i];
+  }
+  for (uint32_t i = 0; i < count; i++) ir_add_param(kernel, &params[i]);
   kiln_elab_init(&e, arena, u->module, d, target);
   e.library = u->library;
   if (e.library) e.library->epoch++;
@@ -92,7 +123,7 @@ static ir_kernel *build(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   if (d->errors + d->suppressed != errors) return NULL;
   kiln_native_warn_of_grid(kernel, in->kernel, unit->file, d);
   kiln_native_warn_of_loops(kernel, unit->file, in->kernel->place, d);
-  kiln_native_guard_steps(kernel);
+  guard_steps(kernel);
   return kernel;
 }
 

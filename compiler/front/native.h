@@ -73,7 +73,5 @@ void kiln_native_warn_of_grid(const ir_kernel *kernel, const kiln_item *item, co
 /// effect.
 void kiln_native_warn_of_loops(const ir_kernel *kernel, const char *file, ir_place place,
                                kiln_diagnostics *d);
-/// Asserts that steps of loops are above zero, where the text does not show it.
-void kiln_native_guard_steps(ir_kernel *kernel);
 
 #endif

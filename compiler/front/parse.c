@@ -227,22 +227,6 @@ static kiln_node *parse_type(parser *p) {
   return peek(p) == KILN_TOKEN_LBRACKET ? indexed(p, n) : n;
 }
 
-static kiln_node *name_or_call(parser *p) {
-  const kiln_token *t = next(p);
-  kiln_atom *member = NULL;
-  if (accept(p, KILN_TOKEN_DOT)) {
-    member = expect_name(p, "after '.'");
-    if (peek(p) != KILN_TOKEN_LPAREN) fail(p, "'(' after a name with '.'");
-  }
-  bool call = accept(p, KILN_TOKEN_LPAREN);
-  kiln_node *n = at_token(p, call ? KILN_NODE_CALL : KILN_NODE_NAME, t);
-  n->atom = t->atom;
-  n->member = member;
-  if (call) n->list = parse_args(p);
-  else if (t->kind == KILN_TOKEN_VIEW) fail(p, "'(' after 'view'");
-  return n;
-}
-
 static kiln_node *real(parser *p, double value) {
   kiln_node *n = at_token(p, KILN_NODE_REAL, next(p));
   n->real = value;
@@ -271,7 +255,21 @@ static kiln_node *primary(parser *p) {
   case KILN_TOKEN_INF: return real(p, INFINITY);
   case KILN_TOKEN_NAN: return real(p, NAN);
   case KILN_TOKEN_NAME:
-  case KILN_TOKEN_VIEW: return name_or_call(p);
+  case KILN_TOKEN_VIEW: {
+    const kiln_token *t = next(p);
+    kiln_atom *member = NULL;
+    if (accept(p, KILN_TOKEN_DOT)) {
+      member = expect_name(p, "after '.'");
+      if (peek(p) != KILN_TOKEN_LPAREN) fail(p, "'(' after a name with '.'");
+    }
+    bool call = accept(p, KILN_TOKEN_LPAREN);
+    n = at_token(p, call ? KILN_NODE_CALL : KILN_NODE_NAME, t);
+    n->atom = t->atom;
+    n->member = member;
+    if (call) n->list = parse_args(p);
+    else if (t->kind == KILN_TOKEN_VIEW) fail(p, "'(' after 'view'");
+    return n;
+  }
   case KILN_TOKEN_SCALAR:
   case KILN_TOKEN_STAR:
   case KILN_TOKEN_TYPEOF: return elem(p);
@@ -399,20 +397,6 @@ static kiln_node *binding(parser *p, kiln_node_kind kind, const char *where) {
   return n;
 }
 
-static kiln_node *for_statement(parser *p) {
-  kiln_node *n = new_node(p, KILN_NODE_FOR);
-  next(p);
-  n->atom = expect_name(p, "after 'for'");
-  expect(p, KILN_TOKEN_IN, "after the name of a 'for'");
-  n->a = parse_expr(p);
-  expect(p, KILN_TOKEN_DOTS, "between the bounds of a 'for'");
-  n->b = parse_expr(p);
-  if (accept(p, KILN_TOKEN_STEP)) n->c = parse_expr(p);
-  n->names = parse_attributes(p);
-  n->body = parse_block(p);
-  return n;
-}
-
 static kiln_node *while_statement(parser *p) {
   kiln_node *n = new_node(p, KILN_NODE_WHILE);
   next(p);
@@ -472,31 +456,23 @@ static kiln_node *last_statement(parser *p, kiln_node_kind kind) {
   return n;
 }
 
-static kiln_node *name_statement(parser *p) {
-  kiln_token_kind after = p->tokens[p->at + 1].kind;
-  if (after == KILN_TOKEN_COMMA || after == KILN_TOKEN_ASSIGN)
-    return binding(p, KILN_NODE_ASSIGN, "on the left of an assignment");
-  kiln_node *n = new_node(p, KILN_NODE_CALL_STATEMENT);
-  if (after != KILN_TOKEN_LPAREN && after != KILN_TOKEN_DOT) {
-    bool is_slip = near_keyword(p) != NULL;
-    if (!is_slip) next(p);
-    fail(p, is_slip ? "a statement" : "'=', ',' or '(' after a name that begins a statement");
-    return n;
-  }
-  n->a = parse_expr(p);
-  if (n->a && n->a->kind != KILN_NODE_CALL && !p->panic) {
-    kiln_diagnose(p->d, KILN_ERROR, p->module->file, n->place,
-                  "expected a statement, found an expression whose value is not used");
-  }
-  return n;
-}
-
 static kiln_node *statement(parser *p) {
   kiln_node *n;
   switch (peek(p)) {
   case KILN_TOKEN_LET: next(p); return binding(p, KILN_NODE_LET, "after 'let'");
   case KILN_TOKEN_VAR: next(p); return binding(p, KILN_NODE_VAR, "after 'var'");
-  case KILN_TOKEN_FOR: return for_statement(p);
+  case KILN_TOKEN_FOR:
+    n = new_node(p, KILN_NODE_FOR);
+    next(p);
+    n->atom = expect_name(p, "after 'for'");
+    expect(p, KILN_TOKEN_IN, "after the name of a 'for'");
+    n->a = parse_expr(p);
+    expect(p, KILN_TOKEN_DOTS, "between the bounds of a 'for'");
+    n->b = parse_expr(p);
+    if (accept(p, KILN_TOKEN_STEP)) n->c = parse_expr(p);
+    n->names = parse_attributes(p);
+    n->body = parse_block(p);
+    return n;
   case KILN_TOKEN_WHILE: return while_statement(p);
   case KILN_TOKEN_LOOP: return loop_statement(p);
   case KILN_TOKEN_BREAK: return break_statement(p);
@@ -504,7 +480,24 @@ static kiln_node *statement(parser *p) {
   case KILN_TOKEN_WHEN: return choice(p, KILN_TOKEN_WHEN, KILN_NODE_WHEN);
   case KILN_TOKEN_RETURN: return last_statement(p, KILN_NODE_RETURN);
   case KILN_TOKEN_YIELD: return last_statement(p, KILN_NODE_YIELD);
-  case KILN_TOKEN_NAME: return name_statement(p);
+  case KILN_TOKEN_NAME: {
+    kiln_token_kind after = p->tokens[p->at + 1].kind;
+    if (after == KILN_TOKEN_COMMA || after == KILN_TOKEN_ASSIGN)
+      return binding(p, KILN_NODE_ASSIGN, "on the left of an assignment");
+    n = new_node(p, KILN_NODE_CALL_STATEMENT);
+    if (after != KILN_TOKEN_LPAREN && after != KILN_TOKEN_DOT) {
+      bool is_slip = near_keyword(p) != NULL;
+      if (!is_slip) next(p);
+      fail(p, is_slip ? "a statement" : "'=', ',' or '(' after a name that begins a statement");
+      return n;
+    }
+    n->a = parse_expr(p);
+    if (n->a && n->a->kind != KILN_NODE_CALL && !p->panic) {
+      kiln_diagnose(p->d, KILN_ERROR, p->module->file, n->place,
+                    "expected a statement, found an expression whose value is not used");
+    }
+    return n;
+  }
   default:
     n = new_node(p, KILN_NODE_BLOCK);
     fail(p, "a statement or '}'");
@@ -632,25 +625,25 @@ static kiln_list comma_list(parser *p, kiln_node *(*one)(parser *p), kiln_token_
   return take_list(p, from);
 }
 
-static void check_distinct(parser *p, kiln_list first, kiln_list second, const char *what) {
-  for (uint32_t i = 0; i < first.count + second.count; i++) {
-    kiln_node *n = i < first.count ? first.items[i] : second.items[i - first.count];
-    for (uint32_t j = 0; j < i; j++) {
-      kiln_node *other = j < first.count ? first.items[j] : second.items[j - first.count];
-      if (n->atom && n->atom == other->atom)
-        kiln_diagnose(p->d, KILN_ERROR, p->module->file, n->place, "%s '%s' is there already, at line %u",
-                      what, n->atom->text, other->place.line);
-    }
-  }
-}
-
 enum { MOST_PARAMS = 256 };
 
 static void check_params(parser *p, const kiln_item *item) {
   if (item->params.count + item->cparams.count > MOST_PARAMS)
     kiln_diagnose(p->d, KILN_ERROR, p->module->file, item->place, "'%s' has %u parameters, the limit is %d",
                   item->atom->text, item->params.count + item->cparams.count, MOST_PARAMS);
-  else check_distinct(p, item->cparams, item->params, "parameter");
+  else {
+    for (uint32_t i = 0; i < item->cparams.count + item->params.count; i++) {
+      kiln_node *n =
+          i < item->cparams.count ? item->cparams.items[i] : item->params.items[i - item->cparams.count];
+      for (uint32_t j = 0; j < i; j++) {
+        kiln_node *other =
+            j < item->cparams.count ? item->cparams.items[j] : item->params.items[j - item->cparams.count];
+        if (n->atom && n->atom == other->atom)
+          kiln_diagnose(p->d, KILN_ERROR, p->module->file, n->place,
+                        "parameter '%s' is there already, at line %u", n->atom->text, other->place.line);
+      }
+    }
+  }
 }
 
 // An error in the head of an item: its body is still read, for the errors in it and to find its end.

@@ -46,25 +46,6 @@ static config_use use_of(const kiln_native_unit *u, const kiln_item *kernel, uin
   return use;
 }
 
-// Those that come from @autotune lose their configs here, and would not know.
-static void warn_of_configs(const kiln_native_unit *u, const kiln_item *kernel, kiln_diagnostics *d) {
-  static const char advice[] =
-      "@require says which launches a config is for, @cost which one is taken, 'kiln tune' measures all";
-  for (uint32_t i = 0; i < kernel->attributes.count; i++) {
-    const kiln_node *a = kernel->attributes.items[i];
-    if (strcmp(a->atom->text, "config")) continue;
-    config_use use = use_of(u, kernel, i);
-    if (use.is_used) continue;
-    if (use.may_hold)
-      kiln_diagnose(d, KILN_WARNING, u->unit.file, a->place,
-                    "this @config is never built: every launch takes the one at line %u first; %s",
-                    use.taken_first.line, advice);
-    else
-      kiln_diagnose(d, KILN_WARNING, u->unit.file, a->place,
-                    "this @config is never built: @require holds for it in no launch");
-  }
-}
-
 static bool has_attribute(const kiln_item *kernel, const char *name) {
   for (uint32_t i = 0; i < kernel->attributes.count; i++)
     if (!strcmp(kernel->attributes.items[i]->atom->text, name)) return true;
@@ -90,8 +71,25 @@ void kiln_native_warn_of_configs(const kiln_native_unit *unit, kiln_diagnostics 
   for (uint32_t i = 0; i < unit->module->item_count; i++) {
     const kiln_item *kernel = unit->module->items[i];
     // Configs of another kernel are there for what fits of them.
-    if (kernel->kind == KILN_ITEM_KERNEL && !has_attribute(kernel, "configs"))
-      warn_of_configs(unit, kernel, d);
+
+    if (kernel->kind == KILN_ITEM_KERNEL && !has_attribute(kernel, "configs")) {
+      // Those that come from @autotune lose their configs here, and would not know.
+      static const char advice[] =
+          "@require says which launches a config is for, @cost which one is taken, 'kiln tune' measures all";
+      for (uint32_t k = 0; k < kernel->attributes.count; k++) {
+        const kiln_node *a = kernel->attributes.items[k];
+        if (strcmp(a->atom->text, "config")) continue;
+        config_use use = use_of(unit, kernel, k);
+        if (use.is_used) continue;
+        if (use.may_hold)
+          kiln_diagnose(d, KILN_WARNING, unit->unit.file, a->place,
+                        "this @config is never built: every launch takes the one at line %u first; %s",
+                        use.taken_first.line, advice);
+        else
+          kiln_diagnose(d, KILN_WARNING, unit->unit.file, a->place,
+                        "this @config is never built: @require holds for it in no launch");
+      }
+    }
   }
 }
 
