@@ -49,18 +49,6 @@ static int by_place(const void *a, const void *b) {
   return (x->at > y->at) - (x->at < y->at);
 }
 
-/// Sorts the parts and joins those that overlap or touch: segments lie in each other.
-static void join(kiln_loaded *l) {
-  unsigned count = 1;
-  qsort(l->parts, l->count, sizeof *l->parts, by_place);
-  for (unsigned i = 1; i < l->count; i++) {
-    kiln_loaded_part *last = &l->parts[count - 1], next = l->parts[i];
-    if (next.at > last->at + last->size) l->parts[count++] = next;
-    else if (next.at + next.size > last->at + last->size) last->size = next.at + next.size - last->at;
-  }
-  l->count = count;
-}
-
 bool kiln_loaded_find(int fd, uint64_t size, kiln_loaded *out) {
   uint8_t table[KILN_LOADED_SEGMENTS * PROGRAM_HEADER];
   kiln_loaded_part headers;
@@ -81,7 +69,15 @@ bool kiln_loaded_find(int fd, uint64_t size, kiln_loaded *out) {
     if (!is_inside(part, size)) return false;
     out->parts[out->count++] = part;
   }
-  join(out);
+  // Sorts the parts and joins those that overlap or touch: segments lie in each other.
+  unsigned count = 1;
+  qsort(out->parts, out->count, sizeof *out->parts, by_place);
+  for (unsigned i = 1; i < out->count; i++) {
+    kiln_loaded_part *last = &out->parts[count - 1], next = out->parts[i];
+    if (next.at > last->at + last->size) out->parts[count++] = next;
+    else if (next.at + next.size > last->at + last->size) last->size = next.at + next.size - last->at;
+  }
+  out->count = count;
   return is_loaded;
 }
 
