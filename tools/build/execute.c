@@ -193,17 +193,14 @@ static void refuse_miss(crew *c, plan_job *job) {
   kiln_buffer_deinit(&why);
 }
 
-// The key decides which hits are compiled again, so the sample is the same on every machine and another one
-// after any change.
-static bool sampled(const plan_job *job, unsigned percent) {
-  return job->key.digest.bytes[0] * 100u / 256u < percent;
-}
-
 // False: it has to be run again later.
 static bool run_job(crew *c, worker_client *worker, plan_job *job, bool waits) {
   if (job->state == JOB_PENDING && c->options->must_hit && c->options->cache) refuse_miss(c, job);
   else if (job->state == JOB_PENDING && !compile_or_wait(c, worker, job, waits)) return false;
-  if (job->state == JOB_HIT && c->options->verify && sampled(job, c->options->verify)) {
+  // The key decides which hits are compiled again, so the sample is the same on every machine and another one
+  // after any change.
+  if (job->state == JOB_HIT && c->options->verify &&
+      job->key.digest.bytes[0] * 100u / 256u < c->options->verify) {
     compile_again(c, worker, job);
     pthread_mutex_lock(&c->lock);
     c->sums.verified++;
@@ -376,25 +373,6 @@ static int by_content(const void *a, const void *b) {
   return order ? order : x->job < y->job ? -1 : x->job > y->job;
 }
 
-/// Counts compiles with the same code as another key. Many of them mean that keys contain something that does
-/// not matter.
-static void count_duplicates(const plan *p, kiln_cache *cache) {
-  output *all = cache ? calloc(p->job_count, sizeof *all) : NULL;
-  size_t count = 0;
-  for (size_t i = 0; all && i < p->job_count; i++)
-    if (p->jobs[i].code.size)
-      all[count++] = (output){kiln_digest_of(p->jobs[i].code.bytes, p->jobs[i].code.size), &p->jobs[i]};
-  if (count) qsort(all, count, sizeof *all, by_content);
-  for (size_t i = 1; i < count; i++) {
-    const plan_job *job = all[i].job, *before = all[i - 1].job;
-    if (job->state == JOB_COMPILED &&
-        !memcmp(all[i].digest.bytes, all[i - 1].digest.bytes, sizeof all[i].digest.bytes) &&
-        memcmp(job->key.digest.bytes, before->key.digest.bytes, sizeof job->key.digest.bytes))
-      kiln_cache_count(cache, KILN_OUTCOME_DUPLICATE, &job->key.digest, job->code.size, job->ns);
-  }
-  free(all);
-}
-
 void plan_execute(plan *p, const execute_options *options, execute_counts *out) {
   crew c = {.p = p, .options = options, .sums = *out};
   unsigned count = options->threads ? options->threads : 1;
@@ -427,5 +405,22 @@ void plan_execute(plan *p, const execute_options *options, execute_counts *out) 
   free(c.later);
   free(c.lanes);
   *out = c.sums;
-  if (c.sums.compiled) count_duplicates(p, options->cache);
+  if (c.sums.compiled) {
+    // Counts compiles with the same code as another key. Many of them mean that keys contain something that
+    // does not matter.
+    output *all = options->cache ? calloc(p->job_count, sizeof *all) : NULL;
+    size_t made = 0;
+    for (size_t i = 0; all && i < p->job_count; i++)
+      if (p->jobs[i].code.size)
+        all[made++] = (output){kiln_digest_of(p->jobs[i].code.bytes, p->jobs[i].code.size), &p->jobs[i]};
+    if (made) qsort(all, made, sizeof *all, by_content);
+    for (size_t i = 1; i < made; i++) {
+      const plan_job *job = all[i].job, *before = all[i - 1].job;
+      if (job->state == JOB_COMPILED &&
+          !memcmp(all[i].digest.bytes, all[i - 1].digest.bytes, sizeof all[i].digest.bytes) &&
+          memcmp(job->key.digest.bytes, before->key.digest.bytes, sizeof job->key.digest.bytes))
+        kiln_cache_count(options->cache, KILN_OUTCOME_DUPLICATE, &job->key.digest, job->code.size, job->ns);
+    }
+    free(all);
+  }
 }

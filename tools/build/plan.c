@@ -25,19 +25,17 @@ void plan_init(plan *p) {
   p->max_jobs = DEFAULT_MAX_JOBS;
 }
 
-static void job_deinit(plan_job *job) {
-  kiln_buffer_deinit(&job->canonical);
-  kiln_buffer_deinit(&job->positions);
-  kiln_buffer_deinit(&job->report);
-  kiln_buffer_deinit(&job->info);
-  kiln_buffer_deinit(&job->code);
-  kiln_buffer_deinit(&job->printed);
-  free(job->place);
-  kiln_key_deinit(&job->key);
-}
-
 void plan_deinit(plan *p) {
-  for (size_t i = 0; i < p->job_count; i++) job_deinit(&p->jobs[i]);
+  for (size_t i = 0; i < p->job_count; i++) {
+    kiln_buffer_deinit(&p->jobs[i].canonical);
+    kiln_buffer_deinit(&p->jobs[i].positions);
+    kiln_buffer_deinit(&p->jobs[i].report);
+    kiln_buffer_deinit(&p->jobs[i].info);
+    kiln_buffer_deinit(&p->jobs[i].code);
+    kiln_buffer_deinit(&p->jobs[i].printed);
+    free(p->jobs[i].place);
+    kiln_key_deinit(&p->jobs[i].key);
+  }
   for (size_t i = 0; i < p->source_count; i++) {
     kiln_buffer_deinit(&p->sources[i].text);
     kiln_buffer_deinit(&p->sources[i].metadata);
@@ -205,17 +203,6 @@ kiln_status plan_add_source(plan *p, const char *path, const kiln_front_options 
   return plan_open_source(p, &p->sources[p->source_count - 1], options, err);
 }
 
-static plan_job *add_job(plan *p) {
-  if (p->job_count == p->job_capacity) {
-    p->job_capacity = p->job_capacity ? p->job_capacity * 2 : 64;
-    p->jobs = realloc(p->jobs, p->job_capacity * sizeof *p->jobs);
-    if (!p->jobs) abort();
-  }
-  plan_job *job = &p->jobs[p->job_count++];
-  memset(job, 0, sizeof *job);
-  return job;
-}
-
 const kiln_interface *plan_interface(const plan *p, const plan_job *job) {
   return kiln_unit_interface(p->sources[job->source].unit, job->instance);
 }
@@ -254,42 +241,6 @@ static bool must_spill(plan *p, const plan_job *job, ir_kernel *kernel, kiln_are
              "%s keeps %llu values a thread, which has %u registers",
              plan_job_name(p, job, name, sizeof name), (unsigned long long)least, most);
   return true;
-}
-
-/// `out_left_out`: whether it is no candidate for tuning.
-static kiln_status lower_job(plan *p, plan_job *job, bool *out_left_out, kiln_error *err) {
-  plan_source *source = &p->sources[job->source];
-  kiln_arena *arena = kiln_arena_create();
-  kiln_diagnostics d = {.arena = arena};
-  const kiln_interface *interface = plan_interface(p, job);
-  kiln_status status = KILN_OK;
-  ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant,
-                                      &p->targets[job->target], &d);
-  p->has_spoken |= print_diagnostics(p, &d, source);
-  *out_left_out = kernel && must_spill(p, job, kernel, arena);
-  if (*out_left_out) {
-    status = KILN_OK;
-  } else if (kernel && !kiln_canonical_encode(kernel, &job->canonical)) {
-    status = kiln_fail(err, KILN_STATUS_INTERNAL, "%s: the front end made an operation of machines",
-                       interface->name);
-  } else if (kernel) {
-    if (p->options.debug) kiln_positions_encode(source->unit, source->path, kernel, &job->positions);
-    compile_inputs in = {.canonical = &job->canonical,
-                         .positions = &job->positions,
-                         .symbol = interface->symbol,
-                         .interface = interface,
-                         .target = &p->targets[job->target],
-                         .options = &p->options,
-                         .who = &p->who};
-    status = compile_key(&in, &job->key, err);
-  } else {
-    status = kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not compile: %u error%s", source->path,
-                       interface->name, d.errors, d.errors == 1 ? "" : "s");
-    cli_place place;
-    if (find_place(&d, source, &place) && (job->place = malloc(sizeof place))) *job->place = place;
-  }
-  kiln_arena_destroy(arena);
-  return status;
 }
 
 ir_kernel *plan_kernel(const plan *p, const plan_job *job, kiln_arena *arena) {
@@ -343,11 +294,43 @@ static kiln_status lower_one(plan *p, const plan_job *wanted, kiln_error *err) {
   if (p->job_count >= p->max_jobs)
     return kiln_fail(err, KILN_STATUS_LIMIT,
                      "more than %zu objects would be built; --max-objects raises the limit", p->max_jobs);
-  plan_job *job = add_job(p);
+  if (p->job_count == p->job_capacity) {
+    p->job_capacity = p->job_capacity ? p->job_capacity * 2 : 64;
+    p->jobs = realloc(p->jobs, p->job_capacity * sizeof *p->jobs);
+    if (!p->jobs) abort();
+  }
+  plan_job *job = &p->jobs[p->job_count++];
   *job = *wanted;
-  bool is_left_out;
-  kiln_status status = lower_job(p, job, &is_left_out, err);
-  if (is_left_out) p->job_count--;
+  plan_source *source = &p->sources[job->source];
+  kiln_arena *arena = kiln_arena_create();
+  kiln_diagnostics d = {.arena = arena};
+  const kiln_interface *interface = plan_interface(p, job);
+  kiln_status status = KILN_OK;
+  ir_kernel *kernel = kiln_unit_lower(source->unit, arena, job->instance, job->config, job->variant,
+                                      &p->targets[job->target], &d);
+  p->has_spoken |= print_diagnostics(p, &d, source);
+  if (kernel && must_spill(p, job, kernel, arena)) {
+    p->job_count--; // no candidate for tuning
+  } else if (kernel && !kiln_canonical_encode(kernel, &job->canonical)) {
+    status = kiln_fail(err, KILN_STATUS_INTERNAL, "%s: the front end made an operation of machines",
+                       interface->name);
+  } else if (kernel) {
+    if (p->options.debug) kiln_positions_encode(source->unit, source->path, kernel, &job->positions);
+    compile_inputs in = {.canonical = &job->canonical,
+                         .positions = &job->positions,
+                         .symbol = interface->symbol,
+                         .interface = interface,
+                         .target = &p->targets[job->target],
+                         .options = &p->options,
+                         .who = &p->who};
+    status = compile_key(&in, &job->key, err);
+  } else {
+    status = kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not compile: %u error%s", source->path,
+                       interface->name, d.errors, d.errors == 1 ? "" : "s");
+    cli_place place;
+    if (find_place(&d, source, &place) && (job->place = malloc(sizeof place))) *job->place = place;
+  }
+  kiln_arena_destroy(arena);
   if (status != KILN_STATUS_SOURCE) return status;
   job->state = JOB_FAILED;
   job->error = *err;
@@ -416,22 +399,6 @@ static int by_name(const void *a, const void *b) {
   return order ? order : (x->source > y->source) - (x->source < y->source);
 }
 
-static kiln_status check_names(const plan *p, kiln_error *err) {
-  kiln_status status = KILN_OK;
-  named *names = calloc(p->job_count, sizeof *names);
-  if (!names) abort();
-  for (size_t i = 0; i < p->job_count; i++)
-    names[i] =
-        (named){plan_interface(p, &p->jobs[i])->name, p->sources[p->jobs[i].source].path, p->jobs[i].source};
-  qsort(names, p->job_count, sizeof *names, by_name);
-  for (size_t i = 1; i < p->job_count && status == KILN_OK; i++)
-    if (!strcmp(names[i].name, names[i - 1].name) && names[i].source != names[i - 1].source)
-      status = kiln_fail(err, KILN_STATUS_EXISTS, "kernel %s is in %s and in %s", names[i].name,
-                         names[i - 1].path, names[i].path);
-  free(names);
-  return status;
-}
-
 /// "no kernel is called 'typo'", with the one that was probably meant, and all of them.
 static kiln_status refuse_selection(const plan *p, const char *text, kiln_error *err) {
   kiln_nearest n = kiln_nearest_to(text);
@@ -485,34 +452,43 @@ static void want_launched(kiln_unit *unit, size_t instance, bool *is_wanted) {
     }
 }
 
-static kiln_status lower_source(plan *p, uint32_t source, const cli_list *only, kiln_status *worst,
-                                kiln_error *err) {
-  kiln_unit *unit = p->sources[source].unit;
-  size_t count = unit ? kiln_unit_instance_count(unit) : 0;
-  kiln_status status = KILN_OK;
-  bool *is_wanted = calloc(count + 1, sizeof *is_wanted);
-  if (!is_wanted) abort();
-  for (size_t i = 0; i < count; i++) is_wanted[i] = wanted(only, kiln_unit_interface(unit, i)->name);
-  for (size_t i = 0; i < count && p->with_launched; i++)
-    if (is_wanted[i]) want_launched(unit, i, is_wanted);
-  for (uint32_t instance = 0; instance < count; instance++) {
-    if (!is_wanted[instance]) continue;
-    status = lower_instance(p, source, instance, err);
-    if (status == KILN_STATUS_SOURCE && !p->keep_going) *worst = status;
-    if (status == KILN_STATUS_SOURCE) status = KILN_OK;
-    if (status != KILN_OK) break;
-  }
-  free(is_wanted);
-  return status;
-}
-
 kiln_status plan_lower(plan *p, const cli_list *only, kiln_error *err) {
   uint64_t start = cli_now_ns();
   kiln_status worst = KILN_OK;
-  for (uint32_t source = 0; source < p->source_count; source++)
-    KILN_TRY(lower_source(p, source, only, &worst, err));
+  for (uint32_t source = 0; source < p->source_count; source++) {
+    kiln_unit *unit = p->sources[source].unit;
+    size_t count = unit ? kiln_unit_instance_count(unit) : 0;
+    kiln_status status = KILN_OK;
+    bool *is_wanted = calloc(count + 1, sizeof *is_wanted);
+    if (!is_wanted) abort();
+    for (size_t i = 0; i < count; i++) is_wanted[i] = wanted(only, kiln_unit_interface(unit, i)->name);
+    for (size_t i = 0; i < count && p->with_launched; i++)
+      if (is_wanted[i]) want_launched(unit, i, is_wanted);
+    for (uint32_t instance = 0; instance < count; instance++) {
+      if (!is_wanted[instance]) continue;
+      status = lower_instance(p, source, instance, err);
+      if (status == KILN_STATUS_SOURCE && !p->keep_going) worst = status;
+      if (status == KILN_STATUS_SOURCE) status = KILN_OK;
+      if (status != KILN_OK) break;
+    }
+    free(is_wanted);
+    KILN_TRY(status);
+  }
   p->front_ns += cli_now_ns() - start;
   if (worst != KILN_OK) return worst;
   KILN_TRY(check_selection(p, only, err));
-  return check_names(p, err);
+  // One name stands for one kernel.
+  kiln_status status = KILN_OK;
+  named *names = calloc(p->job_count, sizeof *names);
+  if (!names) abort();
+  for (size_t i = 0; i < p->job_count; i++)
+    names[i] =
+        (named){plan_interface(p, &p->jobs[i])->name, p->sources[p->jobs[i].source].path, p->jobs[i].source};
+  qsort(names, p->job_count, sizeof *names, by_name);
+  for (size_t i = 1; i < p->job_count && status == KILN_OK; i++)
+    if (!strcmp(names[i].name, names[i - 1].name) && names[i].source != names[i - 1].source)
+      status = kiln_fail(err, KILN_STATUS_EXISTS, "kernel %s is in %s and in %s", names[i].name,
+                         names[i - 1].path, names[i].path);
+  free(names);
+  return status;
 }

@@ -166,16 +166,6 @@ static void print_place(const plan *p, const plan_job *job) {
   plan_print_place(p, job, number, job->error.operation ? text : "the first operation of the kernel is here");
 }
 
-static void print_failures(const plan *p) {
-  char title[300];
-  for (size_t i = 0; i < p->job_count; i++) {
-    if (p->jobs[i].state != JOB_FAILED) continue;
-    fprintf(stderr, "kiln: error: %s: %s [KILN-E%04d]\n", plan_job_title(p, &p->jobs[i], title, sizeof title),
-            p->jobs[i].error.text, (int)p->jobs[i].error.status);
-    print_place(p, &p->jobs[i]);
-  }
-}
-
 /// Why a code stayed PTX where a cubin would be better; NULL when it did not. `text` holds the answer.
 static const char *reason_for_ptx(const session *s, const plan_job *job, char *text, size_t capacity) {
   const plan *p = &s->plan;
@@ -308,7 +298,14 @@ int session_make(session *s, execute_counts *sums) {
   for (size_t i = 0; i < s->plan.job_count; i++)
     if (s->plan.jobs[i].printed.size)
       fwrite(s->plan.jobs[i].printed.bytes, 1, s->plan.jobs[i].printed.size, stderr);
-  print_failures(&s->plan);
+  char title[300];
+  for (size_t i = 0; i < s->plan.job_count; i++) {
+    if (s->plan.jobs[i].state != JOB_FAILED) continue;
+    fprintf(stderr, "kiln: error: %s: %s [KILN-E%04d]\n",
+            plan_job_title(&s->plan, &s->plan.jobs[i], title, sizeof title), s->plan.jobs[i].error.text,
+            (int)s->plan.jobs[i].error.status);
+    print_place(&s->plan, &s->plan.jobs[i]);
+  }
   kiln_buffer notes = {0};
   if (!s->quiet) session_notes(s, &notes);
   if (notes.size) fwrite(notes.bytes, 1, notes.size, stderr);

@@ -93,25 +93,6 @@ static bool serve_one(kiln_buffer *request) {
   return ok;
 }
 
-static int serve(void) {
-  // Replies keep their own descriptor: what a library prints to 1 must not get between them.
-  reply_fd = fcntl(1, F_DUPFD_CLOEXEC, 3);
-  if (reply_fd < 0 || dup2(2, 1) < 0) {
-    fprintf(stderr, "kiln-codegen: descriptor 1: %s\n", strerror(errno));
-    return 1;
-  }
-  struct stat st;
-  started_by = (const char *)getauxval(AT_EXECFN);
-  if (started_by && stat(started_by, &started)) started_by = NULL;
-  if (!stat("/proc/self/exe", &st)) setting.own = kiln_file_mark_of(&st);
-  kiln_codegen_on_fatal(on_fatal);
-  kiln_buffer request = {0};
-  while (serve_one(&request)) {
-  }
-  kiln_buffer_deinit(&request);
-  return 0;
-}
-
 // ------------------------------------------------------------------------------------ command line
 
 static int say_version(void) { return printf("kiln-codegen %s\n", KILN_VERSION) < 0; }
@@ -139,7 +120,24 @@ int main(int argc, char **argv) {
   kiln_program_begin();
   if (argc == 2 && !strncmp(argv[1], assembler_option, sizeof assembler_option - 1))
     setting.assembler_fd = atoi(argv[1] + sizeof assembler_option - 1);
-  if (argc < 2 || setting.assembler_fd > 2) return serve();
+  if (argc < 2 || setting.assembler_fd > 2) {
+    // Replies keep their own descriptor: what a library prints to 1 must not get between them.
+    reply_fd = fcntl(1, F_DUPFD_CLOEXEC, 3);
+    if (reply_fd < 0 || dup2(2, 1) < 0) {
+      fprintf(stderr, "kiln-codegen: descriptor 1: %s\n", strerror(errno));
+      return 1;
+    }
+    struct stat st;
+    started_by = (const char *)getauxval(AT_EXECFN);
+    if (started_by && stat(started_by, &started)) started_by = NULL;
+    if (!stat("/proc/self/exe", &st)) setting.own = kiln_file_mark_of(&st);
+    kiln_codegen_on_fatal(on_fatal);
+    kiln_buffer request = {0};
+    while (serve_one(&request)) {
+    }
+    kiln_buffer_deinit(&request);
+    return 0;
+  }
   for (size_t i = 0; i < COMMAND_COUNT; i++)
     if (argc == 2 && strcmp(argv[1], commands[i].name) == 0) return commands[i].run();
   fprintf(stderr, "kiln-codegen: expected --fingerprint, --help or --version, found '%s'\n", argv[1]);

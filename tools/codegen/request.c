@@ -64,19 +64,6 @@ static kiln_status read_stage(kiln_arena *arena, const kiln_span blocks[5], requ
   return KILN_OK;
 }
 
-static kiln_status read_request(kiln_arena *arena, kiln_reader *r, request *out, kiln_error *err) {
-  kiln_span blocks[5];
-  *out = (request){.kind = kiln_read_u8(r)};
-  for (unsigned i = 0; i < 5; i++) blocks[i].bytes = kiln_read_block(r, &blocks[i].size);
-  if (r->failed) return malformed(err, "expected a kind and five blocks, found an early end");
-  if (out->kind != REQUEST_COMPILE && out->kind != REQUEST_STAGE)
-    return malformed(err, "its kind is not known");
-  if (r->left) return malformed(err, "expected nothing after five blocks, found more");
-  KILN_TRY(out->kind == REQUEST_STAGE ? read_stage(arena, blocks, out, err)
-                                      : read_compile(arena, blocks, out, err));
-  return kiln_codegen_options_decode(blocks[2].bytes, blocks[2].size, &out->options, err);
-}
-
 static kiln_status compile_stage(kiln_arena *arena, const request *q, kiln_artifact *artifact,
                                  kiln_error *err) {
   kiln_stage stage;
@@ -90,28 +77,20 @@ static kiln_status compile(kiln_arena *arena, int assembler_fd, kiln_reader *r, 
                            kiln_error *err) {
   request q;
   ir_kernel *kernel = NULL;
-  KILN_TRY(read_request(arena, r, &q, err));
+  kiln_span blocks[5];
+  q = (request){.kind = kiln_read_u8(r)};
+  for (unsigned i = 0; i < 5; i++) blocks[i].bytes = kiln_read_block(r, &blocks[i].size);
+  if (r->failed) return malformed(err, "expected a kind and five blocks, found an early end");
+  if (q.kind != REQUEST_COMPILE && q.kind != REQUEST_STAGE) return malformed(err, "its kind is not known");
+  if (r->left) return malformed(err, "expected nothing after five blocks, found more");
+  KILN_TRY(q.kind == REQUEST_STAGE ? read_stage(arena, blocks, &q, err)
+                                   : read_compile(arena, blocks, &q, err));
+  KILN_TRY(kiln_codegen_options_decode(blocks[2].bytes, blocks[2].size, &q.options, err));
   q.options.assembler_fd = assembler_fd;
   q.options.positions = &q.positions;
   if (q.kind == REQUEST_STAGE) return compile_stage(arena, &q, artifact, err);
   KILN_TRY(kiln_canonical_decode(arena, q.canonical.bytes, q.canonical.size, q.symbol, &kernel, err));
   return kiln_codegen(kernel, &q.target, &q.options, artifact, err);
-}
-
-static void write_artifact(const kiln_artifact *artifact, const kiln_file_mark *maker, kiln_buffer *reply) {
-  kiln_buffer info = {0};
-  kiln_code_info_encode(&artifact->info, &info);
-  kiln_buffer_u8(reply, KILN_OK);
-  kiln_buffer_block(reply, artifact->printed.bytes, artifact->printed.size);
-  kiln_buffer_block(reply, info.bytes, info.size);
-  kiln_buffer_block(reply, artifact->code.bytes, artifact->code.size);
-  kiln_buffer_block(reply, artifact->report.bytes, artifact->report.size);
-  const kiln_codegen_times *t = &artifact->times;
-  const uint64_t times[] = {t->middle, t->lower, t->optimise, t->emit, t->assemble, t->link};
-  for (size_t i = 0; i < sizeof times / sizeof *times; i++) kiln_buffer_u64(reply, times[i]);
-  kiln_file_mark_encode(maker, reply);
-  reply->failed |= info.failed;
-  kiln_buffer_deinit(&info);
 }
 
 void kiln_request_refuse(kiln_buffer *reply, const kiln_error *err, const kiln_buffer *printed) {
@@ -129,8 +108,21 @@ void kiln_request_answer(const kiln_request_setting *setting, const uint8_t *byt
   kiln_arena *arena = kiln_arena_create();
   kiln_status status = arena ? compile(arena, setting->assembler_fd, &r, &artifact, &err)
                              : kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a request");
-  if (status == KILN_OK) write_artifact(&artifact, &setting->own, reply);
-  else kiln_request_refuse(reply, &err, &artifact.printed);
+  if (status == KILN_OK) {
+    kiln_buffer info = {0};
+    kiln_code_info_encode(&artifact.info, &info);
+    kiln_buffer_u8(reply, KILN_OK);
+    kiln_buffer_block(reply, artifact.printed.bytes, artifact.printed.size);
+    kiln_buffer_block(reply, info.bytes, info.size);
+    kiln_buffer_block(reply, artifact.code.bytes, artifact.code.size);
+    kiln_buffer_block(reply, artifact.report.bytes, artifact.report.size);
+    const kiln_codegen_times *t = &artifact.times;
+    const uint64_t times[] = {t->middle, t->lower, t->optimise, t->emit, t->assemble, t->link};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) kiln_buffer_u64(reply, times[i]);
+    kiln_file_mark_encode(&setting->own, reply);
+    reply->failed |= info.failed;
+    kiln_buffer_deinit(&info);
+  } else kiln_request_refuse(reply, &err, &artifact.printed);
   kiln_artifact_deinit(&artifact);
   kiln_arena_destroy(arena);
 }

@@ -164,26 +164,6 @@ static bool receive(worker_client *client, kiln_buffer *out) {
   return kiln_stream_read(client->from, out->bytes, size) == size;
 }
 
-static kiln_status decode(worker_reply *out, kiln_error *err) {
-  kiln_reader r = kiln_reader_of(out->bytes.bytes, out->bytes.size);
-  uint8_t status = kiln_read_u8(&r);
-  out->printed = (const char *)kiln_read_block(&r, &out->printed_size);
-  if (status != KILN_OK) {
-    size_t size;
-    const uint8_t *text = kiln_read_block(&r, &size);
-    kiln_fail(err, (kiln_status)status, "%.*s", text ? (int)size : 0, text ? (const char *)text : "");
-    err->operation = kiln_read_u32(&r);
-    return (kiln_status)status;
-  }
-  out->info = kiln_read_block(&r, &out->info_size);
-  out->code = kiln_read_block(&r, &out->code_size);
-  out->report = kiln_read_block(&r, &out->report_size);
-  for (unsigned i = 0; i < 6; i++) out->times[i] = kiln_read_u64(&r);
-  out->maker = kiln_file_mark_decode(&r);
-  return kiln_read_done(&r) ? KILN_OK
-                            : kiln_fail(err, KILN_STATUS_INTERNAL, "the worker's reply is malformed");
-}
-
 static kiln_status died(worker_client *client, kiln_error *err) {
   int how;
   stop(client, &how);
@@ -220,7 +200,25 @@ static kiln_status exchange(worker_client *client, uint8_t kind, const kiln_span
     ok = ask(client, &request, out);
   }
   kiln_buffer_deinit(&request);
-  if (ok) return decode(out, err);
+  if (ok) {
+    kiln_reader r = kiln_reader_of(out->bytes.bytes, out->bytes.size);
+    uint8_t status = kiln_read_u8(&r);
+    out->printed = (const char *)kiln_read_block(&r, &out->printed_size);
+    if (status != KILN_OK) {
+      size_t size;
+      const uint8_t *text = kiln_read_block(&r, &size);
+      kiln_fail(err, (kiln_status)status, "%.*s", text ? (int)size : 0, text ? (const char *)text : "");
+      err->operation = kiln_read_u32(&r);
+      return (kiln_status)status;
+    }
+    out->info = kiln_read_block(&r, &out->info_size);
+    out->code = kiln_read_block(&r, &out->code_size);
+    out->report = kiln_read_block(&r, &out->report_size);
+    for (unsigned i = 0; i < 6; i++) out->times[i] = kiln_read_u64(&r);
+    out->maker = kiln_file_mark_decode(&r);
+    return kiln_read_done(&r) ? KILN_OK
+                              : kiln_fail(err, KILN_STATUS_INTERNAL, "the worker's reply is malformed");
+  }
   return died(client, err);
 }
 

@@ -103,23 +103,6 @@ static int open_assembler(kiln_codegen_options *options, bool automatic, const c
   return fd;
 }
 
-static kiln_status find_assembler(toolchain_program *out, kiln_codegen_options *options, bool automatic,
-                                  kiln_cache *cache, kiln_error *err) {
-  const char *path = NULL;
-  out->fd = open_assembler(options, automatic, &path);
-  if (out->fd < 0 && options->assembler == KILN_ASSEMBLER_NONE) return KILN_OK;
-  if (out->fd < 0 && options->assembler_path && *options->assembler_path)
-    return kiln_fail(err, KILN_STATUS_TOOL, "the PTX assembler cannot be opened: %s: %s", path,
-                     strerror(errno));
-  if (out->fd < 0)
-    return kiln_fail(err, KILN_STATUS_TOOL,
-                     "the PTX assembler asked for is in none of the known places; --assembler-path names it");
-  if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
-    return kiln_fail(err, KILN_STATUS_LIMIT, "the path of the assembler is too long: %.100s...", path);
-  options->assembler_path = out->path;
-  return take_identity(out, KILN_FILE_WHOLE, cache, err); // what others wrote may read its own file, too
-}
-
 kiln_status toolchain_find(toolchain *out, kiln_codegen_options *options, bool wanted, bool automatic,
                            kiln_cache *cache, kiln_error *err) {
   memset(out, 0, sizeof *out);
@@ -127,7 +110,21 @@ kiln_status toolchain_find(toolchain *out, kiln_codegen_options *options, bool w
   pthread_mutex_init(&out->mutex, NULL);
   KILN_TRY(toolchain_program_open(&out->compiler, "kiln-codegen", cache, err));
   if (!wanted || (options->assembler == KILN_ASSEMBLER_NONE && !automatic)) return KILN_OK;
-  return find_assembler(&out->assembler, options, automatic, cache, err);
+  toolchain_program *assembler = &out->assembler;
+  const char *path = NULL;
+  assembler->fd = open_assembler(options, automatic, &path);
+  if (assembler->fd < 0 && options->assembler == KILN_ASSEMBLER_NONE) return KILN_OK;
+  if (assembler->fd < 0 && options->assembler_path && *options->assembler_path)
+    return kiln_fail(err, KILN_STATUS_TOOL, "the PTX assembler cannot be opened: %s: %s", path,
+                     strerror(errno));
+  if (assembler->fd < 0)
+    return kiln_fail(err, KILN_STATUS_TOOL,
+                     "the PTX assembler asked for is in none of the known places; --assembler-path names it");
+  if (snprintf(assembler->path, sizeof assembler->path, "%s", path) >= (int)sizeof assembler->path)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "the path of the assembler is too long: %.100s...", path);
+  options->assembler_path = assembler->path;
+  return take_identity(assembler, KILN_FILE_WHOLE, cache,
+                       err); // what others wrote may read its own file, too
 }
 
 void toolchain_open_usual(int *out_compiler, int *out_assembler) {
