@@ -18,14 +18,6 @@
 #include "base/control_characters.h"
 #include "base/stream.h"
 
-// O_PATH opens on every system, and gives EBADF to read and write.
-static void hold_standard_descriptors(void) {
-  struct pollfd all[3] = {{.fd = 0}, {.fd = 1}, {.fd = 2}};
-  if (poll(all, 3, 0) <= 0) return;
-  for (int fd = 0; fd < 3; fd++)
-    if (all[fd].revents & POLLNVAL) (void)!open("/", O_PATH); // the lowest that is free: `fd`
-}
-
 // ---------------------------------------------------------------------------------------- streams
 
 typedef struct shown {
@@ -156,7 +148,11 @@ static void fail_if_output_is_lost(void) {
 }
 
 void kiln_program_begin(void) {
-  hold_standard_descriptors();
+  // Descriptors 0 to 2 are held. O_PATH opens on every system, and gives EBADF to read and write.
+  struct pollfd all[3] = {{.fd = 0}, {.fd = 1}, {.fd = 2}};
+  const bool is_any_closed = poll(all, 3, 0) > 0;
+  for (int fd = 0; is_any_closed && fd < 3; fd++)
+    if (all[fd].revents & POLLNVAL) (void)!open("/", O_PATH); // the lowest that is free: `fd`
   signal(SIGXFSZ, SIG_IGN);
   FILE *shown_out = open_shown(1, &out_stream, isatty(1) ? _IOLBF : _IOFBF),
        *shown_err = open_shown(2, &err_stream, _IONBF);

@@ -144,18 +144,15 @@ static bool is_at_most(const ir_value *bound, const ir_value *v, bool is_positiv
                                 is_at_most(op->operands[1], v, is_positive, depth - 1));
 }
 
-/// What a loop up to `from`, or to less, has not done yet: its counter is less there.
-static bool is_left_of_loop(const ir_op *difference, const kiln_fact *from) {
-  enum { DEPTH = 4 };
-  const ir_value *counter = difference->operands[1];
-  const ir_op *loop = counter->def ? NULL : counter->block->parent;
-  return loop && loop->code == IR_FOR && counter->index == 0 &&
-         is_at_most(ir_for_upper(loop), difference->operands[0], from->lo >= 0, DEPTH);
-}
-
 static void transfer_sub(const ir_op *op, facts3 x, kiln_fact *f) {
   sum_axes(op, x, f, 0, false);
-  if (x[1]->lo >= 0 && is_left_of_loop(op, x[0])) bounds(op, f, 1, (__int128)x[0]->hi - x[1]->lo);
+  // What a loop up to x[0], or to less, has not done yet: its counter is less there.
+  enum { DEPTH = 4 };
+  const ir_value *counter = op->operands[1];
+  const ir_op *loop = counter->def ? NULL : counter->block->parent;
+  if (x[1]->lo >= 0 && loop && loop->code == IR_FOR && counter->index == 0 &&
+      is_at_most(ir_for_upper(loop), op->operands[0], x[0]->lo >= 0, DEPTH))
+    bounds(op, f, 1, (__int128)x[0]->hi - x[1]->lo);
   else bounds(op, f, (__int128)x[0]->lo - x[1]->hi, (__int128)x[0]->hi - x[1]->lo);
 }
 

@@ -91,12 +91,6 @@ void kiln_elab_assign(kiln_elab *e, kiln_binding *binding, ir_place place, kiln_
   binding->value = kiln_value_runtime(ir);
 }
 
-static bool is_assigned_before(const kiln_node *n, uint32_t i) {
-  for (uint32_t j = 0; j < i; j++)
-    if (n->names.items[j]->atom == n->names.items[i]->atom) return true;
-  return false;
-}
-
 // ---------------------------------------------------------------------------------------- branches
 
 void kiln_elab_open_control(kiln_elab *e, kiln_control *c, bool is_loop) {
@@ -405,7 +399,9 @@ static bool statement(kiln_elab *e, const kiln_node *n, const kiln_rest *after) 
     kiln_values values = kiln_elab_values_for(e, n);
     for (uint32_t i = 0; i < n->names.count; i++) {
       const kiln_node *name = n->names.items[i];
-      if (is_assigned_before(n, i)) {
+      uint32_t first = 0;
+      while (n->names.items[first]->atom != name->atom) first++;
+      if (first < i) {
         kiln_elab_error(e, name->place, "'%s' is assigned twice in one statement", name->atom->text);
         continue;
       }

@@ -172,16 +172,6 @@ static void skip_decimal(lexer *l) {
   while (is_digit(peek(l, 0))) l->at++;
 }
 
-// An exponent introduced by `letter` or its capital; false when there is none.
-static bool skip_exponent(lexer *l, char letter) {
-  if ((peek(l, 0) | 0x20) != letter) return false;
-  size_t sign = peek(l, 1) == '+' || peek(l, 1) == '-';
-  if (!is_digit(peek(l, 1 + sign))) return false;
-  l->at += 1 + sign;
-  skip_decimal(l);
-  return true;
-}
-
 void kiln_lex_too_large(kiln_diagnostics *d, const char *file, const kiln_token *t) {
   kiln_diagnose(d, KILN_ERROR, file, t->place, "integer %.*s does not fit 64 bits",
                 (int)(t->length > 80 ? 80 : t->length), t->start);
@@ -224,7 +214,12 @@ static void lex_number(lexer *l) {
     l->at++;
     hex ? skip_hex(l) : skip_decimal(l);
   }
-  bool exponent = skip_exponent(l, hex ? 'p' : 'e');
+  size_t sign = peek(l, 1) == '+' || peek(l, 1) == '-';
+  bool exponent = (peek(l, 0) | 0x20) == (hex ? 'p' : 'e') && is_digit(peek(l, 1 + sign));
+  if (exponent) {
+    l->at += 1 + sign;
+    skip_decimal(l);
+  }
   kiln_token *t = push(l, real || exponent ? KILN_TOKEN_FLOAT : KILN_TOKEN_INTEGER, start);
   if (hex && real && !exponent)
     kiln_diagnose(l->d, KILN_ERROR, l->file, t->place, "a hex float needs an exponent, as in 0x1.8p0");

@@ -524,17 +524,14 @@ static void recover(parser *p, uint32_t start) {
   }
 }
 
-static bool starts_item(const parser *p) {
-  kiln_token_kind kind = peek(p);
-  return kind == KILN_TOKEN_KERNEL || kind == KILN_TOKEN_FN || kind == KILN_TOKEN_CONST;
-}
-
 static kiln_node *parse_block(parser *p) {
   kiln_node *n = new_node(p, KILN_NODE_BLOCK);
   const kiln_token *open = expect(p, KILN_TOKEN_LBRACE, "at the start of a block");
   if (!open || !enter(p)) return n;
   uint32_t from = p->stack_count;
-  while (peek(p) != KILN_TOKEN_RBRACE && peek(p) != KILN_TOKEN_END && !starts_item(p)) {
+  for (kiln_token_kind k = peek(p); k != KILN_TOKEN_RBRACE && k != KILN_TOKEN_END && k != KILN_TOKEN_KERNEL &&
+                                    k != KILN_TOKEN_FN && k != KILN_TOKEN_CONST;
+       k = peek(p)) { // an item begins none of its statements
     uint32_t start = p->at, kept = p->stack_count;
     kiln_node *s = statement(p);
     if (p->panic) {

@@ -104,15 +104,12 @@ bool ir_is_pure(const ir_op *op) { return !ir_is_terminator(op) && inner_pure(op
 
 static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
-/// Fields of which no row of the operation speaks are zero, or left over from another operation.
-static bool same_shared(const ir_attrs *a, const ir_attrs *b) {
-  return a->bits == b->bits && a->flags == b->flags && a->kind == b->kind && a->axis == b->axis &&
-         a->round == b->round && a->cache == b->cache && a->evict == b->evict && a->order == b->order &&
-         a->scope == b->scope && a->precision == b->precision && !memcmp(a->perm, b->perm, sizeof a->perm);
-}
-
 bool ir_attrs_equal(ir_opcode code, const ir_attrs *a, const ir_attrs *b) {
-  if (!same_shared(a, b)) return false;
+  // Fields of which no row of the operation speaks are zero, or left over from another operation.
+  if (a->bits != b->bits || a->flags != b->flags || a->kind != b->kind || a->axis != b->axis ||
+      a->round != b->round || a->cache != b->cache || a->evict != b->evict || a->order != b->order ||
+      a->scope != b->scope || a->precision != b->precision || memcmp(a->perm, b->perm, sizeof a->perm))
+    return false;
   for (const ir_attr_info *row = ir_next_attr(code, NULL); row; row = ir_next_attr(code, row)) {
     if (row->form == IR_ATTR_AXES) continue; // shared
     if (row->form == IR_ATTR_TEXT ? !same_text(ir_attr_text(a, row), ir_attr_text(b, row))
