@@ -324,12 +324,10 @@ static void put_full(printer *p, const ir_op *op) {
   kiln_buffer_u8(p->out, ')');
 }
 
-static void put_named(printer *p, const ir_op *op) { put_call(p, op, ir_ops[op->code].text); }
-
-static void put_binary(printer *p, const ir_op *op) {
+static void put_plain(printer *p, const ir_op *op) {
   const char *sign = ir_ops[op->code].sign;
   if (!op->attrs.flags && sign[0]) put_infix(p, op, sign);
-  else put_named(p, op);
+  else put_call(p, op, ir_ops[op->code].text);
 }
 
 static void put_bitcast(printer *p, const ir_op *op) {
@@ -357,7 +355,7 @@ static void put_of_view(printer *p, const ir_op *op) {
 
 typedef void expression(printer *p, const ir_op *op);
 
-/// How an operation is written; NULL: it is a statement, or not of the language.
+/// How an operation is written. One without a case has no attributes but flags, so its sign or a call says all.
 static expression *expression_of(ir_opcode code) {
   switch (code) {
   case IR_PID:
@@ -366,39 +364,6 @@ static expression *expression_of(ir_opcode code) {
   case IR_IOTA: return put_iota;
   case IR_SPLAT: return put_full;
   case IR_CMP: return put_compare;
-  case IR_ADD:
-  case IR_SUB:
-  case IR_MUL:
-  case IR_DIV:
-  case IR_REM:
-  case IR_AND:
-  case IR_OR:
-  case IR_XOR:
-  case IR_SHL:
-  case IR_SHR:
-  case IR_PTRADD:
-  case IR_MIN:
-  case IR_MAX:
-  case IR_MULHI: return put_binary;
-  case IR_FMA:
-  case IR_SELECT:
-  case IR_ABS:
-  case IR_FLOOR:
-  case IR_CEIL:
-  case IR_ROUND:
-  case IR_SQRT:
-  case IR_RSQRT:
-  case IR_EXP2:
-  case IR_LOG2:
-  case IR_SIN:
-  case IR_COS:
-  case IR_TANH:
-  case IR_ERF:
-  case IR_JOIN:
-  case IR_SPLIT:
-  case IR_SCATTER:
-  case IR_BARRIER:
-  case IR_ASSUME: return put_named;
   case IR_CAST: return put_cast;
   case IR_BITCAST: return put_bitcast;
   case IR_EXPAND: return put_expand;
@@ -424,7 +389,7 @@ static expression *expression_of(ir_opcode code) {
   case IR_HINT: return put_hint;
   case IR_ASM: return put_asm;
   case IR_ASSERT: return put_assert;
-  default: return NULL;
+  default: return put_plain;
   }
 }
 
@@ -567,8 +532,7 @@ static void put_statement(printer *p, ir_op *op) {
       put_names(p, op->results, op->result_count);
       kiln_buffer_format(p->out, " = ");
     }
-    expression *put = expression_of(op->code);
-    if (put) put(p, op);
+    expression_of(op->code)(p, op);
     kiln_buffer_u8(p->out, '\n');
   }
 }

@@ -356,20 +356,9 @@ typedef struct rule {
   bool (*whole)(folding *f, ir_op *op);
 } rule;
 
+/// Elementwise operations of two operands have a rule without a case: it asks the table for their properties.
 static rule rule_of(ir_opcode code) {
   switch (code) {
-  case IR_ADD:
-  case IR_SUB:
-  case IR_MUL:
-  case IR_DIV:
-  case IR_REM:
-  case IR_MIN:
-  case IR_MAX:
-  case IR_MULHI:
-  case IR_AND:
-  case IR_OR:
-  case IR_SHL:
-  case IR_SHR: return (rule){.value = fold_arithmetic};
   case IR_XOR: return (rule){.value = fold_xor};
   case IR_CMP: return (rule){.value = fold_compare};
   case IR_SELECT: return (rule){.value = fold_select};
@@ -394,7 +383,7 @@ static rule rule_of(ir_opcode code) {
   case IR_ATOMIC: return (rule){.whole = fold_masked};
   case IR_ASSUME:
   case IR_ASSERT: return (rule){.whole = fold_claim};
-  default: return (rule){0};
+  default: return (rule){.value = ir_has(code, IR_EACH) && ir_ops[code].most == 2 ? fold_arithmetic : NULL};
   }
 }
 
