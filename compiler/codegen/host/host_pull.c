@@ -308,8 +308,9 @@ static host_lanes pull_op(host *h, const ir_value *v, const host_map *map) {
   default: break;
   }
   if (kiln_element_has(op->code)) return pull_elementwise(h, op, map);
-  host_fail_at(h, op, KILN_STATUS_INTERNAL, "%s (operation %u) has no elements to pull",
-               ir_ops[op->code].text, ir_operation(op));
+  host_fail_at(h, op, KILN_STATUS_INTERNAL,
+               "operation %u: %s has no function in llvm_element.c, and no emit in host_ops.def",
+               ir_operation(op), ir_ops[op->code].text);
   return uniform(LLVMGetPoison(host_element_type(h, v->type)));
 }
 
