@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tests the language from text to canonical bytes: kernels of the documents and of the library, and every
 // operation printed and read back.
+#include <ctype.h>
 #include <dirent.h>
 #include <time.h>
 
@@ -31,6 +32,43 @@ TEST(language, page) {
 
 TEST(language, documented_kernels) { check_all("tests/golden/front/five.kiln"); }
 TEST(language, every_operation) { check_all("tests/golden/front/operations.kiln"); }
+
+/// Whether `name` is a word of the text; `calls`: one that is followed by arguments or a member.
+static bool has_word(const char *text, const char *name, bool calls) {
+  const size_t length = strlen(name);
+  for (const char *at = text; (at = strstr(at, name)); at += length) {
+    const bool begins = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
+    const char next = at[length];
+    if (begins && (calls ? next == '(' || next == '.' : !(isalnum((unsigned char)next) || next == '_')))
+      return true;
+  }
+  return false;
+}
+
+// Lists that people keep beside operations.def.
+TEST(language, operations_are_in_every_list) {
+  static const char *const names[] = {
+#define OPERATION(name, handler, least, most, code, flags, named, form) name,
+#include "compiler/front/operations.def"
+#undef OPERATION
+  };
+  static const struct {
+    const char *path, *from, *to;
+    bool calls;
+  } lists[] = {{"tests/golden/front/operations.kiln", "kiln 1", NULL, true},
+               {"docs/ir.md", "\nInfix: ", "\n[ops.md]", false},
+               {"tests/python/kernel_language_text.py", "OPERATIONS = set(", "split()", false}};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    char *text = kiln_test_read(lists[i].path, NULL), *from = text ? strstr(text, lists[i].from) : NULL;
+    if (!from) FAIL("%s: expected the list after \"%s\"", lists[i].path, lists[i].from);
+    char *end = lists[i].to ? strstr(from + 1, lists[i].to) : NULL;
+    if (end) *end = 0;
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+      if (!has_word(from, names[n], lists[i].calls))
+        FAIL("%s: expected %s, a row of operations.def", lists[i].path, names[n]);
+    free(text);
+  }
+}
 
 TEST(language, library_kernels) {
   DIR *folder = opendir("kernels");

@@ -25,7 +25,7 @@ WORDS = set("kiln const fn kernel type tune in out inout accum view typeof let v
             "true false inf nan as".split())
 OPERATIONS = set("""abs asm assert assume atomic barrier bitcast bits broadcast cas cast ceil cos dim div dot erf exp2 floor fma full gather hint
 iota join load log2 max min mulhi npid pid poly reduce reshape round rsqrt scan scatter select sin sort split sqrt store tanh topk trans ucast
-udiv uge ugt ule ult umax umin umulhi urem ushr view zeros TARGET WARP SMEM""".split())
+udiv uge ugt ule ult umax umin umulhi urem ushr view view_base view_stride zeros TARGET WARP SMEM""".split())
 LEVELS = [["|"], ["^"], ["&"], ["<", "<=", ">", ">=", "==", "!="], ["<<", ">>"], ["+", "-"], ["*", "/", "%"]]
 
 
