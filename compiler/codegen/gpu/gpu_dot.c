@@ -16,9 +16,9 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_dot_layouts *l) {
   gpu_staged operands[2]; // in registers, or in slots and read step by step
   for (uint32_t i = 0; i < 2; i++) {
     const kiln_dot_source *from = &l->sources[i];
-    operands[i] = from->load ? gpu_stage_slot(g, &gpu_value_of(g, from->load)->place,
-                                              ir_element(from->load->type), &from->read)
-                             : (gpu_staged){.to = gpu_operand(g, op, i)};
+    operands[i] = from->load
+                      ? gpu_stage_slot(g, &gpu_value_of(g, from->load)->place, from->load->type, &from->read)
+                      : (gpu_staged){.to = gpu_operand(g, op, i)};
   }
   if (g->status != KILN_OK) return initial;
   const kiln_dot_split *p = &l->split;

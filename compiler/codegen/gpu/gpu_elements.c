@@ -368,19 +368,19 @@ static void make(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) {
   }
 }
 
-/// An elementwise operation on scalars, or the one element of a tile.
-static LLVMValueRef scalar_of(gpu *g, const ir_op *op, unsigned index) {
-  LLVMValueRef operands[3];
-  if (ir_has(op->code, IR_RENAMES))
-    return op->operands[0]->type.rank ? gpu_operand(g, op, 0).regs[index] : gpu_scalar(g, op->operands[0]);
-  for (uint32_t i = 0; i < op->operand_count; i++) operands[i] = gpu_scalar(g, op->operands[i]);
-  return gpu_element(g, op, operands);
-}
-
 void gpu_lower_elements(gpu *g, ir_op *op) {
   for (uint32_t i = 0; i < op->result_count; i++) {
     ir_value *result = &op->results[i];
-    if (!result->type.rank) gpu_set_scalar(g, result, scalar_of(g, op, i));
+    if (!result->type.rank) { // of scalars, or the one element of a tile
+      LLVMValueRef operands[3];
+      const bool renames = ir_has(op->code, IR_RENAMES), is_of_tile = renames && op->operands[0]->type.rank;
+      for (uint32_t k = 0; !is_of_tile && k < op->operand_count; k++)
+        operands[k] = gpu_scalar(g, op->operands[k]);
+      gpu_set_scalar(g, result,
+                     is_of_tile ? gpu_operand(g, op, 0).regs[i]
+                     : renames  ? operands[0]
+                                : gpu_element(g, op, operands));
+    }
     if (!result->layout || g->layouts->notes[result->id]->is_deferred || !gpu_has_room(g, result)) continue;
     gpu_tile tile = gpu_result(g, result);
     make(g, op, i, &tile);

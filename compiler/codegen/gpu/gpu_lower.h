@@ -232,7 +232,8 @@ LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigne
 /// have room.
 bool gpu_words_fit(gpu *g, const ir_op *op, const char *what, ir_type type, unsigned registers,
                    uint64_t most);
-LLVMTypeRef gpu_type(gpu *g, ir_type element);
+/// Of an element, also of a tile's.
+LLVMTypeRef gpu_type(gpu *g, ir_type type);
 LLVMValueRef gpu_i32(gpu *g, uint32_t value);
 LLVMValueRef gpu_i1(gpu *g, bool value);
 /// XOR over the set bits of the thread number of basis[bit]; lanes and warps of a layout or derived from one.

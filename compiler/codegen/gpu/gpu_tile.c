@@ -45,8 +45,8 @@ LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigne
 
 // ------------------------------------------------------------------------------------------- types
 
-LLVMTypeRef gpu_type(gpu *g, ir_type element) {
-  return element.pointer ? g->global_pointer : g->elements.types[element.scalar];
+LLVMTypeRef gpu_type(gpu *g, ir_type type) {
+  return type.pointer ? g->global_pointer : g->elements.types[type.scalar];
 }
 LLVMValueRef gpu_i32(gpu *g, uint32_t value) { return LLVMConstInt(g->i32, value, false); }
 LLVMValueRef gpu_i1(gpu *g, bool value) { return LLVMConstInt(g->i1, value, false); }
@@ -308,7 +308,7 @@ void gpu_read_matrix_piece(gpu *g, const kiln_matrix_load *plan, const gpu_share
   static const kl_function functions[2][3] = {
       {KL_kl_ldmatrix_x1, KL_kl_ldmatrix_x2, KL_kl_ldmatrix_x4},
       {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
-  LLVMValueRef pointer = gpu_shared_tile_pointer(g, p, r << kiln_matrix_row_bits(plan));
+  LLVMValueRef pointer = gpu_shared_tile_pointer(g, p, r << plan->row_bits);
   if (g->machine->read_turned) {
     LLVMValueRef read = g->machine->read_turned(g, pointer, type);
     for (uint32_t i = 0; i < 1u << plan->matrices; i++)
@@ -352,9 +352,9 @@ static gpu_shared_tile open_slot(gpu *g, const kiln_slot_layouts *s, const kiln_
   return p;
 }
 
-gpu_staged gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_slot_read *read) {
+gpu_staged gpu_stage_slot(gpu *g, const gpu_place *place, ir_type type, const kiln_slot_read *read) {
   return (gpu_staged){.to = gpu_tile_new(g, &read->to),
-                      .type = gpu_type(g, element),
+                      .type = gpu_type(g, type),
                       .slots = place->slots,
                       .slot = slot_offset(g, place),
                       .read = read};

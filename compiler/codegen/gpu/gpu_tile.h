@@ -36,7 +36,7 @@ typedef struct gpu_staged {
 } gpu_staged;
 
 /// `read` stays the caller's.
-gpu_staged gpu_stage_slot(gpu *g, const gpu_place *place, ir_type element, const kiln_slot_read *read);
+gpu_staged gpu_stage_slot(gpu *g, const gpu_place *place, ir_type type, const kiln_slot_read *read);
 /// Registers [first, first + count) of the tile.
 const LLVMValueRef *gpu_staged_read(gpu *g, gpu_staged *s, uint32_t first, uint32_t count);
 /// gpu_write_tile, from `slot` bytes after `start` on; NULL: none.

@@ -82,14 +82,6 @@ void kiln_llvm_init(void) {
   pthread_once(&once, init_once);
 }
 
-static machine_cache *thread_cache(void) {
-  machine_cache *cache = cache_key_made ? pthread_getspecific(cache_key) : NULL;
-  if (cache || !cache_key_made) return cache;
-  cache = calloc(1, sizeof *cache);
-  if (cache && pthread_setspecific(cache_key, cache) != 0) free(cache), cache = NULL;
-  return cache;
-}
-
 static LLVMTargetMachineRef make_machine(const kiln_target *target, const char *features, unsigned optimise,
                                          kiln_error *err) {
   static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelLess,
@@ -125,7 +117,11 @@ kiln_status kiln_llvm_machine(const kiln_target *target, unsigned optimise, LLVM
   *out_machine = NULL;
   *out_layout = "";
   kiln_llvm_init();
-  machine_cache *cache = thread_cache();
+  machine_cache *cache = cache_key_made ? pthread_getspecific(cache_key) : NULL;
+  if (!cache && cache_key_made) { // the thread's first
+    cache = calloc(1, sizeof *cache);
+    if (cache && pthread_setspecific(cache_key, cache) != 0) free(cache), cache = NULL;
+  }
   if (!cache) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the cache of target machines");
   char features[KILN_TARGET_FEATURES + 64];
   kiln_target_features(target, features);

@@ -219,7 +219,8 @@ typedef struct kiln_matrix_load {
   unsigned word;     ///< elements of a word, logarithm
   unsigned matrices; ///< logarithm
   unsigned wanted; ///< elements of a row that shall lie together, logarithm: as many as are read, or written
-  uint32_t row[4]; ///< of its elements, as many as kiln_matrix_row_bits says
+  unsigned row_bits; ///< elements of a row, logarithm
+  uint32_t row[4];   ///< of its elements, row_bits of them
   kiln_layout address;
 } kiln_matrix_load;
 

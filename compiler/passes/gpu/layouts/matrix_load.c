@@ -7,8 +7,6 @@
 
 enum { WORD_BYTES = 2, LANES_IN_ROW = 2 }; // logarithms
 
-unsigned kiln_matrix_row_bits(const kiln_matrix_load *plan) { return plan->word + LANES_IN_ROW; }
-
 /// How many of the vectors, from the first on, are registers.
 static unsigned in_registers(const kiln_layout *l, const uint32_t *vectors, unsigned count) {
   unsigned found = 0;
@@ -41,8 +39,10 @@ static bool plan_turned_read(const kiln_layout *from, const kiln_layout *to, uns
     if (!is_one(lanes[i])) return false;
   for (unsigned i = 0; i < TURNED; i++)
     if (!is_one(to->basis[i]) || layout_register_of(from, to->basis[i]) >= 0) return false;
-  *out =
-      (kiln_matrix_load){.is_transposed = true, .matrices = TURNED, .wanted = in_registers(from, lanes, 3)};
+  *out = (kiln_matrix_load){.is_transposed = true,
+                            .matrices = TURNED,
+                            .wanted = in_registers(from, lanes, 3),
+                            .row_bits = LANES_IN_ROW};
   if (out->wanted < TURNED) return false;
   memcpy(out->row, lanes, out->wanted * sizeof *out->row);
   kiln_layout *a = &out->address;
@@ -83,12 +83,13 @@ bool kiln_plan_matrix_load(const kiln_fetch_machine *machine, const kiln_layout 
   *out = (kiln_matrix_load){.is_transposed = is_transposed,
                             .word = word,
                             .matrices = to->registers - word < 2 ? to->registers - word : 2,
-                            .wanted = whole};
-  memcpy(out->row, row, kiln_matrix_row_bits(out) * sizeof *out->row);
+                            .wanted = whole,
+                            .row_bits = whole};
+  memcpy(out->row, row, whole * sizeof *out->row);
   kiln_layout *a = &out->address;
   *a = (kiln_layout){.bits = to->bits, .lanes = to->lanes, .warps = to->warps};
   unsigned at = 0;
-  for (unsigned i = 0; i < kiln_matrix_row_bits(out); i++) a->basis[at++] = out->row[i];
+  for (unsigned i = 0; i < whole; i++) a->basis[at++] = out->row[i];
   for (unsigned i = word + out->matrices; i < to->registers; i++) a->basis[at++] = to->basis[i];
   a->registers = (uint8_t)at;
   for (unsigned i = 0; i < 3; i++) a->basis[at++] = is_transposed ? near[i] : far[i];

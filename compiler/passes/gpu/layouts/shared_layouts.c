@@ -198,7 +198,7 @@ kiln_slot_read kiln_plan_slot_read(const kiln_layouts *c, const kiln_slot_layout
   kiln_slot_read read = {.to = *to};
   read.is_matrix =
       kiln_plan_matrix_load(&c->machine, &s->writer, to, s->log2_bytes, KILN_PARTS_OF_ROWS, &read.plan);
-  for (unsigned i = 0; read.is_matrix && i < kiln_matrix_row_bits(&read.plan); i++)
+  for (unsigned i = 0; read.is_matrix && i < read.plan.row_bits; i++)
     read.is_matrix = layout_offset(&s->memory, read.plan.row[i]) == 1u << i;
   return read;
 }

@@ -12,8 +12,6 @@ typedef enum kiln_rows_written { KILN_WHOLE_ROWS, KILN_PARTS_OF_ROWS } kiln_rows
 /// True when `to` is what a matrix load yields and `from` can write rows: whole ones, or any part of them.
 bool kiln_plan_matrix_load(const kiln_fetch_machine *machine, const kiln_layout *from, const kiln_layout *to,
                            unsigned log2_bytes, kiln_rows_written written, kiln_matrix_load *out);
-/// Elements of a row, logarithm.
-unsigned kiln_matrix_row_bits(const kiln_matrix_load *plan);
 /// How a tile in layout `from` lies in shared memory when the plan reads it.
 layout_memory kiln_matrix_memory(const kiln_matrix_load *plan, const kiln_layout *from, unsigned log2_bytes);
 
