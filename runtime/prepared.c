@@ -177,7 +177,7 @@ static __attribute__((noinline)) kiln_status launch_list_on(const launch_list *l
 kiln_status kiln_prepared_launch(kiln_prepared *p, kiln_stream stream, kiln_error *err) {
   KILN_NEED(p, "prepared launch");
   if (KILN_UNLIKELY(p->launches.count)) return launch_list_on(&p->launches, stream, err);
-  if (KILN_UNLIKELY(p->is_empty)) return KILN_OK;
+  if (KILN_UNLIKELY(p->is_empty)) return kiln_device_check(p->kernel->device, err);
   kiln_launch_call call = p->call;
   call.stream = stream;
   kiln_device *d = p->kernel->device;

@@ -104,7 +104,7 @@ TEST(lifetime, several_devices_keep_one_library) {
 static void use_after_close(const char *device, bool library_first) {
   opened o = open_all(bundle(), device);
   kiln_error err;
-  kiln_prepared *prepared, *other;
+  kiln_prepared *prepared, *empty, *other;
   kiln_kernel *again;
   kiln_report *report;
   kiln_preflight found;
@@ -119,6 +119,8 @@ static void use_after_close(const char *device, bool library_first) {
   const void *const args[] = {&px, &py, &n};
   CHECK_OK(kiln_alloc(o.device, 100, &memory, &err), err);
   CHECK_OK(kiln_prepare(o.kernel, args, 3, NULL, &prepared, &err), err);
+  CHECK_OK(kiln_prepare(o.kernel, args, 3, (const uint32_t[]){0, 1, 1}, &empty, &err), err);
+  CHECK_OK(kiln_prepared_launch(empty, NULL, &err), err);
   if (library_first) kiln_close(o.library);
   kiln_device_close(o.device);
   if (!library_first) kiln_close(o.library);
@@ -132,6 +134,7 @@ static void use_after_close(const char *device, bool library_first) {
   CHECK_CLOSED(kiln_preload(o.kernel, &err));
   CHECK_CLOSED(kiln_prepare(o.kernel, args, 3, NULL, &other, &err));
   CHECK_CLOSED(kiln_prepared_launch(prepared, NULL, &err));
+  CHECK_CLOSED(kiln_prepared_launch(empty, NULL, &err));
   CHECK_CLOSED(kiln_prepared_set(prepared, 0, &px, &err));
   CHECK_CLOSED(kiln_prepared_set(prepared, 2, &n, &err));
   CHECK(kiln_prepared_block(prepared, &size) && size >= 20);
@@ -151,6 +154,7 @@ static void use_after_close(const char *device, bool library_first) {
   CHECK_INT(kiln_kernel_abi(o.kernel), 0);
   CHECK_INT(kiln_param_at(o.kernel, 0, &param), KILN_STATUS_NOT_FOUND);
   CHECK(kiln_device_target_name(o.device)[0] && kiln_device_description(o.device)[0]);
+  kiln_prepared_free(empty);
   kiln_prepared_free(prepared);
   CHECK(x[0] == 0 && y[0] == 0);
 }
