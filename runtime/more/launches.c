@@ -230,7 +230,9 @@ kiln_status kiln_more_scratch_launch_at(kiln_kernel *k, const void *block, size_
   if (!k || size != k->interface.block_bytes || (!block && size)) return kiln_refuse_size(k, size, err);
   KILN_TRY(kiln_more_launches_decide(k, block, scratch, scratch_bytes, count_one, &s, &any, err));
   *out = s.name;
-  return s.name ? KILN_OK : KILN_STATUS_NOT_FOUND;
+  if (s.name) return KILN_OK;
+  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "'%s': there is no launch %zu, %zu would be made",
+                   k->interface.name, index, index - s.left);
 }
 
 kiln_status kiln_more_launches_load(kiln_kernel *k, kiln_error *err) {

@@ -80,7 +80,8 @@ static const char *launched(kiln_kernel *k, const arguments *a, size_t bytes, si
   static kiln_error err;
   const char *name = NULL;
   kiln_status status = kiln_scratch_launch_at(k, a, sizeof *a, memory, bytes, index, &name, &err);
-  return status == KILN_OK ? name : status == KILN_STATUS_NOT_FOUND ? "none" : err.text;
+  if (status == KILN_STATUS_NOT_FOUND) CHECK_INT(err.status, status);
+  return status == KILN_OK ? name : err.text;
 }
 
 TEST(launches, run_in_place_of_the_kernel_once_there_is_memory) {
@@ -95,8 +96,8 @@ TEST(launches, run_in_place_of_the_kernel_once_there_is_memory) {
   CHECK_INT(bytes, 24);
   CHECK_TEXT(launched(k, &a, 24, 0), "twice");
   CHECK_TEXT(launched(k, &a, 24, 1), "add_one");
-  CHECK_TEXT(launched(k, &a, 24, 2), "none");
-  CHECK_TEXT(launched(k, &a, 23, 0), "none");
+  CHECK_TEXT(launched(k, &a, 24, 2), "'add_one': there is no launch 2, 2 would be made");
+  CHECK_TEXT(launched(k, &a, 23, 0), "'add_one': there is no launch 0, 0 would be made");
   CHECK_OK(kiln_launch_scratch(k, NULL, &a, sizeof a, memory, 24, &err), err);
   CHECK_INT(y[0], 3);
   CHECK_INT(y[5], 13);
