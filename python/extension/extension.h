@@ -299,7 +299,7 @@ bool kiln_torch_is_used(void);
 /// Whether it is exactly a torch.Tensor or Parameter, as far as a tensor was met before or PyTorch was asked
 /// for.
 bool kiln_torch_is_exact(PyObject *value);
-/// Whether it is one of more than one element, contiguous, with memory of its own, and not negative: the
+/// Whether it is one of an element or more, contiguous, with memory of its own, and not negative: the
 /// common case, read without more. No exception where it is not.
 bool kiln_torch_dense(PyObject *value, kiln_array *out);
 /// Whether a tensor, just read as `array`, may be written: false with an exception where autograd would not
@@ -338,6 +338,8 @@ bool kiln_handle_read(PyObject *tensor, kiln_array *out);
 /// Of an exact tensor, where handles are read; or of the handle that an array has.
 bool kiln_handle_requires_grad(PyObject *tensor);
 bool kiln_handle_of_array_requires_grad(const kiln_array *array);
+/// Of an array that has a handle: whether its memory holds the numbers with the other sign.
+bool kiln_handle_is_negative(const kiln_array *array);
 /// A tensor to be made, contiguous; who fills it in sets the rank and what follows.
 typedef struct kiln_new_tensor {
   int32_t number, device_type, device_index;

@@ -92,18 +92,20 @@ static bool is_right_of(PyObject *tensor, bool requires_grad) {
          array.rank == 2 && array.shape[0] == 2 && array.shape[1] == 3 && array.strides[0] == 6 &&
          array.strides[1] == 2 && array.place == KILN_PLACE_HOST &&
          kiln_handle_requires_grad(tensor) == requires_grad && kiln_handle_wrote(tensor) && version >= 0 &&
-         integer_at(tensor, "_version") == version + 1;
+         !kiln_handle_is_negative(&array) && integer_at(tensor, "_version") == version + 1;
 }
 
 static bool is_right(bool is_in_object) {
   PyObject *module = PyImport_ImportModule("kiln._tensor_probe");
   PyObject *made = module ? PyObject_CallMethod(module, "tensors", NULL) : NULL;
-  PyObject *half, *learned;
-  bool is_fine = made && PyArg_ParseTuple(made, "OO", &half, &learned);
+  PyObject *half, *learned, *negative;
+  kiln_array array;
+  bool is_fine = made && PyArg_ParseTuple(made, "OOO", &half, &learned, &negative);
   if (is_fine) {
     by.offset = is_in_object ? offset_in(half) : 0;
     by.is_proved = by.offset || !is_in_object; // as a supposition
-    is_fine = by.is_proved && is_right_of(half, false) && is_right_of(learned, true);
+    is_fine = by.is_proved && is_right_of(half, false) && is_right_of(learned, true) &&
+              kiln_handle_read(negative, &array) && kiln_handle_is_negative(&array);
   }
   Py_XDECREF(module);
   Py_XDECREF(made);
@@ -162,6 +164,11 @@ bool kiln_handle_requires_grad(PyObject *tensor) {
 }
 
 bool kiln_handle_of_array_requires_grad(const kiln_array *array) { return by.requires_grad(array->handle); }
+
+bool kiln_handle_is_negative(const kiln_array *array) {
+  void *handle = array->handle; // an at::Tensor is this word
+  return by.is_negative(&handle);
+}
 
 bool kiln_handle_new_of(uint32_t type, bool is_zeroed, kiln_place place, int index, kiln_new_tensor *out) {
   int32_t number = 0;

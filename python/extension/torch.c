@@ -26,8 +26,7 @@ static struct {
   bool is_looked_up;
   PyTypeObject *tensor, *parameter; // owned, with all below
   const dlpack_exchange *exchange;  // NULL: by attributes
-  PyObject *is_neg, *numel, *disabled_dispatch, *data_ptr, *stride, *get_device, *is_contiguous,
-      *current_stream;
+  PyObject *is_neg, *disabled_dispatch, *data_ptr, *stride, *get_device, *is_contiguous, *current_stream;
   builtin is_grad_enabled, increment_version;
   property requires_grad, dtype, shape, is_cuda, is_nested;
   struct {
@@ -117,7 +116,6 @@ bool kiln_torch_is_used(void) {
   torch.tensor = (PyTypeObject *)tensor;
   torch.parameter = (PyTypeObject *)parameter;
   torch.is_neg = attribute(tensor, "is_neg");
-  torch.numel = attribute(tensor, "numel");
   torch.data_ptr = attribute(tensor, "data_ptr");
   torch.stride = attribute(tensor, "stride");
   torch.get_device = attribute(tensor, "get_device");
@@ -176,19 +174,13 @@ static int refuse_dispatching(PyObject *value) {
 
 // ------------------------------------------------------------------------------------------- arrays
 
-// A negative tensor is the imaginary part of a conjugate, so its elements lie two apart: the others need not
-// be asked.
-static bool may_be_negative(PyObject *value, const kiln_array *array) {
-  int64_t odd = 0;
-  if (!array->strides) { // contiguous
-    PyObject *count = torch.numel ? call_method(torch.numel, value) : NULL;
-    bool has_several = count && PyLong_AsLongLong(count) > 1;
-    Py_XDECREF(count);
-    PyErr_Clear();
-    return !has_several;
-  }
-  for (int i = 0; i < array->rank; i++) odd |= array->shape[i] > 1 ? array->strides[i] & 1 : 0;
-  return !odd;
+// Whether the memory of the tensor holds its numbers with the other sign, as that of a conjugate's imaginary
+// part does. -1 with an exception.
+static int is_negative(PyObject *value, const kiln_array *array) {
+  if (array->handle) return kiln_handle_is_negative(array);
+  PyObject *answer = torch.is_neg ? call_method(torch.is_neg, value) : Py_NewRef(Py_False);
+  Py_XDECREF(answer);
+  return !answer ? -1 : answer == Py_True;
 }
 
 static bool has_elements(const kiln_array *array) {
@@ -228,13 +220,11 @@ static bool is_plain(PyObject *value, const kiln_array *array) {
     say_what_it_is(value);
     return false;
   }
-  if (!may_be_negative(value, array) || !torch.is_neg) return true;
-  PyObject *answer = call_method(torch.is_neg, value);
-  if (answer == Py_True)
+  int negative = is_negative(value, array);
+  if (negative > 0)
     PyErr_SetString(PyExc_ValueError,
                     "the tensor is negative: its memory holds other numbers; pass tensor.resolve_neg()");
-  Py_XDECREF(answer);
-  return answer == Py_False;
+  return !negative;
 }
 
 static bool by_exchange(PyObject *value, kiln_array *out) {
@@ -346,7 +336,8 @@ bool kiln_torch_dense(PyObject *value, kiln_array *out) {
     is_dense = out->strides[i] == step || out->shape[i] == 1;
     step *= out->shape[i];
   }
-  return is_dense && step > 1 && out->address; // of those none is negative: its elements lie two apart
+  if (!is_dense || !step || !out->address || is_negative(value, out)) return PyErr_Clear(), false;
+  return true;
 }
 
 // ----------------------------------------------------------------------------------------- autograd

@@ -165,7 +165,8 @@ class Surroundings(Cases):
 class Refused(Cases):
     def test_negative_and_conjugate_tensors(self):
         z = torch.complex(torch.randn(64), torch.randn(64))
-        for x in (z.conj().imag, z.conj().imag[::2], z.conj().imag[:1], z.conj().imag.reshape(8, 8), z.reshape(8, 8).conj().imag.T, z.conj().imag[0]):
+        for x in (z.conj().imag, z.conj().imag[::2], z.conj().imag[:1], z.conj().imag.reshape(8, 8), z.reshape(8, 8).conj().imag.T, z.conj().imag[0],
+                  torch._neg_view(torch.randn(64)), z.conj().imag.as_strided((32,), (1,))):  # contiguous
             self.assertTrue(x.is_neg())
             self.refuse(ValueError, "the tensor is negative", 1, kiln.strided(x), torch.zeros(64), 1)
             y = torch.zeros(64)
@@ -173,6 +174,8 @@ class Refused(Cases):
             self.assertTrue(torch.equal(y[:x.numel()], x.resolve_neg().flatten()))
         self.refuse(TypeError, "found c64", 1, z.conj(), torch.zeros(64), 1)
         y = torch.zeros(64)
+        self.refuse(ValueError, "the tensor is negative", 1, torch._neg_view(torch.ones(64)), y, 64)
+        self.refuse(ValueError, "the tensor is negative", 1, torch.ones(64), torch._neg_view(y), 64)
         self.saxpy(1, kiln.strided(z.imag), y, 1)  # not negative
         self.assertEqual(y[0], z.imag[0])
 
