@@ -82,6 +82,7 @@ PyObject *kiln_operation_shortcut(kiln_operation *o, kiln_differentiable *above,
   if (!o->outputs_count || !any_requires_grad(o, args) || !kiln_handles_grad_is_enabled())
     return kiln_operation_run(o, &wanted, args, count);
   if (!above || !above->recorded || (!is_thread_plain && is_transformed(above))) return NULL;
+  if (!kiln_operation_has_shapes(o, args)) return NULL; // the schema may refuse or convert them
   return record(above, &wanted, args, count);
 }
 

@@ -70,6 +70,13 @@ static bool take_shape(const kiln_output *made, PyObject *const *args, int64_t *
   return true;
 }
 
+bool kiln_operation_has_shapes(const kiln_operation *o, PyObject *const *args) {
+  int64_t sizes[KILN_MOST_RANK], strides[KILN_MOST_RANK];
+  for (size_t i = 0; i < o->outputs_count; i++)
+    if (!take_shape(&o->outputs[i], args, sizes, strides)) return false;
+  return true;
+}
+
 // By PyTorch's Python; NULL without an exception where a general way has to tell.
 static PyObject *allocate(const kiln_operation *o, const kiln_output *made, PyObject *named,
                           PyObject *const *args) {
@@ -139,7 +146,6 @@ static PyObject *answer(PyObject *const *made, size_t count) {
   return count == 1 ? Py_NewRef(made[0]) : kiln_tuple_of(made, count);
 }
 
-static PyObject *operation_call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names);
 const char kiln_operation_ended[] = "this operation has ended"; // by the collector, with what still calls it
 
 // Launches with new tensors, which the kernel writes in the order of its parameters; 0 where another way has
@@ -190,7 +196,13 @@ PyObject *kiln_operation_run(kiln_operation *o, const kiln_found *wanted, PyObje
                              size_t count) {
   const kiln_found *these = find(o, *wanted, args);
   if (!these) return PyErr_Clear(), NULL;
-  if (Py_TYPE(these->kernel) == kiln_of.operation) return operation_call(these->kernel, args, count, NULL);
+  if (Py_TYPE(these->kernel) == kiln_of.operation) { // what it cannot tell is told by way of this one
+    PyObject *one = Py_NewRef(these->kernel);
+    kiln_operation *chosen = (kiln_operation *)one;
+    PyObject *found = chosen->launch ? kiln_operation_run(chosen, wanted, args, count) : NULL;
+    Py_DECREF(one);
+    return found;
+  }
   PyObject *made[KILN_MOST_OUTPUTS] = {NULL}, *result = NULL;
   int status = 0;
   if (Py_TYPE(these->kernel) == kiln_of.kernel)

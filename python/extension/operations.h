@@ -52,6 +52,8 @@ bool kiln_numbers_of(PyObject *tuple, long least, long most, int8_t *out);
 /// a device's own code is all that is below autograd.
 bool kiln_operation_tensors(const kiln_operation *o, PyObject *const *args, bool wants_dense,
                             kiln_found *out);
+/// Whether its integers say the shapes of its outputs here; where not, a general way has to tell.
+bool kiln_operation_has_shapes(const kiln_operation *o, PyObject *const *args);
 /// The answer for such tensors, or NULL: with an exception, or without where a general way has to tell.
 PyObject *kiln_operation_run(kiln_operation *o, const kiln_found *wanted, PyObject *const *args,
                              size_t count);

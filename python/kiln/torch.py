@@ -135,6 +135,8 @@ class _Operation:
 
     def target(self, *arguments):
         """The kernel on the device of such arguments."""
+        if arguments[self.first] is None:  # an undefined tensor of PyTorch's
+            raise TypeError("%s: argument '%s': expected a tensor, found None" % (self.interface.name, self.interface.taken[self.first].name))
         device = arguments[self.first].device
         kernel = self.found.get(device)
         if kernel is None:
@@ -329,6 +331,8 @@ def _state_derivative(target, namespace, name, operation, backward, backward_nam
 
 def _operations(opened, library, namespace, kernels):
     """The operations of all kernels that take arrays, and those that choose among instances, by base name."""
+    if isinstance(kernels, str):
+        raise TypeError("kernels: expected a list of names, found the text %r" % (kernels,))
     nowhere, bases = library.device("null"), {}
     interfaces = [_Interface(nowhere.kernel(name)) for name in dict.fromkeys(library.kernels if kernels is None else kernels)]
     operations = {interface.name: _Operation(opened, interface) for interface in interfaces if interface.arrays}
@@ -365,7 +369,7 @@ def register(*sources, namespace, kernels=None, **options):
     `kernels` names those that are wanted (all that take arrays). "saxpy" becomes `saxpy`; an instance "copy[T=f16]" becomes `copy__T_f16`, and `copy`
     takes the instance that the types of the tensors choose, where all have the same parameters. A namespace that was registered before gets the new operations
     in place of the former ones, as in a cell of a notebook that is run again; what torch.compile made of those is to be compiled again."""
-    if not namespace.isidentifier():
+    if not isinstance(namespace, str) or not namespace.isidentifier():
         raise ValueError("expected a name as namespace, found %r" % (namespace,))
     library = sources[0] if len(sources) == 1 and isinstance(sources[0], Library) else Library(*sources, **options)
     opened = _Kernels(library)

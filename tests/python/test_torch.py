@@ -350,6 +350,9 @@ class Operations(Cases):
     def test_what_is_refused(self):
         import kiln.torch
         self.assertRaisesRegex(ValueError, "expected a name", kiln.torch.register, BUNDLE, namespace="a b")
+        self.assertRaisesRegex(ValueError, "expected a name", kiln.torch.register, BUNDLE, namespace=None)
+        self.assertRaisesRegex(TypeError, "kernels: expected a list of names, found the text 'saxpy'", kiln.torch.register, BUNDLE, namespace="kiln_other", kernels="saxpy")
+        self.assertRaisesRegex(TypeError, "saxpy: argument 'x': expected a tensor, found None", self.ops.saxpy, 1, None, torch.ones(4), 4)
         self.assertRaisesRegex(kiln.NotFound, "nothing", kiln.torch.register, BUNDLE, namespace="kiln_other", kernels=["nothing"])
         self.assertRaisesRegex(ValueError, "requires grad", self.ops.saxpy, 1, torch.ones(4), torch.ones(4, requires_grad=True), 4)
         self.assertRaisesRegex(Exception, "kiln_test::saxpy", self.ops.saxpy, 1, torch.ones(4, device="meta"), torch.ones(4), "x")
@@ -507,6 +510,21 @@ class Returned(Cases):
         for seed, which in enumerate(("", "x", "s", "xs")):
             self.check_weighted(which, self.ops.weighted, seed)
             self.check_weighted(which, self.ops.weighted.default, seed)
+
+    def test_numbers_are_what_the_schema_takes(self):
+        """Also where the call is recorded, which needs the shapes of outputs before the dispatcher has seen the numbers."""
+        s = torch.randn(4)
+        for x in (torch.randn(1, 4), torch.randn(1, 4, requires_grad=True)):
+            for call in (self.ops.scaled, self.ops.scaled.default):
+                for rows in (1.0, "1", 1 << 70, None):
+                    self.assertRaisesRegex(RuntimeError, "Expected a value of type 'int' for argument 'rows'", call, x, s, rows, 4)
+                self.assertTrue(torch.equal(call(x, s, True, 4), x * s))
+
+    def test_signs_of_negative_tensors(self):
+        x, s = torch.randn(3, 4), torch.randn(4)
+        for call in (self.ops.scaled, self.ops.scaled.default):
+            for requires_grad in (False, True):
+                self.assertTrue(torch.equal(call(torch._neg_view(x.clone().requires_grad_(requires_grad)), s, 3, 4), -x * s))
 
     def test_recording_within_recording(self):
         """What the collector runs while a call is recorded may record calls of its own, and other threads do so meanwhile. PyTorch's own way records nothing
