@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-// NumPy's truth values are no integers, but say what they are.
-static bool is_truth_value(PyObject *value) {
+// Whether the value says that its NumPy type is of that kind: a letter of the array interface.
+static bool is_of_kind(PyObject *value, const char *letter) {
   PyObject *dtype = PyObject_GetAttrString(value, "dtype"),
            *kind = dtype ? PyObject_GetAttrString(dtype, "kind") : NULL;
-  bool is = kind && PyUnicode_Check(kind) && PyUnicode_CompareWithASCIIString(kind, "b") == 0;
+  bool is = kind && PyUnicode_Check(kind) && PyUnicode_CompareWithASCIIString(kind, letter) == 0;
   Py_XDECREF(dtype);
   Py_XDECREF(kind);
   PyErr_Clear();
@@ -18,7 +18,7 @@ static bool is_truth_value(PyObject *value) {
 // A new integer.
 static PyObject *integer_of(PyObject *value) {
   if (PyLong_Check(value)) return Py_INCREF(value), value;
-  if (is_truth_value(value)) return PyNumber_Long(value);
+  if (is_of_kind(value, "b")) return PyNumber_Long(value); // a truth value is no integer
   if (!PyIndex_Check(value)) {
     PyObject *name = PyType_GetName(Py_TYPE(value));
     if (name) PyErr_Format(PyExc_TypeError, "expected an integer, found %U", name);
@@ -73,7 +73,10 @@ static bool pack_integer(const char *name, unsigned bits, size_t size, bool is_b
 }
 
 static bool number_of(PyObject *value, double *out) {
-  *out = PyFloat_AsDouble(value);
+  // NumPy's complex numbers would give their real part, with a warning.
+  bool is_complex = !PyFloat_Check(value) && !PyLong_Check(value) && is_of_kind(value, "c");
+  if (is_complex) PyErr_SetNone(PyExc_TypeError);
+  *out = is_complex ? -1 : PyFloat_AsDouble(value);
   if (*out != -1 || !PyErr_Occurred()) return true;
   PyObject *name = PyErr_ExceptionMatches(PyExc_TypeError) ? PyType_GetName(Py_TYPE(value)) : NULL;
   if (name) PyErr_Format(PyExc_TypeError, "expected a number, found %U", name);

@@ -56,6 +56,14 @@ def _stable(value, name, interface):
 
 def describe(value, name):
     """(address, kind, bits, shape, strides in bytes or None, whether it is on a GPU, whether it is read-only, the stream to wait for or None)."""
+    try:
+        return _read(value, name)
+    except (AttributeError, IndexError, KeyError) as error:
+        what = "it has no %s" % error if isinstance(error, KeyError) else error
+        raise TypeError("the %s of this %s is malformed: %s" % (name, type(value).__name__, what)) from None
+
+
+def _read(value, name):
     if isinstance(value, _numpy("generic")):
         raise TypeError("expected an array, found a scalar of type %s, which is a value and has no memory" % type(value).__name__)
     interface = _stable(value, name, getattr(value, name))

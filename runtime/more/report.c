@@ -94,6 +94,8 @@ static const char *verdicts(const kiln_report *r, bool *out_fits) {
 // Names the kernel that was probably meant: the first instance of that name, else the nearest name, with or without
 // what says which instance it is.
 static const char *absence(const kiln_device *d, const char *name, const char *bundles, kiln_arena *arena) {
+  if (!d->library->bundle_count)
+    return kiln_arena_format(arena, "no kernel '%s': the library has no bundles", name);
   kiln_nearest near = kiln_nearest_to(name);
   size_t length = strlen(name), count = kiln_kernel_count(d->library);
   for (size_t i = 0; i < count; i++) {

@@ -45,6 +45,34 @@ class Cases(unittest.TestCase):
         cls.library.close()
 
 
+class Malformed(Cases):
+    def test_interfaces_that_lack_something_are_refused_by_parameter(self):
+        class Thing:
+            pass
+
+        memory = self.device.memory(4, "f32")
+        whole = {"shape": (4,), "typestr": "<f4", "data": (memory.address, False), "version": 3}
+        for name in ("__array_interface__", "__cuda_array_interface__"):
+            for found, text in (({}, "it has no 'typestr'"), ({**whole, "data": ()}, "index out of range"), ({**whole, "data": (1,)}, "index out of range"),
+                                ({key: whole[key] for key in whole if key != "shape"}, "it has no 'shape'"), (None, "no attribute"), (3, "no attribute")):
+                thing = Thing()
+                setattr(thing, name, found)
+                with self.assertRaisesRegex(TypeError, r"saxpy: argument 'x' \(\*f32\): the %s of this Thing is malformed: .*%s" % (name, text)):
+                    self.device.kernel("saxpy")(1, thing, memory, 4)
+
+    def test_a_library_without_bundles_has_no_kernels(self):
+        with kiln.Library(library=LIBRARY) as library, library.device("host") as device:
+            with self.assertRaisesRegex(kiln.NotFound, r"^no kernel 'x': the library has no bundles \["):
+                device.kernel("x")
+
+    @unittest.skipUnless(np, "NumPy is not installed")
+    def test_complex_numbers_are_no_floats(self):
+        y = np.zeros(4, "f4")
+        for number in (np.complex64(1), np.complex128(1j), 1j):
+            with self.assertRaisesRegex(TypeError, r"saxpy: argument 'a' \(f32\): expected a number, found complex"):
+                self.device.kernel("saxpy")(number, y, y, 4)
+
+
 class Handles(Cases):
     def test_a_launch_takes_no_module_that_it_does_not_want(self):
         """They took four fifths of the time of an import, which a process that only launches waits for."""
