@@ -328,6 +328,9 @@ static kiln_status export_bundle(export *e, const kiln_buffer *bundle, kiln_erro
   KILN_TRY(kiln_output_apart(e->object, e->bundle, err));
   KILN_TRY(kiln_output_apart(e->header, e->bundle, err));
   KILN_TRY(kiln_output_apart(e->header, e->object, err));
+  KILN_TRY(
+      kiln_output_try(e->object, err)); // before the work, and so that neither is written without the other
+  KILN_TRY(kiln_output_try(e->header, err));
   snprintf(e->folder, sizeof e->folder, "%s.XXXXXX", e->object); // next to what is written
   if (!mkdtemp(e->folder))
     return kiln_fail(err, KILN_STATUS_IO, "%s: a folder cannot be made: %s", e->folder, strerror(errno));
