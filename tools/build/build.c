@@ -149,7 +149,7 @@ static int check_options(const cli_page *page, const build *b, bool without) {
   if (!b->s.words.count) return cli_usage(page, "no source was named");
   if (b->s.key && !b->s.for_tuning) return cli_usage(page, "--key is of --tuning");
   if (without && b->s.tuned) return cli_usage(page, "--no-tuned and --tuned were both given");
-  return -1;
+  return session_check_bundle(page, &b->bundle);
 }
 
 static int make_bundle(build *b, uint64_t start) {

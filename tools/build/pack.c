@@ -20,6 +20,13 @@
 #include "base/stream.h"
 #include "cache/bundle/manifest.h"
 #include "tools/build/tuning.h"
+#include "tools/common/dictionary.h"
+
+int session_check_bundle(const cli_page *page, const session_bundle *how) {
+  kiln_bundle_dictionary which;
+  if (!how->dictionary || dictionary_parse(how->dictionary, &which)) return -1;
+  return cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", how->dictionary);
+}
 
 /// Whether something of the instance that begins with this job was made. --keep-going leaves out the others.
 static bool has_code(const plan *p, size_t first) {

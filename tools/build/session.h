@@ -85,6 +85,8 @@ typedef struct session_bundle {
         "fail when the bundle would be larger; nothing is written"                                           \
   }
 
+/// Refuses values of them that kiln-tool would refuse once everything is compiled; -1: none.
+int session_check_bundle(const cli_page *page, const session_bundle *how);
 /// Writes the objects that did not fail as a bundle, with kiln-tool. A complete bundle is also stored in the
 /// cache.
 kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_error *err);

@@ -10,6 +10,7 @@
 #include "tools/bundle/resign.h"
 #include "tools/kiln-tool/commands.h"
 #include "tools/bundle/json.h"
+#include "tools/common/dictionary.h"
 
 typedef struct combine_settings {
   const char *out, *dictionary;

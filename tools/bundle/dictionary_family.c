@@ -53,13 +53,3 @@ const char *bundle_target_name(const char *text, char out[KILN_TARGET_NAME]) {
   snprintf(out, KILN_TARGET_NAME, "%s", text);
   return out;
 }
-
-bool dictionary_parse(const char *text, kiln_bundle_dictionary *out) {
-  static const char *const names[] = {[KILN_BUNDLE_DICTIONARY_AUTO] = "auto",
-                                      [KILN_BUNDLE_DICTIONARY_NONE] = "none",
-                                      [KILN_BUNDLE_DICTIONARY_SMALL] = "small",
-                                      [KILN_BUNDLE_DICTIONARY_LARGE] = "large"};
-  for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(text, names[i])) return *out = (kiln_bundle_dictionary)i, true;
-  return false;
-}

@@ -21,7 +21,4 @@ kiln_status dictionary_family(const char *target, uint8_t format, char out[DICTI
 /// copied unchanged.
 const char *bundle_target_name(const char *text, char out[KILN_TARGET_NAME]);
 
-/// "auto", "none", "small" or "large"; false for other words.
-bool dictionary_parse(const char *text, kiln_bundle_dictionary *out);
-
 #endif

@@ -11,6 +11,7 @@
 #include "cache/bundle/writer.h"
 #include "cache/bundle/manifest.h"
 #include "targets/targets.h"
+#include "tools/common/dictionary.h"
 #include "tools/common/key_file.h"
 #include "tools/kiln-tool/commands.h"
 #include "tools/bundle/dictionary_family.h"
