@@ -100,6 +100,9 @@ static int write_once(kiln_store *store, const char *shard, const char *name, co
   return e;
 }
 
+/// ESTALE: on a network file system, by another machine.
+static bool is_gone(int e) { return e == -ENOENT || e == -ESTALE; }
+
 int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *bytes, size_t size,
                      bool replace) {
   char name[KILN_STORE_NAME], shard[16];
@@ -108,9 +111,9 @@ int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *b
   kiln_store_entry_name(key, name);
   snprintf(shard, sizeof shard, "%.10s", name);
   e = write_once(store, shard, name, bytes, size, replace);
-  if (e == -ENOENT) { // the shard's folder is missing, or all of the store was pulled away
+  if (is_gone(e)) { // the shard's folder is missing, or all of the store was pulled away
     e = kiln_fs_mkdir(store->fd, shard, kiln_store_mode(store, 0777));
-    if (e == -ENOENT) {
+    if (is_gone(e)) {
       e = kiln_store_make_again(store);
       if (!e) e = kiln_fs_mkdir(store->fd, shard, kiln_store_mode(store, 0777));
     }

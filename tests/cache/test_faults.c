@@ -277,3 +277,32 @@ TEST(faults, rubbish_in_the_side_files) {
   kiln_key_deinit(&key);
   kiln_key_deinit(&other);
 }
+
+/// Fails what names something in the folder until that is opened anew.
+static int lose(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  bool *opened_again = context;
+  (void)size;
+  if (!path) return 0;
+  if (*path == '/' && call == KILN_FS_OPEN) *opened_again = true;
+  return *path == '/' || *opened_again ? 0 : ESTALE;
+}
+
+/// A folder that is removed has no entries any more (ENOENT); where another client of NFS removed it, it is stale.
+TEST(faults, a_store_that_another_machine_removed) {
+  const char *folder = kiln_test_folder();
+  kiln_key keys[2] = {key_number(0), key_number(1)};
+  bool opened_again = false;
+  kiln_cache *cache = open_in(folder);
+  CHECK_INT(put_size(cache, &keys[0], SIZE), KILN_OK);
+  kiln_test_run(NULL, "rm -rf %s/v1", folder);
+  kiln_fs_install(lose, &opened_again);
+  CHECK_INT(get_size(cache, &keys[1], SIZE), 0);
+  CHECK_INT(put_size(cache, &keys[1], SIZE), KILN_OK);
+  kiln_fs_install(NULL, NULL);
+  CHECK(opened_again);
+  kiln_cache_close(cache);
+  cache = open_in(folder);
+  CHECK_INT(get_size(cache, &keys[1], SIZE), 1);
+  kiln_cache_close(cache);
+  for (unsigned i = 0; i < 2; i++) kiln_key_deinit(&keys[i]);
+}
