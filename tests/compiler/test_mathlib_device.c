@@ -415,7 +415,7 @@ TEST(mathlib_device, integers) {
   for (int width = 8; width <= 64; width *= 2) {
     size_t size = (size_t)width / 8;
     uint64_t state = 9, mask = UINT64_MAX >> (64 - width);
-    char type[8];
+    char type[16];
     snprintf(type, sizeof type, "i%d", width);
     for (int i = 0; i < 2 * N; i++) { // half of them next to powers of two and their opposites
       uint64_t r = kiln_test_random(&state), any = kiln_test_random(&state),
