@@ -17,7 +17,7 @@ unshare --mount --pid --fork --kill-child true 2>/dev/null || skip "no namespace
 work=$(mktemp -d /var/tmp/kiln-debs.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 root=$work/root
-mapfile -t sources < <(grep -lsE "^Suites:.*\b$suite\b|^deb .* $suite " /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources || true)
+mapfile -t sources < <(.ci/apt-sources "$suite" "$work")
 mmdebstrap --quiet --mode=root --variant=minbase --setup-hook='.ci/apt-configuration "$1"' "$suite" "$root" "${sources[@]}" || skip "mmdebstrap failed"
 .ci/apt-configuration "$root"
 mkdir "$root/debs" "$root/src"
