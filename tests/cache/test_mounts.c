@@ -104,9 +104,10 @@ static void use(const char *folder) {
   kiln_scrub_report report;
   kiln_evict_report evicted;
   kiln_key key = key_of("new"), shared = key_of("shared");
-  kiln_cache *cache = open_in(folder), *other = open_in(folder);
+  kiln_cache *cache = open_in(folder);
   CHECK_INT(get_size(cache, &key, SIZE), 0);
   CHECK_INT(put_size(cache, &key, SIZE), KILN_OK);
+  kiln_cache *other = open_in(folder);
   CHECK_INT(get_size(other, &key, SIZE), 1);
   entry_path(folder, &key, path, sizeof path);
   CHECK(!truncate(path, 300));
@@ -227,14 +228,171 @@ static void try_digests_of_files_of_an_image(void) {
 
 TEST(mounts, digests_of_files_of_an_image) { with_image(true, try_digests_of_files_of_an_image); }
 
+/// A new folder in `out` on the mount that the variable names, or the test is skipped.
+static void folder_on_nfs(const char *variable, char *out, size_t size) {
+  char *type;
+  const char *mounted = getenv(variable);
+  if (!mounted) SKIP("%s names no folder on NFS", variable);
+  kiln_test_run(&type, "stat -f -c %%T %s", mounted);
+  if (strncmp(type, "nfs", 3)) FAIL("%s: expected a folder on NFS, found %s", variable, type);
+  free(type);
+  snprintf(out, size, "%s/kiln-%ld", mounted, (long)getpid());
+}
+
+TEST(mounts, of_the_tests_themselves) { use(kiln_test_folder()); }
+
 TEST(mounts, nfs) {
-  char folder[400], *out;
-  const char *mounted = getenv("KILN_TEST_NFS");
-  if (!mounted) SKIP("KILN_TEST_NFS names no folder on NFS");
-  kiln_test_run(&out, "stat -f -c %%T %s", mounted);
-  if (strncmp(out, "nfs", 3)) FAIL("KILN_TEST_NFS: expected a folder on NFS, found %s", out);
-  free(out);
-  snprintf(folder, sizeof folder, "%s/kiln-%ld", mounted, (long)getpid());
+  char folder[400];
+  folder_on_nfs("KILN_TEST_NFS", folder, sizeof folder);
   use(folder);
   kiln_test_run(NULL, "rm -rf %s", folder);
+}
+
+/// One folder as two clients see it, who share nothing but the server (tests/cache/nfs.sh).
+static char seen[2][400];
+
+static void folder_of_two_clients(void) {
+  folder_on_nfs("KILN_TEST_NFS", seen[0], sizeof seen[0]);
+  folder_on_nfs("KILN_TEST_NFS_OTHER", seen[1], sizeof seen[1]);
+}
+
+static int get_afresh(const char *folder, const kiln_key *key) {
+  kiln_cache *cache = open_in(folder); // without another's memory
+  int found = get_size(cache, key, SIZE);
+  kiln_cache_close(cache);
+  return found;
+}
+
+static void put_afresh(const char *folder, const kiln_key *key) {
+  kiln_cache *cache = open_in(folder);
+  CHECK_INT(put_size(cache, key, SIZE), KILN_OK);
+  kiln_cache_close(cache);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/// Until the other client's memory of a folder ends (acdirmax, 60 s).
+static void find_within_a_minute(const char *folder, const kiln_key *key, int want, const char *what) {
+  const double start = now();
+  while (get_afresh(folder, key) != want) {
+    if (now() - start > 70) FAIL("%s: not seen after 70 s", what);
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+  }
+  printf("%s: seen after %.1f s\n", what, now() - start);
+}
+
+TEST(mounts, nfs_entries_of_the_other_client) {
+  char path[500];
+  folder_of_two_clients();
+  kiln_key first = key_of("first"), key = key_of("asked for before");
+  put_afresh(seen[0], &first);
+  CHECK_INT(get_afresh(seen[1], &first), 1); // whose folders nobody has looked into
+  CHECK_INT(get_afresh(seen[1], &key), 0);
+  put_afresh(seen[0], &key);
+  find_within_a_minute(seen[1], &key, 1, "an entry that was missing");
+
+  // Damaged by one, put aside by the other, made again by the first.
+  entry_path(seen[1], &key, path, sizeof path);
+  CHECK(!truncate(path, 300));
+  find_within_a_minute(seen[0], &key, 0, "damage");
+  put_afresh(seen[0], &key);
+  find_within_a_minute(seen[1], &key, 1, "the entry that replaces it");
+
+  // Removed by one while the other has it open.
+  entry_path(seen[0], &key, path, sizeof path);
+  int fd = open(path, O_RDONLY);
+  CHECK(fd >= 0);
+  kiln_evict_report evicted;
+  kiln_evict_choice all = {.all = true};
+  kiln_cache *cache = open_in(seen[1]);
+  kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){0}, &all, NULL, NULL, &evicted);
+  CHECK_INT((int)evicted.failed, 0);
+  kiln_cache_close(cache);
+  find_within_a_minute(seen[0], &key, 0, "a removed entry");
+  close(fd);
+  put_afresh(seen[0], &key);
+  CHECK_INT(get_afresh(seen[0], &key), 1);
+
+  // All of the store is removed by one while the other uses it.
+  cache = open_in(seen[0]);
+  CHECK_INT(put_size(cache, &first, SIZE), KILN_OK);
+  kiln_test_run(NULL, "rm -rf %s", seen[1]);
+  CHECK_INT(put_size(cache, &key, SIZE), KILN_OK);
+  kiln_cache_close(cache);
+  CHECK_INT(get_afresh(seen[0], &key), 1);
+  kiln_test_run(NULL, "rm -rf %s", seen[0]);
+  kiln_key_deinit(&first);
+  kiln_key_deinit(&key);
+}
+
+/// One of many processes of two clients compiles, where the server locks for both; one of each client where not.
+TEST(mounts, nfs_one_compile_for_two_clients) {
+  enum { KEYS = 4 };
+  folder_of_two_clients();
+  const char *locks = getenv("KILN_TEST_NFS_LOCKS");
+  const int most = locks && !strcmp(locks, "own") ? 2 : 1;
+  kiln_key first = key_of("first");
+  put_afresh(seen[0], &first);
+  CHECK_INT(get_afresh(seen[1], &first), 1);
+  for (unsigned n = 0; n < KEYS; n++) {
+    kiln_key key = key_number(n);
+    _Atomic int *compiles =
+        mmap(NULL, sizeof *compiles, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t children[PROCESSES];
+    for (unsigned i = 0; i < PROCESSES; i++) {
+      if ((children[i] = fork())) continue;
+      kiln_cache *mine = open_in(seen[i % 2]);
+      kiln_cache_claim claim = {-1};
+      kiln_cache_entry entry;
+      if (!kiln_cache_get(mine, &key, &entry) && !kiln_cache_claim_key(mine, &key, &claim, &entry)) {
+        nanosleep(&(struct timespec){.tv_nsec = COMPILE_MS * 1000000L}, NULL);
+        ++*compiles;
+        put_size(mine, &key, SIZE);
+      }
+      kiln_cache_release(&claim);
+      _exit(get_size(mine, &key, SIZE) ? 0 : 1);
+    }
+    for (unsigned i = 0; i < PROCESSES; i++) {
+      int status;
+      waitpid(children[i], &status, 0);
+      CHECK_INT(status, 0);
+    }
+    if (*compiles < 1 || *compiles > most) FAIL("key %u was compiled %d times", n, *compiles);
+    kiln_key_deinit(&key);
+  }
+  kiln_test_run(NULL, "rm -rf %s", seen[0]);
+  kiln_key_deinit(&first);
+}
+
+/// Processes of both clients put, get and evict the same few keys: right bytes or a miss, and no put that fails.
+TEST(mounts, nfs_two_clients_at_once) {
+  enum { KEYS = 16, ROUNDS = 60, USERS = 6 };
+  folder_of_two_clients();
+  pid_t children[USERS];
+  for (unsigned i = 0; i < USERS; i++) {
+    if ((children[i] = fork())) continue;
+    uint64_t state = i + 1;
+    for (unsigned n = 0; n < ROUNDS; n++) {
+      kiln_key key = key_number((unsigned)(kiln_test_random(&state) % KEYS));
+      kiln_cache *cache = open_in(seen[i % 2]);
+      kiln_evict_report evicted;
+      kiln_evict_choice all = {.all = true};
+      if (n % 20 == 19)
+        kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){0}, &all, NULL, NULL, &evicted);
+      else if (!get_size(cache, &key, SIZE) && put_size(cache, &key, SIZE)) _exit(1);
+      kiln_cache_close(cache);
+      kiln_key_deinit(&key);
+    }
+    _exit(0);
+  }
+  for (unsigned i = 0; i < USERS; i++) {
+    int status;
+    waitpid(children[i], &status, 0);
+    CHECK_INT(status, 0);
+  }
+  kiln_test_run(NULL, "test -z \"$(ls -A %s/v1/main.default/staging)\" && rm -rf %s", seen[0], seen[0]);
 }
