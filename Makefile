@@ -143,10 +143,11 @@ UNTHREADED := $(shell $(CC) -fno-tree-dominator-opts -E -x c /dev/null >/dev/nul
 $(call objects,$(COLD)) $(APART_CORE) $(APART_MORE): CFLAGS += $(SMALL) $(UNTHREADED)
 endif
 
-# Other flags, another object: the file changes when they do, and only then. What ccache brings is the same object.
+# Other flags, another object: the file changes when they do, and only then. What ccache brings is the same object, and so is what the same
+# sources become in another folder.
 FLAGS := $(B)/flags
 .PHONY: ask
-$(FLAGS): export TEXT := $(filter-out ccache,$(CC)) $(CFLAGS) $(SMALL) $(UNTHREADED) $(COLD) $(WARM)
+$(FLAGS): export TEXT := $(filter-out ccache,$(CC)) $(filter-out -fmacro-prefix-map=%,$(CFLAGS)) $(SMALL) $(UNTHREADED) $(COLD) $(WARM)
 $(FLAGS): ask
 	@mkdir -p $(@D)
 	@test ! -s $@ || printf '%s\n' "$$TEXT" | cmp -s - $@ || { echo "$@: other flags than before, everything is compiled again:"; tr ' ' '\n' <$@ >$@.old; printf '%s\n' "$$TEXT" | tr ' ' '\n' | diff $@.old - | grep '^[<>]'; rm -f $@.old; } >&2; true

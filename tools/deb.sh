@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Builds the packages of Debian from HEAD: tools/deb.sh [-s] [FOLDER] (build/release/deb). They are the source package (orig archive, debian
-# archive, .dsc) and, without -s, libkiln0, libkiln-dev, kiln and python3-kiln; lintian judges all of them if it is installed. Wants
-# dpkg-dev and debhelper, dh-python, and without -s what building wants (tools/install-packages.sh build).
+# Builds the packages of Debian from HEAD: tools/deb.sh [-s | -b BUILD] [FOLDER] (build/release/deb). They are the source package (orig archive, debian
+# archive, .dsc) and, without -s, libkiln0, libkiln-dev, kiln and python3-kiln; lintian judges all of them if it is installed. With -b the source
+# package's tree begins with a copy of BUILD, which was made of the same commit: make compiles what is missing there, and the archives are packed quickly, not
+# tightly. Wants dpkg-dev and debhelper, dh-python, and without -s what building wants (tools/install-packages.sh build).
 set -eu
 cd "$(dirname "$0")/.."
-only_source=""
-while getopts s option; do
+only_source="" built=""
+while getopts b:s option; do
   case $option in
+  b) built=$(cd "$OPTARG" && pwd) ;;
   s) only_source=yes ;;
   *) exit 2 ;;
   esac
@@ -31,7 +33,12 @@ cp -R "$work/kiln-$version/packaging/debian" "$work/kiln-$version/debian"
   cd "$work/kiln-$version"
   export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(dpkg-parsechangelog -STimestamp)}
   # -d: LLVM may come from apt.llvm.org or a folder; make says what is missing.
-  dpkg-buildpackage -us -uc -d ${only_source:+-S --no-pre-clean -nc}
+  if [ -n "$built" ]; then
+    dpkg-buildpackage -us -uc -d -S -nc
+    mkdir -p build/release
+    (cd "$built" && cp -a bin flags gen include lib llvm obj python same sysconfdir "$work/kiln-$version/build/release/")
+    DPKG_DEB_COMPRESSOR_LEVEL=0 dpkg-buildpackage -us -uc -d -b -nc
+  else dpkg-buildpackage -us -uc -d ${only_source:+-S --no-pre-clean -nc}; fi
 )
 rm -f "$folder"/kiln_* "$folder"/libkiln* "$folder"/python3-kiln*
 find "$work" -maxdepth 1 -type f -exec mv {} "$folder" \;
