@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Elements as bits: packed into words for memory and registers and back, and moved between lanes.
+// Elements as bits: constants, packed into words for memory and registers and back, and moved between lanes.
 #include "compiler/codegen/gpu/gpu_lower.h"
+
+LLVMValueRef gpu_i32(gpu *g, uint32_t value) { return LLVMConstInt(g->i32, value, false); }
+LLVMValueRef gpu_i1(gpu *g, bool value) { return LLVMConstInt(g->i1, value, false); }
 
 // ------------------------------------------------------------------------------ elements and words
 

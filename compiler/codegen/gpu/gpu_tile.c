@@ -48,8 +48,6 @@ LLVMValueRef gpu_intrinsic(gpu *g, const char *name, LLVMTypeRef *types, unsigne
 LLVMTypeRef gpu_type(gpu *g, ir_type type) {
   return type.pointer ? g->global_pointer : g->elements.types[type.scalar];
 }
-LLVMValueRef gpu_i32(gpu *g, uint32_t value) { return LLVMConstInt(g->i32, value, false); }
-LLVMValueRef gpu_i1(gpu *g, bool value) { return LLVMConstInt(g->i1, value, false); }
 
 LLVMBasicBlockRef gpu_block(gpu *g, const char *name) {
   return LLVMAppendBasicBlockInContext(g->context, g->function, name);

@@ -12,18 +12,6 @@
 
 // ------------------------------------------------------------------- threads, groups, blocks, addresses
 
-LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
-                       LLVMValueRef *arguments, unsigned count) {
-  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count + 1u);
-  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
-  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
-  LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)text, size, (char *)constraints, strlen(constraints),
-                                           true, false, LLVMInlineAsmDialectATT, false);
-  LLVMValueRef made = LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
-  LLVMAddCallSiteAttribute(made, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, g->prelude.convergent);
-  return made;
-}
-
 static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
 static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
   return LLVMBuildMul(g->builder, a, gpu_i32(g, factor), "");
@@ -63,12 +51,15 @@ void nvptx_group_barrier(gpu *g) {
   kl_call(&g->prelude, KL_kl_named_barrier, arguments, 2);
 }
 
-/// How 16-byte pieces of a row are exchanged. 128-byte rows: piece ^= row & 7; 64: piece ^= (row / 2) & 3;
-/// 32: piece ^= (row / 4) & 1
-LLVMValueRef nvptx_turn_of_row(gpu *g, unsigned bytes, LLVMValueRef row) {
-  unsigned shift = bytes == 128 ? 0 : bytes == 64 ? 1 : 2;
-  LLVMValueRef v = LLVMBuildLShr(g->builder, row, gpu_i32(g, shift), "");
-  return LLVMBuildAnd(g->builder, v, gpu_i32(g, bytes / 16 - 1), "");
+LLVMValueRef nvptx_group_row(gpu *g, const kiln_mma_split *s, LLVMValueRef group, unsigned from) {
+  LLVMValueRef v = LLVMBuildLShr(g->builder, group, gpu_i32(g, from), "");
+  v = LLVMBuildAnd(g->builder, v, gpu_i32(g, (1u << s->groups_m) - 1), "");
+  return LLVMBuildMul(g->builder, v, gpu_i32(g, 64u << s->blocks), "");
+}
+
+LLVMValueRef nvptx_group_column(gpu *g, const kiln_mma_split *s, unsigned columns) {
+  LLVMValueRef v = LLVMBuildAnd(g->builder, g->program_group, gpu_i32(g, (1u << s->groups_n) - 1), "");
+  return LLVMBuildMul(g->builder, v, gpu_i32(g, columns), "");
 }
 
 LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place) {

@@ -53,8 +53,13 @@ typedef struct nvptx_staged {
   unsigned rows, columns; ///< that are staged
   LLVMValueRef first_row, first_column; ///< i32, from the indices of the access on
 } nvptx_staged;
-/// By what the number of a piece of the row `row` of `bytes` is XORed.
-LLVMValueRef nvptx_turn_of_row(gpu *g, unsigned bytes, LLVMValueRef row);
+/// By what the number of a 16-byte piece of the row `row` of `bytes` is XORed. 128-byte rows: row & 7; 64: (row / 2) & 3;
+/// 32: (row / 4) & 1.
+static inline LLVMValueRef nvptx_turn_of_row(gpu *g, unsigned bytes, LLVMValueRef row) {
+  unsigned shift = bytes == 128 ? 0 : bytes == 64 ? 1 : 2;
+  LLVMValueRef v = LLVMBuildLShr(g->builder, row, gpu_i32(g, shift), "");
+  return LLVMBuildAnd(g->builder, v, gpu_i32(g, bytes / 16 - 1), "");
+}
 /// Stores, or adds, what the copy engine does not: of rows that end within 16 bytes the last elements.
 void nvptx_store_rest(gpu *g, const ir_op *op, const nvptx_staged *s);
 

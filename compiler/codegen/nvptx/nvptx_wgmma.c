@@ -11,17 +11,6 @@
 
 enum { STEP = 32, ROWS = 6, MAX_STEPS = 16, MOST_LOOKED_AT = 1000 };
 
-LLVMValueRef nvptx_group_row(gpu *g, const kiln_mma_split *s, LLVMValueRef group, unsigned from) {
-  LLVMValueRef v = LLVMBuildLShr(g->builder, group, gpu_i32(g, from), "");
-  v = LLVMBuildAnd(g->builder, v, gpu_i32(g, (1u << s->groups_m) - 1), "");
-  return LLVMBuildMul(g->builder, v, gpu_i32(g, 64u << s->blocks), "");
-}
-
-LLVMValueRef nvptx_group_column(gpu *g, const kiln_mma_split *s, unsigned columns) {
-  LLVMValueRef v = LLVMBuildAnd(g->builder, g->program_group, gpu_i32(g, (1u << s->groups_n) - 1), "");
-  return LLVMBuildMul(g->builder, v, gpu_i32(g, columns), "");
-}
-
 // ------------------------------------------------------------------------------------- descriptors
 
 /// An operand in shared memory: columns of `row` bytes, one after another, each with a row of the tile after

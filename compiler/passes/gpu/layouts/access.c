@@ -19,6 +19,10 @@ unsigned kiln_pointee_bytes(ir_type pointer) {
   return pointee.pointer ? 8 : kiln_scalars[pointee.scalar].bytes;
 }
 
+const kiln_matrix_form *kiln_dot_form(const kiln_layouts *c, const ir_op *op) {
+  return kiln_matrix_form_of(c->machine.matrix, c->lanes, op, NULL);
+}
+
 static direction direction_of(const kiln_layouts *c, const ir_op *op) {
   ir_type type = op->operands[0]->type;
   const kiln_fact *fact = kiln_fact_of(c->facts, op->operands[0]);

@@ -14,10 +14,6 @@ kiln_dot_shape kiln_dot_shape_of(const ir_op *op) {
                           .accumulator = c};
 }
 
-const kiln_matrix_form *kiln_dot_form(const kiln_layouts *c, const ir_op *op) {
-  return kiln_matrix_form_of(c->machine.matrix, c->lanes, op, NULL);
-}
-
 static unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 
 /// Warps go to the batch, then where the warp's tile is longer; to rows first when dots are chained, so that
