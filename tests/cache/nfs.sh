@@ -22,10 +22,10 @@ make_machine() { # this machine's own Debian, whose libraries the test was linke
   own=$(. /etc/os-release && echo "$VERSION_CODENAME")
   mapfile -t sources < <(.ci/apt-sources "$own" "$work")
   mmdebstrap --quiet --mode=root --variant=minbase --include=linux-image-amd64,nfs-kernel-server,nfs-common,kmod,iproute2 \
-    --setup-hook='.ci/apt-configuration "$1"' "$own" "$work/root" "${sources[@]}" || skip "mmdebstrap failed"
-  cp "$work"/root/boot/vmlinuz-* "$kept/kernel"
+    --setup-hook='.ci/apt-configuration "$1"' "$own" "$work/machine" "${sources[@]}" || skip "mmdebstrap failed"
+  cp "$work/machine"/boot/vmlinuz-* "$kept/kernel"
   (
-    cd "$work/root"
+    cd "$work/machine"
     rm -rf boot dev var/cache var/lib/apt var/lib/dpkg usr/share usr/lib/x86_64-linux-gnu/{perl*,gconv} usr/lib/udev
     mkdir -p dev test usr/share/empty
     mknod dev/console c 5 1
@@ -44,7 +44,7 @@ make_machine() { # this machine's own Debian, whose libraries the test was linke
     done
     find . | cpio --quiet -o -H newc >"$kept/root.cpio"
   )
-  rm -rf --one-file-system "$work/root" "$work/modules"
+  rm -rf --one-file-system "$work/machine" "$work/modules"
 }
 
 mkdir -p "$kept"

@@ -37,31 +37,24 @@ TEST(emulation, orders_barriers_and_canaries) {
   emulated("python3 tests/emulation/bed.py");
 }
 
-/// Kernels that load again what other threads stored, with waves in drawn orders.
-TEST(emulation, kernels_that_read_again) {
+/// The first `count` generated kernels of a kind, with waves in drawn orders.
+static void generated(unsigned count, const char *kind) {
   need_emulator();
   char command[400];
   snprintf(
       command, sizeof command,
       "export KILN_EMULATED_ORDER=drawn KILN_EMULATED_ALIGN=64 KILN_EMULATED_AROUND=512 && "
       "for t in gfx942 gfx1100 gfx1201; do tests/emulation/emulated.sh $t $KILN_BUILD/bin/generated-check "
-      "hip:0 1 %d --rereads 2>&1 || exit 1; done",
-      kiln_test_full() ? 300 : 12);
+      "hip:0 1 %u %s 2>&1 || exit 1; done",
+      count, kind);
   emulated(command);
 }
 
+/// Kernels that load again what other threads stored.
+TEST(emulation, kernels_that_read_again) { generated(kiln_test_full() ? 300 : 12, "--rereads"); }
+
 /// Products through views and pointers, by the matrix core where the target has one.
-TEST(emulation, products) {
-  need_emulator();
-  char command[400];
-  snprintf(
-      command, sizeof command,
-      "export KILN_EMULATED_ORDER=drawn KILN_EMULATED_ALIGN=64 KILN_EMULATED_AROUND=512 && "
-      "for t in gfx942 gfx1100 gfx1201; do tests/emulation/emulated.sh $t $KILN_BUILD/bin/generated-check "
-      "hip:0 1 %d --products 2>&1 || exit 1; done",
-      kiln_test_full() ? 300 : 6);
-  emulated(command);
-}
+TEST(emulation, products) { generated(kiln_test_full() ? 300 : 6, "--products"); }
 
 /// Offsets that wrap, masks that hide everything: nothing else of the address space is touched. The variable is
 /// Criterion's, which takes the program for a worker of this one where it is set.

@@ -45,7 +45,7 @@ static bool has_word(const char *text, const char *name, bool calls) {
   return false;
 }
 
-// Lists that people keep beside operations.def.
+// Lists that people keep in step with operations.def.
 TEST(language, operations_are_in_every_list) {
   static const char *const names[] = {
 #define OPERATION(name, handler, least, most, code, flags, named, form) name,
