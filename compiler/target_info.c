@@ -106,6 +106,7 @@ kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target) {
                           .resident_shared = p->shared_bytes,
                           .turns = unit->turns,
                           .has_matrix_loads = unit->has_matrix_loads,
+                          .shifts_pieces = unit->shifts_pieces,
                           .unit = unit->shared,
                           .dies = unit->dies ? unit->dies : 1,
                           .simds = SIMDS};

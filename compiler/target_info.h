@@ -117,6 +117,7 @@ typedef struct kiln_fetch_machine {
   uint32_t resident_shared; ///< bytes that the blocks which share SIMDs have together
   bool turns;               ///< matrices turn on their way from shared memory
   bool has_matrix_loads;    ///< ldmatrix
+  bool shifts_pieces;       ///< what products take and begins anywhere is loaded in whole pieces of 16 bytes, and shifted
   const kiln_matrix_machine *unit; ///< products from shared memory; NULL: none
   unsigned dies;                   ///< that take turns in getting blocks, each with a cache of its own
   unsigned simds;                  ///< that a block's warps are spread over
@@ -137,6 +138,7 @@ typedef struct kiln_matrix_unit {
   bool has_fetch;         ///< its processors have kiln_fetch_machine.has_fetch
   bool turns;             ///< kiln_fetch_machine.turns
   bool has_matrix_loads;  ///< kiln_fetch_machine.has_matrix_loads
+  bool shifts_pieces;     ///< kiln_fetch_machine.shifts_pieces
   bool has_sum_registers; ///< a thread has 256 more registers, which only products and moves reach
   uint8_t dies;           ///< kiln_fetch_machine.dies of a whole device; 0: 1
   const kiln_matrix_machine *shared; ///< its products from shared memory; NULL: none

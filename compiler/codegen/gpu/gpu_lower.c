@@ -369,9 +369,16 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_SLOT_STORE] = gpu_lower_slot_store,
 };
 
+/// Loads that come before it may be under way meanwhile.
+static bool is_short(const ir_op *op) {
+  return op->code == IR_LOAD || (ir_ops[op->code].effect == IR_PURE && !op->region_count &&
+                                 op->code != IR_DOT && op->code != IR_CONVERT);
+}
+
 void gpu_lower_op(gpu *g, ir_op *op) {
   const ir_op *outer = g->current;
   if (g->status != KILN_OK) return;
+  if (!is_short(op)) gpu_shift_loaded(g);
   g->current = op;
   LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
   if (lowerings[op->code]) lowerings[op->code](g, op);
@@ -389,6 +396,7 @@ void gpu_lower_op(gpu *g, ir_op *op) {
 void gpu_lower_block(gpu *g, ir_block *block) {
   const ir_op *end = ir_terminator(block);
   for (ir_op *op = block->first; op && op != end; op = op->next) gpu_lower_op(g, op);
+  gpu_shift_loaded(g);
 }
 
 // --------------------------------------------------------------------------------- kernel function

@@ -19,6 +19,7 @@
 
 typedef struct gpu gpu;
 typedef struct gpu_machine gpu_machine;
+typedef struct gpu_shift gpu_shift; ///< gpu_memory.c
 
 enum {
   GPU_MAX_SORTED = 128, ///< of a tile that is sorted: all of it stays in registers, in straight code
@@ -197,6 +198,7 @@ struct gpu {
   uint32_t scratch_base;  ///< slots that are in use lie below
   uint32_t scratch_floor; ///< what warp specialization uses all the time
   gpu_claim *claims;
+  gpu_shift *shifts; ///< loads that are under way, in order
   // Kernels in the GPU form (compiler/passes/gpu/gpu.h).
   bool has_roles;
   gpu_map maps[GPU_MOST_MAPS];
@@ -301,6 +303,8 @@ LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
 LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
 
 // gpu_memory.c, gpu_atomic.c
+/// Makes the tiles of `shifts`: where they are used, and before what waits for other threads or is long.
+void gpu_shift_loaded(gpu *g);
 /// One mask of two, either of which may be NULL.
 LLVMValueRef gpu_both(gpu *g, LLVMValueRef a, LLVMValueRef b);
 /// True in one thread of the block.

@@ -294,12 +294,145 @@ static void load_masked_range(gpu *g, const tile_access *x, uint32_t first, uint
   }
 }
 
-static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access,
-                          const kiln_layout *layout) {
+// ----------------------------------------------------------------------------------- shifted loads
+
+// A piece of 16 bytes that begins anywhere lies in two aligned ones, or in one. Both are loaded where the load stands, and
+// shifted where something else than loads and addresses follows: so all loads before that are under way at once.
+enum { SHIFTED_WORDS = 4, SHIFTED_MOST = 16 };
+
+/// What is loaded and not shifted yet.
+struct gpu_shift {
+  gpu_shift *next;
+  ir_value *value;
+  kiln_pieces pieces;
+  LLVMTypeRef type;
+  unsigned known;      ///< bytes of whose multiples each piece begins at one
+  LLVMValueRef *low;   ///< i32 a register where a piece begins: its bytes beyond a multiple of 16
+  LLVMValueRef *words; ///< 2 * SHIFTED_WORDS a register: of the register where the piece begins
+};
+
+/// The words of elements that nobody wants become zero, and those of 16 bytes without any other are not read.
+static void load_masked_words(gpu *g, const tile_access *x, uint32_t r, LLVMValueRef low,
+                              LLVMValueRef *const ends, LLVMValueRef *out) {
+  const unsigned bytes = x->element->bytes, count = 1u << x->wide.vector, each = 4 / bytes;
+  LLVMTypeRef packed = gpu_packed_type(g, 16);
+  LLVMValueRef set = gpu_i32(g, 0), none = gpu_i32(g, 0);
+  for (unsigned i = 0; i < count; i++) {
+    LLVMValueRef mask = x->mask.regs[kiln_piece_register(&x->wide, r, i)];
+    set = LLVMBuildOr(g->builder, set, LLVMBuildSelect(g->builder, mask, gpu_i32(g, 1u << i), none, ""), "");
+  }
+  // Bit i: element i of the 32 bytes from the first piece on.
+  LLVMValueRef first = LLVMBuildLShr(g->builder, low, gpu_i32(g, (unsigned)__builtin_ctz(bytes)), "");
+  set = LLVMBuildShl(g->builder, set, first, "");
+  gpu_access a = *x->element;
+  a.bytes = 16;
+  for (unsigned half = 0; half < 2; half++) {
+    LLVMValueRef here = half ? LLVMBuildLShr(g->builder, set, gpu_i32(g, count), "")
+                             : LLVMBuildAnd(g->builder, set, gpu_i32(g, (1u << count) - 1), "");
+    LLVMValueRef any = LLVMBuildICmp(g->builder, LLVMIntNE, here, none, "");
+    LLVMValueRef piece = load_one(g, &a, ends[half], any, LLVMConstNull(packed), packed);
+    LLVMValueRef *words = out + (size_t)half * SHIFTED_WORDS;
+    gpu_unpack(g, piece, g->i32, words, SHIFTED_WORDS);
+    for (unsigned w = 0; w < SHIFTED_WORDS; w++) {
+      LLVMValueRef keep = none;
+      for (unsigned e = 0; e < each; e++) {
+        LLVMValueRef bit = LLVMBuildAnd(g->builder, here, gpu_i32(g, 1u << (w * each + e)), "");
+        LLVMValueRef is_set = LLVMBuildICmp(g->builder, LLVMIntNE, bit, none, "");
+        LLVMValueRef ones = gpu_i32(g, (uint32_t)(((uint64_t)1 << (8 * bytes)) - 1) << (8 * bytes * e));
+        keep = LLVMBuildOr(g->builder, keep, LLVMBuildSelect(g->builder, is_set, ones, none, ""), "");
+      }
+      words[w] = LLVMBuildAnd(g->builder, words[w], keep, "");
+    }
+  }
+}
+
+/// The pieces' words, 2 * SHIFTED_WORDS a register where one begins; `context`: their places, by register.
+static LLVMBasicBlockRef load_words(gpu *g, const tile_access *x, uint32_t first, uint32_t count,
+                                    load_way *way, void *context, LLVMValueRef *out) {
+  const struct gpu_shift *s = context;
+  for (uint32_t r = first; r < first + count; r++) {
+    if (r & x->wide.mask) continue;
+    LLVMValueRef back = LLVMBuildNeg(g->builder, LLVMBuildZExt(g->builder, s->low[r], g->i64, ""), "");
+    LLVMValueRef start = LLVMBuildGEP2(g->builder, g->i8, x->pointer.regs[r], &back, 1, "");
+    // That of the last byte: after a piece that begins at a multiple of 16 there may be no memory.
+    LLVMValueRef last = LLVMBuildAdd(g->builder, s->low[r], gpu_i32(g, 15), ""), next;
+    next = LLVMBuildZExt(g->builder, LLVMBuildAnd(g->builder, last, gpu_i32(g, 16), ""), g->i64, "");
+    LLVMValueRef ends[2] = {start, LLVMBuildGEP2(g->builder, g->i8, start, &next, 1, "")};
+    LLVMValueRef *words = out + (size_t)(r - first) * 2 * SHIFTED_WORDS;
+    if (way == load_masked && x->mask.regs) {
+      load_masked_words(g, x, r, s->low[r], ends, words);
+      continue;
+    }
+    gpu_access a = *x->element;
+    a.bytes = 16;
+    for (unsigned half = 0; half < 2; half++)
+      gpu_unpack(g, load_one(g, &a, ends[half], NULL, NULL, gpu_packed_type(g, 16)), g->i32,
+                 words + (size_t)half * SHIFTED_WORDS, SHIFTED_WORDS);
+  }
+  return LLVMGetInsertBlock(g->builder);
+}
+
+static void load_to_shift(gpu *g, ir_op *op, const tile_access *x) {
+  const uint32_t count = 1u << op->results[0].layout->registers, words = count * 2 * SHIFTED_WORDS;
+  gpu_shift *s = KILN_NEW(g->arena, gpu_shift);
+  *s = (gpu_shift){.value = &op->results[0],
+                   .pieces = x->wide,
+                   .type = x->type,
+                   .known = x->element->bytes << x->wide.known,
+                   .low = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count),
+                   .words = KILN_NEW_ARRAY(g->arena, LLVMValueRef, words)};
+  for (uint32_t r = 0; r < count; r++) {
+    if (r & x->wide.mask) continue;
+    LLVMValueRef at = LLVMBuildPtrToInt(g->builder, x->pointer.regs[r], g->i64, "");
+    s->low[r] = LLVMBuildAnd(g->builder, LLVMBuildTrunc(g->builder, at, g->i32, ""), gpu_i32(g, 15), "");
+  }
+  load_masked_range(g, x, 0, count, load_words, s, s->words, words);
+  gpu_shift **last = &g->shifts;
+  while (*last) last = &(*last)->next;
+  *last = s;
+}
+
+/// `count` words, each the one that stands `by` further where the address has `bit`.
+static void shift_words(gpu *g, LLVMValueRef low, unsigned bit, unsigned by, LLVMValueRef *words,
+                        unsigned count) {
+  LLVMValueRef has = LLVMBuildAnd(g->builder, low, gpu_i32(g, bit), "");
+  LLVMValueRef is_set = LLVMBuildICmp(g->builder, LLVMIntNE, has, gpu_i32(g, 0), "");
+  for (unsigned i = 0; i < count; i++)
+    words[i] = LLVMBuildSelect(g->builder, is_set, words[i + by], words[i], "");
+}
+
+void gpu_shift_loaded(gpu *g) {
+  LLVMValueRef elements[SHIFTED_MOST];
+  for (gpu_shift *s = g->shifts; s; s = s->next) {
+    gpu_tile tile = gpu_tile_new(g, s->value->layout);
+    for (uint32_t r = 0; r < 1u << tile.layout.registers; r++) {
+      if (r & s->pieces.mask) continue;
+      LLVMValueRef low = s->low[r], *words = s->words + (size_t)r * 2 * SHIFTED_WORDS;
+      if (s->known < 16) shift_words(g, low, 8, 2, words, s->known < 8 ? 6 : SHIFTED_WORDS);
+      if (s->known < 8) shift_words(g, low, 4, 1, words, s->known < 4 ? 5 : SHIFTED_WORDS);
+      for (unsigned i = 0; s->known < 4 && i < SHIFTED_WORDS; i++) {
+        LLVMValueRef bits = LLVMBuildShl(g->builder, low, gpu_i32(g, 3), "");
+        LLVMValueRef arguments[3] = {words[i + 1], words[i], bits}; // the shift is taken modulo 32
+        words[i] = gpu_intrinsic(g, "llvm.fshr", &g->i32, 1, arguments, 3);
+      }
+      gpu_unpack(g, gpu_pack(g, words, SHIFTED_WORDS), s->type, elements, 1u << s->pieces.vector);
+      for (unsigned i = 0; i < 1u << s->pieces.vector; i++)
+        tile.regs[kiln_piece_register(&s->pieces, r, i)] = elements[i];
+    }
+    gpu_set_home(g, s->value, tile);
+  }
+  g->shifts = NULL;
+}
+
+static void tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access, const kiln_layout *layout) {
   gpu_tile out = gpu_tile_new(g, layout);
   tile_access x = open_access(g, op, access, type, 1, 2);
   uint32_t count = 1u << layout->registers;
   gpu_note_access(g, op, access->bytes << x.wide.vector, access->bytes << x.narrow.vector, access->bytes);
+  if (x.wide.is_shifted) {
+    load_to_shift(g, op, &x);
+    return;
+  }
   LLVMValueRef *packed = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), elements[16];
   load_masked_range(g, &x, 0, count, load_packed, NULL, packed, count);
   for (uint32_t r = 0; r < count; r++) {
@@ -308,7 +441,7 @@ static gpu_tile tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *acces
     for (unsigned i = 0; i < 1u << x.wide.vector; i++)
       out.regs[kiln_piece_register(&x.wide, r, i)] = elements[i];
   }
-  return out;
+  gpu_set_home(g, &op->results[0], out);
 }
 
 static LLVMBasicBlockRef load_part(gpu *g, const tile_access *x, uint32_t first, uint32_t count,
@@ -359,7 +492,7 @@ void gpu_lower_load(gpu *g, ir_op *op) {
   LLVMTypeRef type = gpu_type(g, ir_pointee(ir_element(op->operands[0]->type)));
   gpu_access access = access_of_load(g, op);
   if (!op->operands[0]->type.rank) gpu_set_scalar(g, &op->results[0], scalar_load(g, op, type, &access));
-  else gpu_set_home(g, &op->results[0], tile_load(g, op, type, &access, op->results[0].layout));
+  else tile_load(g, op, type, &access, op->results[0].layout);
   if (notes->feed.waits && g->machine->hold_loads && is_last_feed(g, op)) g->machine->hold_loads(g);
 }
 

@@ -109,12 +109,13 @@ static const kiln_matrix_machine wgmma = {.group_warps = 4,
                                           .most_thread_registers = 240};
 
 static const kiln_matrix_unit units[] = {
-    {KILN_MATRIX_MMA_75, .has_matrix_loads = true},
-    {KILN_MATRIX_MMA_80, .has_bf16 = true, .has_fetch = true, .has_matrix_loads = true},
+    {KILN_MATRIX_MMA_75, .has_matrix_loads = true, .shifts_pieces = true},
+    {KILN_MATRIX_MMA_80, .has_bf16 = true, .has_fetch = true, .has_matrix_loads = true,
+     .shifts_pieces = true},
     {KILN_MATRIX_MMA_89, .has_bf16 = true, .has_fp8 = true, .has_fp8_casts = true, .has_fetch = true,
-     .has_matrix_loads = true},
+     .has_matrix_loads = true, .shifts_pieces = true},
     {KILN_MATRIX_WGMMA, .has_bf16 = true, .has_fp8 = true, .has_fp8_casts = true, .has_fetch = true,
-     .has_matrix_loads = true, .shared = &wgmma},
+     .has_matrix_loads = true, .shifts_pieces = true, .shared = &wgmma},
 };
 
 const kiln_target_info kiln_nvptx_info = {.units = units,

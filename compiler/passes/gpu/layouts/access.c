@@ -37,6 +37,45 @@ static direction direction_of(const kiln_layouts *c, const ir_op *op) {
 
 unsigned kiln_access_axis(const kiln_layouts *c, const ir_op *op) { return direction_of(c, op).axis; }
 
+static bool is_renaming(const ir_value *value) {
+  const ir_op *op = value->def;
+  return op && (op->code == IR_EXPAND || op->code == IR_RESHAPE || op->code == IR_TRANS) &&
+         op->operands[0]->type.rank && value->type.rank;
+}
+
+/// Elements of 16 bytes, logarithm, of a load that is shifted; 0: it is loaded as it lies.
+static unsigned shifted_vector(const kiln_layouts *c, const ir_op *op) {
+  const bool is_shifted =
+      c->machine.shifts_pieces && op->code == IR_LOAD && c->notes[op->results[0].id]->is_shifted;
+  return is_shifted ? 4 - (unsigned)__builtin_ctz(kiln_pointee_bytes(op->operands[0]->type)) : 0;
+}
+
+/// A load whose rows begin anywhere: element by element it would take as many instructions and registers.
+static bool can_shift(const kiln_layouts *c, const ir_op *op) {
+  const ir_type type = op->operands[0]->type;
+  if ((op->attrs.flags & IR_VOLATILE) || op->attrs.cache || op->attrs.evict || !type.rank) return false;
+  if (op->operand_count > 2 && !ir_is_zero(op->operands[2])) return false;
+  const direction d = direction_of(c, op);
+  const unsigned bytes = kiln_pointee_bytes(type), vector = 4 - (unsigned)__builtin_ctz(bytes);
+  return bytes <= 2 && d.contiguity >= vector && d.whole < vector &&
+         ir_log2_elements(type) >= c->lanes + c->warps + vector;
+}
+
+/// Goes back from what a product reads, or what is stored for it, to its loads.
+static void note_shifted(kiln_layouts *c, const ir_value *value, unsigned depth) {
+  enum { MOST = 16 };
+  const ir_op *op = value->def, *loop = op ? NULL : value->block->parent;
+  if (depth == MOST) return;
+  if (op && op->code == IR_LOAD) c->notes[value->id]->is_shifted = can_shift(c, op);
+  else if (op && (is_renaming(value) || op->code == IR_CAST)) note_shifted(c, op->operands[0], depth + 1);
+  else if (loop && loop->code == IR_FOR && value != ir_for_counter(loop)) {
+    const uint32_t carried = value->index - ir_loop_counters(loop);
+    note_shifted(c, ir_loop_initials(loop)[carried], depth + 1);
+    if (ir_loop_next(loop)->operands[carried] != value)
+      note_shifted(c, ir_loop_next(loop)->operands[carried], depth + 1);
+  }
+}
+
 /// A load whose address is the same all along another axis, such as a number for each row: of a line of memory, which any
 /// layout reads well as long as a thread has few elements.
 static bool is_line(const kiln_layouts *c, const ir_op *op, direction d) {
@@ -71,7 +110,11 @@ void kiln_layouts_collect(kiln_layouts *c) {
   for (const ir_op *op = ir_next(body, NULL); op; op = ir_next(body, op)) {
     for (kiln_shape *s = c->shapes; s && op->code == IR_REDUCE; s = s->next)
       if (ir_same_shape(s->type, op->operands[0]->type)) s->reduced |= 1u << op->attrs.axis;
-    if (op->code != IR_DOT) continue;
+    const bool is_product = op->code == IR_DOT;
+    for (unsigned i = 0; c->machine.shifts_pieces && is_product && i < 2; i++)
+      note_shifted(c, op->operands[i], 0);
+    if (c->machine.shifts_pieces && op->code == IR_SLOT_STORE) note_shifted(c, op->operands[2], 0);
+    if (!is_product) continue;
     kiln_dot_layouts *product = c->notes[op->results[0].id]->product = KILN_NEW(c->arena, kiln_dot_layouts);
     product->form = kiln_dot_form(c, op);
     c->has_products |= product->form != NULL;
@@ -208,12 +251,6 @@ kiln_layout kiln_layout_default(const kiln_layouts *c, ir_type type) {
   return layout_blocked(type, type.rank ? type.rank - 1u : 0, vector, c->lanes, c->warps);
 }
 
-static bool is_renaming(const ir_value *value) {
-  const ir_op *op = value->def;
-  return op && (op->code == IR_EXPAND || op->code == IR_RESHAPE || op->code == IR_TRANS) &&
-         op->operands[0]->type.rank && value->type.rank;
-}
-
 /// Goes down a chain of shape operations to what has a home, then back up.
 bool kiln_layout_offered(const ir_value *value, kiln_layout *out) {
   enum { MOST = 32 };
@@ -255,9 +292,11 @@ kiln_layout kiln_layout_of_access(const kiln_layouts *c, const ir_op *op) {
   ir_type type = op->operands[0]->type;
   direction d = direction_of(c, op);
   kiln_layout turned;
+  const unsigned shifted = shifted_vector(c, op);
+  if (shifted) d.whole = shifted;
   if (op->code == IR_LOAD && layout_across(c, op, d, &turned)) return turned;
   if (is_line(c, op, d)) d = direction_of_others(c, type, d);
-  kiln_layout best = blocked(c, type, d, wants_pairs(c, op, d)), offered;
+  kiln_layout best = blocked(c, type, d, shifted ? shifted : wants_pairs(c, op, d)), offered;
   bool has_value = op->code == IR_STORE || op->code == IR_ATOMIC;
   if (has_value && kiln_layout_offered(op->operands[1], &offered) && good_enough(op, &offered, &best, d))
     return offered;
@@ -270,8 +309,11 @@ kiln_layout kiln_layout_of_access(const kiln_layouts *c, const ir_op *op) {
 kiln_pieces kiln_pieces_of(const kiln_layouts *c, const ir_op *op, const kiln_layout *layout, bool whole) {
   kiln_pieces p = {0};
   direction d = direction_of(c, op);
-  p.vector =
-      run_of(layout, layout_axis_shift(op->operands[0]->type, d.axis), whole ? d.whole : d.vector, p.bits);
+  const unsigned at = layout_axis_shift(op->operands[0]->type, d.axis),
+                 shifted = whole ? shifted_vector(c, op) : 0;
+  p.known = d.whole;
+  p.is_shifted = shifted && run_of(layout, at, shifted, p.bits) == shifted;
+  p.vector = run_of(layout, at, p.is_shifted ? shifted : whole ? d.whole : d.vector, p.bits);
   for (unsigned i = 0; i < p.vector; i++) p.mask |= 1u << p.bits[i];
   return p;
 }
@@ -284,7 +326,8 @@ uint32_t kiln_piece_register(const kiln_pieces *p, uint32_t r, unsigned i) {
 
 kiln_access_cost kiln_access_cost_of(const kiln_layouts *c, const ir_op *op, const kiln_layout *layout) {
   enum { LINE = 128 };
-  const kiln_pieces p = kiln_pieces_of(c, op, layout, false);
+  const kiln_pieces whole = kiln_pieces_of(c, op, layout, true),
+                    p = whole.is_shifted ? whole : kiln_pieces_of(c, op, layout, false);
   const ir_type type = op->operands[0]->type;
   const unsigned shift = layout_axis_shift(type, direction_of(c, op).axis), bytes = kiln_pointee_bytes(type);
   const uint32_t replicas = layout_replicas(layout) & ((1u << layout->lanes) - 1);

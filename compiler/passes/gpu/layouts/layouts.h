@@ -87,6 +87,7 @@ typedef struct kiln_layout_notes {
   bool is_full;                     ///< of the counter of a `for`: kiln_loop_is_full
   kiln_direct_load *direct;         ///< of what is loaded: layouts in which it is loaded, too
   bool is_kept;                     ///< the same: somebody wants it in its layout
+  bool is_shifted;  ///< loaded for a product in whole pieces of 16 bytes, in which its rows begin anywhere
   bool is_deferred; ///< made by the reduction that it goes to, a part of the registers at a time
 } kiln_layout_notes;
 
@@ -188,6 +189,8 @@ typedef struct kiln_pieces {
   unsigned vector; ///< elements of a piece, logarithm
   uint8_t bits[8]; ///< of the register's number, those of the elements in a piece, in order
   uint32_t mask;   ///< of those register bits
+  bool is_shifted; ///< they begin anywhere: each lies in two pieces of 16 bytes, or in one
+  unsigned known;  ///< of these: elements of whose multiples each begins at one, logarithm
 } kiln_pieces;
 /// With `whole`, as if all lanes were live.
 kiln_pieces kiln_pieces_of(const kiln_layouts *c, const ir_op *op, const kiln_layout *layout, bool whole);

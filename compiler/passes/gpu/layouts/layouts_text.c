@@ -12,6 +12,7 @@
 //                                          layout_memory: vector, row, pad, offsets
 //   with product(@l1, @l2, @l3) split(0 1 2 0 0 1 1) order(3 2)     of a `dot`
 //   with full                              of a `for`: kiln_loop_is_full
+//   with shifted                           loaded in whole pieces of 16 bytes, in which its rows begin anywhere
 //   with deferred                          made by the reduction that it goes to (defer.c)
 //
 // `wanted` serves the pass alone, and facts are computed again.
@@ -68,6 +69,7 @@ static void put_result(ir_printing *p, const kiln_layout_notes *n) {
     kiln_buffer_u8(out, ')');
   }
   if (n->product) put_product(p, n->product);
+  if (n->is_shifted) kiln_buffer_format(out, " shifted");
   if (n->is_deferred) kiln_buffer_format(out, " deferred");
 }
 
@@ -242,6 +244,7 @@ static bool read_op(ir_reading *r, ir_op *op) {
   if (!noted_of(r)->c) return ir_words_fail(&r->w, "the line 'layouts' above the body before notes");
   noted *n = notes_for(r, op);
   if (op->code == IR_FOR && ir_words_take(&r->w, "full")) return n->notes.is_full = true;
+  if (op->code == IR_LOAD && ir_words_take(&r->w, "shifted")) return n->notes.is_shifted = true;
   if (op->result_count && ir_words_take(&r->w, "deferred")) return n->notes.is_deferred = true;
   for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (ir_words_at(&r->w, kinds[i].word) && op->result_count &&
