@@ -87,19 +87,31 @@ static bool is_private(const ptx_exec *x, const ptx_region *r) {
 
 static bool is_strong(const ptx_instruction *i) { return i->order >= ORDER_RELAXED || i->is_volatile; }
 
-static void read_value(ptx_exec *x, uint32_t lane, const ptx_operand *to, ptx_place at, bool is_raced) {
+/// `inside`: bytes from there on that are memory; others are undefined.
+static void read_value(ptx_exec *x, uint32_t lane, const ptx_operand *to, ptx_place at, uint32_t inside,
+                       bool is_raced) {
   const ptx_instruction *i = x->i;
   uint32_t size = ptx_bits(i->types[0]) / 8;
   uint64_t value = 0;
   uint8_t defined = is_raced ? 0 : 0xff;
-  memcpy(&value, at.region->bytes + at.offset, size);
-  for (uint32_t k = 0; at.region->defined && k < size; k++)
-    if (!at.region->defined[at.offset + k]) defined &= (uint8_t) ~(1u << k);
+  memcpy(&value, at.region->bytes + at.offset, inside < size ? inside : size);
+  for (uint32_t k = 0; k < size; k++)
+    if (k >= inside || (at.region->defined && !at.region->defined[at.offset + k]))
+      defined &= (uint8_t) ~(1u << k);
   if (ptx_types[i->types[0]].kind == PTX_CLASS_SIGNED) {
     value = (uint64_t)((int64_t)(value << (64 - 8 * size)) >> (64 - 8 * size));
     if (defined != 0xff) defined = 0;
   }
   ptx_write_parts(x, to, lane, value, defined);
+}
+
+/// How much of an aligned vector of global memory lies in an allocation, which begins at a multiple of more. Memory is protected
+/// in larger pieces, so a vector may be read of which a part is wanted; what lies beyond the end is undefined.
+static uint32_t inside_of(ptx_exec *x, ptx_space space, uint64_t address, uint32_t size) {
+  if (space == SPACE_GENERIC) space = generic_space(address);
+  const ptx_region *r = space == SPACE_GLOBAL ? ptx_memory_find(x->run->memory, address, 1) : NULL;
+  const uint64_t rest = r ? r->size - (address - r->address) : size;
+  return rest < size ? (uint32_t)rest : size;
 }
 
 void ptx_do_ld(ptx_exec *x) {
@@ -110,12 +122,13 @@ void ptx_do_ld(ptx_exec *x) {
   ptx_addresses(x, &i->operands[1], addresses);
   ptx_space space = i->operands[1].space ? i->operands[1].space : i->space;
   PTX_EACH_LANE(lane, x->mask) {
-    ptx_place at = ptx_locate(x, lane, space, addresses[lane], size * count, size * count);
+    const uint32_t inside = count > 1 ? inside_of(x, space, addresses[lane], size * count) : size;
+    ptx_place at = ptx_locate(x, lane, space, addresses[lane], inside, size * count);
     if (!at.region) return;
     bool is_raced = false;
     if (!is_private(x, at.region)) {
       is_raced = ptx_race_load(x->run, x->block, ptx_thread_of(x, lane));
-      ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, size * count,
+      ptx_race_read(x->run, x->block, ptx_thread_of(x, lane), at.region, at.offset, inside,
                     is_strong(i) ? READ_STRONG : READ_WEAK);
       if (is_strong(i))
         ptx_race_atomic(x->run, x->block, ptx_thread_of(x, lane), ptx_location_of(at), i->order, i->scope,
@@ -123,7 +136,8 @@ void ptx_do_ld(ptx_exec *x) {
     }
     for (uint32_t k = 0; k < count; k++)
       read_value(x, lane, to->kind == OPERAND_VECTOR ? &to->items[k] : to,
-                 (ptx_place){at.region, at.offset + (uint64_t)k * size}, is_raced);
+                 (ptx_place){at.region, at.offset + (uint64_t)k * size},
+                 inside > k * size ? inside - k * size : 0, is_raced);
   }
 }
 

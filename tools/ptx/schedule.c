@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Decides which strand runs next and for how long, and brings lanes together where an instruction joins
 // them.
+#include <string.h>
 #include <stdio.h>
 
 #include "tools/ptx/handlers.h"
@@ -137,6 +138,38 @@ static void remove_empty(ptx_warp *w) {
 
 // ------------------------------------------------------------------------------------------ one instruction
 
+/// Each bit of its result is made of one bit of each source, or of none; a last source of 32 bits says of which.
+static bool moves_bits(const ptx_instruction *i) {
+  static ptx_element *const all[] = {ptx_and, ptx_or,  ptx_xor, ptx_not, ptx_lop3,
+                                     ptx_shl, ptx_shr, ptx_shf, ptx_prmt};
+  for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+    if (i->op->element == all[k]) return true;
+  return false;
+}
+
+/// The bytes of the result that are the same whatever the undefined bits of the sources are.
+static uint8_t same_bytes(ptx_exec *x, uint32_t lane, const uint64_t *values, uint32_t count) {
+  const ptx_instruction *i = x->i;
+  const bool is_told = i->op->shape[strlen(i->op->shape) - 1] == 'u';
+  const uint32_t sources = is_told ? count - 1 : count;
+  const uint64_t result = i->op->element(i, values);
+  uint64_t changes = 0, undefined[4] = {0};
+  if (is_told && ptx_defined_bytes(x, &i->operands[count], lane) != 0xff) return 0;
+  for (uint32_t k = 0; k < sources; k++)
+    for (uint32_t byte = 0; byte < 8; byte++)
+      if (!(ptx_defined_bytes(x, &i->operands[k + 1], lane) >> byte & 1)) undefined[k] |= 0xffull << 8 * byte;
+  for (uint32_t filled = 0; filled < 1u << sources; filled++) {
+    uint64_t other[4] = {0};
+    for (uint32_t k = 0; k < count; k++)
+      other[k] = filled >> k & 1 ? values[k] | undefined[k] : values[k] & ~undefined[k];
+    changes |= result ^ i->op->element(i, other);
+  }
+  uint8_t defined = 0xff;
+  for (uint32_t byte = 0; byte < 8; byte++)
+    if (changes >> 8 * byte & 0xff) defined &= (uint8_t) ~(1u << byte);
+  return defined;
+}
+
 static void run_element(ptx_exec *x) {
   const ptx_instruction *i = x->i;
   const ptx_operand *to = &i->operands[0];
@@ -146,7 +179,9 @@ static void run_element(ptx_exec *x) {
   for (uint32_t k = 0; k < count; k++) s[k] = ptx_source(x, &i->operands[k + 1], buffers[k], &defined);
   PTX_EACH_LANE(lane, x->mask) {
     for (uint32_t k = 0; k < count; k++) values[k] = s[k][lane];
-    ptx_write(x, to, lane, i->op->element(i, values), defined >> lane & 1);
+    const bool is_defined = defined >> lane & 1;
+    const uint8_t parts = is_defined ? 0xff : moves_bits(i) ? same_bytes(x, lane, values, count) : 0;
+    ptx_write_parts(x, to, lane, i->op->element(i, values), parts);
   }
 }
 
