@@ -121,6 +121,21 @@ static bool run_entries(const char *text, uint64_t seed, ptx_report *report, kil
   return case_run(&c, seed, report, err) && (report->count || sum == 2 * 32 * 3);
 }
 
+static bool run_tail(const char *text, uint64_t seed, ptx_report *report, kiln_error *err) {
+  uint16_t x[7] = {0x1234, 0x5678, 0x9abc, 0xdef0, 0x0fed, 0xcba9, 0x8765};
+  uint32_t y[9] = {0};
+  const uint32_t low = 0x8765, first = 0x56781234, second = 0xdef09abc;
+  const uint32_t want[9] = {first,       low,        0x12348765,   0x8765cba9, 0xffff8765,
+                            low ^ first, 0x87650000, low ^ second, ~low};
+  ptx_case c = {.name = "tail.ptx",
+                .text = text,
+                .grid = 1,
+                .block = 1,
+                .buffers = {{x, sizeof x}, {y, sizeof y}},
+                .buffer_count = 2};
+  return case_run(&c, seed, report, err) && (report->count || !memcmp(y, want, sizeof y));
+}
+
 // Products through tensor maps, on sm_90a: `columns` columns of C's rows of 128. One block takes both tiles,
 // so that it uses its shared memory again.
 static bool run_maps(const char *text, uint64_t seed, uint32_t columns, ptx_report *report, kiln_error *err) {
@@ -210,6 +225,8 @@ TEST(ptx_faults, a_kernel_that_ends_at_a_label) {
   free(text);
 }
 
+TEST(ptx_faults, good_tail) { run_good("tail", run_tail, GOOD_SEEDS); }
+
 TEST(ptx_faults, good_phases) { run_good("phases", run_phases, GOOD_SEEDS); }
 
 // ------------------------------------------------------------------------------------------- planted faults
@@ -220,11 +237,24 @@ TEST(ptx_faults, good_phases) { run_good("phases", run_phases, GOOD_SEEDS); }
 #define IN_PHASES "phases", run_phases
 #define IN_ENTRIES "entries", run_entries
 #define IN_ROWS_90 "rows_90", run_rows_90
+#define IN_TAIL "tail", run_tail
 static const fault faults[] = {
     // lanes of a warp part where nothing brings them together again
     {IN_ENTRIES, "bra.uni $HEAD;", 0, "@%p1 bra $ADD;\n\tbra.uni $MEET;", AS(BARRIER)},
     {IN_ENTRIES, "bra.uni $HEAD;", 0,
      "shr.u32 %r6, %r2, 4;\n\tts: .branchtargets $ADD, $MEET;\n\tbrx.idx %r6, ts;", AS(BARRIER)},
+    // of a vector that ends outside of its buffer
+    {IN_TAIL, "mov.b32 %r14, 65535;", 1, "mov.b32 %r14, 131071;", AS(UNDEFINED)},
+    {IN_TAIL, "0x5410", 1, "0x5420", AS(UNDEFINED)},
+    {IN_TAIL, "%r3, %r4, 16;", 1, "%r3, %r4, 24;", AS(UNDEFINED)},
+    {IN_TAIL, "0xffff0000", 1, "0xfffe0000", AS(UNDEFINED)},
+    {IN_TAIL, "0x6a", 1, "0x96", AS(UNDEFINED)},
+    {IN_TAIL, "shl.b32 %r10, %r4, 16;", 1, "shl.b32 %r10, %r4, 8;", AS(UNDEFINED)},
+    {IN_TAIL, "xor.b32 %r11, %r5, %r2;", 1, "xor.b32 %r11, %r4, %r4;", AS(UNDEFINED)},
+    {IN_TAIL, "not.b32 %r12, %r5;", 1, "not.b32 %r12, %r4;", AS(UNDEFINED)},
+    {IN_TAIL, "%r4}, [%rd2];", 1, "%r4}, [%rd2+16];", AS(OUTSIDE)},
+    {IN_TAIL, "mov.b32 %r15, 3;", 1, "ld.global.b32 %r15, [%rd2+12];", AS(OUTSIDE)},
+    {IN_TAIL, "mov.b32 %r15, 3;", 1, "st.global.v4.b32 [%rd2], {%r1, %r2, %r3, %r1};", AS(OUTSIDE)},
     // barriers dropped, weakened, with wrong counts
     {IN_ROWS, "bar.sync \t0;", 0, "", AS(RACE) | AS(UNDEFINED)},
     {IN_ROWS, "bar.sync \t0;", 0, "bar.warp.sync 0xffffffff;", AS(RACE) | AS(UNDEFINED)},
