@@ -117,7 +117,8 @@ typedef struct kiln_fetch_machine {
   uint32_t resident_shared; ///< bytes that the blocks which share SIMDs have together
   bool turns;               ///< matrices turn on their way from shared memory
   bool has_matrix_loads;    ///< ldmatrix
-  bool shifts_pieces;       ///< what products take and begins anywhere is loaded in whole pieces of 16 bytes, and shifted
+  bool
+      shifts_pieces; ///< what products take and begins anywhere is loaded in whole pieces of 16 bytes, and shifted
   const kiln_matrix_machine *unit; ///< products from shared memory; NULL: none
   unsigned dies;                   ///< that take turns in getting blocks, each with a cache of its own
   unsigned simds;                  ///< that a block's warps are spread over

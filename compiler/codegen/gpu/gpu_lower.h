@@ -353,6 +353,8 @@ void gpu_lower_slot_store(gpu *g, ir_op *op);
 /// A load or store of tiles or scalars: bytes of one access where all lanes are live, where the mask may cut
 /// it, of one element.
 void gpu_note_access(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow, uint32_t element);
+/// A load in whole pieces that are shifted, since its own begin at multiples of `bytes` only.
+void gpu_note_shifted(gpu *g, const ir_op *op, uint32_t bytes);
 /// A copy that the target makes by itself.
 void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes);
 /// `why` no matrix unit does it, else NONE.

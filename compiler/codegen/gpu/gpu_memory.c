@@ -428,11 +428,12 @@ static void tile_load(gpu *g, ir_op *op, LLVMTypeRef type, gpu_access *access, c
   gpu_tile out = gpu_tile_new(g, layout);
   tile_access x = open_access(g, op, access, type, 1, 2);
   uint32_t count = 1u << layout->registers;
-  gpu_note_access(g, op, access->bytes << x.wide.vector, access->bytes << x.narrow.vector, access->bytes);
   if (x.wide.is_shifted) {
+    gpu_note_shifted(g, op, access->bytes << x.wide.known);
     load_to_shift(g, op, &x);
     return;
   }
+  gpu_note_access(g, op, access->bytes << x.wide.vector, access->bytes << x.narrow.vector, access->bytes);
   LLVMValueRef *packed = KILN_NEW_ARRAY(g->arena, LLVMValueRef, count), elements[16];
   load_masked_range(g, &x, 0, count, load_packed, NULL, packed, count);
   for (uint32_t r = 0; r < count; r++) {

@@ -116,6 +116,12 @@ void gpu_note_access(gpu *g, const ir_op *op, uint32_t bytes, uint32_t narrow, u
   put(g, op, row);
 }
 
+void gpu_note_shifted(gpu *g, const ir_op *op, uint32_t bytes) {
+  kiln_report_row row = {.kind = kind_of(op), .engine = KILN_ENGINE_SHIFTED, .bytes = WIDEST};
+  row.reason = (uint8_t)why_not_wider(g, op, bytes, bytes, &row.parameter);
+  put(g, op, row);
+}
+
 void gpu_note_copy(gpu *g, const ir_op *op, kiln_engine engine, uint32_t bytes) {
   kiln_report_row row = {.kind = kind_of(op), .engine = (uint8_t)engine, .bytes = bytes};
   if (engine == KILN_ENGINE_COPY && bytes < WIDEST)
