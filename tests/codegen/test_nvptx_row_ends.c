@@ -19,6 +19,7 @@ enum { PARAM_C = 2, PARAM_M = 3, PARAM_N = 4, PARAM_ROW = 6, PARAM_FAR = 7, PARA
 typedef struct shape {
   unsigned m, n, warps, first; ///< tile of the product; columns of it that are stored, 0: all
   bool is_turned, adds;
+  bool is_f32;                      ///< the result; what is added is
   unsigned rows, columns, distance; ///< of the view: extents, elements from row to row
   unsigned row, column;             ///< where the tile begins in the view
   bool is_far;                      ///< rows are 2^32 elements apart, a product of parameters of 32 bits
@@ -291,7 +292,7 @@ static void kernel_text(const shape *s, char out[2000]) {
   char right[40] = "", part[40] = "";
   if (s->first) snprintf(right, sizeof right, ", first = %u, axis = 0", s->first);
   if (s->first) snprintf(part, sizeof part, ", first = %u, axis = %d", s->first, !s->is_turned);
-  const char *value = s->is_turned ? "trans(acc as bf16)" : s->adds ? "acc" : "acc as bf16";
+  const char *value = s->is_turned ? "trans(acc as bf16)" : s->is_f32 ? "acc" : "acc as bf16";
   snprintf(
       out, 2000,
       "kiln 1\nkernel p(a: in *bf16 @align(16), b: in *bf16 @align(16), c: %s @align(16), M: i32, N: i32,\n"
@@ -301,9 +302,11 @@ static void kernel_text(const shape *s, char out[2000]) {
       "  var acc = zeros(f32[%u, %u])\n"
       "  for k in 0 .. K step 64 { acc = dot(load(A, [0, k]), trans(load(B, [0, k]%s)), acc) }\n"
       "  %s(view(c, [M, N], [%s, 1], [%u, %u]), [%u, %u], %s%s)\n}\n",
-      s->adds ? "accum *f32" : "out *bf16", s->warps, s->m, s->n, s->m, s->n, right,
-      s->adds ? "atomic.add" : "store", s->is_far ? "ldc * far" : "ldc", rows, columns, s->row, s->column,
-      value, part);
+      s->adds     ? "accum *f32"
+      : s->is_f32 ? "out *f32"
+                  : "out *bf16",
+      s->warps, s->m, s->n, s->m, s->n, right, s->adds ? "atomic.add" : "store",
+      s->is_far ? "ldc * far" : "ldc", rows, columns, s->row, s->column, value, part);
 }
 
 /// Each element of the tile in the view is written once, by the engine or by a thread, and nothing else is.
@@ -330,7 +333,7 @@ static unsigned check_shape(const shape *s) {
   CHECK(f != NULL);
   kernel_text(s, text);
   compile(text, &artifact);
-  f->s = s, f->info = artifact.info, f->bytes = s->adds ? 4 : 2;
+  f->s = s, f->info = artifact.info, f->bytes = s->is_f32 ? 4 : 2;
   f->params[PARAM_C] = BASE, f->params[PARAM_M] = s->rows, f->params[PARAM_N] = s->columns;
   f->params[PARAM_ROW] = s->is_far ? 1 << 16 : s->distance, f->params[PARAM_FAR] = 1 << 16;
   LLVMContextRef context = LLVMContextCreate();
@@ -368,9 +371,9 @@ TEST(nvptx_row_ends, every_element_once) {
                                 {128, 64, 4},  {64, 64, 8}};
   uint64_t seed = 1;
   unsigned by_threads = 0;
-  for (unsigned i = 0; i < 90; i++) {
+  for (unsigned i = 0; i < 120; i++) {
     shape s = tiles[draw(&seed, sizeof tiles / sizeof *tiles)];
-    s.is_turned = i % 3 == 1, s.adds = i % 3 == 2 && !s.first;
+    s.is_turned = i % 4 == 1, s.adds = i % 4 == 2 && !s.first, s.is_f32 = s.adds || (i % 4 == 3 && !s.first);
     unsigned rows = s.is_turned ? s.n : s.m, columns = s.is_turned ? s.m : s.n;
     s.row = 16 * draw(&seed, 4), s.column = 16 * draw(&seed, 4);
     s.rows = draw(&seed, s.row + rows + 40), s.columns = draw(&seed, s.column + columns + 40);

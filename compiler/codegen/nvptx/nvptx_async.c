@@ -509,9 +509,10 @@ static void lower_stage(gpu *g, ir_op *op) {
   staging s = open_staging(g, op, slots);
   if (g->status != KILN_OK) return;
   LLVMValueRef leader = is_first_of(g, NVPTX_GROUP_THREADS), memory = s.memory;
-  const unsigned slot_bytes = 64 * s.columns * kiln_scalars[op->operands[0]->type.scalar].bytes;
+  const unsigned bytes = kiln_scalars[op->operands[0]->type.scalar].bytes,
+                 slot_bytes = 64 * s.columns * bytes;
   void (*write)(gpu *, const staging *, uint32_t, unsigned) = op->attrs.access.is_turned ? write_turned
-                                                              : op->attrs.access.adds    ? write_sums
+                                                              : bytes == 4               ? write_sums
                                                                                          : write_part;
   unsigned blocks = g->kernel->groups_beside ? kiln_stage_rows(op) / 64 : 1u << split.blocks;
   for (unsigned block = 0; block < blocks; block++)
