@@ -171,7 +171,7 @@ def measure_candidates(options):
     import torch
     import drawn
     import drawn_products as products
-    from gpu_common import Kiln, error_of, measure
+    from gpu_common import Kiln, Watchdog, error_of, measure
     classes, (shard, shards) = options.classes.split(","), (int(n) for n in options.shard.split("/"))
     bundles = {kind: Kiln(options.libkiln, os.path.join(options.folder, kind + ".kbundle")) for kind in classes}
     now = options.now and Kiln(options.libkiln, options.now)
@@ -200,12 +200,14 @@ def measure_candidates(options):
                 for i, job in jobs.items() if wanted is not None else ():
                     if i not in peers:
                         result.fill_(float("nan"))
-                        job()
-                        wrong += [i] if not error_of(result, wanted) <= 2e-2 else []
+                        with Watchdog("%s %s %s" % (kind, i, row)):
+                            job()
+                            wrong += [i] if not error_of(result, wanted) <= 2e-2 else []
                 if wrong:
                     print("WRONG: %s %s: %s" % (kind, row, ", ".join(candidates(kind)[int(i)].text if i != "now" else i for i in wrong)), flush=True)
                 del wanted
-                times = measure(jobs, 5 if row["M"] * row["N"] * row["K"] < 1 << 37 else 3)
+                with Watchdog("%s %s" % (kind, row)):
+                    times = measure(jobs, 5 if row["M"] * row["N"] * row["K"] < 1 << 37 else 3)
             except (RuntimeError, torch.OutOfMemoryError) as e:
                 print("%s FAILED: %s" % (kind, e), flush=True)
                 torch.cuda.empty_cache()
@@ -215,6 +217,7 @@ def measure_candidates(options):
             if now:
                 row.update({"now": round(times["now"] * 1e6, 2), "scratch": jobs["now"].scratch})
             f.write(json.dumps(row, separators=(",", ":")) + "\n")
+            f.flush()
             del jobs, values, result, peers, finish
     print("shard %s: %d cases in %.0f s" % (options.shard, number, time.time() - begun))
 
