@@ -37,6 +37,15 @@ CANDIDATES = {
         512x128x128 s5 b4 t, 128x256x128 s4 t, 128x256x128 s4 b2, 128x128x128 s6, 128x128x128 s4, 128x128x128 s5 t, 128x128x128 s4 /4, 128x64x128 s6, 128x64x128 s6 t, 256x64x128 s4,
         64x128x128 s3, 64x128x128 s3 t, 64x64x128 s8, 64x64x128 s3, 64x64x64 s2, 64x64x128 s4 t, 64x64x128 s6 /4, 64x32x128 s8, 64x32x128 s4, 64x32x128 s8 t, 64x32x128 s8 /8,
         64x32x128 s8 /2 t, 64x16x128 s4, 64x16x128 s8 t, 64x16x128 s8 /8, 16x32x256 s3""",
+    "fast": """512x176x128 s3 b2, 512x160x128 s3 b2, 512x160x128 s5 b4, 512x128x128 s6 b4 /2, 512x96x128 s6 b4, 256x256x128 s4 b2, 256x256x128 s5 b4 /2, 256x224x128 s4 b2,
+        256x192x128 s4 b2, 256x192x128 s4 b2 /2, 256x192x128 s5 b2 /4, 256x176x128 s5 b2, 256x160x128 s5 b2, 256x128x128 s5 b2, 256x96x128 s5 b2 /2,
+        256x96x128 s6 b2 /3, 128x256x128 s4, 128x192x128 s4, 128x192x128 s5 /4, 128x144x128 s5, 128x128x128 s4 /8, 128x96x128 s6, 128x96x128 s6 /6, 128x64x256 s4,
+        64x160x128 s5, 64x112x128 s8, 64x96x256 s4, 64x96x256 s4 /3, 64x64x256 s6 /4, 64x32x512 s4, 64x32x256 s4 /8, 64x16x512 s4 /8, 512x192x128 s4 b4 t,
+        512x192x128 s4 b4 /2 t, 512x176x128 s3 b2 t, 512x128x128 s6 b4 t, 512x128x128 s5 b4 /2 t, 256x256x128 s6 b4 t, 256x208x128 s4 b2 t, 256x192x128 s5 b2 /3 t,
+        256x176x128 s5 b2 t, 256x160x128 s3 t, 256x160x128 s5 b2 /2 t, 256x128x128 s3 t, 256x96x128 s6 b2 /2 t, 128x256x128 s3 t, 128x176x128 s5 t, 128x160x128 s5 t,
+        128x160x128 s5 /5 t, 128x128x128 s8 b2 t, 128x112x128 s6 t, 128x96x128 s5 /2 t, 128x80x128 s7 /5 t, 64x80x128 s8 t, 64x80x256 s5 t, 64x80x256 s5 /5 t,
+        64x64x256 s5 t, 64x48x128 s8 t, 64x32x256 s6 t, 64x32x256 s6 /2 t, 64x16x256 s6 t, 64x16x512 s4 /2 t, 64x128x128 s3, 64x128x128 s3 t, 64x64x128 s3,
+        64x64x128 s3 t, 128x128x128 s4, 128x64x128 s3 w4, 128x64x128 s3 w4 t, 64x32x128 s4, 64x256x128 s3""",
     "grouped": """128x256x64 s3, 128x192x64 s4, 128x128x64 s5, 128x128x64 s2 w4, 64x256x64 s4, 64x128x64 s3, 64x64x64 s8, 64x64x64 s4, 128x256x64 s3 t, 128x208x64 s4 t, 128x160x64 s4 t,
         128x128x64 s5 t, 128x112x64 s5 t, 128x96x64 s6 t, 128x80x64 s6 t, 128x64x64 s7 t, 128x48x64 s7 t, 128x32x64 s8 t, 128x16x64 s8 t, 64x96x64 s4 t, 64x64x64 s4 t, 64x48x64 s5 t,
         64x32x128 s4 t, 64x16x128 s4 t, 256x128x64 s3 t, 256x96x64 s3 t, 256x64x64 s4 t""",
@@ -66,22 +75,12 @@ class Candidate:
         return "  @config(%s%s, warps = %d, stages = %d, targets = \"sm_90a\")" % (", ".join(parts), numbers, self.warps, self.stages)
 
 
-def of_gemm(text):
-    """The tiles of `gemm` for bf16, a byte where that has two."""
-    begin = text.index("\nkernel gemm[")
-    for line in re.findall(r"\n  @config\([^\n]*\)", text[begin:text.index("\n{", begin)]):
-        if '"sm_90a"' in line:
-            n = dict({"BLOCKS": 1, "SPLIT": 1, "TURNED": 0}, **{k: int(v) for k, v in re.findall(r"(\w+) = +(\d+)", line)})
-            yield "%dx%dx%d s%d b%d /%d%s" % (n["BM"], n["BN"], 2 * n["BK"], n["stages"], n["BLOCKS"], n["SPLIT"], " t" if n["TURNED"] else "")
-
-
 def source_text():
     return open(os.path.join(ROOT, "kernels", "gemm.kiln")).read()
 
 
 def candidates(kind):
-    words = of_gemm(source_text()) if kind == "fast" else CANDIDATES[kind].split(",")
-    return [Candidate(" ".join(text.split()), kind == "fast") for text in words]
+    return [Candidate(" ".join(text.split()), kind == "fast") for text in CANDIDATES[kind].split(",")]
 
 
 def sources(folder):
