@@ -202,17 +202,17 @@ static void multiply(gpu *g, product *p, unsigned columns, const operand *left, 
   issue(g, p, keep ? initial : NULL, sums);
 }
 
-/// Each part of the columns is summed alone, then added to its accumulators.
-static void add_parts(gpu *g, product *p, const kiln_mma_split *s, const operand *left, const operand *right,
+/// Each part of the columns is summed alone, then added to its accumulators. The last one may be narrower.
+static void add_parts(gpu *g, product *p, unsigned columns, const operand *left, const operand *right,
                       const LLVMValueRef *initial, LLVMValueRef *sums) {
-  unsigned columns = s->columns < KILN_PARTIAL_COLUMNS ? s->columns : KILN_PARTIAL_COLUMNS;
-  LLVMValueRef *part = KILN_NEW_ARRAY(g->arena, LLVMValueRef, (size_t)1 << (columns - 1));
-  for (unsigned i = 0; i < 1u << (s->columns - columns); i++) {
+  enum { MOST = 1 << KILN_PARTIAL_COLUMNS };
+  LLVMValueRef *part = KILN_NEW_ARRAY(g->arena, LLVMValueRef, MOST / 2);
+  for (unsigned first = 0; first < columns; first += MOST) {
     operand from = *right;
-    from.address = LLVMBuildAdd(g->builder, right->address, gpu_i32(g, (i << columns) * right->row), "");
-    multiply(g, p, 1u << columns, left, NULL, &from, NULL, NULL, part);
+    from.address = LLVMBuildAdd(g->builder, right->address, gpu_i32(g, first * right->row), "");
+    multiply(g, p, columns - first < MOST ? columns - first : MOST, left, NULL, &from, NULL, NULL, part);
     for (unsigned k = 0; k < p->sums; k++)
-      sums[i * p->sums + k] = LLVMBuildFAdd(g->builder, initial[i * p->sums + k], part[k], "");
+      sums[first / 2 + k] = LLVMBuildFAdd(g->builder, initial[first / 2 + k], part[k], "");
   }
 }
 
@@ -256,7 +256,7 @@ void nvptx_lower_mma(gpu *g, ir_op *op) {
       from = describe(g, a, op->operands[3], op->attrs.mma.a_mn, row);
     }
     const LLVMValueRef *registers = in_memory ? NULL : left.regs + ((size_t)block << (a->type.log2[1] - 1));
-    if (op->attrs.mma.is_partial) add_parts(g, &p, &s, &from, &right, before, after);
+    if (op->attrs.mma.is_partial) add_parts(g, &p, columns, &from, &right, before, after);
     else multiply(g, &p, columns, &from, registers, &right, keep, before, after);
     // After them are columns without products. Where `keep` is false they are zero.
     for (unsigned i = columns / 2; i < sums; i++) after[i] = before[i];

@@ -165,8 +165,7 @@ static kiln_report_reason judge_part(const kiln_matrix_machine *m, unsigned grou
   const unsigned row = m->row_bytes / kiln_scalars[tile.scalar].bytes,
                  least = p->right_mn ? row : m->part_columns;
   p->columns = (unsigned)p->right->attrs.access.first;
-  bool is_free = p->right->attrs.access.axis == (p->right_mn ? 1 : 0) &&
-                 (groups <= down + 1 || p->is_beside) && !p->is_partial;
+  bool is_free = p->right->attrs.access.axis == (p->right_mn ? 1 : 0) && (groups <= down + 1 || p->is_beside);
   p->is_divided = groups > down;
   return is_free && p->columns % (least << (groups - down)) == 0 ? KILN_REASON_NONE : KILN_REASON_PARTS;
 }
