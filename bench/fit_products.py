@@ -185,10 +185,14 @@ def measure_candidates(options):
             name, instance = KERNELS[kind], INSTANCES[kind]
             try:
                 row, values, result, peers, finish = drawn_experts(rng, torch, products) if kind == "grouped" else drawn_product(rng, kind, torch, products)
-                jobs = {str(i): bundles[kind].bind("%s_%d%s" % (name, i, instance), *values, scratch=False) for i in range(len(candidates(kind)))}
-                if now:
-                    jobs["now"] = now.bind(name + instance, *values)
-                wanted = None
+                jobs, wanted = {}, None
+                for i in [str(i) for i in range(len(candidates(kind)))] + (["now"] if now else []):
+                    try:
+                        jobs[i] = now.bind(name + instance, *values) if i == "now" else bundles[kind].bind("%s_%s%s" % (name, i, instance), *values, scratch=False)
+                        jobs[i]()
+                    except RuntimeError as e:  # refused
+                        jobs.pop(i, None)
+                        print("%s %s %s: %s" % (kind, row, i, e), flush=True)
                 for title, peer in peers.items():
                     try:
                         found = peer()
@@ -214,8 +218,8 @@ def measure_candidates(options):
                 torch.cuda.empty_cache()
                 continue
             found = [times[title] for title in peers if title in times]
-            row.update({"kind": kind, "peer": round(min(found) * 1e6, 2) if found else None, "t": [round(times[str(i)] * 1e6, 2) for i in range(len(candidates(kind)))]})
-            if now:
+            row.update({"kind": kind, "peer": round(min(found) * 1e6, 2) if found else None, "t": [round(times.get(str(i), 1) * 1e6, 2) for i in range(len(candidates(kind)))]})
+            if "now" in jobs:
                 row.update({"now": round(times["now"] * 1e6, 2), "scratch": jobs["now"].scratch})
             f.write(json.dumps(row, separators=(",", ":")) + "\n")
             f.flush()
@@ -318,7 +322,7 @@ def fit_class(np, kind, rows, most):
     which = np.random.default_rng(1).random(len(rows)) < 0.5
     halves = (("fitted to", which), ("others", ~which))
     print("%s: %d cases, %d candidates; ratios: the vendor's time / ours" % (kind, len(rows), len(all_tiles)))
-    if "now" in rows[0]:
+    if all("now" in row for row in rows):
         now, is_whole = np.array([row["now"] for row in rows]) * 100, np.array([not row["scratch"] for row in rows])
         tell(np, "now", peer / now)
         if not is_whole.all():
