@@ -127,7 +127,7 @@ static bool launch_now(kiln_arguments *a) {
   kiln_scratch scratch = {.tensor = NULL};
   kiln_error err;
   kiln_status status = KILN_OK;
-  bool is_fine = !a->kernel->uses_scratch || kiln_scratch_take(a, &scratch);
+  bool is_fine = !(a->kernel->uses_scratch || a->scratch_object) || kiln_scratch_take(a, &scratch);
   if (is_fine) {
     Py_BEGIN_ALLOW_THREADS status = launch_block(a, &scratch, &err);
     Py_END_ALLOW_THREADS if (status) kiln_raise(status, &err);

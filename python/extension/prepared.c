@@ -64,8 +64,9 @@ static PyObject *prepared_call(PyObject *self, PyObject *const *args, size_t fla
 static bool renew_scratch(prepared *p) {
   kiln_scratch now, before = p->scratch;
   kiln_error err;
-  if (!p->kernel->uses_scratch) return true;
+  if (!p->kernel->uses_scratch && !p->a->scratch_object) return true;
   if (!kiln_scratch_take(p->a, &now)) return kiln_scratch_drop(&now), false;
+  if (!p->kernel->uses_scratch) return kiln_scratch_drop(&now), true;
   kiln_status status = p->c->prepared_scratch(p->handle, now.address, now.bytes, &err);
   if (status) {
     kiln_scratch_drop(&now);

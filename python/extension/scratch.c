@@ -40,8 +40,10 @@ bool kiln_scratch_take(const kiln_arguments *a, kiln_scratch *out) {
   size_t bytes;
   kiln_error err;
   *out = (kiln_scratch){.tensor = NULL};
-  if (a->has_grid || a->scratch_object == Py_False || !k->uses_scratch) return true;
-  if (is_given) return take_given(a, a->scratch_object, out);
+  const bool is_wanted = k->uses_scratch && !a->has_grid;
+  if (is_given && !take_given(a, a->scratch_object, out)) return false;
+  if (is_given && !is_wanted) out->address = NULL, out->bytes = 0; // looked at, and not needed
+  if (is_given || a->scratch_object == Py_False || !is_wanted) return true;
   if (!a->has_tensors || a->stream_object) return true;
   kiln_status status = k->device->held->c->scratch_size(k->handle, a->block, k->block_size, &bytes, &err);
   if (status) return kiln_raise(status, &err), false;

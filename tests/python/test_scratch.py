@@ -77,6 +77,13 @@ class Scratch(unittest.TestCase):
         self.assertEqual(self.found(self.kernel, self.x, self.y, 8, scratch=self.memory[:31]), without)
         self.assertEqual(self.found(self.kernel, self.x, self.y, 4, scratch=self.memory)[:5], without[:4] + [-5])
 
+    def test_where_none_is_wanted(self):
+        other = self.device.kernel("twice")
+        self.assertEqual(self.found(other, self.x, self.y, 8, scratch=self.memory), [2 * x for x in range(8)])
+        for wrong in "a", 3, object(), self.memory[::2]:
+            self.assertRaises((TypeError, ValueError), other, self.x, self.y, 8, scratch=wrong)
+            self.assertRaises((TypeError, ValueError), other.prepare, self.x, self.y, 8, scratch=wrong)
+
     def test_of_a_prepared_launch(self):
         prepared = self.kernel.prepare(self.x, self.y, 8, scratch=self.memory)
         self.assertEqual(self.found(prepared), [2 * (x + 1) for x in range(8)])
