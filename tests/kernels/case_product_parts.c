@@ -73,26 +73,6 @@ static void gemm_parts(run *r) {
 /// As many tiles of 128 x 128 as processors, which f32 has a config for.
 static void wide_parts(run *r) { part(r, KILN_F32, false, true, false, (shape){33, 16805, 20, 256}); }
 
-static void fp8_part(run *r, kiln_scalar left, shape z) {
-  r->apart = 16;
-  array *a = input_rows(r, left, z.M, z.K, -1, 1), *b = input_rows(r, KILN_E4M3, z.N, z.K, -1, 1),
-        *parts = parts_output(r, &z);
-  char name[96];
-  snprintf(name, sizeof name, "gemm_fp8_parts[S=%s,T=e4m3]", kiln_scalars[left].spelling);
-  CALL(r, name, A(a), A(b), A(parts), I(z.M), I(z.N), I(z.K), LD(a), LD(b), I(z.span));
-  double *want = parts_of(a, false, b, true, &z);
-  expect(r, parts, want, z.span * 0x1p-13,
-         tolerance(KILN_F32)); // what tensor cores keep of up to 128 products
-  free(want);
-}
-
-static void fp8_parts(run *r) {
-  for (int i = 0; i < 4; i++) {
-    fp8_part(r, KILN_E4M3, shapes[i]);
-    fp8_part(r, KILN_E5M2, shapes[i]);
-  }
-}
-
 static double activation(int act, double x) {
   if (act == 1) return 0.5 * x * (1 + erf(x / sqrt(2.0)));
   if (act == 3) return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
@@ -123,22 +103,6 @@ static void sums(run *r) {
     for (int t = 0; t < 6; t++) added(r, types[t / 2], 0, t % 2, 5 + i, 37, counts[i]);
     for (int act = 1; act <= 3; act++) added(r, KILN_BF16, act, true, 3, 64 + i, counts[i]);
     added(r, KILN_BF16, 2, false, 9, 50, counts[i]);
-  }
-}
-
-static void scaled_sums(run *r) {
-  static const int sizes[][3] = {{5, 37, 3}, {1, 64, 33}, {70, 1, 1}};
-  for (int i = 0; i < 3; i++) {
-    const int M = sizes[i][0], N = sizes[i][1], count = sizes[i][2];
-    array *parts = input(r, KILN_F32, (size_t)count * M * N, -1, 1), *sa = input(r, KILN_F32, M, 0.5, 1),
-          *sb = input(r, KILN_F32, N, 0.5, 1), *c = output_rows(r, KILN_BF16, M, N);
-    double want[256] = {0};
-    for (int k = 0; k < M * N; k++) {
-      for (int p = 0; p < count; p++) want[k] += parts->v[p * M * N + k];
-      want[k] *= sa->v[k / N] * sb->v[k % N];
-    }
-    CALL(r, "add_scaled_parts", A(parts), A(sa), A(sb), A(c), I(M), I(N), LD(c), I(count));
-    expect(r, c, want, count * 1e-6, tolerance(KILN_BF16));
   }
 }
 
@@ -247,9 +211,7 @@ static void tanh_products(run *r) {
 const kernel_case product_part_cases[] = {
     {"parts.gemm", gemm_parts},
     {"parts.gemm_wide", wide_parts},
-    {"parts.gemm_fp8", fp8_parts},
     {"parts.add", sums},
-    {"parts.add_scaled", scaled_sums},
     {"parts.align", copies},
     {"parts.gemv", vector_parts},
     {"gemm_i8_rows", integer_rows},

@@ -22,14 +22,14 @@ BUILD = os.path.abspath(os.environ.get("KILN_BUILD", "build/release"))
 # Cases of kernel-check that launch a kernel, where they have other names; the next is tried where a config was launched by none before it.
 BACKWARD_CASES = ["attention_backward", "attention_backward_shares"]
 CASES = {
-    "add_parts": ["parts.add"], "add_rmsnorm": ["add_rmsnorm", "lengths.residual-norms"], "add_scaled_parts": ["parts.add_scaled"],
+    "add_parts": ["parts.add"], "add_rmsnorm": ["add_rmsnorm", "lengths.residual-norms"], 
     "align_operands": ["parts.align"], "argmax": ["argmax", "lengths.searches"], "argmax_join": ["parts.argmax"], "argmax_parts": ["parts.argmax"],
     "argsort_rows": ["sort_rows"], "attention_backward_begin": BACKWARD_CASES, "attention_backward_end": BACKWARD_CASES,
     "attention_backward_rows": BACKWARD_CASES, "attention_general": ["attention_general", "attention_few_queries"],
     "attention_join": ["attention_parts"], "bincount": ["histogram"], "clear": ["parts.histogram"],
     "cross_entropy": ["cross_entropy", "lengths.entropies"], "cross_entropy_join": ["parts.cross_entropy"], "cumsum": ["cumsum", "lengths.searches"],
     "cumsum_from": ["parts.cumsum"], "cumsum_parts": ["parts.cumsum"], "dequantise_fp8": ["quantise_fp8", "lengths.bytes"],
-    "dequantise_i8": ["quantise_i8", "lengths.bytes"], "gemm_fp8": ["gemm_fp8", "gemm_fp8_fast"], "gemm_fp8_parts": ["parts.gemm_fp8"],
+    "dequantise_i8": ["quantise_i8", "lengths.bytes"], "gemm_fp8": ["gemm_fp8", "gemm_fp8_fast"],
     "gemm_parts": ["parts.gemm", "parts.gemm_wide"], "gemv_parts": ["parts.gemv"], "histogram_copies": ["parts.histogram"],
     "histogram_join": ["parts.histogram"], "largest_parts": ["parts.quantise"], "layer_norm": ["layer_norm", "lengths.norms"],
     "layer_norm_backward": ["layer_norm_backward", "lengths.layer-gradients"], "log_softmax": ["log_softmax", "lengths.probabilities"],
