@@ -350,7 +350,8 @@ KILN_API size_t kiln_report_count(const kiln_report *report);
 KILN_API kiln_status kiln_report_at(const kiln_report *report, size_t index, kiln_candidate *out);
 KILN_API void kiln_report_free(kiln_report *report);
 
-/// Will every kernel of the library run on this device, and by which path? Counts kernels by their best rank.
+/// Will every kernel of the library run on this device, and by which path? Counts kernels by their best rank; one that
+/// several bundles have counts once, by the best of all.
 typedef struct kiln_preflight {
   size_t kernels, exact, generic, jit, missing;
   const char *first_missing; ///< borrowed from the library; NULL when none

@@ -200,21 +200,43 @@ kiln_status kiln_more_log_found(const kiln_kernel *k, kiln_error *err) {
 
 // --------------------------------------------------------------------------------------- preflight
 
-static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_entry *kernel,
-                                kiln_preflight *out, kiln_error *err) {
-  kiln_bundle *b = d->library->bundles[index];
-  unsigned best = KILN_RANK_REFUSED;
+// The rank of the best code that bundle `index` has of a kernel.
+static kiln_status best_rank(kiln_device *d, size_t index, const kiln_kernel_entry *kernel, unsigned *out,
+                             kiln_error *err) {
+  *out = KILN_RANK_REFUSED;
   for (uint32_t i = 0; i < kernel->code_count; i++) {
     kiln_code_entry code;
-    KILN_TRY(kiln_bundle_code_at(b, kernel, i, &code, err));
+    KILN_TRY(kiln_bundle_code_at(d->library->bundles[index], kernel, i, &code, err));
     unsigned rank = kiln_device_rank(d, index, code.target, code.flags & KILN_BUNDLE_CODE_PTX, NULL);
+    if (rank < *out) *out = rank;
+  }
+  return KILN_OK;
+}
+
+// Several bundles may have a kernel, and a look-up takes the best code of all: it is counted once, by the first bundle
+// that has it.
+static kiln_status count_kernel(kiln_device *d, size_t index, const kiln_kernel_entry *kernel,
+                                kiln_preflight *out, kiln_error *err) {
+  const kiln_library *l = d->library;
+  unsigned best = KILN_RANK_REFUSED;
+  const char *name = kiln_bundle_text(l->bundles[index], kernel->name, err);
+  if (!name) return KILN_STATUS_CORRUPT;
+  kiln_check hash = kiln_check_of(name, strlen(name));
+  for (size_t i = 0; i < l->bundle_count; i++) {
+    kiln_kernel_entry other = *kernel;
+    unsigned rank;
+    kiln_status status =
+        i == index ? KILN_OK : kiln_bundle_kernel_find(l->bundles[i], name, &hash, &other, err);
+    if (status == KILN_STATUS_NOT_FOUND) continue;
+    if (status == KILN_OK && i < index) return KILN_OK;
+    if (status == KILN_OK) status = best_rank(d, i, &other, &rank, err);
+    if (status != KILN_OK) return status;
     if (rank < best) best = rank;
   }
   size_t *sums[] = {&out->exact, &out->exact, &out->generic, &out->generic, &out->generic, &out->jit};
   ++*(best == KILN_RANK_REFUSED ? &out->missing : sums[best]);
-  if (best == KILN_RANK_REFUSED && !out->first_missing &&
-      !(out->first_missing = kiln_bundle_text(b, kernel->name, err)))
-    return KILN_STATUS_CORRUPT;
+  out->kernels++;
+  if (best == KILN_RANK_REFUSED && !out->first_missing) out->first_missing = name;
   return KILN_OK;
 }
 
@@ -229,7 +251,6 @@ kiln_status kiln_more_device_preflight(kiln_device *d, kiln_preflight *out, kiln
       kiln_kernel_entry kernel;
       KILN_TRY(kiln_bundle_kernel_at(b, n, &kernel, err));
       KILN_TRY(count_kernel(d, i, &kernel, out, err));
-      out->kernels++;
     }
   }
   return KILN_OK;

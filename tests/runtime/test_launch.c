@@ -214,6 +214,60 @@ TEST(launch, policies_fail_at_open) {
   CHECK_INT(kiln_open(&options, &l, &err), KILN_STATUS_UNTRUSTED);
 }
 
+static void check_preflight(const kiln_source *sources, size_t count, const char *device,
+                            kiln_preflight expected) {
+  kiln_library *l;
+  kiln_device *d;
+  kiln_error err;
+  kiln_preflight found;
+  for (uint32_t policy = 0; policy <= (KILN_EXACT_ONLY | KILN_NO_JIT); policy++) {
+    kiln_open_options options = {
+        .size = sizeof options, .sources = sources, .source_count = count, .policy = policy};
+    CHECK_OK(kiln_open(&options, &l, &err), err);
+    bool refuses = (policy & KILN_EXACT_ONLY && expected.kernels > expected.exact) ||
+                   (policy & KILN_NO_JIT && expected.jit + expected.missing);
+    kiln_status status = kiln_device_open(l, device, &d, &err);
+    CHECK_INT(status, refuses ? KILN_STATUS_NO_VARIANT : KILN_OK);
+    if (status == KILN_OK) {
+      CHECK_OK(kiln_device_preflight(d, &found, &err), err);
+      CHECK_INT(found.kernels, expected.kernels);
+      CHECK_INT(found.exact, expected.exact);
+      CHECK_INT(found.jit, expected.jit);
+      CHECK_INT(found.missing, expected.missing);
+      CHECK_TEXT(found.first_missing ? found.first_missing : "", expected.first_missing);
+      kiln_device_close(d);
+    }
+    kiln_close(l);
+  }
+}
+
+// A kernel that several bundles have is one kernel, and any of them may have the code.
+TEST(launch, a_policy_looks_at_all_bundles) {
+  fixture f;
+  static const char *const names[] = {"amd.kbundle", "ptx.kbundle", "cubin.kbundle"};
+  kiln_source sources[3];
+  for (unsigned i = 0; i < 3; i++) {
+    fixture_begin(&f);
+    uint32_t kernel = fixture_kernel(&f, &ADD_ONE_INTERFACE("add_one"));
+    if (i == 0) fixture_code(&f, kernel, 0, 0, KILN_FORMAT_HSACO, "gfx942", "add_one", "amd", 3);
+    if (i == 1) fixture_code(&f, kernel, 0, 0, KILN_FORMAT_PTX, "sm_90", "add_one", "ptx", 3);
+    if (i == 2) fixture_code(&f, kernel, 0, 0, KILN_FORMAT_CUBIN, "sm_90", "add_one", "cubin", 5);
+    fixture_write(&f, kiln_test_path(names[i]), "");
+  }
+  for (unsigned order = 0; order < 6; order++) {
+    static const uint8_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (unsigned i = 0; i < 3; i++)
+      sources[i] = (kiln_source){.path = strdup(kiln_test_path(names[orders[order][i]]))};
+    check_preflight(sources, 3, "null:sm_90",
+                    (kiln_preflight){.kernels = 1, .exact = 1, .first_missing = ""});
+    check_preflight(sources, 3, "null:gfx942",
+                    (kiln_preflight){.kernels = 1, .exact = 1, .first_missing = ""});
+    check_preflight(sources, 3, "null:gfx1100",
+                    (kiln_preflight){.kernels = 1, .missing = 1, .first_missing = "add_one"});
+    for (unsigned i = 0; i < 3; i++) free((void *)(uintptr_t)sources[i].path);
+  }
+}
+
 // ---------------------------------------------------------------------------------------- variants
 
 // pick: writes the number of the code that ran to *out; (out: *i32, cols: i32, ld: i64).
