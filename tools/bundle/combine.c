@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/launches.h"
+#include "base/sizes.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/suggest.h"
 #include "tools/bundle/dictionary_family.h"
@@ -95,14 +97,71 @@ static const view_kernel *with_code(const bundle_view *v, const char *name) {
   return NULL;
 }
 
-// Whether a kernel of `later` has another interface in `earlier`; the error then says so.
+static const char *note_of(const bundle_view *v, const char *prefix, const char *kernel) {
+  size_t length = strlen(prefix);
+  for (uint32_t i = 0; i < v->note_count; i++)
+    if (!strncmp(v->notes[i].key, prefix, length) && !strcmp(v->notes[i].key + length, kernel))
+      return v->notes[i].value;
+  return NULL;
+}
+
+// The first line of `text` that is not in `other`: the name of a parameter, the code of its size, its text.
+static const char *line_apart(const char *text, const char *other) {
+  for (size_t length; *text; text += length + (text[length] == '\n')) {
+    length = strcspn(text, "\n");
+    const char *at = other;
+    while (*at && (strncmp(at, text, length) || (at[length] && at[length] != '\n')))
+      at += strcspn(at, "\n"), at += *at == '\n';
+    if (!*at) break;
+  }
+  return text;
+}
+
+static void say_size(kiln_buffer *out, const char *line, const char *where) {
+  const char *code = line + strcspn(line, " \n"), *text = code + (*code == ' ');
+  text += strcspn(text, " \n");
+  text += *text == ' ';
+  if (*line)
+    kiln_buffer_format(out, "'%.*s' needs %.*s elements %s", (int)(code - line), line,
+                       (int)strcspn(text, "\n"), text, where);
+  else kiln_buffer_format(out, "fewer are stated %s", where);
+}
+
+// Whether both bundles state sizes, or launches, of a kernel, and not the same. Both have code of it.
+static bool refuse_notes(const bundle_view *earlier, const char *earlier_path, const bundle_view *later,
+                         const char *path, const char *name, kiln_error *err) {
+  const char *sizes = note_of(later, KILN_SIZES_PREFIX, name),
+             *old_sizes = note_of(earlier, KILN_SIZES_PREFIX, name);
+  const char *launches = note_of(later, KILN_LAUNCHES_PREFIX, name),
+             *old_launches = note_of(earlier, KILN_LAUNCHES_PREFIX, name);
+  kiln_buffer text = {0};
+  if (sizes && old_sizes && strcmp(sizes, old_sizes) != 0) {
+    kiln_buffer_format(&text, "other sizes of buffers (@size) in %s: ", earlier_path);
+    say_size(&text, line_apart(sizes, old_sizes), "here");
+    kiln_buffer_format(&text, ", ");
+    say_size(&text, line_apart(old_sizes, sizes), "there");
+  } else if (launches && old_launches && strcmp(launches, old_launches) != 0) {
+    kiln_buffer_format(&text, "other launches in its place in %s", earlier_path);
+  }
+  bool found = text.size;
+  if (found)
+    kiln_fail(err, KILN_STATUS_EXISTS,
+              "%s: '%s' has %.*s; one bundle cannot have both (`kiln prune --drop-kernel` leaves one out)",
+              path, name, (int)text.size, (const char *)text.bytes);
+  kiln_buffer_deinit(&text);
+  return found;
+}
+
+// Whether a kernel of `later` has another interface, other sizes or launches in `earlier`; the error then says so.
 static bool refuse_interfaces(const bundle_view *earlier, const char *earlier_path, const bundle_view *later,
                               const char *path, kiln_error *err) {
   for (uint32_t i = 0; i < later->kernel_count; i++) {
     const view_kernel *b = &later->kernels[i], *a = with_code(earlier, b->name);
-    if (!b->code_count || !a ||
-        (a->record_size == b->record_size && !memcmp(a->record, b->record, a->record_size)))
+    if (!b->code_count || !a) continue;
+    if (a->record_size == b->record_size && !memcmp(a->record, b->record, a->record_size)) {
+      if (refuse_notes(earlier, earlier_path, later, path, b->name, err)) return true;
       continue;
+    }
     kiln_buffer text = {0};
     say_difference(&text, &b->interface, &a->interface);
     kiln_fail(err, KILN_STATUS_EXISTS,
@@ -284,11 +343,13 @@ static int finish(const cli_page *page, int exit_code, combine_settings *s, size
 int kiln_command_merge(int argc, char **argv) {
   combine_settings s = {.level = 3};
   const cli_option options[] = {COMBINE_OPTIONS(&s)};
-  const cli_page page = CLI_PAGE("kiln merge -o FILE BUNDLE...",
-                                 "Merges bundles into one. Where two have the same kernel, config, variant "
-                                 "and target, the earlier one wins. "
-                                 "A kernel must have the same interface in all of them.",
-                                 options);
+  const cli_page page =
+      CLI_PAGE("kiln merge -o FILE BUNDLE...",
+               "Merges bundles into one. Where two have the same kernel, config, variant "
+               "and target, the earlier one wins. "
+               "A kernel must have the same interface, sizes of buffers and launches in all "
+               "of them.",
+               options);
   return finish(&page, cli_parse(&page, argc, argv, &s.words), &s, SIZE_MAX, NULL);
 }
 

@@ -180,14 +180,13 @@ static bool is_of_kernel(const char *key) {
 }
 
 static kiln_status copy_notes(const bundle_view *v, const view_kernel *k, kiln_bundle_writer *w,
-                              bool first_wins, kiln_error *err) {
+                              kiln_error *err) {
   char key[sizeof KILN_LAUNCHES_PREFIX + KILN_BUNDLE_MAX_NAME];
   for (size_t i = 0; i < OF_KERNELS; i++) {
     size_t size;
     snprintf(key, sizeof key, "%s%s", of_kernels[i], k->name);
     const char *value = kiln_bundle_note(v->bundle, key, &size);
-    kiln_status status = value ? kiln_bundle_writer_note(w, key, value, err) : KILN_OK;
-    if (status != KILN_OK && !(status == KILN_STATUS_EXISTS && first_wins)) return status;
+    if (value) KILN_TRY(kiln_bundle_writer_note(w, key, value, err));
   }
   return KILN_OK;
 }
@@ -196,6 +195,7 @@ static kiln_status copy_kernel(const bundle_view *v, const view_kernel *k, kiln_
                                bundle_filter *filter, void *context, bool first_wins, added_blobs *added,
                                kiln_error *err) {
   uint32_t number = KILN_BUNDLE_NONE;
+  bool has_own = false; // code that the writer did not have
   for (uint32_t i = 0; i < k->code_count; i++) {
     if (filter && !filter(context, k, &k->codes[i])) continue;
     kiln_status status = number == KILN_BUNDLE_NONE
@@ -204,8 +204,10 @@ static kiln_status copy_kernel(const bundle_view *v, const view_kernel *k, kiln_
     if (status != KILN_OK) return status; // EXISTS: codes of two interfaces cannot be in one bundle
     status = copy_code(v, &k->codes[i], number, added, w, err);
     if (status != KILN_OK && !(status == KILN_STATUS_EXISTS && first_wins)) return status;
+    has_own |= status == KILN_OK;
   }
-  return number == KILN_BUNDLE_NONE ? KILN_OK : copy_notes(v, k, w, first_wins, err);
+  // EXISTS: what is checked before a launch, or launched in its place, would not be that of the code
+  return has_own ? copy_notes(v, k, w, err) : KILN_OK;
 }
 
 kiln_status bundle_view_copy(const bundle_view *v, kiln_bundle_writer *w, bundle_filter *filter,

@@ -57,7 +57,7 @@ const char *bundle_view_note(const bundle_view *view, const view_note *note);
 typedef bool bundle_filter(void *context, const view_kernel *kernel, const view_code *code);
 /// Adds kernels, the codes that pass the filter, and notes to a writer. Kernels without code are left out. A
 /// conflict with what the writer has is EXISTS; `first_wins` skips it, unless two kernels of one name have
-/// different interfaces.
+/// different interfaces, or sizes of buffers or launches in their place that differ.
 kiln_status bundle_view_copy(const bundle_view *view, kiln_bundle_writer *writer, bundle_filter *filter,
                              void *context, bool first_wins, kiln_error *err);
 
