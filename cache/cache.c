@@ -315,6 +315,27 @@ static bool get_here(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) 
   return false;
 }
 
+static bool read_stored(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out, bool *warned) {
+  memset(out, 0, sizeof *out);
+  if (c->config.no_read || !kiln_cache_contains(c, &key->digest)) return false;
+  kiln_cache_look(c, &key->digest, key->fields, key->fields_size, out, NULL, warned, NULL);
+  return out->held;
+}
+
+bool kiln_cache_get_stored(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
+  bool warned = false;
+  if (!read_stored(c, key, out, &warned)) return false;
+  found(c, key, out, warned);
+  return true;
+}
+
+bool kiln_cache_recall(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
+  bool warned = false;
+  if (!read_stored(c, key, out, &warned)) return false;
+  if (warned) kiln_cache_count(c, KILN_OUTCOME_UNSIGNED_WARNING, &key->digest, 0, 0);
+  return true;
+}
+
 /// What is left of a look-up after the miss of get_here: the remote side, or a miss that counts.
 static bool get_elsewhere(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) {
   kiln_outcome outcome = out->outcome;
@@ -543,11 +564,11 @@ bool kiln_cache_holds(kiln_cache *c, const kiln_digest *key) {
   return false;
 }
 
-bool kiln_cache_touch(kiln_cache *c, const kiln_digest *key) {
+bool kiln_cache_touch(kiln_cache *c, const kiln_digest *key, uint64_t saved_ns) {
   for (uint32_t i = 0; i < c->store_count; i++) {
     if (!kiln_store_touch(&c->stores[i], key)) continue;
     bool last = i + 1 == c->store_count && c->config.folder;
-    kiln_cache_count(c, last ? KILN_OUTCOME_HIT_LOCAL : KILN_OUTCOME_HIT_LAYER, key, 0, 0);
+    kiln_cache_count(c, last ? KILN_OUTCOME_HIT_LOCAL : KILN_OUTCOME_HIT_LAYER, key, 0, saved_ns);
     return true;
   }
   return false;

@@ -228,6 +228,12 @@ void kiln_cache_entry_deinit(kiln_cache_entry *entry);
 /// `out->outcome` says which. Takes no lock, syncs nothing. The caller deinits `out` after true (after false
 /// it is harmless).
 bool kiln_cache_get(kiln_cache *cache, const kiln_key *key, kiln_cache_entry *out);
+/// As kiln_cache_get from the stores alone, for a caller who asks again by kiln_cache_get if there is no entry that can
+/// be served: false is not counted.
+bool kiln_cache_get_stored(kiln_cache *cache, const kiln_key *key, kiln_cache_entry *out);
+/// As kiln_cache_get_stored, for what only says which entries a command makes, or has them packed: true is no hit, since
+/// those entries are counted.
+bool kiln_cache_recall(kiln_cache *cache, const kiln_key *key, kiln_cache_entry *out);
 
 /// Called for key `index` of kiln_cache_get_many when it hit; deinits `entry` in time. One call at a time, on
 /// any thread.
@@ -304,8 +310,9 @@ bool kiln_cache_contains(kiln_cache *cache, const kiln_digest *key);
 /// unpacked. True counts as a hit. False says nothing, and is not counted: where somebody has to vouch for entries
 /// it is always false.
 bool kiln_cache_holds(kiln_cache *cache, const kiln_digest *key);
-/// As if the entry had been read and served: its use is remembered and counted. False: it is not there.
-bool kiln_cache_touch(kiln_cache *cache, const kiln_digest *key);
+/// As if the entry had been read and served: its use is remembered and counted, with the time that this saved.
+/// False: it is not there.
+bool kiln_cache_touch(kiln_cache *cache, const kiln_digest *key, uint64_t saved_ns);
 /// Removes one entry from memory and the writable store.
 kiln_status kiln_cache_remove(kiln_cache *cache, const kiln_digest *key, kiln_error *err);
 

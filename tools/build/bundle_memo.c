@@ -200,17 +200,27 @@ kiln_status session_write_bundle(session *s, const session_bundle *how, kiln_err
 // --------------------------------------------------------------------------------------------- finding
 
 /// True when the cache has the bundle of this key, and it was written. `out_vouched`: it has a trusted
-/// signature.
-static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *key, bool *out_vouched) {
+/// signature. `out_ns`: what it took to make it.
+static bool deliver_kept(session *s, const session_bundle *how, const kiln_key *key, bool *out_vouched,
+                         uint64_t *out_ns) {
   kiln_cache_entry entry;
   kiln_error err = {0};
-  if (!kiln_cache_contains(s->cache, &key->digest) || !kiln_cache_get(s->cache, key, &entry)) return false;
+  if (!kiln_cache_recall(s->cache, key, &entry)) return false;
   bool done = pack_write(how, entry.content.payload.bytes, entry.content.payload.size, &err) == KILN_OK;
   *out_vouched = entry.vouched;
+  *out_ns = entry.content.cost_ns;
   if (done && !s->quiet && entry.content.diagnostics.size)
     fwrite(entry.content.diagnostics.bytes, 1, entry.content.diagnostics.size, stderr);
   kiln_cache_entry_deinit(&entry);
   return done;
+}
+
+/// Object `index` of `count` was served with its bundle, and has its share of the time that this saved.
+static void count_served(session *s, const kiln_digest *object, uint64_t bundle_ns, size_t index,
+                         size_t count) {
+  const uint64_t ns = bundle_ns / count + (index < bundle_ns % count);
+  if (!kiln_cache_touch(s->cache, object, ns))
+    kiln_cache_count(s->cache, KILN_OUTCOME_HIT_LOCAL, object, 0, ns);
 }
 
 /// Opens the writer, if a finished bundle may be reused at all.
@@ -225,12 +235,13 @@ bool session_reuse_bundle(session *s, const session_bundle *how, execute_counts 
   kiln_key key = {0};
   kiln_error err = {0};
   bool vouched;
+  uint64_t ns;
   memset(sums, 0, sizeof *sums);
   if (!open_writer(s, &tool)) return false;
-  bool found = bundle_key(s, how, &tool, &key, &err) == KILN_OK && deliver_kept(s, how, &key, &vouched);
+  bool found = bundle_key(s, how, &tool, &key, &err) == KILN_OK && deliver_kept(s, how, &key, &vouched, &ns);
   for (size_t i = 0; found && i < s->plan.job_count; i++) {
     s->plan.jobs[i].state = JOB_HIT;
-    kiln_cache_touch(s->cache, &s->plan.jobs[i].key.digest);
+    count_served(s, &s->plan.jobs[i].key.digest, ns, i, s->plan.job_count);
     sums->hits++;
   }
   if (found) keep_asked(s, how, &tool, &key, vouched);
@@ -259,10 +270,12 @@ static bool deliver_asked(session *s, const session_bundle *how, const kiln_cach
   const uint8_t *digests;
   size_t count;
   bool vouched;
-  if (!read_asked(entry, &bundle, &digests, &count) || !deliver_kept(s, how, &bundle, &vouched)) return false;
+  uint64_t ns;
+  if (!read_asked(entry, &bundle, &digests, &count) || !deliver_kept(s, how, &bundle, &vouched, &ns))
+    return false;
   for (sums->hits = 0; sums->hits < count; sums->hits++) {
     memcpy(object.bytes, digests + sums->hits * KILN_DIGEST_SIZE, sizeof object.bytes);
-    kiln_cache_touch(s->cache, &object);
+    count_served(s, &object, ns, sums->hits, count);
   }
   return true;
 }
@@ -277,7 +290,7 @@ bool session_reuse_build(session *s, const session_bundle *how, execute_counts *
   kiln_status status = asked_key(s, how, &tool, &key, &err);
   close(tool.fd);
   if (status != KILN_OK) return false;
-  bool found = kiln_cache_contains(s->cache, &key.digest) && kiln_cache_get(s->cache, &key, &entry);
+  bool found = kiln_cache_recall(s->cache, &key, &entry);
   kiln_key_deinit(&key);
   if (!found) return false;
   found = deliver_asked(s, how, &entry, sums);

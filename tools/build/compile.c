@@ -85,13 +85,12 @@ static bool memo_reuse(session *s, const object_choice *which, const char *outpu
   *out_is_there = false;
   // --force and --verify-cache want no hit.
   if (!s->cache || s->force || s->verify || asked_key(s, which, &key, &err) != KILN_OK) return false;
-  bool found = kiln_cache_contains(s->cache, &key.digest) && kiln_cache_get(s->cache, &key, &entry);
+  bool found = kiln_cache_recall(s->cache, &key, &entry);
   kiln_key_deinit(&key);
   if (!found) return false;
   found = read_kept(&entry, &kept);
   *out_is_there = found && is_there(s, &kept, output);
-  if (found && !*out_is_there)
-    found = kiln_cache_contains(s->cache, &kept.key.digest) && kiln_cache_get(s->cache, &kept.key, out);
+  if (found && !*out_is_there) found = kiln_cache_get_stored(s->cache, &kept.key, out);
   if (found) plan_say(kept.said.at, kept.said.left, s->quiet);
   if (found && !s->quiet) session_print_cache_notes(s, false);
   kiln_cache_entry_deinit(&entry);
