@@ -193,26 +193,11 @@ static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *u
   return KILN_OK;
 }
 
-/// A word that is neither yes nor no is an error, not a no.
 static kiln_status check_flags(kiln_error *err) {
-  static const struct {
-    environment_name name;
-    const char *text;
-  } flags[] = {{ENV_KILN_CACHE_SHARED, "KILN_CACHE_SHARED"},
-               {ENV_KILN_CACHE_WORLD_WRITABLE, "KILN_CACHE_WORLD_WRITABLE"},
-               {ENV_KILN_CACHE_DURABLE, "KILN_CACHE_DURABLE"},
-               {ENV_KILN_CACHE_READ_ONLY, "KILN_CACHE_READ_ONLY"},
-               {ENV_KILN_CACHE_STATS, "KILN_CACHE_STATS"},
-               {ENV_KILN_CACHE_REMOTE_WRITE, "KILN_CACHE_REMOTE_WRITE"}};
-  static const char *const no[] = {"0", "off", "no", "false"};
-  for (unsigned i = 0; i < sizeof flags / sizeof *flags; i++) {
-    const char *value = environment_get(flags[i].name);
-    bool known = !value || kiln_env_is_yes(value);
-    for (unsigned k = 0; k < 4 && !known; k++) known = !strcmp(value, no[k]);
-    if (!known)
-      return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected 0 or 1, found \"%.60s\"",
-                       flags[i].text, value);
-  }
+  static const environment_name flags[] = {ENV_KILN_CACHE_SHARED,  ENV_KILN_CACHE_WORLD_WRITABLE,
+                                           ENV_KILN_CACHE_DURABLE, ENV_KILN_CACHE_READ_ONLY,
+                                           ENV_KILN_CACHE_STATS,   ENV_KILN_CACHE_REMOTE_WRITE};
+  for (unsigned i = 0; i < sizeof flags / sizeof *flags; i++) KILN_TRY(environment_check_flag(flags[i], err));
   return KILN_OK;
 }
 

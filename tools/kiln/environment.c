@@ -53,15 +53,27 @@ bool environment_flag(environment_name name, bool absent) {
   return value ? kiln_env_is_yes(value) : absent;
 }
 
+kiln_status environment_check_flag(environment_name name, kiln_error *err) {
+  static const char *const no[] = {"0", "off", "no", "false"};
+  const char *value = environment_get(name);
+  bool known = !value || kiln_env_is_yes(value);
+  for (unsigned i = 0; i < sizeof no / sizeof *no && !known; i++) known = !strcmp(value, no[i]);
+  return known ? KILN_OK
+               : kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected 0 or 1, found \"%.60s\"",
+                           names[name], value);
+}
+
 kiln_status environment_parse_size(const char *text, uint64_t *out) {
   static const char units[] = "KMGT";
   char *end;
   if (*text < '0' || *text > '9') return KILN_STATUS_INVALID_ARGUMENT;
+  errno = 0;
   unsigned long long number = strtoull(text, &end, 10);
+  const bool is_more = errno == ERANGE; // than 64 bits hold
   const char *unit = *end ? strchr(units, *end) : NULL;
   unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-  if ((*end && !unit) || (unit && end[1]) || number > UINT64_MAX >> shift)
-    return KILN_STATUS_INVALID_ARGUMENT;
+  if ((*end && !unit) || (unit && end[1])) return KILN_STATUS_INVALID_ARGUMENT;
+  if (is_more || number > UINT64_MAX >> shift) return KILN_STATUS_LIMIT;
   *out = (uint64_t)number << shift;
   return KILN_OK;
 }
@@ -69,11 +81,11 @@ kiln_status environment_parse_size(const char *text, uint64_t *out) {
 kiln_status environment_size(environment_name name, uint64_t most, uint64_t *in_out, kiln_error *err) {
   const char *value = environment_get(name);
   if (!value) return KILN_OK;
-  bool is_number = !environment_parse_size(value, in_out);
-  if (is_number && *in_out > most)
+  kiln_status status = environment_parse_size(value, in_out);
+  if (status == KILN_STATUS_LIMIT || (status == KILN_OK && *in_out > most))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected at most %" PRIu64 ", found \"%.60s\"",
                      names[name], most, value);
-  if (is_number) return KILN_OK;
+  if (status == KILN_OK) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                    "%s: expected a number with an optional K, M, G or T, found \"%.60s\"", names[name],
                    value);

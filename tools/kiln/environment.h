@@ -27,8 +27,11 @@ bool environment_is_setting(unsigned index);
 const char *environment_get(environment_name name);
 /// "1", "on", "yes", "true": true; unset: `absent`.
 bool environment_flag(environment_name name, bool absent);
+/// A word that is neither yes nor no is INVALID_ARGUMENT, not a no.
+kiln_status environment_check_flag(environment_name name, kiln_error *err);
 /// A number of at most `most` with an optional K, M, G or T. INVALID_ARGUMENT names variable and value.
 kiln_status environment_size(environment_name name, uint64_t most, uint64_t *in_out, kiln_error *err);
+/// LIMIT when it does not fit 64 bits.
 kiln_status environment_parse_size(const char *text, uint64_t *out);
 /// Searches the environment, from index `*at` on, for a variable that looks like a misspelt setting of Kiln,
 /// and writes the warning to `out`. False when there are no more.

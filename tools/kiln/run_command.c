@@ -73,6 +73,8 @@ int kiln_run_command(int argc, char **argv) {
   if (!kiln_set_colors())
     fprintf(stderr, "kiln: note: KILN_COLOR: expected auto, always or never, found \"%s\"\n",
             environment_get(ENV_KILN_COLOR));
+  if (environment_check_flag(ENV_KILN_VERIFY_PASSES, &err) != KILN_OK)
+    fprintf(stderr, "kiln: note: %s\n", err.text);
   kiln_output_complete(environment_flag(ENV_KILN_CACHE_DURABLE, false));
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
