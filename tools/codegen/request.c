@@ -25,7 +25,7 @@ typedef struct request {
 
 // A C identifier: it becomes a symbol and stands in assembly.
 static bool is_symbol(kiln_span s) {
-  if (!s.size || s.size > MOST_SYMBOL || isdigit(s.bytes[0])) return false;
+  if (!s.size || isdigit(s.bytes[0])) return false;
   for (size_t i = 0; i < s.size; i++)
     if (!isalnum(s.bytes[i]) && s.bytes[i] != '_') return false;
   return true;
@@ -47,6 +47,9 @@ static kiln_status read_compile(kiln_arena *arena, const kiln_span blocks[5], re
   const kiln_span target = blocks[0], symbol = blocks[1], positions = blocks[4];
   if (!is_printable(target)) return malformed(err, "the target's name is not printable");
   if (!is_symbol(symbol)) return malformed(err, "the symbol is not an identifier");
+  if (symbol.size > MOST_SYMBOL)
+    return kiln_fail(err, KILN_STATUS_LIMIT, "the kernel's symbol has %zu bytes, expected at most %d",
+                     symbol.size, MOST_SYMBOL);
   if (!kiln_positions_decode(arena, positions.bytes, positions.size, &out->positions))
     return malformed(err, "the positions are damaged");
   out->canonical = blocks[3];
