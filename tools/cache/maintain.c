@@ -137,8 +137,8 @@ int cache_command_gc(int argc, char **argv) {
   const cli_option options[] = {
       CACHE_TOOL_OPTIONS(&tool),
       {"dry-run", 'n', CLI_FLAG, &choice.dry_run, NULL, "say what would be removed, remove nothing"},
-      {"max-size", 0, CLI_TEXT, &size, "SIZE", "keep at most that many bytes"},
-      {"max-files", 0, CLI_NUMBER, &files, "N", "keep at most N entries"},
+      {"max-size", 0, CLI_TEXT, &size, "SIZE", "keep at most that many bytes; 0: no limit"},
+      {"max-files", 0, CLI_NUMBER, &files, "N", "keep at most N entries; 0: no limit"},
       {"older-than", 0, CLI_TEXT, &age, "AGE", "remove entries not used for 90s, 10m, 12h, 30d"},
       {"target", 0, CLI_TEXT, &choice.target, "TEXT", "remove entries whose target contains this text"},
       {"producer", 0, CLI_TEXT, &choice.producer, "TEXT", "remove entries of this producer"},
