@@ -127,7 +127,7 @@ $(B)/lib/lib%.a:
 
 # Arguments go into a block of 4,096 bytes at places known at run time: level 3 of _FORTIFY_SOURCE makes a call of each copy, and of a
 # launch's 14 ns 24; level 2 sees the same copies as what they are, single moves.
-WARM := runtime/launch.c runtime/decision.c runtime/launch_extras.c runtime/prepared.c
+WARM := runtime/launch.c runtime/launch_extras.c runtime/prepared.c
 $(call objects,$(WARM)): CFLAGS += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 
 # A variable of a thread is reached through a descriptor: a call of __tls_get_addr would make libkiln need the loader, and one at a fixed

@@ -15,3 +15,7 @@ kiln_check kiln_check_of(const void *bytes, size_t size) {
   memcpy(check.bytes, canonical.digest, sizeof check.bytes);
   return check;
 }
+
+bool kiln_check_fits(const uint8_t *check, size_t check_size, const void *bytes, size_t size) {
+  return !memcmp(kiln_check_of(bytes, size).bytes, check, check_size);
+}

@@ -5,6 +5,7 @@
 #define KILN_BASE_DIGEST_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { KILN_DIGEST_SIZE = 32, KILN_DIGEST_HEX = 64, KILN_CHECK_SIZE = 16 };
@@ -21,6 +22,8 @@ typedef struct kiln_check {
 
 kiln_digest kiln_digest_of(const void *bytes, size_t size);
 kiln_check kiln_check_of(const void *bytes, size_t size);
+/// Whether the check of `bytes` begins with the `check_size` bytes that a file states of them.
+bool kiln_check_fits(const uint8_t *check, size_t check_size, const void *bytes, size_t size);
 
 /// The same of bytes that come piece by piece. Caller's storage; nothing to free.
 typedef struct kiln_check_pieces {

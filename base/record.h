@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -72,6 +73,18 @@ static inline bool kiln_param_is_address(const kiln_param_record *p) { return p-
 /// Whether expressions may read it.
 static inline bool kiln_param_is_integer(const kiln_param_record *p) {
   return kiln_param_is_address(p) || kiln_scalars[p->scalar].type_class & (KILN_CLASS_INT | KILN_CLASS_BOOL);
+}
+/// An argument in a block, which has it as the host has integers; sign-extended. i1 (`is_signed` false) is 0 or 1.
+static inline int64_t kiln_read_integer(const uint8_t *at, uint8_t size, bool is_signed) {
+  int64_t value;
+  int32_t of_4;
+  int16_t of_2;
+  switch (size) {
+  case 1: return is_signed ? (int8_t)*at : (*at != 0);
+  case 2: return memcpy(&of_2, at, sizeof of_2), of_2;
+  case 4: return memcpy(&of_4, at, sizeof of_4), of_4;
+  default: return memcpy(&value, at, sizeof value), value;
+  }
 }
 
 /// One point of the tuning list: compile-time values, launch geometry and when it may be used.

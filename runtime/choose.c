@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What is known of a launch.
-#include <string.h>
-
-#include "runtime/decision.h"
+#include "runtime/launch.h"
 
 void kiln_choice_of(const kiln_code *code, const uint32_t *grid, kiln_choice *out) {
   const kiln_kernel *k = code->kernel;
   const kiln_code_info *info = &code->info;
   *out = (kiln_choice){
-      .config = k->interface.configs[kiln_code_config(k, code)].text,
-      .variant = k->interface.variants[kiln_code_variant(k, code)].text,
+      .config = k->interface.configs[code->config].text,
+      .variant = k->interface.variants[code->variant].text,
       .target = info->target,
       .bundle = k->bundle->name,
       .grid = {grid[0], grid[1], grid[2]},

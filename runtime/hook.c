@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/decision.h"
+#include "runtime/launch.h"
 
 enum { PLACES = 4 };
 typedef struct place { // written by one who counts as its only user, while it is free

@@ -5,13 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/device/device.h"
 #include "runtime/launch.h"
+#include "runtime/launch_extras.h"
 #include "base/launches.h"
 #include "runtime/hook.h"
 #include "runtime/launches.h"
 #include "runtime/refusal.h"
-#include "runtime/tensor_map.h"
 #include "runtime/tuned_choice.h"
 
 // ---------------------------------------------------------------------------------- choosing codes
@@ -97,6 +96,9 @@ static kiln_status take_codes(kiln_kernel *k, const kiln_kernel_entry *kernel, k
                                 k->bundle->name, in->name);
     code->map_count = 0, code->memo = NULL;
     code->grid_at = (k->used_bytes + 3) & ~3u;
+    code->params_end = code->info.blocks ? code->grid_at + KILN_GRID_BYTES : k->used_bytes;
+    code->config = entry.config;
+    code->variant = entry.variant;
     KILN_TRY(take_maps(k, &entry, code, err));
     code->has_extras = code->map_count || code->info.blocks;
     for (unsigned axis = 0; axis < 3; axis++) {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Limits of a launch, and what its files share.
+// Limits of a launch, and the parts of it that others want: prepared launches, reasons, scratch memory.
 #ifndef KILN_RUNTIME_LAUNCH_H
 #define KILN_RUNTIME_LAUNCH_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/bundle_format.h"
+#include "runtime/device/device.h"
 
 enum {
   KILN_MOST_PARAMS = 512,
@@ -18,14 +15,23 @@ enum {
 #define KILN_COLD __attribute__((cold))
 #define KILN_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-/// An argument of a block, sign-extended; i1 (`is_signed` false) is 0 or 1.
-static inline int64_t kiln_read_integer(const uint8_t *at, uint8_t size, bool is_signed) {
-  switch (size) {
-  case 1: return is_signed ? (int8_t)*at : (*at != 0);
-  case 2: return (int16_t)kiln_le16(at);
-  case 4: return (int32_t)kiln_le32(at);
-  default: return (int64_t)kiln_le64(at);
-  }
-}
+/// Decides about the arguments in a block: whether the promised facts hold, which code runs and with which grid, which
+/// are filled in. `grid`: the caller's; NULL: the kernel's own expressions.
+kiln_status kiln_decide(const kiln_kernel *k, const uint8_t *block, const uint32_t *grid,
+                        kiln_launch_call *out, kiln_error *err);
+
+/// What is weighed: arguments, and the values of those that expressions in general form read.
+typedef struct kiln_weighing {
+  const kiln_kernel *kernel;
+  const uint8_t *block;
+  const int64_t *values;
+} kiln_weighing;
+/// The code of a config for these arguments, or NULL.
+const kiln_code *kiln_try_config(const kiln_weighing *w, uint32_t config);
+/// Reads the values that expressions in general form use; the other values stay unset.
+void kiln_read_values(const kiln_kernel *k, const uint8_t *block, int64_t *values);
+
+/// What is known of a launch of `code` with that grid. choose.c
+void kiln_choice_of(const kiln_code *code, const uint32_t *grid, kiln_choice *out);
 
 #endif

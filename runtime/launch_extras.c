@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "runtime/launch.h"
 #include "runtime/refusal.h"
 
 void kiln_block_changes(const uint8_t *a, const uint8_t *b, size_t size, kiln_block_words *out) {
@@ -22,14 +21,14 @@ kiln_status kiln_extras_encode(const kiln_kernel *k, kiln_launch_call *call, con
                                kiln_map_sizes *known, uint8_t *block, kiln_error *err) {
   const kiln_code *code = call->code;
   call->block = block;
-  call->size = code->map_count ? kiln_maps_end(code->maps_at, code->map_count) : kiln_code_extras_at(k, code);
-  if (code->map_count) KILN_TRY(kiln_tensor_maps_encode(k, code, changes, known, block, err));
+  call->size = code->map_count ? code->maps_at + code->map_count * KILN_MAP_BYTES : code->params_end;
+  if (code->map_count) KILN_TRY(code->encode_maps(k, code, changes, known, block, err));
   if (!code->info.blocks) return KILN_OK;
   uint64_t programs = (uint64_t)call->grid[0] * call->grid[1], room = k->device->processors;
   programs = programs > INT32_MAX ? programs : programs * call->grid[2];
   if (programs > INT32_MAX) return kiln_refuse_programs(k, call->grid, err);
   memset(block + k->used_bytes, 0, code->grid_at - k->used_bytes);
-  for (unsigned axis = 0; axis < 3; axis++) kiln_put32(block + code->grid_at + 4 * axis, call->grid[axis]);
+  memcpy(block + code->grid_at, call->grid, KILN_GRID_BYTES);
   uint32_t cluster = code->info.cluster ? code->info.cluster : 1;
   // Clusters. Not every processor finds as many neighbours as one wants, so the device was asked.
   room = code->clusters ? code->clusters : room * code->info.blocks / cluster;
@@ -52,7 +51,7 @@ struct kiln_memo {
 };
 
 KILN_COLD struct kiln_memo *kiln_memo_create(const kiln_kernel *k, const kiln_code *code) {
-  uint32_t end = kiln_code_extras_at(k, code) + KILN_MAP_ALIGNMENT + code->map_count * KILN_MAP_BYTES;
+  uint32_t end = code->params_end + KILN_MAP_ALIGNMENT + code->map_count * KILN_MAP_BYTES;
   size_t size = sizeof(struct kiln_memo) + code->map_count * sizeof(kiln_map_sizes);
   uint8_t *memory = end > MEMO_BYTES ? NULL : kiln_arena_alloc(k->arena, size + KILN_MAP_ALIGNMENT);
   if (!memory) return NULL;
@@ -69,7 +68,7 @@ static kiln_status encode_and_launch(kiln_kernel *k, kiln_launch_call *call, kil
   memcpy(block, call->block, k->used_bytes);
   // NOLINTBEGIN(clang-analyzer-core.StackAddressEscape): nobody reads the call any more
   KILN_TRY(kiln_extras_encode(k, call, NULL, sizes, block, err));
-  return kiln_device_table(k->device)->launch(k->device, call, err);
+  return atomic_load_explicit(&k->device->kind, memory_order_relaxed)->launch(k->device, call, err);
   // NOLINTEND(clang-analyzer-core.StackAddressEscape)
 }
 
@@ -100,7 +99,8 @@ kiln_status kiln_launch_with_extras(kiln_kernel *k, kiln_launch_call *call, kiln
   if (!m || atomic_flag_test_and_set_explicit(&m->is_held, memory_order_acquire))
     return encode_and_launch(k, call, err);
   kiln_status status = encode_or_reuse(k, call, m, err);
-  if (status == KILN_OK) status = kiln_device_table(k->device)->launch(k->device, call, err);
+  if (status == KILN_OK)
+    status = atomic_load_explicit(&k->device->kind, memory_order_relaxed)->launch(k->device, call, err);
   atomic_flag_clear_explicit(&m->is_held, memory_order_release);
   return status;
 }

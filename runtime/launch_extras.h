@@ -7,15 +7,13 @@
 #include "runtime/device/device.h"
 #include "runtime/tensor_map.h"
 
-/// Where they begin.
-static inline uint32_t kiln_code_extras_at(const kiln_kernel *k, const kiln_code *code) {
-  return code->info.blocks ? code->grid_at + 3 * (uint32_t)sizeof(uint32_t) : k->used_bytes;
-}
+/// The logical grid: three u32.
+enum { KILN_GRID_BYTES = 12 };
 
 /// Room for what the last launch of the code passed, in the kernel's arena; NULL: none, each launch encodes.
 struct kiln_memo *kiln_memo_create(const kiln_kernel *k, const kiln_code *code);
 
-/// Writes them into `block`, which becomes the call's; `changes` and `known` as kiln_tensor_maps_encode has
+/// Writes them into `block`, which becomes the call's; `changes` and `known` as kiln_maps_encoder has
 /// them. A grid of more programs than blocks that the device has room for becomes that many blocks.
 kiln_status kiln_extras_encode(const kiln_kernel *k, kiln_launch_call *call, const kiln_block_words *changes,
                                kiln_map_sizes *known, uint8_t *block, kiln_error *err);

@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/device/device.h"
 #include "runtime/launch.h"
 #include "runtime/launches.h"
-#include "runtime/launch_extras.h"
 #include "runtime/tensor_map.h"
 
 static kiln_module *find_module(const kiln_device *d, const kiln_kernel *k, const kiln_code *code) {
@@ -44,19 +42,12 @@ static kiln_status load_module(kiln_kernel *k, const kiln_code *code, kiln_modul
 static kiln_status place_maps(const kiln_kernel *k, kiln_code *code, const kiln_module *m, kiln_error *err) {
   if (m->maps_at) code->maps_at = m->maps_at;
   uint64_t end = (uint64_t)code->maps_at + code->map_count * KILN_MAP_BYTES;
-  uint32_t from = kiln_code_extras_at(k, code);
-  if (code->maps_at >= from && code->maps_at - from < KILN_MAP_ALIGNMENT && end <= KILN_MOST_BLOCK)
+  if (code->maps_at >= code->params_end && code->maps_at - code->params_end < KILN_MAP_ALIGNMENT &&
+      end <= KILN_MOST_BLOCK)
     return KILN_OK;
   return kiln_fail(err, KILN_STATUS_CORRUPT,
                    "'%s': the code takes %u tensor maps at byte %u, after %u bytes of parameters",
                    k->interface.name, code->map_count, code->maps_at, k->used_bytes);
-}
-
-/// With the device's lock held.
-static kiln_status make_nowhere(kiln_device *d, kiln_error *err) {
-  if (d->nowhere) return KILN_OK;
-  KILN_TRY(d->kind->alloc(d, KILN_NOWHERE_BYTES, &d->nowhere, err));
-  return d->kind->fill(d, d->nowhere, 0, KILN_NOWHERE_BYTES, err);
 }
 
 kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {
@@ -67,7 +58,6 @@ kiln_status kiln_code_load(kiln_kernel *k, kiln_code *code, kiln_error *err) {
     kiln_module *m = find_module(d, k, code);
     if (!m) status = load_module(k, code, &m, err);
     if (status == KILN_OK && code->map_count) status = place_maps(k, code, m, err);
-    if (status == KILN_OK && code->map_count) status = make_nowhere(d, err);
     if (status == KILN_OK) code->clusters = m->clusters;
     if (status == KILN_OK) atomic_store_explicit(&code->function, m->function, memory_order_release);
   }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/decision.h"
 #include "runtime/launch_extras.h"
 #include "runtime/launches.h"
+#include "runtime/refusal.h"
 
 typedef struct launch_list {
   kiln_prepared *items[KILN_MOST_LAUNCHES]; // owned
@@ -33,7 +33,8 @@ static kiln_status decide_again(kiln_prepared *p, const uint8_t *old, kiln_error
   kiln_launch_call call = {.block = p->block, .size = k->used_bytes};
   kiln_block_words changes;
   KILN_TRY(kiln_decide(k, p->block, grid, &call, err));
-  bool is_empty = kiln_is_empty(call.grid), has_more = call.code->has_extras && !is_empty;
+  bool is_empty = !call.grid[0] || !call.grid[1] || !call.grid[2],
+       has_more = call.code->has_extras && !is_empty;
   if (is_empty) KILN_TRY(kiln_end_empty(k, &call, grid, err));
   if (!atomic_load_explicit(&call.code->function, memory_order_acquire))
     KILN_TRY(kiln_code_load(k, (kiln_code *)call.code, err));
@@ -90,8 +91,12 @@ KILN_COLD kiln_status kiln_prepare(kiln_kernel *k, const void *const *args, size
     return kiln_refuse_count(k, arg_count, err);
   kiln_prepared *p = create(k, grid);
   if (!p) return kiln_kernel_no_memory(k, err);
-  bool is_packed = kiln_pack_rest(k, k->slots, args, p->block); // which create() has cleared
-  return end_prepare(p, is_packed ? KILN_OK : kiln_refuse_count(k, arg_count, err), out, err);
+  kiln_status status = KILN_OK;
+  for (size_t i = 0; i < arg_count && status == KILN_OK; i++) { // create() has cleared the block
+    if (args[i]) memcpy(p->block + k->interface.params[i].offset, args[i], k->interface.params[i].size);
+    else status = kiln_refuse_count(k, arg_count, err);
+  }
+  return end_prepare(p, status, out, err);
 }
 
 // ------------------------------------------------------------------------------------- scratch memory
@@ -181,7 +186,7 @@ kiln_status kiln_prepared_launch(kiln_prepared *p, kiln_stream stream, kiln_erro
   kiln_launch_call call = p->call;
   call.stream = stream;
   kiln_device *d = p->kernel->device;
-  return kiln_device_table(d)->launch(d, &call, err);
+  return atomic_load_explicit(&d->kind, memory_order_relaxed)->launch(d, &call, err);
 }
 
 const void *kiln_prepared_block(const kiln_prepared *p, size_t *out_size) {

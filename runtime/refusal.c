@@ -3,8 +3,6 @@
 // runtime/more/refusals.c.
 #include "runtime/refusal.h"
 
-#include "runtime/decision.h"
-
 kiln_status kiln_refuse_programs(const kiln_kernel *k, const uint32_t *grid, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': a grid of %u x %u x %u programs; at most %d are allowed",
                    k->interface.name, grid[0], grid[1], grid[2], INT32_MAX);
@@ -36,7 +34,7 @@ kiln_status kiln_refuse_index(const kiln_kernel *k, size_t index, kiln_error *er
 
 kiln_status kiln_end_empty(const kiln_kernel *k, const kiln_launch_call *call, const uint32_t *grid,
                            kiln_error *err) {
-  if (grid || k->configs[kiln_code_config(k, call->code)].has_grid) return KILN_OK;
+  if (grid || k->configs[call->code->config].has_grid) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s' states no grid; launch it with kiln_launch_grid",
                    k->interface.name);
 }

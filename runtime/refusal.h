@@ -4,7 +4,6 @@
 #ifndef KILN_RUNTIME_REFUSAL_H
 #define KILN_RUNTIME_REFUSAL_H
 
-#include "runtime/device/device.h"
 #include "runtime/launch.h"
 
 /// No bundle has the kernel, or none has code of it for the device.

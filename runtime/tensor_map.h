@@ -39,21 +39,16 @@ typedef struct kiln_tensor_map_values {
   uint64_t address, extents[KILN_MAP_RANK], strides[KILN_MAP_RANK - 1];
 } kiln_tensor_map_values;
 
-struct kiln_code;
-struct kiln_kernel;
-
-/// Where the first map lies in the block of a device that does not say otherwise; where a block with `count`
-/// maps from `at` on ends.
+/// Where the first map lies in the block of a device that does not say otherwise.
 static inline uint32_t kiln_maps_at(uint32_t used_bytes) {
   return (used_bytes + KILN_MAP_ALIGNMENT - 1) & ~(uint32_t)(KILN_MAP_ALIGNMENT - 1);
 }
-static inline uint32_t kiln_maps_end(uint32_t at, uint32_t count) { return at + count * KILN_MAP_BYTES; }
 
-/// Reads a record into the code, on the kernel's arena. CORRUPT, OUT_OF_MEMORY.
+/// Reads a record into the code, on the kernel's arena; the code gets its encoder. CORRUPT, OUT_OF_MEMORY.
 kiln_status kiln_tensor_maps_decode(struct kiln_kernel *kernel, const uint8_t *record, size_t size,
                                     struct kiln_code *code, kiln_error *err);
 /// Stands in for a tensor without elements, for which no driver makes a map: a place on the device with zeros
-/// to read and room to write. Made when a code with maps is loaded.
+/// to read and room to write.
 enum { KILN_NOWHERE_BYTES = 1024 };
 /// The inputs of the maps of a block, one element per map: values of their expressions, and the address
 /// without the base.
@@ -62,12 +57,9 @@ typedef kiln_tensor_map_values kiln_map_sizes;
 /// The words in which the first `size` bytes of two blocks differ.
 void kiln_block_changes(const uint8_t *a, const uint8_t *b, size_t size, kiln_block_words *out);
 
-/// Encodes the maps of a code into `block`, which has the parameters packed and room to
-/// kiln_maps_end(code->maps_at). With `changes`, only the maps that depend on these words; `block` has the
-/// other maps, and `known` is as the last call left it. After a failure both are undefined. LAUNCH when an
-/// expression fails, UNSUPPORTED when the device has no encoder, DRIVER.
-kiln_status kiln_tensor_maps_encode(const struct kiln_kernel *kernel, const struct kiln_code *code,
-                                    const kiln_block_words *changes, kiln_map_sizes *known, uint8_t *block,
-                                    kiln_error *err);
+/// kiln_maps_encoder (device.h) encodes the maps of a code into `block`, which has the parameters packed and room for the
+/// maps. With `changes`, only the maps that depend on these words; `block` has the other maps, and `known` is as the
+/// last call left it. After a failure both are undefined. LAUNCH when an expression fails, UNSUPPORTED when the device
+/// has no encoder, DRIVER.
 
 #endif

@@ -10,7 +10,7 @@ import sys
 
 PARTS = (
     ("opening bundles", "open bytes reader blob library checksum stream fs"),
-    ("kernels and launches", "kernel launch launch_extras decision prepare prepared choose load handles device closed null record expr expr_code types refusal"),
+    ("kernels and launches", "kernel launch launch_extras prepare prepared choose load handles device closed null record expr expr_code types refusal"),
     ("host: loader, threads", "host host_loader host_memory host_pool native_cpu"),
     ("CUDA and HIP", "cuda hip driver_library"),
     ("hooks", "hook"),

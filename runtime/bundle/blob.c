@@ -111,7 +111,7 @@ static kiln_status decode(kiln_bundle *b, uint32_t number, const kiln_blob_entry
     kiln_bytes_deinit(&stored);
     if (status != KILN_OK) return status;
   }
-  if (!kiln_bundle_check_fits(e->check, out->bytes, out->size))
+  if (!kiln_check_fits(e->check, KILN_BUNDLE_CHECK, out->bytes, out->size))
     return damaged(err, b, number, "its bytes do not have the check of the index");
   return KILN_OK;
 }

@@ -22,10 +22,6 @@ const uint8_t *kiln_bundle_entry(kiln_bundle *bundle, kiln_bundle_section sectio
 /// Bytes of an entry, by section.
 extern const uint32_t kiln_bundle_entry_sizes[KILN_BUNDLE_SECTIONS];
 
-static inline bool kiln_bundle_check_fits(const uint8_t *check, const uint8_t *bytes, size_t size) {
-  return !memcmp(kiln_check_of(bytes, size).bytes, check, KILN_BUNDLE_CHECK);
-}
-
 /// Frees decoder and dictionaries of a bundle that is being closed. blob.c
 void kiln_bundle_forget_decoders(kiln_bundle *bundle);
 

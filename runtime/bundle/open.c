@@ -61,7 +61,7 @@ static kiln_status check_header(const kiln_bundle *b, const uint8_t *h, kiln_err
   unsigned major = kiln_le16(h + KILN_BH_MAJOR), minimum = kiln_le16(h + KILN_BH_MINIMUM);
   unsigned must = kiln_le32(h + KILN_BH_MUST) & ~(unsigned)KILN_BUNDLE_FEATURES;
   unsigned abi = kiln_le16(h + KILN_BH_ABI);
-  if (!kiln_bundle_check_fits(h + KILN_BH_CHECK, h, KILN_BH_CHECK))
+  if (!kiln_check_fits(h + KILN_BH_CHECK, KILN_BUNDLE_CHECK, h, KILN_BH_CHECK))
     return kiln_bundle_damaged(err, b, "the header is damaged");
   if (major != KILN_BUNDLE_MAJOR || minimum > KILN_BUNDLE_MINOR)
     return kiln_fail(err, KILN_STATUS_VERSION, "%s: format %u.%u is needed, this library reads %d.%d",
@@ -129,7 +129,7 @@ static kiln_status read_head(kiln_bundle *b, kiln_error *err) {
   b->header = b->head;
   b->top = b->head + KILN_BUNDLE_TOP;
   KILN_TRY(kiln_bundle_copy(b, b->header_at + KILN_BUNDLE_TOP, top_size, b->head + KILN_BUNDLE_TOP, err));
-  if (!kiln_bundle_check_fits(b->header + KILN_BH_TOP_CHECK, b->top, top_size))
+  if (!kiln_check_fits(b->header + KILN_BH_TOP_CHECK, KILN_BUNDLE_CHECK, b->top, top_size))
     return kiln_bundle_damaged(err, b, "the top checks of the index are damaged");
   return KILN_OK;
 }

@@ -40,7 +40,7 @@ static kiln_status check_checks(kiln_bundle *b, uint32_t number, kiln_error *err
   size_t size = page_size((uint64_t)b->page_count * KILN_BUNDLE_CHECK, number);
   if (was_seen(b, b->page_count + number)) return KILN_OK;
   KILN_TRY(fill(b, at, size, err));
-  if (!kiln_bundle_check_fits(b->top + (size_t)number * KILN_BUNDLE_CHECK, at, size))
+  if (!kiln_check_fits(b->top + (size_t)number * KILN_BUNDLE_CHECK, KILN_BUNDLE_CHECK, at, size))
     return damaged(err, b, "page %u of %u of the index's checks is damaged", number, b->top_count);
   set_seen(b, b->page_count + number);
   return KILN_OK;
@@ -53,7 +53,7 @@ static kiln_status check_page_locked(kiln_bundle *b, uint32_t page, kiln_error *
   if (was_seen(b, page)) return KILN_OK;
   KILN_TRY(check_checks(b, page / (KILN_BUNDLE_PAGE / KILN_BUNDLE_CHECK), err));
   KILN_TRY(fill(b, at, size, err));
-  if (!kiln_bundle_check_fits(b->checks + (size_t)page * KILN_BUNDLE_CHECK, at, size))
+  if (!kiln_check_fits(b->checks + (size_t)page * KILN_BUNDLE_CHECK, KILN_BUNDLE_CHECK, at, size))
     return damaged(err, b, "page %u of %u of the index is damaged", page, b->page_count);
   set_seen(b, page);
   return KILN_OK;

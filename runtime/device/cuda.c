@@ -205,6 +205,19 @@ static uint32_t count_clusters(const cuda_state *s, const kiln_code *code, void 
   return s->api.most_clusters(&count, function, &c) || count < 0 ? 0 : (uint32_t)count;
 }
 
+static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
+  uint64_t memory = 0;
+  CUDA_CALL((cuda_state *)d->state, memory_alloc, &memory, size);
+  *out = (void *)(uintptr_t)memory;
+  return KILN_OK;
+}
+
+static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size, kiln_error *err) {
+  CUDA_CALL((cuda_state *)d->state, memory_set, (uintptr_t)memory, byte, size);
+  CUDA_CALL((cuda_state *)d->state, stream_sync, NULL);
+  return KILN_OK;
+}
+
 static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes *bytes, kiln_module *out,
                         kiln_error *err) {
   cuda_state *s = d->state;
@@ -218,6 +231,10 @@ static kiln_status load(kiln_device *d, const kiln_code *code, const kiln_bytes 
         err, KILN_STATUS_UNSUPPORTED,
         "tensor maps; the driver of %s is older than CUDA 12.4 and does not say where it wants them",
         d->name);
+  if (code->map_count && !d->nowhere) {
+    KILN_TRY(alloc(d, KILN_NOWHERE_BYTES, &d->nowhere, err));
+    KILN_TRY(fill(d, d->nowhere, 0, KILN_NOWHERE_BYTES, err));
+  }
   int result = enter(s, &pushed);
   if (!result) result = load_image(s, bytes, &out->module, log, sizeof log - 1);
   if (!result && (result = find_function(s, code, out))) s->api.module_unload(out->module);
@@ -335,13 +352,6 @@ static kiln_status sync(kiln_device *d, kiln_stream stream, kiln_error *err) {
   return KILN_OK;
 }
 
-static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
-  uint64_t memory = 0;
-  CUDA_CALL((cuda_state *)d->state, memory_alloc, &memory, size);
-  *out = (void *)(uintptr_t)memory;
-  return KILN_OK;
-}
-
 static void release(kiln_device *d, void *memory) {
   cuda_state *s = d->state;
   bool pushed;
@@ -356,12 +366,6 @@ static kiln_status copy_in(kiln_device *d, void *to, const void *from, size_t si
 
 static kiln_status copy_out(kiln_device *d, void *to, const void *from, size_t size, kiln_error *err) {
   CUDA_CALL((cuda_state *)d->state, copy_out, to, (uintptr_t)from, size);
-  return KILN_OK;
-}
-
-static kiln_status fill(kiln_device *d, void *memory, uint8_t byte, size_t size, kiln_error *err) {
-  CUDA_CALL((cuda_state *)d->state, memory_set, (uintptr_t)memory, byte, size);
-  CUDA_CALL((cuda_state *)d->state, stream_sync, NULL);
   return KILN_OK;
 }
 

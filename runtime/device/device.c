@@ -48,7 +48,7 @@ static void after_fork(kiln_fork_node *node) {
 
 static void choose_table(kiln_fork_node *node) {
   kiln_device *d = device_of(node);
-  if (!kiln_device_table(d)->is_gone) d->kind = kiln_hook_is_any() ? &d->hooked : d->own;
+  if (!d->kind->is_gone) d->kind = kiln_hook_is_any() ? &d->hooked : d->own;
 }
 
 void kiln_devices_choose_table(void) { kiln_fork_each(after_fork, choose_table); }

@@ -42,6 +42,12 @@ typedef struct kiln_module {
 
 struct kiln_tensor_map;
 struct kiln_tensor_map_values;
+struct kiln_block_words;
+struct kiln_code;
+/// Encodes the tensor maps of a code: runtime/tensor_map.h
+typedef kiln_status kiln_maps_encoder(const kiln_kernel *kernel, const struct kiln_code *code,
+                                      const struct kiln_block_words *changes,
+                                      struct kiln_tensor_map_values *known, uint8_t *block, kiln_error *err);
 
 /// The code of one config and variant of a kernel on one device. What a launch reads lies first.
 typedef struct kiln_code {
@@ -52,12 +58,15 @@ typedef struct kiln_code {
   uint16_t target;
   uint32_t grid_limit[3]; // the device's, or less where the code wants less
   uint32_t blob;
+  uint32_t config, variant;
   uint32_t map_count;
-  uint32_t grid_at;  // with info.blocks: where the logical grid lies in the block
-  uint32_t maps_at;  // where they lie in the block: a multiple of 64, or what the device says before
-                     // `function` is set
-  uint32_t clusters; // as in kiln_module, before `function` is set
+  uint32_t grid_at;    // with info.blocks: where the logical grid lies in the block
+  uint32_t params_end; // where the parameters and that grid end
+  uint32_t maps_at;    // where the maps lie in the block: a multiple of 64, or what the device says before
+                       // `function` is set
+  uint32_t clusters;   // as in kiln_module, before `function` is set
   const struct kiln_tensor_map *maps; // arena of the kernel
+  kiln_maps_encoder *encode_maps;     // with maps
   struct kiln_memo *memo;             // arena: what the last launch with extras passed; NULL: too large
   struct kiln_kernel *kernel;         // that has it
   kiln_code_info info;                // texts in the bundle
@@ -106,11 +115,13 @@ extern const kiln_device_kind kiln_device_gone;
 
 // What code reads often lies first: an offset below 128 is a shorter instruction.
 struct kiln_device {
-  _Atomic(const kiln_device_kind *) kind; // `own` or `hooked`, or what refuses
+  _Atomic(const kiln_device_kind *)
+      kind; // `own` or `hooked`, or what refuses. Hooks may change it at any time; a
+            // launch reads it once, relaxed
   const kiln_device_kind *own;
   kiln_library *library;        // counted until the device is closed
   void *state;                  // owned by the kind
-  void *nowhere;                // owned, made when wanted: KILN_NOWHERE_BYTES, see runtime/tensor_map.c
+  void *nowhere;                // owned, made by the kind before it loads tensor maps: runtime/tensor_map.h
   _Atomic(uint32_t) references; // to the memory of this struct and its kernels: the handle's, one a prepared
   bool is_closed;               // by kiln_device_close, not by a fork
   bool accepts_all;             // null: code of every target
@@ -127,11 +138,6 @@ struct kiln_device {
   char name[32], description[128];
   kiln_device_kind hooked; // `own`, with launches, loads and unloads that tell hooks: runtime/hook.h
 };
-
-/// A launch's one look at the table, which hooks may change at any time.
-static inline const kiln_device_kind *kiln_device_table(const kiln_device *d) {
-  return atomic_load_explicit(&d->kind, memory_order_relaxed);
-}
 
 /// How well target `number` of bundle `index` fits; KILN_RANK_REFUSED with the rule otherwise. Policy is
 /// applied. `rule` may be NULL.

@@ -20,6 +20,13 @@ static const char *after_number(const char *rest) {
   return digits > MOST_DIGITS || (rest[digits] && !has_target) ? NULL : rest + digits + has_target;
 }
 
+// What no kernel writes is read back as zeros.
+static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
+  KILN_TRY(kiln_host_memory_alloc(d, size, out, err));
+  memset(*out, 0, size);
+  return KILN_OK;
+}
+
 static kiln_status open_null(kiln_device *d, const char *rest, kiln_error *err) {
   if (!(rest = after_number(rest)))
     return kiln_fail(err, KILN_STATUS_NO_DEVICE,
@@ -27,6 +34,7 @@ static kiln_status open_null(kiln_device *d, const char *rest, kiln_error *err) 
                      d->name);
   d->state = malloc(1); // an address of its own stands for modules and streams
   if (!d->state) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  KILN_TRY(alloc(d, KILN_NOWHERE_BYTES, &d->nowhere, err));
   snprintf(d->description, sizeof d->description, "runs nothing");
   if (*rest) return kiln_device_target_parse(rest, &d->target, err);
   d->accepts_all = true;
@@ -62,13 +70,6 @@ static kiln_status encode_map(kiln_device *d, const kiln_tensor_map_values *v, v
   memcpy(to + 56, v->strides, sizeof v->strides);
   memcpy(to + 88, m->box, sizeof m->box);
   memset(to + 108, 0, KILN_MAP_BYTES - 108);
-  return KILN_OK;
-}
-
-// What no kernel writes is read back as zeros.
-static kiln_status alloc(kiln_device *d, size_t size, void **out, kiln_error *err) {
-  KILN_TRY(kiln_host_memory_alloc(d, size, out, err));
-  memset(*out, 0, size);
   return KILN_OK;
 }
 

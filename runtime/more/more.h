@@ -8,7 +8,6 @@
 
 #include "runtime/bundle/internal.h"
 #include "runtime/choice_memo.h"
-#include "runtime/decision.h"
 #include "runtime/device/device.h"
 #include "runtime/hook.h"
 #include "runtime/launch_extras.h"

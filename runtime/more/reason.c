@@ -83,7 +83,7 @@ kiln_status kiln_more_choose_reason(kiln_kernel *k, const void *block, size_t si
                      sizeof reason, out ? out->size : 0);
   reason.size = out->size;
   kiln_status status = decide(k, block, size, &call, err);
-  if (status == KILN_OK) explain_choice(k, kiln_code_config(k, call.code), block, &reason);
+  if (status == KILN_OK) explain_choice(k, call.code->config, block, &reason);
   memcpy(out, &reason, sizeof reason);
   return status;
 }

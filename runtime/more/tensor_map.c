@@ -94,24 +94,6 @@ static bool take_map(const kiln_interface *in, kiln_reader *r, kiln_tensor_map *
   return true;
 }
 
-kiln_status kiln_more_tensor_maps_decode(kiln_kernel *k, const uint8_t *record, size_t size, kiln_code *code,
-                                         kiln_error *err) {
-  kiln_reader r = kiln_reader_of(record, size);
-  uint32_t count = kiln_read_u8(&r), start = kiln_maps_at(kiln_code_extras_at(k, code));
-  bool is_whole = count <= KILN_MOST_MAPS && kiln_maps_end(start, count) <= KILN_MOST_BLOCK;
-  kiln_tensor_map *maps = KILN_NEW_ARRAY(k->arena, kiln_tensor_map, is_whole ? count : 0);
-  if (!maps) return kiln_kernel_no_memory(k, err);
-  for (uint32_t i = 0; is_whole && i < count; i++) is_whole = take_map(&k->interface, &r, &maps[i]);
-  if (!is_whole || !kiln_read_done(&r))
-    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the tensor maps of '%s' are damaged", k->bundle->name,
-                     k->interface.name);
-  code->maps = maps;
-  code->map_count = count;
-  code->maps_at = start;
-  code->memo = kiln_memo_create(k, code);
-  return KILN_OK;
-}
-
 // ---------------------------------------------------------------------------------------- encoding
 
 static kiln_status evaluate(const kiln_kernel *k, kiln_span code, const int64_t *values, unsigned map,
@@ -260,17 +242,15 @@ static void read_words(const kiln_interface *in, const uint8_t *block, int64_t *
   }
 }
 
-kiln_status kiln_more_tensor_maps_encode(const kiln_kernel *k, const kiln_code *code,
-                                         const kiln_block_words *changes, kiln_map_sizes *known,
-                                         uint8_t *block, kiln_error *err) {
+static kiln_status encode_maps(const kiln_kernel *k, const kiln_code *code, const kiln_block_words *changes,
+                               kiln_map_sizes *known, uint8_t *block, kiln_error *err) {
   int64_t values[MOST_WORDS];
   bool has_values = false;
   _Alignas(KILN_MAP_ALIGNMENT) uint8_t map[KILN_MAP_BYTES];
   if (!k->device->kind->encode_map)
     return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "'%s' wants tensor maps, which %s does not have",
                      k->interface.name, k->device->name);
-  uint32_t from = kiln_code_extras_at(k, code);
-  memset(block + from, 0, code->maps_at - from);
+  memset(block + code->params_end, 0, code->maps_at - code->params_end);
   for (unsigned i = 0; i < code->map_count; i++) {
     const kiln_tensor_map *m = &code->maps[i];
     bool is_other = !changes || has_word(changes, m->base_at / KILN_BLOCK_WORD);
@@ -284,7 +264,26 @@ kiln_status kiln_more_tensor_maps_encode(const kiln_kernel *k, const kiln_code *
     }
     if (!is_other) continue;
     KILN_TRY(encode_one(k, i, &known[i], block, map, err));
-    memcpy(block + kiln_maps_end(code->maps_at, i), map, sizeof map);
+    memcpy(block + code->maps_at + i * KILN_MAP_BYTES, map, sizeof map);
   }
+  return KILN_OK;
+}
+
+kiln_status kiln_more_tensor_maps_decode(kiln_kernel *k, const uint8_t *record, size_t size, kiln_code *code,
+                                         kiln_error *err) {
+  kiln_reader r = kiln_reader_of(record, size);
+  uint32_t count = kiln_read_u8(&r), start = kiln_maps_at(code->params_end);
+  bool is_whole = count <= KILN_MOST_MAPS && start + count * KILN_MAP_BYTES <= KILN_MOST_BLOCK;
+  kiln_tensor_map *maps = KILN_NEW_ARRAY(k->arena, kiln_tensor_map, is_whole ? count : 0);
+  if (!maps) return kiln_kernel_no_memory(k, err);
+  for (uint32_t i = 0; is_whole && i < count; i++) is_whole = take_map(&k->interface, &r, &maps[i]);
+  if (!is_whole || !kiln_read_done(&r))
+    return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the tensor maps of '%s' are damaged", k->bundle->name,
+                     k->interface.name);
+  code->maps = maps;
+  code->encode_maps = encode_maps;
+  code->map_count = count;
+  code->maps_at = start;
+  code->memo = kiln_memo_create(k, code);
   return KILN_OK;
 }

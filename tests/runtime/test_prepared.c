@@ -493,7 +493,7 @@ TEST(prepared, cuda_encodes_tensor_maps) {
   kiln_kernel *k = o.kernel;
   uint8_t zeros[KILN_MAP_BYTES] = {0};
   kiln_map_sizes known[1];
-  CHECK_OK(kiln_tensor_maps_encode(k, &k->codes[0], NULL, known, block, &err), err);
+  CHECK_OK(k->codes[0].encode_maps(k, &k->codes[0], NULL, known, block, &err), err);
   CHECK(memcmp(block + 64, zeros, sizeof zeros));
   kiln_free(o.device, memory);
   close_all(&o);

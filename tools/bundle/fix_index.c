@@ -100,10 +100,6 @@ static kiln_status read_members(archive_image *im, int fd, const char *path, boo
   return status;
 }
 
-static bool check_fits(const uint8_t *check, const uint8_t *bytes, size_t size) {
-  return !memcmp(kiln_check_of(bytes, size).bytes, check, KILN_BUNDLE_CHECK);
-}
-
 typedef struct index_parts {
   uint8_t *header, *top, *checks, *region;
   uint64_t region_size;
@@ -115,7 +111,7 @@ static kiln_status open_index(archive_image *im, index_parts *p, const char *pat
   const member *m = &im->members[0];
   uint8_t *h = p->header = im->bytes.bytes + m->offset;
   if (m->size < KILN_BUNDLE_TOP || memcmp(h, KILN_BUNDLE_MAGIC, 8) ||
-      !check_fits(h + KILN_BH_CHECK, h, KILN_BH_CHECK))
+      !kiln_check_fits(h + KILN_BH_CHECK, KILN_BUNDLE_CHECK, h, KILN_BH_CHECK))
     return kiln_fail(err, KILN_STATUS_CORRUPT, "%s: the index is damaged", path);
   uint64_t region = kiln_le64(h + KILN_BH_REGION);
   p->region_size = kiln_le64(h + KILN_BH_REGION_SIZE);

@@ -15,7 +15,6 @@
 #include "base/expr.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/canonical.h"
-#include "runtime/launch.h"
 #include "tools/common/cli.h"
 #include "tools/common/key_file.h"
 #include "tools/case/recording.h"
