@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bundle_format.h"
+
 void kiln_buffer_deinit(kiln_buffer *b) {
   free(b->bytes);
   memset(b, 0, sizeof *b);
@@ -37,18 +39,26 @@ void kiln_buffer_bytes(kiln_buffer *b, const void *bytes, size_t size) {
   b->size += size;
 }
 
-void kiln_buffer_u8(kiln_buffer *b, uint8_t v) { kiln_buffer_bytes(b, &v, 1); }
+void kiln_buffer_u8(kiln_buffer *b, uint8_t v) {
+  if (kiln_buffer_reserve(b, 1)) b->bytes[b->size++] = v;
+}
 
 void kiln_buffer_u16(kiln_buffer *b, uint16_t v) {
-  for (unsigned i = 0; i < 2; i++) kiln_buffer_u8(b, (uint8_t)(v >> 8 * i));
+  uint8_t bytes[sizeof v];
+  kiln_put16(bytes, v);
+  kiln_buffer_bytes(b, bytes, sizeof bytes);
 }
 
 void kiln_buffer_u32(kiln_buffer *b, uint32_t v) {
-  for (unsigned i = 0; i < 4; i++) kiln_buffer_u8(b, (uint8_t)(v >> 8 * i));
+  uint8_t bytes[sizeof v];
+  kiln_put32(bytes, v);
+  kiln_buffer_bytes(b, bytes, sizeof bytes);
 }
 
 void kiln_buffer_u64(kiln_buffer *b, uint64_t v) {
-  for (unsigned i = 0; i < 8; i++) kiln_buffer_u8(b, (uint8_t)(v >> 8 * i));
+  uint8_t bytes[sizeof v];
+  kiln_put64(bytes, v);
+  kiln_buffer_bytes(b, bytes, sizeof bytes);
 }
 
 void kiln_buffer_varint(kiln_buffer *b, uint64_t v) {
@@ -108,21 +118,25 @@ const uint8_t *kiln_read_bytes(kiln_reader *r, size_t size) {
   return at;
 }
 
-static uint64_t read_number(kiln_reader *r, unsigned size) {
-  const uint8_t *at = kiln_read_bytes(r, size);
-  uint64_t v = 0;
-  for (unsigned i = 0; at && i < size; i++) v |= (uint64_t)at[i] << 8 * i;
-  return v;
-}
-
 uint8_t kiln_read_u8(kiln_reader *r) {
   const uint8_t *at = kiln_read_bytes(r, 1);
   return at ? *at : 0;
 }
 
-uint16_t kiln_read_u16(kiln_reader *r) { return (uint16_t)read_number(r, 2); }
-uint32_t kiln_read_u32(kiln_reader *r) { return (uint32_t)read_number(r, 4); }
-uint64_t kiln_read_u64(kiln_reader *r) { return read_number(r, 8); }
+uint16_t kiln_read_u16(kiln_reader *r) {
+  const uint8_t *at = kiln_read_bytes(r, 2);
+  return at ? kiln_le16(at) : 0;
+}
+
+uint32_t kiln_read_u32(kiln_reader *r) {
+  const uint8_t *at = kiln_read_bytes(r, 4);
+  return at ? kiln_le32(at) : 0;
+}
+
+uint64_t kiln_read_u64(kiln_reader *r) {
+  const uint8_t *at = kiln_read_bytes(r, 8);
+  return at ? kiln_le64(at) : 0;
+}
 
 // The longest and the padded forms are refused, so that a value has one spelling only.
 uint64_t kiln_read_varint(kiln_reader *r) {
