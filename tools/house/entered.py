@@ -57,7 +57,7 @@ class Run:
         return {f for _, known in self.threads for f in known.values()}
 
     def parts(self, names):
-        """The parts of the traces from the entry of one of these functions to its exit, in order; none within another."""
+        """The parts of the traces from the entry of one of these functions to its exit, in order; none within another. None is a function of others, 0 a return."""
         for events, known in self.threads:
             begin = {p for p, f in known.items() if f.name in names}
             depth, start = 0, None
@@ -66,7 +66,7 @@ class Run:
                     start, depth = i, 0
                 depth += 1 if event else -1
                 if start is not None and depth == 0:
-                    yield [e and known[e] for e in events[start:i + 1]]
+                    yield [e and known.get(e) for e in events[start:i + 1]]
                     start = None
 
 
@@ -76,11 +76,11 @@ def way(parts):
     for part in parts:
         stack = []
         for function in part:
-            if not function:
+            if function == 0:
                 stack.pop()
                 continue
-            stack.append(function)
-            if function in read_before:
+            stack.append(function or stack[-1])  # of others, as xxHash's in a header: the reader stays where he is
+            if not function or function in read_before:
                 continue
             read_before.add(function)
             same = 0
