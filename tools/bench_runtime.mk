@@ -13,10 +13,14 @@ bench-runtime: $(B)/bench/bench_runtime ## measure libkiln: launch, look-up, ope
 $(B)/bench/cuda_launch: $(call objects,bench/cuda_launch.c) $(A_RUNTIME) $(A_TARGETS) $(A_BASE)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $^ $(ZSTD) -lm -lpthread -ldl -o $@
+$(B)/bench/launch_outside: bench/launch_outside.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O2 $(WARN) -I. $< -ldl -o $@
 # `make bench-cuda`, then bench/cuda.sh build/<config>/bench on a machine with a GPU.
 .PHONY: bench-cuda
-bench-cuda: $(B)/bench/cuda_launch $(PROGRAMS) ## make what bench/cuda.sh wants, for a machine with an H200
+bench-cuda: $(B)/bench/cuda_launch $(B)/bench/launch_outside $(LIBRARIES) $(PROGRAMS) ## make what bench/cuda.sh wants, for a machine with an H200
 	$(B)/bin/kiln build -q --no-cache -t sm_90a bench/cuda_launch.kiln -o $(B)/bench/empty.kbundle
+	cp $(B)/lib/libkiln.so.0 $(B)/lib/libkiln-more.so.0 $(B)/bench/
 	$(B)/bin/kiln build -q --no-cache -t sm_90a kernels/*.kiln -o $(B)/bench/kernels.kbundle
 	$(B)/bin/kiln compile -q --no-cache -t sm_90a -k 'add[T=f32]' kernels/elementwise.kiln -o $(B)/bench/add.cubin
 # `make bench-python`, then bench/python_launch.py or python_cold.py build/<config>/bench/python, here or on a machine with a GPU: all it needs is in the folder.

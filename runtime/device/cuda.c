@@ -278,8 +278,8 @@ static int device_of(const cuda_state *s, void *context, int *out) {
 }
 
 /// A stream of another context is refused by name; the driver only says that a handle is not valid.
-static KILN_COLD kiln_status launch_failed(kiln_device *d, const kiln_launch_call *call, int result,
-                                           kiln_error *err) {
+static KILN_COLD __attribute__((noinline)) kiln_status
+launch_failed(kiln_device *d, const kiln_launch_call *call, int result, kiln_error *err) {
   const cuda_state *s = d->state;
   const char *symbol = call->code->info.symbol;
   void *context = s->context;
@@ -298,17 +298,30 @@ static KILN_COLD kiln_status launch_failed(kiln_device *d, const kiln_launch_cal
   return kiln_context(err, KILN_STATUS_DRIVER, "'%s' on %s", symbol, d->name);
 }
 
-static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_error *err) {
-  const cuda_state *s = d->state;
+static inline __attribute__((always_inline)) int launch_now(const cuda_state *s,
+                                                            const kiln_launch_call *call) {
   const kiln_code_info *info = &call->code->info;
   size_t size = call->size;
   void *extra[] = {PARAM_POINTER, (void *)call->block, PARAM_SIZE, &size, PARAM_END};
+  return s->api.launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads, 1, 1,
+                       info->dynamic_shared, call->stream, NULL, size ? extra : NULL);
+}
+
+static KILN_COLD __attribute__((noinline)) int launch_elsewhere(const cuda_state *s,
+                                                                const kiln_launch_call *call) {
   bool pushed;
   int result = enter(s, &pushed);
-  if (!result)
-    result = s->api.launch(call->function, call->grid[0], call->grid[1], call->grid[2], info->block_threads,
-                           1, 1, info->dynamic_shared, call->stream, NULL, size ? extra : NULL);
+  if (!result) result = launch_now(s, call);
   leave(s, pushed);
+  return result;
+}
+
+/// What is not needed where our context is current lies in functions of their own, so this one has less to save.
+static kiln_status launch(kiln_device *d, const kiln_launch_call *call, kiln_error *err) {
+  const cuda_state *s = d->state;
+  void *current = NULL;
+  bool is_ours = !s->api.context_current(&current) && current == s->context;
+  int result = KILN_UNLIKELY(!is_ours) ? launch_elsewhere(s, call) : launch_now(s, call);
   return KILN_UNLIKELY(result) ? launch_failed(d, call, result, err) : KILN_OK;
 }
 
