@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a release is made of: an archive that is the same each time, a bill of materials that has what the Makefile links, sums and their signature; recipes that fit the tree,
-and a script that names what does not; the Debian source package."""
+and a script that names what does not; the Debian source package, and a script that names what packages lack."""
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -111,6 +113,42 @@ class Releases(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             quiet("tools/deb.sh", "-s", folder)
             self.assertLessEqual({"kiln_0.1.0-1.dsc", "kiln_0.1.0-1.debian.tar.xz", "kiln_0.1.0.orig.tar.xz"}, set(os.listdir(folder)))
+
+
+@unittest.skipIf(shutil.which("dpkg-deb") is None, "dpkg is not installed")
+class Contents(unittest.TestCase):
+    """tests/package_contents.py, over packages of empty files."""
+
+    def pack(self, folder, paths):
+        for package, files in paths.items():
+            with tempfile.TemporaryDirectory() as root:
+                os.chmod(root, 0o755)
+                os.mkdir(os.path.join(root, "DEBIAN"))
+                with open(os.path.join(root, "DEBIAN", "control"), "w") as file:
+                    file.write("Package: %s\nVersion: 1\nArchitecture: amd64\nMaintainer: m <m@kiln.invalid>\nDescription: d\n" % package)
+                for path in files:
+                    os.makedirs(root + os.path.dirname(path), exist_ok=True)
+                    open(root + path, "w").close()
+                quiet("dpkg-deb", "-Znone", "-b", root, os.path.join(folder, package + "_1_amd64.deb"))
+
+    def test_what_a_package_lacks_is_named(self):
+        sys.path.insert(0, os.path.join(ROOT, "tests"))
+        import package_contents
+        paths = package_contents.expected()
+        count = sum(map(len, paths.values()))
+        with tempfile.TemporaryDirectory() as folder:
+            self.pack(folder, paths)
+            self.assertEqual(quiet("tests/package_contents.py", folder), "%d passed, 0 failed, 0 skipped\n" % count)
+            drawn = random.Random(35)
+            lost = {package: drawn.choice(files) for package, files in paths.items()}
+            self.pack(folder, {package: [path for path in files if path != lost[package]] for package, files in paths.items()})
+            code, told = run("tests/package_contents.py", folder)
+            self.assertEqual(code, 1)
+            self.assertEqual(told, "".join("%s: expected %s, which is not in it\n" % one for one in lost.items()) + "%d passed, %d failed, 0 skipped\n" % (count - len(lost), len(lost)))
+            os.unlink(os.path.join(folder, "kiln_1_amd64.deb"))
+            code, told = run("tests/package_contents.py", folder)
+            self.assertEqual(code, 1)
+            self.assertIn("expected one kiln_*.deb", told)
 
 
 class Materials(unittest.TestCase):
