@@ -209,13 +209,7 @@ static void tanh_products(run *r) {
 }
 
 const kernel_case product_part_cases[] = {
-    {"parts.gemm", gemm_parts},
-    {"parts.gemm_wide", wide_parts},
-    {"parts.add", sums},
-    {"parts.align", copies},
-    {"parts.gemv", vector_parts},
-    {"gemm_i8_rows", integer_rows},
-    {"gemm_fp8_fast", fast_products},
-    {"gemm_gelu_tanh", tanh_products},
-    {NULL, NULL},
+    {"parts.gemm", gemm_parts},       {"parts.gemm_wide", wide_parts},   {"parts.add", sums},
+    {"parts.align", copies},          {"parts.gemv", vector_parts},      {"gemm_i8_rows", integer_rows},
+    {"gemm_fp8_fast", fast_products}, {"gemm_gelu_tanh", tanh_products}, {NULL, NULL},
 };
