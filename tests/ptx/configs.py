@@ -48,7 +48,7 @@ BACKWARD = ("batch=2 heads=2 kv_heads=1 rows=70 keys=90 %s left=-1 right=-1 scal
             "v=random:batch*heads*keys*D+16:2 g=random:batch*heads*rows*D+16:3 " % STRIDES)
 KEYS = " dk=zeros:batch*heads*keys*D dv=zeros:batch*heads*keys*D"
 HEADS = ["T=bf16,D=64", "T=bf16,D=128"]
-ANY_ROWS = "M=select(BM,1700,300,100) N=select(BM,1850,310,130) K=select(BM,258,530,150)"
+ANY_ROWS = "M=BM+28 N=BN+20 K=266"
 RUNS = {
     "gemm": [
         (["T=bf16,ACT=0,BIAS=false", "T=f32,ACT=0,BIAS=false"], "M=BM+28 N=72 K=200 lda=K+8 ldb=K+24 ldc=N+8 bias=null a=random:M*lda b=random:N*ldb:1 "
@@ -184,15 +184,11 @@ def arguments(row, config, instance):
         parts = value.split(":")
         for i, part in enumerate(parts):
             if part not in ("random", "zeros", "fill", "null") and not re.fullmatch(r"[-0-9.]+", part):
-                parts[i] = str(eval(part, {"select": by_rows}, known))
+                parts[i] = str(eval(part, {}, known))
         if len(parts) == 1 and re.fullmatch(r"-?\d+", parts[0]):
             known[name] = int(parts[0])
         words += ["-a", name + "=" + ":".join(parts)]
     return words
-
-
-def by_rows(rows, of_128, of_32, of_16):
-    return of_128 if rows == 128 else of_32 if rows == 32 else of_16
 
 
 def run(command, **more):
