@@ -302,11 +302,10 @@ TEST(ttir_host, descriptors_of_the_host_go_through_the_engine) {
     options.assembler = KILN_ASSEMBLER_NONE;
     CHECK_OK(kiln_codegen(lower(&u), &u.target, &options, &artifact, &err), err);
     char *ptx = strndup((const char *)artifact.code.bytes, artifact.code.size);
-    bool is_stored_so = strstr(ptx, "cp.async.bulk.tensor.2d.global.shared::cta") != NULL;
     CHECK(strstr(ptx, "cp.async.bulk.tensor.2d.shared::cluster.global") != NULL);
     CHECK(strstr(ptx, "wgmma.mma_async") != NULL);
     CHECK(strstr(ptx, "ld.global") == NULL);
-    CHECK_INT(is_stored_so, i == 0); // f32 goes from registers to memory
+    CHECK(strstr(ptx, "cp.async.bulk.tensor.2d.global.shared::cta") != NULL);
     free(ptx);
     kiln_artifact_deinit(&artifact);
     kiln_arena_destroy(u.arena);
