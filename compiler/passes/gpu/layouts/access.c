@@ -112,8 +112,9 @@ static uint64_t single_registers(const kiln_layouts *c) {
   return most ? most + added : 0;
 }
 
-/// Element by element loads need fewer instructions in front of the shared memory, and more registers. On an H200 (1,003 drawn
-/// products, 27 tiles) pieces were 1.1 to 4 times as fast from so many registers on, 0.7 to 1.0 times below.
+/// Element by element loads need fewer instructions in front of the shared memory, and more registers: in pieces tiles of
+/// more than 128 registers are 1.5 to 4 times as fast, those of 112 and 128 0.87 to 1.4 times, smaller ones 0.64 to 1.05
+/// times (docs/performance.md).
 static void find_shifted(kiln_layouts *c) {
   enum { FROM = 112 };
   const ir_block *body = c->kernel->body;
