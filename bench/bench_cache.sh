@@ -21,7 +21,7 @@ kiln=$work/bin/kiln
 export KILN_CACHE_DIR=$work/cache CCACHE_DIR=$work/ccache CCACHE_NOHASHDIR=1
 unset KILN_TRUST KILN_SIGN_KEY KILN_CACHE_REMOTE
 
-gcc -O2 -D_GNU_SOURCE -o "$work/spawn" bench/bench_cache_spawn.c
+gcc -O2 -D_GNU_SOURCE -I. -o "$work/spawn" bench/bench_cache_spawn.c
 gcc -O2 -D_GNU_SOURCE -std=c11 -I. -o "$work/level" bench/bench_cache_level.c "$build/lib/libcache.a" "$build/lib/libbase.a" -l:libsodium.a -l:libzstd.a -lpthread
 
 kernel() { # NAME

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/timing.h"
 #include "cache/admin.h"
 
 static double now(void) {
@@ -141,15 +142,7 @@ static void add_names(const char *folder, unsigned long from, unsigned long to) 
   }
 }
 
-static int by_value(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return (a > b) - (a < b);
-}
-
-static double median(double *v, unsigned count) {
-  qsort(v, count, sizeof *v, by_value);
-  return v[count / 2] / 1e3;
-}
+static double median_us(double *v, unsigned count) { return bench_median(v, count) / 1e3; }
 
 enum { SAMPLES = 201 };
 
@@ -185,8 +178,8 @@ static void scale_at(const char *folder, unsigned long count) {
   }
   printf("%8lu entries: open %6.1f  hit %6.1f  miss %6.1f  insertion %6.1f  eviction step %7.1f us (medians "
          "of %d)\n",
-         count, median(opening, SAMPLES), median(hit, SAMPLES), median(miss, SAMPLES),
-         median(insertion, SAMPLES), median(step, SAMPLES), SAMPLES);
+         count, median_us(opening, SAMPLES), median_us(hit, SAMPLES), median_us(miss, SAMPLES),
+         median_us(insertion, SAMPLES), median_us(step, SAMPLES), SAMPLES);
   kiln_key_deinit(&warm);
 }
 

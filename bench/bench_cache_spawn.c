@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/timing.h"
+
 enum { COMMANDS = 16 };
 
 typedef struct times {
@@ -41,11 +43,6 @@ static times once(char **argv) {
   };
 }
 
-static int by_value(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return (a > b) - (a < b);
-}
-
 int main(int argc, char **argv) {
   char **commands[COMMANDS];
   double *wall[COMMANDS], *processor[COMMANDS];
@@ -69,8 +66,8 @@ int main(int argc, char **argv) {
       processor[c][r] = t.processor;
     }
   for (int c = 0; c < count; c++) {
-    qsort(wall[c], (size_t)rounds, sizeof(double), by_value);
-    qsort(processor[c], (size_t)rounds, sizeof(double), by_value);
+    qsort(wall[c], (size_t)rounds, sizeof(double), bench_by_value);
+    qsort(processor[c], (size_t)rounds, sizeof(double), bench_by_value);
     printf("%-28s min %7.3f  median %7.3f  p90 %7.3f ms; processor min %7.3f  median %7.3f ms\n",
            commands[c][0], wall[c][0], wall[c][rounds / 2], wall[c][rounds * 9 / 10], processor[c][0],
            processor[c][rounds / 2]);

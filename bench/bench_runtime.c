@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/timing.h"
 #include "base/expr.h"
 #include "base/record.h"
 #include "cache/bundle/writer.h"
@@ -16,12 +17,6 @@
 #include "runtime/device/device.h"
 
 enum { ROUNDS = 41, LAUNCHES = 5000, MOST_ARGS = 16 };
-
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 // Of this thread: more threads than processors share them.
 static uint64_t cpu_ns(void) {
@@ -34,16 +29,6 @@ static void must(kiln_status status, const kiln_error *err) {
   if (status == KILN_OK) return;
   fprintf(stderr, "bench_runtime: %s\n", err->text);
   exit(1);
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
-static double median(double *values, size_t count) {
-  qsort(values, count, sizeof *values, by_value);
-  return values[count / 2];
 }
 
 // ----------------------------------------------------------------------------------------- bundles
@@ -183,7 +168,7 @@ static void *measure_launch(void *context) {
     for (int i = 0; i < LAUNCHES; i++) run_once(r, &call, pointers, block, p, i);
     rounds[round] = (double)(cpu_ns() - begin) / LAUNCHES;
   }
-  r->ns = median(rounds, ROUNDS);
+  r->ns = bench_median(rounds, ROUNDS);
   kiln_prepared_free(p);
   return NULL;
 }
@@ -204,7 +189,7 @@ static double launch_ns(kiln_kernel *k, uint32_t args, launch_way way, unsigned 
     all[i] = runs[i].ns;
   }
   pthread_barrier_destroy(&start);
-  return median(all, threads);
+  return bench_median(all, threads);
 }
 
 // What an application does more than a loop over one launch: other pointers each time, several kernels in turn.
@@ -262,7 +247,7 @@ static double turns_ns(const turn *turns, uint32_t count, bool bare, bool with_w
     }
     rounds[round] = (double)(cpu_ns() - begin) / LAUNCHES;
   }
-  return median(rounds, ROUNDS);
+  return bench_median(rounds, ROUNDS);
 }
 
 static void bench_turns(const turn turns[TURNS]) {
@@ -338,11 +323,11 @@ static void bench_launches(void) {
   double rounds[ROUNDS];
   kiln_kernel *k;
   for (int round = 0; round < ROUNDS; round++) {
-    uint64_t begin = now_ns();
+    uint64_t begin = bench_now_ns();
     for (int i = 0; i < LAUNCHES; i++) must(kiln_kernel_get(d, "k8_1", NULL, &k, &err), &err);
-    rounds[round] = (double)(now_ns() - begin) / LAUNCHES;
+    rounds[round] = (double)(bench_now_ns() - begin) / LAUNCHES;
   }
-  printf("look-up of a known kernel by name: %.0f ns\n", median(rounds, ROUNDS));
+  printf("look-up of a known kernel by name: %.0f ns\n", bench_median(rounds, ROUNDS));
   kiln_device_close(d);
   kiln_close(l);
   kiln_buffer_deinit(&bundle);
@@ -390,23 +375,24 @@ static void bench_open(uint32_t entries, const char *folder) {
   for (int round = 0; round < ROUNDS; round++) {
     kiln_library *l;
     kiln_kernel_entry entry;
-    uint64_t begin = now_ns();
+    uint64_t begin = bench_now_ns();
     must(kiln_open_file(path, &l, &err), &err);
-    opens[round] = (double)(now_ns() - begin) / 1e3;
+    opens[round] = (double)(bench_now_ns() - begin) / 1e3;
     snprintf(name, sizeof name, "kernel[N=%u]", (unsigned)(entries / 2 + (unsigned)round));
     kiln_check hash = kiln_check_of(name, strlen(name));
-    begin = now_ns();
+    begin = bench_now_ns();
     must(kiln_bundle_kernel_find(l->bundles[0], name, &hash, &entry, &err), &err);
-    first[round] = (double)(now_ns() - begin) / 1e3;
-    begin = now_ns();
+    first[round] = (double)(bench_now_ns() - begin) / 1e3;
+    begin = bench_now_ns();
     for (int i = 0; i < 1000; i++)
       must(kiln_bundle_kernel_find(l->bundles[0], name, &hash, &entry, &err), &err);
-    finds[round] = (double)(now_ns() - begin) / 1000;
+    finds[round] = (double)(bench_now_ns() - begin) / 1000;
     kiln_close(l);
   }
   printf("open %6u entries (%zu bytes): %.1f us; first look-up, with its pages checked: %.1f us; again: %.0f "
          "ns\n",
-         entries, bundle.size, median(opens, ROUNDS), median(first, ROUNDS), median(finds, ROUNDS));
+         entries, bundle.size, bench_median(opens, ROUNDS), bench_median(first, ROUNDS),
+         bench_median(finds, ROUNDS));
   unlink(path);
   kiln_buffer_deinit(&bundle);
 }

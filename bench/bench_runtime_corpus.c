@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/timing.h"
 #include "base/bundle_format.h"
 #include "cache/bundle/writer.h"
 #include "runtime/bundle/reader.h"
@@ -28,12 +28,6 @@ typedef struct file {
 static file *files;
 static size_t file_count;
 static const char *suffix = ".co";
-
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void must(kiln_status status, const kiln_error *err) {
   if (status == KILN_OK) return;
@@ -55,11 +49,6 @@ static int take_file(const char *path, const struct stat *st, int kind, struct F
   return 0;
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
 static kiln_bundle *open_bundle(const kiln_buffer *bundle) {
   kiln_bundle *b;
   kiln_error err;
@@ -72,15 +61,15 @@ static kiln_bundle *open_bundle(const kiln_buffer *bundle) {
 static double load_us(kiln_bundle *b, uint32_t blob) {
   kiln_bytes bytes;
   kiln_error err;
-  uint64_t begin = now_ns();
+  uint64_t begin = bench_now_ns();
   must(kiln_bundle_load(b, blob, &bytes, &err), &err);
-  double us = (double)(now_ns() - begin) / 1e3;
+  double us = (double)(bench_now_ns() - begin) / 1e3;
   kiln_bytes_deinit(&bytes);
   return us;
 }
 
 static double quantile(double *times, size_t count, size_t percent) {
-  qsort(times, count, sizeof *times, by_value);
+  qsort(times, count, sizeof *times, bench_by_value);
   return times[(count - 1) * percent / 100];
 }
 
@@ -126,12 +115,12 @@ static void measure(kiln_bundle_writer *w, const char *name, int level, kiln_bun
   kiln_bundle_sums sums;
   kiln_buffer bundle = {0};
   kiln_error err;
-  uint64_t begin = now_ns();
+  uint64_t begin = bench_now_ns();
   must(kiln_bundle_writer_build(
            w, &(kiln_bundle_options){.level = level, .dictionary = dictionary, .threads = 2}, &bundle, &sums,
            &err),
        &err);
-  double seconds = (double)(now_ns() - begin) / 1e9;
+  double seconds = (double)(bench_now_ns() - begin) / 1e9;
   printf("level %2d, %-19s codes %9llu + dictionaries %7llu = %5.1fx; whole file %9llu = %5.1fx; written in "
          "%.1f s\n",
          level, name, (unsigned long long)sums.payload, (unsigned long long)sums.dictionaries,

@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
 
+#include "bench/timing.h"
 #include "runtime/device/device.h"
 
 enum {
@@ -41,26 +41,10 @@ typedef struct cuda_api {
 #undef OPTIONAL
 } cuda_api;
 
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void must(int status, const char *text) {
   if (!status) return;
   fprintf(stderr, "cuda_launch: %d: %s\n", status, text);
   exit(1);
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
-static double median(double *values, size_t count) {
-  qsort(values, count, sizeof *values, by_value);
-  return values[count / 2];
 }
 
 // ------------------------------------------------------------------------------------------ launch
@@ -132,7 +116,7 @@ static double wrapper_cycles(void) {
   }
   true_launch = launch;
   true_current = current;
-  return median(rounds, ROUNDS);
+  return bench_median(rounds, ROUNDS);
 }
 
 static bool is_cycles(launch_way way) { return way == WAY_KILN_CYCLES || way == WAY_PREPARED_CYCLES; }
@@ -173,7 +157,7 @@ static void *measure_launch(void *context) {
   for (int round = -5; round < ROUNDS; round++) {
     pthread_barrier_wait(r->start);
     driver_cycles = 0;
-    uint64_t begin = now_ns(), cycles = __rdtsc();
+    uint64_t begin = bench_now_ns(), cycles = __rdtsc();
     if (r->way == WAY_DRIVER)
       for (int i = 0; i < LAUNCHES; i++) launch_raw(r, code, stream, block);
     else if (r->way == WAY_PREPARED || r->way == WAY_PREPARED_CYCLES)
@@ -185,11 +169,11 @@ static void *measure_launch(void *context) {
       for (int i = 0; i < LAUNCHES; i++)
         must(kiln_launch(r->kernel, stream, pointers, r->args, &err), err.text);
     cycles = __rdtsc() - cycles;
-    double ns = (double)(now_ns() - begin) / LAUNCHES;
+    double ns = (double)(bench_now_ns() - begin) / LAUNCHES;
     must(kiln_sync(d, stream, &err), err.text);
     if (round >= 0) rounds[round] = is_cycles(r->way) ? (double)(cycles - driver_cycles) / LAUNCHES : ns;
   }
-  r->value = median(rounds, ROUNDS);
+  r->value = bench_median(rounds, ROUNDS);
   kiln_prepared_free(prepared);
   kiln_stream_destroy(d, stream);
   return NULL;
@@ -215,7 +199,7 @@ static double measure(kiln_kernel *k, uint32_t args, launch_way way, unsigned th
   pthread_barrier_destroy(&start);
   api->launch = true_launch;
   api->context_current = true_current;
-  return median(all, threads);
+  return bench_median(all, threads);
 }
 
 static int bench_launch(const char *bundle) {
@@ -228,9 +212,10 @@ static int bench_launch(const char *bundle) {
   cuda_api *api = d->state;
   true_launch = api->launch;
   true_current = api->context_current;
-  uint64_t ns = now_ns(), tsc = __rdtsc();
-  while (now_ns() - ns < 50000000) continue;
-  double cycles_of_ns = (double)(__rdtsc() - tsc) / (double)(now_ns() - ns), wrappers = wrapper_cycles();
+  uint64_t ns = bench_now_ns(), tsc = __rdtsc();
+  while (bench_now_ns() - ns < 50000000) continue;
+  double cycles_of_ns = (double)(__rdtsc() - tsc) / (double)(bench_now_ns() - ns),
+         wrappers = wrapper_cycles();
   printf("%s, counter %.3f cycles a ns, counters and wrappers %.0f cycles a launch (subtracted)\n",
          kiln_device_description(d), cycles_of_ns, wrappers);
   for (size_t i = 0; i < 3; i++)
@@ -267,9 +252,9 @@ static size_t part_count;
 static uint64_t last_ns;
 
 static void part_done(const char *name) {
-  uint64_t now = now_ns();
+  uint64_t now = bench_now_ns();
   if (part_count < MOST_PARTS) parts[part_count++] = (part){name, (double)(now - last_ns) / 1e3};
-  last_ns = now_ns();
+  last_ns = bench_now_ns();
 }
 
 static void check_result(const float *z) {
@@ -280,9 +265,9 @@ static int (*true_load)(void **, const void *, unsigned, int *, void **);
 static double load_us;
 
 static int timed_load(void **out, const void *image, unsigned count, int *options, void **values) {
-  uint64_t begin = now_ns();
+  uint64_t begin = bench_now_ns();
   int result = true_load(out, image, count, options, values);
-  load_us += (double)(now_ns() - begin) / 1e3;
+  load_us += (double)(bench_now_ns() - begin) / 1e3;
   return result;
 }
 
@@ -361,7 +346,7 @@ static void bench_first(const char *program, const char *bundle, const char *loo
     char command[1000], line[200];
     if (is_cold) drop_pages(loose ? loose : bundle);
     snprintf(command, sizeof command, "exec '%s' child '%s' '%s' %llu", program, bundle, loose ? loose : "",
-             (unsigned long long)now_ns());
+             (unsigned long long)bench_now_ns());
     FILE *f = popen(command, "r");
     must(!f, "popen");
     for (count = 0; count < MOST_PARTS && fgets(line, sizeof line, f); count++) {
@@ -371,8 +356,8 @@ static void bench_first(const char *program, const char *bundle, const char *loo
     must(pclose(f), "the process that was to be measured failed");
   }
   printf("%s, its pages %s\n", loose ? "loose file" : "bundle", is_cold ? "dropped" : "in the cache");
-  for (size_t i = 0; i < count; i++) printf("  %10.1f us  %s\n", median(us[i], PROCESSES), names[i]);
-  printf("  %10.1f us  all\n", median(us[MOST_PARTS], PROCESSES));
+  for (size_t i = 0; i < count; i++) printf("  %10.1f us  %s\n", bench_median(us[i], PROCESSES), names[i]);
+  printf("  %10.1f us  all\n", bench_median(us[MOST_PARTS], PROCESSES));
 }
 
 int main(int argc, char **argv) {

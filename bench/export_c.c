@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/timing.h"
 #include "app.h"
 #include "runtime/kiln.h"
 
@@ -18,17 +18,6 @@ static int (*synchronize)(void);
 static void *memory[3];
 static kiln_kernel *kernel;
 static app_device *device;
-
-static double now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
 
 static void must(int status, const char *text) {
   if (!status) return;
@@ -50,9 +39,9 @@ static void by_library(void) {
 }
 
 static double time_of(void (*launch)(void)) {
-  double begin = now_ns();
+  const uint64_t begin = bench_now_ns();
   for (int i = 0; i < LAUNCHES; i++) launch();
-  double each = (now_ns() - begin) / LAUNCHES;
+  double each = (double)(bench_now_ns() - begin) / LAUNCHES;
   must(synchronize ? synchronize() : 0, "cuCtxSynchronize");
   return each;
 }
@@ -102,7 +91,7 @@ int main(int count, char **words) {
   double times[2][ROUNDS];
   for (int round = 0; round < ROUNDS; round++)
     times[0][round] = time_of(by_object), times[1][round] = time_of(by_library);
-  for (int way = 0; way < 2; way++) qsort(times[way], ROUNDS, sizeof **times, by_value);
+  for (int way = 0; way < 2; way++) qsort(times[way], ROUNDS, sizeof **times, bench_by_value);
   printf("%s: %d wrong of %d; ns a launch: object of export-c %.0f, libkiln %.0f\n", words[1], wrong,
          ELEMENTS, times[0][ROUNDS / 2], times[1][ROUNDS / 2]);
   app_unload(device);

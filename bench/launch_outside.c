@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/timing.h"
 #include "runtime/kiln.h"
 
 enum { ROUNDS = 201, LAUNCHES = 200, MOST_ARGS = 16, COUNTS = 3, MOST_LIBRARIES = 8, ORDER = 256 };
@@ -23,26 +23,10 @@ typedef enum way { WAY_SAME, WAY_OTHER, WAY_TURNS, WAY_PREPARED, WAYS } way;
 static const char *const way_names[WAYS] = {"same arguments", "other pointers", "kernels in turn",
                                             "prepared, set"};
 
-static double now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 static void must(int status, const char *text) {
   if (!status) return;
   fprintf(stderr, "launch_outside: %d: %s\n", status, text);
   exit(1);
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t count) {
-  qsort(values, count, sizeof *values, by_value);
-  return values[count / 2];
 }
 
 // ------------------------------------------------------------------------------------------------ both sides
@@ -146,7 +130,7 @@ static void load_functions(void) {
 /// Nanoseconds a launch of one round; `s` NULL: the driver.
 static double round_of(const side *s, way how, int kernel) {
   kiln_error err;
-  double begin = now_ns();
+  const uint64_t begin = bench_now_ns();
   for (int i = 0; i < LAUNCHES; i++) {
     int k = how == WAY_TURNS ? order[i % ORDER] : kernel;
     if (how != WAY_SAME)
@@ -161,7 +145,7 @@ static double round_of(const side *s, way how, int kernel) {
       must(s->prepared_launch(s->prepared[k], stream, &err), err.text);
     }
   }
-  double ns = (now_ns() - begin) / LAUNCHES;
+  double ns = (double)(bench_now_ns() - begin) / LAUNCHES;
   must(driver.sync(stream), "cuStreamSynchronize");
   return ns;
 }
@@ -181,11 +165,11 @@ static void measure(side *sides, int side_count, way how, int kernel) {
   }
   if (how == WAY_TURNS)
     printf("%-15s, 2 to 16 arguments: cuLaunchKernel %5.0f ns; added:", way_names[how],
-           median(driven, ROUNDS));
+           bench_median(driven, ROUNDS));
   else
     printf("%-15s, %2u arguments: cuLaunchKernel %5.0f ns; added:", way_names[how], counts[kernel],
-           median(driven, ROUNDS));
-  for (int i = 0; i < side_count; i++) printf(" %6.1f", median(differences[i], ROUNDS));
+           bench_median(driven, ROUNDS));
+  for (int i = 0; i < side_count; i++) printf(" %6.1f", bench_median(differences[i], ROUNDS));
   printf("\n");
 }
 
@@ -193,11 +177,11 @@ static void measure_current(void) {
   double rounds[ROUNDS];
   void *context;
   for (int round = 0; round < ROUNDS; round++) {
-    double begin = now_ns();
+    const uint64_t begin = bench_now_ns();
     for (int i = 0; i < LAUNCHES; i++) must(driver.current(&context), "cuCtxGetCurrent");
-    rounds[round] = (now_ns() - begin) / LAUNCHES;
+    rounds[round] = (double)(bench_now_ns() - begin) / LAUNCHES;
   }
-  printf("cuCtxGetCurrent alone: %.1f ns\n", median(rounds, ROUNDS));
+  printf("cuCtxGetCurrent alone: %.1f ns\n", bench_median(rounds, ROUNDS));
 }
 
 /// The status of a launch of a function of the primary context, and of waiting for it, where `context` is current (NULL: none).
