@@ -117,6 +117,7 @@ typedef struct ir_arrive {
   uint8_t blocks;  ///< arrivals: whose barriers are meant; 0: this block's alone
   bool by_warps;   ///< arrivals: one of each warp, once its threads have met, not of each warp group
   bool is_cluster; ///< what is written before the arrival is seen after the wait by all blocks of the cluster
+  bool is_own;     ///< waits: each warp group waits in the slot of its number after the one that is named
 } ir_arrive;
 
 typedef struct ir_mma {

@@ -279,10 +279,8 @@ static void judge_store(promoting *p, ir_op *op) {
   bool is_turned = def && def->code == IR_TRANS && def->attrs.perm[0] == 1;
   ir_type value = (is_turned ? def->operands[0] : op->operands[op->operand_count - 1])->type;
   unsigned columns = is_turned ? 0 : 1; // their axis in the tile
-  // Of f32 whole tiles, straight: `stmatrix`, which turns, moves elements of two bytes. Where blocks share iterations they stay in
-  // registers: a group that is two programs ahead of another passes its last wait for the other's barrier early. That harms
-  // nothing, but the interpreter of PTX reports it.
-  const bool is_f32 = value.scalar == KILN_F32 && !is_turned && !op->attrs.access.first && !p->has_split;
+  // Of f32 whole tiles, straight: `stmatrix`, which turns, moves elements of two bytes.
+  const bool is_f32 = value.scalar == KILN_F32 && !is_turned && !op->attrs.access.first;
   if (!is_f32 && (kiln_scalars[value.scalar].bytes != 2 || ir_type_class(value) != KILN_CLASS_FLOAT)) return;
   unsigned across = kiln_part_of(op, columns), down = kiln_part_of(op, 1 - columns);
   if (across % p->machine->part_columns || down % (1u << p->machine->log2_rows)) return;

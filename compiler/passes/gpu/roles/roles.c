@@ -196,16 +196,16 @@ static void drain(splitting *s) {
 }
 
 /// So do blocks that exchange sums: to say that they have read what this one sent or, over the slots, that
-/// their producers have seen that.
+/// their producers have seen that. Each group waits for what it is told: another may be two programs behind,
+/// and its barrier is then in a phase of the same parity.
 static void end_exchange(splitting *s, const ir_op *op) {
   const ir_value *turn = ir_resolve(op->operands[1]);
   ir_value *all = &turn->block->parent->results[turn->index - 1];
   ir_value *last = ir_binary_int(&s->b, IR_XOR, 0, all, 1);
   bool is_overlaid = op->attrs.cluster.is_overlaid;
-  unsigned count = !is_overlaid ? s->groups / s->spread : s->spread > 1 ? 1 : 0;
-  ir_value *told = is_overlaid ? s->passed : op->operands[4];
-  for (unsigned i = 0; i < count; i++)
-    roles_emit_barrier(s, IR_BAR_WAIT, told, ir_const_int(&s->b, KILN_I32, i), last);
+  if (is_overlaid && s->spread == 1) return;
+  ir_value *operands[3] = {is_overlaid ? s->passed : op->operands[4], ir_const_int(&s->b, KILN_I32, 0), last};
+  ir_emit(&s->b, IR_BAR_WAIT, &(ir_attrs){.arrive = {.is_own = !is_overlaid}}, operands, 3, NULL, NULL, 0);
 }
 
 static void write_role(splitting *s, ir_block *block, bool is_producer) {
