@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which passes of code generation run, for one context: LLVM's C interface has no form of it.
+// Which passes of code generation run, for one context or for all: LLVM's C interface has no form of it.
 #include "compiler/codegen/llvm/llvm_gate.h"
 
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/OptBisect.h>
+#include <llvm/Support/CommandLine.h>
 
 #if LLVM_VERSION_MAJOR >= 22
 #define UNCHANGED const
@@ -28,4 +29,12 @@ public:
 extern "C" void kiln_llvm_keep_addresses(LLVMContextRef context) {
   static gate g;
   llvm::unwrap(context)->setOptPassGate(g);
+}
+
+extern "C" bool kiln_llvm_set_flag(const char *name) {
+  auto &options = llvm::cl::getRegisteredOptions();
+  auto found = options.find(name);
+  if (found == options.end()) return false;
+  static_cast<llvm::cl::opt<bool> *>(found->second)->setInitialValue(true);
+  return true;
 }

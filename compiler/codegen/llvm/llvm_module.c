@@ -20,7 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "compiler/codegen.h"
+#include "compiler/codegen/llvm/llvm_gate.h"
 
 // -------------------------------------------------------------------------------------------------- machines
 
@@ -58,11 +60,13 @@ static void cache_destroy(void *p) {
 
 static void init_once(void) {
   // Straight-line strength reduction, which targets add to their pipelines and nothing else leaves out: since
-  // LLVM 22 it compares all pairs of values of a base, and took up to nine tenths of the time to assembly.
+  // LLVM 22 it compares all pairs of values of a base, and took up to nine tenths of the time to assembly. LLVM notes the name
+  // when it parses it.
+  static const char *const options[] = {"kiln", "-opt-disable=slsr"};
+  LLVMParseCommandLineOptions(2, options, "");
   // Early tail duplication: it copies the head of a loop to where the loop is entered, which then has several entries. Where
   // lanes of a warp take different ones, ptxas does not bring them together again, and a barrier in the loop never opens.
-  static const char *const options[] = {"kiln", "-opt-disable=slsr", "-disable-early-taildup"};
-  LLVMParseCommandLineOptions(3, options, "");
+  KILN_ASSERT(kiln_llvm_set_flag("disable-early-taildup"));
 #define BACK_END(name)                                                                                  \
   LLVMInitialize##name##TargetInfo(), LLVMInitialize##name##Target(), LLVMInitialize##name##TargetMC(), \
       LLVMInitialize##name##AsmPrinter()
