@@ -406,19 +406,19 @@ tests: $(TESTS) $(CHECKERS) $(EMULATED) $(INTERPRETED) $(ZONES)
 check: ## install what the tests need, build, run all of them (about a quarter of an hour on two cores); ends with the line of sums
 	$(PACKAGES) build test
 	$(MAKE) $(JOBS) all tests
-	tests/run.sh $(B)
+	tests/run.py $(B)
 check-full: all tests ## the long matrix: everything of `check`, all processors, all generated kernels, whole sweeps
-	KILN_TEST_FULL=1 tests/run.sh $(B)
+	KILN_TEST_FULL=1 tests/run.py $(B)
 # What a run of CI has time for: readers of what comes from outside.
 MEMORY_CHECKED := base/ targets/ bundle/ cache/test_store cache/test_damage cache/test_memory
 check-memory: ## the quick part of check-sanitizers
 	$(MAKE) CONFIG=asan $(JOBS) $(patsubst %,build/asan/tests/%,$(filter $(addsuffix %,$(MEMORY_CHECKED)),$(patsubst tests/%.c,%,$(TEST_SOURCES))))
-	tests/run.sh build/asan $(MEMORY_CHECKED)
+	tests/run.py build/asan $(MEMORY_CHECKED)
 check-sanitizers: ## nearly all tests under address and undefined-behaviour sanitizers, those of cache and runtime under the thread sanitizer (an hour)
 	$(MAKE) CONFIG=asan all tests
-	tests/run.sh build/asan base/ cache/ compiler/ targets/ tuner/ bundle/ runtime/ tools/test_build_command tools/test_commands python/
+	tests/run.py build/asan base/ cache/ compiler/ targets/ tuner/ bundle/ runtime/ tools/test_build_command tools/test_commands python/
 	$(MAKE) CONFIG=tsan EXTRA_CFLAGS=-DKILN_PLAIN_TESTS programs build/tsan/lib/libkiln.so.0 build/tsan/lib/libkiln-verify.so.0 $(patsubst %,build/tsan/tests/%,$(filter cache/% runtime/%,$(patsubst tests/%.c,%,$(TEST_SOURCES))))
-	tests/run.sh build/tsan cache/ runtime/
+	tests/run.py build/tsan cache/ runtime/
 # The compiler makes the same code as before: of a change that should not alter any (tools/same-code.py).
 SAME_CODE = tools/same-code.py $(1) --build=$(B) --form=$(or $(FORM),quick) $(if $(SINCE),--base=$(SINCE))
 .PHONY: same-code same-code-save
@@ -427,7 +427,7 @@ same-code: programs ## compare canonical bytes, keys and code with what same-cod
 same-code-save: programs ## save what the compiler makes now, for same-code, in build/same-code
 	$(call SAME_CODE,save)
 bless: all tests ## rewrite golden files with what the programs print now; read the diff
-	KILN_TEST_BLESS=1 tests/run.sh $(B)
+	KILN_TEST_BLESS=1 tests/run.py $(B)
 
 .PHONY: debug compile_commands.json
 debug: ## build programs, libraries and tests without optimisation, with debug information, in build/debug

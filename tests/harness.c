@@ -147,12 +147,28 @@ bool kiln_test_wants_row(const char *row) {
   return false;
 }
 
+/// KILN_TEST_PART; without it all is one part.
+static void read_part(unsigned *part, unsigned *parts) {
+  const char *text = getenv("KILN_TEST_PART");
+  *part = 0, *parts = 1;
+  if (text && (sscanf(text, "%u/%u", part, parts) != 2 || *part >= *parts))
+    FAIL("KILN_TEST_PART=%s is not K/N", text);
+}
+
 bool kiln_test_wants_piece(uint64_t number) {
   unsigned part, parts;
-  const char *text = getenv("KILN_TEST_PART");
-  if (!text) return true;
-  if (sscanf(text, "%u/%u", &part, &parts) != 2 || part >= parts) FAIL("KILN_TEST_PART=%s is not K/N", text);
+  read_part(&part, &parts);
   return number % parts == part;
+}
+
+kiln_test_range kiln_test_seeds(uint64_t first, uint64_t count) {
+  unsigned part, parts;
+  unsigned long long from, to;
+  const char *text = getenv("KILN_SEEDS");
+  const int found = text ? sscanf(text, "%llu..%llu", &from, &to) : 0;
+  if (found >= 1) return (kiln_test_range){from, found == 1 ? from : to};
+  read_part(&part, &parts);
+  return (kiln_test_range){first + count * part / parts, first + count * (part + 1) / parts - 1};
 }
 
 const char *kiln_test_build(void) {

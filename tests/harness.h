@@ -110,6 +110,13 @@ bool kiln_test_wants_row(const char *row);
 /// Whether this run takes a piece of a long test, by its number: KILN_TEST_PART=k/n takes each nth from the
 /// kth (0 to n - 1). Without it all are taken.
 bool kiln_test_wants_piece(uint64_t number);
+/// Seeds of a search, from `first` to `last`, both among them; none if last < first.
+typedef struct kiln_test_range {
+  uint64_t first, last;
+} kiln_test_range;
+/// KILN_SEEDS=first..last, otherwise the `count` seeds from `first` on; of those, with KILN_TEST_PART=k/n, the kth
+/// of n parts of nearly the same length.
+kiln_test_range kiln_test_seeds(uint64_t first, uint64_t count);
 /// The build's output folder ("build/release"), from KILN_BUILD; tests run with the project's root as the
 /// current folder.
 const char *kiln_test_build(void);

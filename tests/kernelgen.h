@@ -99,12 +99,6 @@ void kernelgen_memory_deinit(kernelgen_memory *m);
 bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, const kernelgen_memory *b,
                             char *out, size_t size);
 
-/// Seeds of a test: KILN_SEEDS=first..last picks them, otherwise the first `count`.
-typedef struct kernelgen_range {
-  uint64_t first, last;
-} kernelgen_range;
-kernelgen_range kernelgen_seeds(uint64_t count);
-
 /// Drops statements as long as `fails` still says true; returns the bits to drop.
 uint64_t kernelgen_reduce(uint64_t seed, const kernelgen_options *options,
                           bool (*fails)(uint64_t seed, const kernelgen_options *options, void *context),

@@ -9,7 +9,7 @@ of them run at a time (one a processor), and each is printed when it ends. The l
 that line counts as one failure, and so does one that runs for longer than KILN_TEST_TIMEOUT seconds. What failed is printed where it happens and once
 more before the sums, so that the end of a log names it.
 
-With KILN_TEST_FULL=1 the long tests (LONG) run in pieces. `--log` adds a line to FILE for everything that has ended; what has passed there already is
+With KILN_TEST_FULL=1 the long tests (LONG) run in parts. `--log` adds a line to FILE for everything that has ended; what has passed there already is
 not run again, so that the long matrix of one commit may be run in several goes and on several machines."""
 import argparse
 import json
@@ -29,30 +29,45 @@ PYTHON = os.environ.get("PYTHON") or "/usr/bin/python3"
 SUMS = re.compile(rb"^(\d+) passed, (\d+) failed, (\d+) skipped\r?$", re.M)
 
 # What takes minutes begins first: the last program to end should be a short one.
-FIRST = ["tools/test_commands", "tools/test_build_systems", "ptx/test_ptx_kernels"]
+FIRST = ["tools/test_matrix", "tools/test_commands", "codegen/test_stages", "tools/test_determinism", "compiler/test_gpu_library", "tools/test_demo", "tools/test_kernels"]
 
-# Of check-full: program, tests (a pattern of Criterion), pieces. A test runs once for each piece, with KILN_TEST_PART=K/N; it takes every Nth of its
-# cases (kiln_test_wants_piece). The other tests of the program run once.
+# Of check-full: program, tests (a pattern of Criterion), parts. The tests run once for each part, with KILN_TEST_PART=K/N, and take some of their
+# cases (kiln_test_wants_piece, kiln_test_seeds). The other tests of the program run once.
 LONG = [
+    ("codegen/test_byte_products", "byte_products/*", 8),
+    ("codegen/test_compile_order", "compile_order/*", 8),
+    ("codegen/test_emulation", "emulation/@(kernels_that_read_again|products|offsets_that_wrap)", 30),
+    ("codegen/test_flush_drawn", "flush_drawn/*", 4),
+    ("codegen/test_gpu_random", "gpu_random/*", 20),
+    ("codegen/test_host_random", "host_random/*agree*", 20),
+    ("codegen/test_memory_order", "memory_order/rereads*", 10),
+    ("codegen/test_nvptx_bounds", "nvptx_bounds/library*", 20),
+    ("codegen/test_offsets", "offsets/*wrap*", 10),
+    ("codegen/test_op_matrix", "op_matrix/*", 18),
+    ("codegen/test_stages", "stages/*", 100),
+    ("compiler/test_gpu_library", "gpu_library/*", 80),
+    ("compiler/test_gpu_nests", "gpu_nests/*", 100),
+    ("compiler/test_interpreter_random", "random_kernels/*", 10),
+    ("ptx/test_ptx_kernels", "ptx_kernels/@(every_config|generated|kernels_that_read_again|products)", 100),
+    ("tools/test_matrix", "matrix/@(all_kernels|recorded_texts)*", 65),
 ]
 
 
 class Unit:
-    """One run of a program: `name` for people, `words` to start it, `part` K/N or None."""
+    """One run of a program: of all tests, of those of a pattern, or of a part K/N of their cases."""
 
-    def __init__(self, name, words, part=None):
-        self.name, self.words, self.part = name, words, part
-        self.title = f"{name} {part}" if part else name
+    def __init__(self, program, words, pattern=None, part=None):
+        self.program, self.pattern, self.part = program, pattern, part
+        self.words = words + ["--filter", pattern] if pattern else words
+        self.title = " ".join(word for word in (program, pattern, part) if word)
 
 
-def units_of_program(name, program):
+def units_of_program(name, path):
     rows = [row for row in LONG if FULL and row[0] == name]
-    for _, pattern, pieces in rows:
-        for piece in range(pieces):
-            yield Unit(f"{name} {pattern}", [program, "--filter", pattern], f"{piece}/{pieces}")
-    rest = "|".join(pattern for _, pattern, _ in rows)
-    if rest != "*/*":
-        yield Unit(name, [program, "--filter", f"!({rest})"] if rest else [program])
+    for _, pattern, parts in rows:
+        for part in range(parts):
+            yield Unit(name, [path], pattern, f"{part}/{parts}")
+    yield Unit(name, [path], "!(" + "|".join(pattern for _, pattern, _ in rows) + ")" if rows else None)
 
 
 def find(build, parts):
@@ -73,7 +88,7 @@ def find(build, parts):
                 units.append(Unit(name, [PYTHON, f"tests/{name}.py"]))
             else:
                 absent.append(name)
-    units.sort(key=lambda unit: (FIRST.index(unit.name) if unit.name in FIRST else len(FIRST), unit.part is None, unit.title))
+    units.sort(key=lambda unit: (FIRST.index(unit.program) if unit.program in FIRST else len(FIRST), unit.part is None, unit.title))
     return units, sorted(absent)
 
 
@@ -88,22 +103,35 @@ def sums_of(output, status):
 class Runner:
     def __init__(self, build, log):
         self.environment = dict(os.environ, KILN_BUILD=build, LC_ALL="C")
+        self.processors = sorted(os.sched_getaffinity(0))
         self.log = log
         self.lock = threading.Lock()  # of what follows, and of the terminal
-        self.sums = {}  # by Unit.name; pieces are one run of the same tests
+        self.sums = {}  # of tests, by program and pattern
         self.failures = []
         self.running = set()
 
     def add(self, unit, sums):
-        """A test of several pieces has passed if all have, and is skipped if all are."""
-        before = self.sums.get(unit.name)
+        """A test of several parts has passed if all have, and is skipped if all are."""
+        before = self.sums.get((unit.program, unit.pattern))
         if before:
-            total, failed, skipped = sum(sums), max(before[1], sums[1]), min(before[2], sums[2])
-            sums = [total - failed - skipped, failed, skipped]
-        self.sums[unit.name] = sums
+            failed, skipped = max(before[1], sums[1]), min(before[2], sums[2])
+            sums = [sum(sums) - failed - skipped, failed, skipped]
+        self.sums[unit.program, unit.pattern] = sums
 
-    def run(self, unit):
+    def total(self):
+        """A run of some tests of a program counts the others as skipped."""
+        total = [0, 0, 0]
+        for program in {program for program, _ in self.sums}:
+            runs = [sums for key, sums in self.sums.items() if key[0] == program]
+            passed, failed = sum(run[0] for run in runs), sum(run[1] for run in runs)
+            tests = max(sum(run) for run in runs)
+            for i, count in enumerate((passed, failed, max(tests - passed - failed, 0))):
+                total[i] += count
+        return total
+
+    def run(self, unit, processors):
         start = time.monotonic()
+        os.sched_setaffinity(0, processors if unit.part else self.processors)  # of this thread and what it starts
         environment = dict(self.environment, KILN_TEST_PART=unit.part) if unit.part else self.environment
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(unit.words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True)
@@ -176,16 +204,18 @@ def main():
 
     waiting = iter(units)
 
-    def work():
+    def work(processors):
         while True:
             with runner.lock:
                 unit = next(waiting, None)
             if unit is None:
                 return
-            runner.run(unit)
+            runner.run(unit, processors)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(max(options.jobs, 1))]
+    # A part has processors of its own: there are as many parts as keep all of them busy.
+    jobs = max(options.jobs, 1)
+    threads = [threading.Thread(target=work, args=(runner.processors[i::jobs] or runner.processors,), daemon=True) for i in range(jobs)]
     try:
         for thread in threads:
             thread.start()
@@ -200,8 +230,8 @@ def main():
         print("== what failed")
         for title, lines in sorted(runner.failures):
             print(title, *(f"    {line}" for line in lines), sep="\n")
-    passed, failed, skipped = (sum(column) for column in zip([0, 0, len(absent)], *runner.sums.values()))
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    passed, failed, skipped = runner.total()
+    print(f"{passed} passed, {failed} failed, {skipped + len(absent)} skipped")
     return 1 if failed else 0
 
 

@@ -41,12 +41,13 @@ TEST(emulation, orders_barriers_and_canaries) {
 static void generated(unsigned count, const char *kind) {
   need_emulator();
   char command[400];
+  const kiln_test_range seeds = kiln_test_seeds(1, count);
   snprintf(
       command, sizeof command,
       "export KILN_EMULATED_ORDER=drawn KILN_EMULATED_ALIGN=64 KILN_EMULATED_AROUND=512 && "
       "for t in gfx942 gfx1100 gfx1201; do tests/emulation/emulated.sh $t $KILN_BUILD/bin/generated-check "
-      "hip:0 1 %u %s 2>&1 || exit 1; done",
-      count, kind);
+      "hip:0 %llu %llu %s 2>&1 || exit 1; done",
+      (unsigned long long)seeds.first, (unsigned long long)(seeds.last - seeds.first + 1), kind);
   emulated(command);
 }
 
@@ -61,11 +62,12 @@ TEST(emulation, products) { generated(kiln_test_full() ? 300 : 6, "--products");
 TEST(emulation, offsets_that_wrap) {
   need_emulator();
   char command[400];
+  const kiln_test_range seeds = kiln_test_seeds(1, kiln_test_full() ? 500 : 10);
   snprintf(
       command, sizeof command,
-      "for t in gfx942 gfx1100 gfx1201; do env -u BXFI_MAP KILN_OFFSETS_HIP=$t KILN_SEEDS=1..%d "
+      "for t in gfx942 gfx1100 gfx1201; do env -u BXFI_MAP KILN_OFFSETS_HIP=$t KILN_SEEDS=%llu..%llu "
       "tests/emulation/emulated.sh $t $KILN_BUILD/tests/codegen/test_offsets --filter 'offsets/amd*' 2>&1 "
       "|| exit 1; done",
-      kiln_test_full() ? 500 : 10);
+      (unsigned long long)seeds.first, (unsigned long long)seeds.last);
   emulated(command);
 }

@@ -232,14 +232,12 @@ static void compare(const drawn *d, uint64_t seed, const char *name, const memor
 }
 
 static void agree(const char *target_name, run_way *run, unsigned optimise, unsigned quick) {
-  unsigned long long first = 1, last = getenv("KILN_TEST_FULL") ? 2000 : quick;
-  const char *text = getenv("KILN_SEEDS");
+  const kiln_test_range seeds = kiln_test_seeds(1, kiln_test_full() ? 2000 : quick);
   kiln_error err = {0};
   kiln_target target;
   if (run == run_host && !mapping_can_run(target_name)) SKIP("this machine does not run %s", target_name);
-  if (text && sscanf(text, "%llu..%llu", &first, &last) == 1) last = first;
   CHECK_OK(kiln_target_parse(target_name, &target, &err), err);
-  for (unsigned long long seed = first; seed <= last; seed++) {
+  for (uint64_t seed = seeds.first; seed <= seeds.last; seed++) {
     static memory want, got;
     const drawn d = draw(seed);
     if (run == run_hip && strstr(d.text, "div(")) continue; // the emulator's v_div_fixup keeps denormals

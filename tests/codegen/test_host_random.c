@@ -17,7 +17,9 @@
 
 enum { MAX_STEPS = 4000000, TEXT = KILN_ERROR_TEXT + 100 };
 
-static kernelgen_range seed_range(unsigned quick) { return kernelgen_seeds(kiln_test_full() ? 1000 : quick); }
+static kiln_test_range seed_range(unsigned quick) {
+  return kiln_test_seeds(1, kiln_test_full() ? 1000 : quick);
+}
 
 static kiln_target target_of(const char *name) {
   kiln_target target;
@@ -118,7 +120,7 @@ static bool still_fails(uint64_t seed, const kernelgen_options *options, void *c
 static void agree(const char *name, unsigned level, unsigned quick) {
   if (!mapping_can_run(name)) SKIP("this machine does not run %s", name);
   failing f = {target_of(name), level};
-  kernelgen_range range = seed_range(quick);
+  kiln_test_range range = seed_range(quick);
   unsigned long long wrong = 0;
   for (unsigned long long seed = range.first; seed <= range.last; seed++) {
     char text[TEXT];
@@ -141,11 +143,9 @@ TEST(host_random, code_of_wide_vectors_agrees) { agree("x86-64-v4", 3, 60); }
 TEST(host_random, code_without_fma_and_half_instructions_agrees) { agree("x86-64-v2", 2, 25); }
 
 TEST(host_random, products_agree) {
-  char *out;
-  if (kiln_test_run(&out, "%s/bin/generated-check host 1 %d --products", kiln_test_build(),
-                    kiln_test_full() ? 1000 : 40))
-    FAIL("%s", out);
-  free(out);
+  const kiln_test_range seeds = seed_range(40);
+  free(kiln_test_run_to(0, "%s/bin/generated-check host %llu %llu --products", kiln_test_build(),
+                        (unsigned long long)seeds.first, (unsigned long long)(seeds.last - seeds.first + 1)));
 }
 
 // Seeds 261, 477 and 790, by hand. LLVM (19 and 22) turns a masked load of two native vectors into an
@@ -199,7 +199,7 @@ TEST(host_random, a_half_masked_off_by_constants_keeps_other) {
 
 static void compiles(const char *name, unsigned quick) {
   kiln_target target = target_of(name);
-  kernelgen_range range = seed_range(quick);
+  kiln_test_range range = seed_range(quick);
   unsigned long long wrong = 0;
   for (unsigned long long seed = range.first; seed <= range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();

@@ -35,13 +35,10 @@ static bool agrees(uint64_t seed, const sim_options *options, char *out, size_t 
 static const sim_options ways[] = {{0}, {.reverse = true, .wide = true}, {.seed = 0x5eed}};
 
 TEST(memory_order, rereads_agree_with_the_interpreter) {
-  unsigned long long first = 1000, last = 2999;
   char text[300];
-  if (!kiln_test_full()) first = 1, last = 40;
-  const char *seeds = getenv("KILN_SEEDS");
-  if (seeds && sscanf(seeds, "%llu..%llu", &first, &last) == 1) last = first;
-  for (uint64_t seed = first; seed <= last; seed++)
-    for (unsigned way = 0; way < 3 && kiln_test_wants_piece(seed - first); way++) {
+  const kiln_test_range seeds = kiln_test_full() ? kiln_test_seeds(1000, 2000) : kiln_test_seeds(1, 40);
+  for (uint64_t seed = seeds.first; seed <= seeds.last; seed++)
+    for (unsigned way = 0; way < 3; way++) {
       sim_options options = ways[way];
       if (options.seed) options.seed += seed;
       if (agrees(seed, &options, text, sizeof text)) continue;
@@ -154,9 +151,7 @@ TEST(memory_order, parameters_that_overlap_on_the_host) {
 
 /// Roots of one loop take turns element by element: a store may not join the loop of what it would overtake.
 TEST(memory_order, rereads_on_the_host) {
-  char *out;
-  if (kiln_test_run(&out, "%s/bin/generated-check host 1 %d --rereads", kiln_test_build(),
-                    kiln_test_full() ? 2000 : 60))
-    FAIL("%s", out);
-  free(out);
+  const kiln_test_range seeds = kiln_test_seeds(1, kiln_test_full() ? 2000 : 60);
+  free(kiln_test_run_to(0, "%s/bin/generated-check host %llu %llu --rereads", kiln_test_build(),
+                        (unsigned long long)seeds.first, (unsigned long long)(seeds.last - seeds.first + 1)));
 }

@@ -235,10 +235,11 @@ TEST(nvptx_bounds, library_on_processors) {
     if (p->family != KILN_FAMILY_NVPTX || !llvm_has(p->name) || !kiln_test_wants_row(p->name) ||
         (!kiln_test_full() && strcmp(p->name, "sm_90a") != 0))
       continue;
-    for (size_t i = 0; i < files.gl_pathc; i++) checked += check_source(files.gl_pathv[i], p->name);
+    for (size_t i = 0; i < files.gl_pathc; i++)
+      if (kiln_test_wants_piece(t + i)) checked += check_source(files.gl_pathv[i], p->name);
   }
   globfree(&files);
-  CHECK(checked > 90);
+  CHECK(checked > (getenv("KILN_TEST_PART") ? 0 : 90));
 }
 
 TEST(nvptx_bounds, limits_of_registers_and_alignments) {

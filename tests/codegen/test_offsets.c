@@ -285,13 +285,11 @@ static void share_world(const world *w) {
 }
 
 static unsigned run_way(const way *how, world *w, unsigned quick) {
-  unsigned long long first = 1, last = getenv("KILN_TEST_FULL") ? 2000 : quick;
-  const char *text = getenv("KILN_SEEDS");
+  const kiln_test_range seeds = kiln_test_seeds(1, kiln_test_full() ? 2000 : quick);
   unsigned wrong = 0;
   const kiln_target target = target_of(how->target);
-  if (text && sscanf(text, "%llu..%llu", &first, &last) == 1) last = first;
   stage_now = how->name;
-  for (seed_now = first; seed_now <= last && wrong < 5; seed_now++) {
+  for (seed_now = seeds.first; seed_now <= seeds.last && wrong < 5; seed_now++) {
     kiln_arena *arena = kiln_arena_create();
     offsets_case c;
     offsets_make(seed_now, &c);

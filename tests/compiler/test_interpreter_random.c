@@ -14,7 +14,7 @@
 
 enum { SEEDS = 150, FULL_SEEDS = 5000, MAX_STEPS = 2000000 };
 
-static kernelgen_range seeds(void) { return kernelgen_seeds(kiln_test_full() ? FULL_SEEDS : SEEDS); }
+static kiln_test_range seeds(void) { return kiln_test_seeds(1, kiln_test_full() ? FULL_SEEDS : SEEDS); }
 
 static void verify(ir_kernel *kernel, const char *stage, uint64_t seed) {
   kiln_error err = {0};
@@ -64,7 +64,7 @@ static void run(uint64_t seed, void (*change)(ir_kernel *kernel), const char *st
 }
 
 static void must_agree(const char *stage, void (*change)(ir_kernel *kernel)) {
-  const kernelgen_range range = seeds();
+  const kiln_test_range range = seeds();
   for (uint64_t seed = range.first; seed <= range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();
     kernelgen_case plain, changed;
@@ -84,7 +84,7 @@ TEST(random_kernels, pointers_and_masks_mean_the_same) { must_agree("views", to_
 TEST(random_kernels, machine_passes_mean_the_same) { must_agree("guard", to_machine); }
 
 TEST(random_kernels, canonical_form_is_a_fixed_point) {
-  const kernelgen_range range = seeds();
+  const kiln_test_range range = seeds();
   for (uint64_t seed = range.first; seed <= range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();
     kernelgen_case c;
@@ -160,7 +160,7 @@ static void check_value(void *context, const ir_value *v, const uint64_t *elemen
 }
 
 static void facts_must_hold(void (*change)(ir_kernel *kernel), const char *stage) {
-  const kernelgen_range range = seeds();
+  const kiln_test_range range = seeds();
   for (uint64_t seed = range.first; seed <= range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();
     kernelgen_case c;
@@ -203,7 +203,7 @@ static ir_value *drawn_index(ir_builder *b, ir_value **made, size_t count, uint6
 
 TEST(random_kernels, facts_of_index_arithmetic_hold) {
   enum { LANES_LOG2 = 7, COUNT = 12 };
-  const kernelgen_range range = seeds();
+  const kiln_test_range range = seeds();
   for (uint64_t seed = 4 * range.first - 3; seed <= 4 * range.last; seed++) {
     kiln_arena *arena = kiln_arena_create();
     kiln_error err = {0};

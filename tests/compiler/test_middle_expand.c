@@ -260,7 +260,7 @@ TEST(expand, half_arithmetic_is_single_and_rounded) {
 TEST(middle, generated_kernels_become_native_everywhere) {
   for (size_t t = 0; t < sizeof target_names / sizeof *target_names; t++) {
     kiln_target target = target_of(target_names[t]);
-    const kernelgen_range range = kernelgen_seeds(60);
+    const kiln_test_range range = kiln_test_seeds(1, 60);
     for (uint64_t seed = range.first; seed <= range.last; seed++) {
       kiln_arena *arena = kiln_arena_create();
       kernelgen_case c;
@@ -286,7 +286,7 @@ TEST(middle, generated_kernels_without_maths_mean_the_same) {
   kernelgen_options options = {.no_maths = true};
   for (size_t t = 0; t < sizeof target_names / sizeof *target_names; t++) {
     kiln_target target = target_of(target_names[t]);
-    const kernelgen_range range = kernelgen_seeds(40);
+    const kiln_test_range range = kiln_test_seeds(1, 40);
     for (uint64_t seed = range.first; seed <= range.last; seed++) {
       kiln_arena *arena = kiln_arena_create();
       kernelgen_case plain, lowered;

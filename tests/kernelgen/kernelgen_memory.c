@@ -197,13 +197,6 @@ bool kernelgen_memory_equal(const kernelgen_case *c, const kernelgen_memory *a, 
   return true;
 }
 
-kernelgen_range kernelgen_seeds(uint64_t count) {
-  unsigned long long first = 1, last = count;
-  const char *text = getenv("KILN_SEEDS");
-  if (text && sscanf(text, "%llu..%llu", &first, &last) == 1) last = first;
-  return (kernelgen_range){first, last};
-}
-
 uint64_t kernelgen_reduce(uint64_t seed, const kernelgen_options *options,
                           bool (*fails)(uint64_t seed, const kernelgen_options *options, void *context),
                           void *context) {

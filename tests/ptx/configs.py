@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every config of the kernel library in the interpreter of PTX, one at a time.
 
-    tests/ptx/configs.py [--target sm_90a] [--seed N] [--list] [KERNEL | KERNEL:NUMBER]...
+    tests/ptx/configs.py [--target sm_90a] [--seed N] [--list] [--part K/N] [KERNEL | KERNEL:NUMBER]...
 
 For each config that the target may use, a copy of the kernel's source keeps that one only, and runs: products (RUNS) with shapes that no tile
 divides and rows that are further apart than they are long, compared with the code for the host; the others by the cases of kernel-check, which
@@ -255,11 +255,16 @@ def main():
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--part", default="0/1", help="each Nth config from the Kth on")
     options = parser.parse_args()
+    (part, parts), number = map(int, options.part.split("/")), 0
     kernels, sums = read_kernels(options.target), {"clean": 0, "refused": 0, "FOUND": 0}
     for kernel, about in kernels.items():
         for i, config in enumerate(about[2]):
             if options.kernels and kernel not in options.kernels and "%s:%d" % (kernel, i) not in options.kernels:
+                continue
+            number += 1
+            if (number - 1) % parts != part:
                 continue
             if options.list:
                 print("%s:%d %s" % (kernel, i, config))

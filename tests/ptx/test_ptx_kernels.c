@@ -48,8 +48,9 @@ TEST(ptx_kernels, library) {
 /// program, of blocks that share a loop, and of the latter with sums exchanged in the memory of slots.
 TEST(ptx_kernels, every_config) {
   char *out;
-  int code = kiln_test_run(&out, "KILN_BUILD=%s ${PYTHON:-/usr/bin/python3} tests/ptx/configs.py %s",
-                           kiln_test_build(), kiln_test_full() ? "" : "gemm:14 gemm:28 gemm:38");
+  int code = kiln_test_run(
+      &out, "KILN_BUILD=%s ${PYTHON:-/usr/bin/python3} tests/ptx/configs.py %s", kiln_test_build(),
+      kiln_test_full() ? "${KILN_TEST_PART:+--part $KILN_TEST_PART}" : "gemm:14 gemm:28 gemm:38");
   if (code || strstr(out, "refused gemm:")) FAIL("%s", out);
   printf("%s", out);
   free(out);
@@ -90,23 +91,25 @@ TEST(ptx_kernels, asserts) {
   free(out);
 }
 
-TEST(ptx_kernels, generated) {
-  interpreted(kiln_test_full() ? "generated-check cuda:0 1 300" : "generated-check cuda:0 1 12");
+/// The first `count` generated kernels, by options of generated-check.
+static void check_generated(unsigned processor, unsigned count, const char *options) {
+  char command[200];
+  const kiln_test_range seeds = kiln_test_seeds(1, count);
+  snprintf(command, sizeof command, "generated-check cuda:0 %llu %llu %s", (unsigned long long)seeds.first,
+           (unsigned long long)(seeds.last - seeds.first + 1), options);
+  interpreted_as(processor, command);
 }
+
+TEST(ptx_kernels, generated) { check_generated(80, kiln_test_full() ? 300 : 12, ""); }
 
 /// Accesses of the same memory by different threads: of the first 40, the code of before the pass
 /// memory-order races in 26.
-TEST(ptx_kernels, kernels_that_read_again) {
-  interpreted(kiln_test_full() ? "generated-check cuda:0 1 1000 --rereads"
-                               : "generated-check cuda:0 1 40 --rereads");
-}
+TEST(ptx_kernels, kernels_that_read_again) { check_generated(80, kiln_test_full() ? 1000 : 40, "--rereads"); }
 
 /// Products through views and pointers: tensor maps, rings, products of warps and warpgroups, whose canaries show what
 /// is written after a row.
 TEST(ptx_kernels, products) {
-  for (unsigned i = 0; i < 2; i++)
-    interpreted_as(i ? 80 : 90, kiln_test_full() ? "generated-check cuda:0 1 1000 --products"
-                                                 : "generated-check cuda:0 1 15 --products");
+  for (unsigned i = 0; i < 2; i++) check_generated(i ? 80 : 90, kiln_test_full() ? 1000 : 15, "--products");
 }
 
 TEST(ptx_kernels, recorded_cases) {

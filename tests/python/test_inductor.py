@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """torch.compile through Kiln, without a GPU: TorchInductor writes Triton for the CPU (cpu_backend = "triton") and its autotuner, its workers and its launchers are
-the ones that run on a GPU. Skipped where PyTorch or Triton is absent (PYTHON=.../python tests/run.sh names the interpreter that has them)."""
+the ones that run on a GPU. Skipped where PyTorch or Triton is absent (PYTHON=.../python tests/run.py names the interpreter that has them)."""
 import json
 import os
 import pickle

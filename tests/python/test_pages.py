@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Follows the pages for programs of Triton as a reader does, each in a folder of its own: ```python NAME is a file; ```console has commands after `$ `, each
 followed by what it prints on both streams, in the order of the page; `...` stands for any lines, `[..]` for any part of one. The commands run in one shell.
-Skipped where PyTorch or Triton is absent (PYTHON=.../python tests/run.sh names the interpreter that has them)."""
+Skipped where PyTorch or Triton is absent (PYTHON=.../python tests/run.py names the interpreter that has them)."""
 import os
 import re
 import subprocess

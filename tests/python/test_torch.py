@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tensors of PyTorch as arguments, on the host: what is taken, by which way, what is refused, what autograd is told. Skipped where PyTorch is absent
-(PYTHON=.../python tests/run.sh names the interpreter that has it)."""
+(PYTHON=.../python tests/run.py names the interpreter that has it)."""
 import copy
 import gc
 import os

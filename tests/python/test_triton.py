@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels of Triton through Kiln, on the host: ahead of time and at their first call. Skipped where Triton or PyTorch is absent
-(PYTHON=.../python tests/run.sh names the interpreter that has them)."""
+(PYTHON=.../python tests/run.py names the interpreter that has them)."""
 import collections
 import dataclasses
 import gc

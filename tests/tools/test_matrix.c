@@ -90,17 +90,23 @@ static bool is_made(const char *row) {
   return made;
 }
 
-/// Calls `each` for the rows of `kiln targets` that this build makes code for, `native` left out.
-static void for_rows(void (*each)(const char *row)) {
+/// Whether this run builds the library for a row or mode; rows are its cases.
+static bool takes_library(const char *row) {
+  static unsigned number;
+  return kiln_test_wants_row(row) && kiln_test_wants_piece(number++) && is_made(row);
+}
+
+/// Calls `each` for the rows of `kiln targets` that `takes` wants, `native` left out.
+static void for_rows(bool (*takes)(const char *row), void (*each)(const char *row)) {
   char *list, *row, *rest = NULL;
   unsigned rows = 0;
   if (kiln_test_run(&list, "%s/bin/kiln targets", kiln_test_build())) FAIL("%s", list);
   for (row = strtok_r(list, "\n", &rest); row; row = strtok_r(NULL, "\n", &rest)) {
     row[strcspn(row, " ")] = 0;
-    if (strcmp(row, "native") != 0 && kiln_test_wants_row(row) && is_made(row)) each(row), rows++;
+    if (strcmp(row, "native") != 0 && takes(row)) each(row), rows++;
   }
   printf("%u rows\n", rows);
-  CHECK(rows >= 30 || getenv("KILN_TEST_ROWS"));
+  CHECK(rows >= 30 || getenv("KILN_TEST_ROWS") || getenv("KILN_TEST_PART"));
   free(list);
 }
 
@@ -118,12 +124,13 @@ TEST(matrix, every_kernel_has_a_config_for_every_processor) {
 }
 
 static void build_library(const char *row) { build_all(row, "kernels/*.kiln"); }
+static bool takes_texts(const char *row) { return kiln_test_wants_row(row) && is_made(row); }
 
 TEST(matrix, all_kernels_compile_for_all_processors) {
   if (!kiln_test_full()) SKIP("`make check-full` has it");
-  for_rows(build_library);
+  for_rows(takes_library, build_library);
   for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-    if (kiln_test_wants_row(modes[i]) && is_made(modes[i])) build_all(modes[i], "kernels/*.kiln");
+    if (takes_library(modes[i])) build_all(modes[i], "kernels/*.kiln");
 }
 
 static long texts; ///< how many copy_texts copied
@@ -177,7 +184,7 @@ TEST(matrix, recorded_texts_compile_for_all_processors) {
   if (!cases || !*cases) SKIP("KILN_TEST_CASES names no folder of recorded cases");
   if (!kiln_test_full()) SKIP("`make check-full` has it");
   copy_texts(cases);
-  for_rows(import_texts);
+  for_rows(takes_texts, import_texts);
 }
 
 // What `kiln targets` says of wave sizes is what targets may ask for: "wave32", "wave64", or "wave32 (or
