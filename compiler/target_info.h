@@ -115,7 +115,7 @@ typedef struct kiln_fetch_machine {
                     ///< off, and complete in order
   uint32_t slot_scalars;    ///< set of 1 << kiln_scalar: what products take from slots that threads store to
   uint32_t resident_shared; ///< bytes that the blocks which share SIMDs have together
-  bool turns;               ///< matrices turn on their way from shared memory
+  bool turns;               ///< matrices of one or two bytes an element turn on their way from shared memory
   bool has_matrix_loads;    ///< ldmatrix
   bool
       shifts_pieces; ///< what products take and begins anywhere is loaded in whole pieces of 16 bytes, and shifted
@@ -126,6 +126,15 @@ typedef struct kiln_fetch_machine {
   unsigned register_file;          ///< registers of a lane that the waves of a SIMD share; 0: not asked for
   unsigned most_registers;         ///< of them, a thread may have
 } kiln_fetch_machine;
+
+/// Reads that turn (kiln_fetch_machine.turns): the logarithms of the lanes that exchange what they read, and of the bytes
+/// that each of them names. Fewer neighbours than KILN_TURNED_LEAST_BYTES in a thread are not written for them.
+enum { KILN_TURNED_LANES = 4, KILN_TURNED_LOG2_BYTES = 3, KILN_TURNED_LEAST_BYTES = 4 };
+/// Bytes left free after each row that such reads take elements of `bytes` from: what the lanes read of a row, so that
+/// they meet no bank twice. `pad`: of rows that are not turned.
+static inline uint32_t kiln_turned_pad(unsigned pad, unsigned bytes) {
+  return pad ? bytes << KILN_TURNED_LANES : 0;
+}
 
 kiln_fetch_machine kiln_fetch_machine_of(const kiln_target *target);
 

@@ -151,17 +151,25 @@ CASE(strides_of_four_bytes_across,
      STRIDES("i8", "i32", " @div(4)", 76, "trans(" ACROSS("a") ")", ACROSS("b")))
 CASE(strides_of_words_tf32, STRIDES("f32", "f32", "", 155, ALONG("a"), "trans(" ALONG("b") ")"))
 
-#define PRODUCT_OF(rows, columns, reduced, left, right)                                                 \
+#define PRODUCT_OF(type, sum, rows, columns, reduced, left, right)                                      \
   "kiln 1\n"                                                                                            \
-  "kernel k(a: in *f16 @align(16), b: in *f16 @align(16), c: out *f32 @align(16), K: i32) @grid(1) "    \
+  "kernel k(a: in *" type " @align(16), b: in *" type " @align(16), c: out *" sum                       \
+  " @align(16), K: i32) @grid(1) "                                                                      \
   "@config(warps = 2) @config(warps = 4) @config(warps = 4, stages = 1) {\n"                            \
   "  let m = iota(" rows ")\n  let n = iota(" columns ")\n  let k = iota(" reduced ")\n"                \
-  "  var acc = zeros(f32[" rows ", " columns "])\n"                                                     \
+  "  var acc = zeros(" sum "[" rows ", " columns "])\n"                                                 \
   "  for i in 0 .. K step " reduced " {\n"                                                              \
   "    acc = dot(load(a + " left ", (k + i < K)[_, :]), load(b + " right ", (k + i < K)[:, _]), acc)\n" \
   "  }\n"                                                                                               \
   "  store(c + (m * " columns ")[:, _] + n[_, :], acc)\n"                                               \
   "}\n"
+
+#define RIGHT_ALONG(type, sum, m, n, k) \
+  PRODUCT_OF(type, sum, m, n, k, "(m * 160)[:, _] + (k + i)[_, :]", "((k + i) * " n ")[:, _] + n[_, :]")
+#define LEFT_ALONG(type, sum, m, n, k) \
+  PRODUCT_OF(type, sum, m, n, k, "m[:, _] + ((k + i) * " m ")[_, :]", "(k + i)[:, _] + (n * 160)[_, :]")
+#define NONE_ALONG(type, sum, m, n, k) \
+  PRODUCT_OF(type, sum, m, n, k, "(m * 160)[:, _] + (k + i)[_, :]", "(k + i)[:, _] + (n * 160)[_, :]")
 
 /// Two slots as emission lays them out, with 64 lanes: rows with free bytes between them, swizzled ones, one
 /// slot; matrices that turn as they are read, and that don't.
@@ -176,18 +184,24 @@ static void run_slots(const char *text, int64_t elements, int64_t sums, int64_t 
 }
 
 TEST(gpu_sim, slots_and_turned_reads) {
-  static const char both[] =
-      PRODUCT_OF("64", "64", "32", "(m * 160)[:, _] + (k + i)[_, :]", "((k + i) * 64)[:, _] + n[_, :]");
-  static const char left[] =
-      PRODUCT_OF("64", "128", "64", "m[:, _] + ((k + i) * 64)[_, :]", "(k + i)[:, _] + (n * 160)[_, :]");
-  static const char none[] =
-      PRODUCT_OF("128", "64", "64", "(m * 160)[:, _] + (k + i)[_, :]", "(k + i)[:, _] + (n * 160)[_, :]");
-  run_slots(both, 64 * 160, 64 * 64, 150);
-  run_slots(left, 128 * 160, 64 * 128, 150);
-  CHECK(sim_turned > 0);
-  sim_turned = 0;
-  run_slots(none, 128 * 160, 128 * 64, 150);
-  CHECK(!sim_turned);
+  static const struct {
+    const char *text;
+    unsigned rows, columns; ///< of a step of A, of B
+    bool turns;
+  } rows[] = {{RIGHT_ALONG("f16", "f32", "64", "64", "32"), 64, 64, true},
+              {RIGHT_ALONG("i8", "i32", "64", "64", "64"), 64, 64, true},
+              {RIGHT_ALONG("i8", "i32", "64", "32", "64"), 64, 32, true},
+              {RIGHT_ALONG("i8", "i32", "32", "128", "32"), 32, 128, true},
+              {LEFT_ALONG("f16", "f32", "64", "128", "64"), 64, 128, true},
+              {LEFT_ALONG("i8", "i32", "64", "128", "64"), 64, 128, true},
+              {NONE_ALONG("f16", "f32", "128", "64", "64"), 128, 64, false},
+              {NONE_ALONG("i8", "i32", "128", "64", "64"), 128, 64, false}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const unsigned larger = rows[i].rows > rows[i].columns ? rows[i].rows : rows[i].columns;
+    sim_turned = 0;
+    run_slots(rows[i].text, larger * 160, rows[i].rows * rows[i].columns, 150);
+    CHECK(rows[i].turns == (sim_turned > 0));
+  }
 }
 
 /// Results that are parts of longer rows, by views and by pointers: columns end anywhere, rows are any

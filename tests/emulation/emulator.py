@@ -73,6 +73,7 @@ class Corrections(Modes, Staged, Computed, Divisions):
     def shared_access(self, pc, arch, w, w1):
         name = self.name_of(pc, arch)
         if arch == "cdna" and w >> 25 & 1 and not name.startswith("DS_READ"): return self.with_accumulators(pc, w, w1, 25)
+        if "_TR_" in name: return self.turned_read(pc, w, w1, name)
         if "_D16" not in name or not name.startswith(("DS_LOAD", "DS_READ")): return self.misaligned_shared(pc, arch, w, w1, name)
         kind = {"U8": ctypes.c_uint8, "I8": ctypes.c_int8, "U16": ctypes.c_uint16}[name.split("_")[2]]
         offset, address, to, high = w & 0xFFFF, w1 & 255, w1 >> 24, name.endswith("_HI")
@@ -85,6 +86,27 @@ class Corrections(Modes, Staged, Computed, Divisions):
             values = [kind.from_address(shared.value + (at[i] + offset & 0xFFFFFFFF)).value & 0xFFFF if active >> i & 1 else 0 for i in range(lanes)]
             for i in range(lanes):
                 if active >> i & 1: out[i] = out[i] & 0xFFFF | values[i] << 16 if high else out[i] & 0xFFFF0000 | values[i]
+            s[low], s[low + 1] = following & 0xFFFFFFFF, following >> 32
+
+        return run, (0, 1, 3, file), False, "%s v%d, v%d offset:%d" % (name.lower(), to, address, offset)
+
+    # -- reads of gfx950 that turn a matrix, which the emulator does not know. Each of sixteen lanes names n elements, 8 bytes; lane l gets element l % n of what
+    #    lanes l / n + 16 / n * i name, for each i below n.
+    def turned_read(self, pc, w, w1, name):
+        if name not in ("DS_READ_B64_TR_B16", "DS_READ_B64_TR_B8"): self.refuse(name, pc)
+        lanes, count, size = 64, (8 if name.endswith("B8") else 4), (1 if name.endswith("B8") else 2)
+        offset, address, to, file = w & 0xFFFF, w1 & 255, w1 >> 24, 5 if w >> 25 & 1 else 1
+        first, low, following, driver = self.emu.EXEC_LO.offset, self.emu.PC_LO_IDX, pc + 8, self.driver
+
+        def run(scalars, vectors, shared, target):
+            s, at, out = words_at(scalars.value, 260), words_at(vectors.value + 4 * lanes * address, lanes), words_at(target.value + 4 * lanes * to, 2 * lanes)
+            if s[first] & s[first + 1] != 0xFFFFFFFF: raise driver.Trap("%s: not all lanes are there" % name)
+            if any(x + offset & 7 for x in at): raise driver.Trap("%s: an address is not a multiple of 8" % name)
+            rows = [ctypes.string_at(shared.value + (x + offset & 0xFFFFFFFF), 8) for x in at]
+            for l in range(lanes):
+                start, column = l // 16 * 16 + l % 16 // count, l % count * size
+                turned = b"".join(rows[start + 16 // count * i][column:column + size] for i in range(count))
+                out[l], out[lanes + l] = struct.unpack("<II", turned)
             s[low], s[low + 1] = following & 0xFFFFFFFF, following >> 32
 
         return run, (0, 1, 3, file), False, "%s v%d, v%d offset:%d" % (name.lower(), to, address, offset)

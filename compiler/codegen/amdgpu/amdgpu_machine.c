@@ -111,7 +111,12 @@ static void cut_schedule(gpu *g) {
 }
 
 static LLVMValueRef read_turned(gpu *g, LLVMValueRef pointer, LLVMTypeRef type) {
-  return amdgpu_intrinsic(g, "llvm.amdgcn.ds.read.tr16.b64", LLVMVectorType(type, 4), &pointer, 1);
+  LLVMTypeRef words = gpu_packed_type(g, 1u << KILN_TURNED_LOG2_BYTES);
+  if (gpu_bytes_of(g, type) == 1)
+    return amdgpu_intrinsic(g, "llvm.amdgcn.ds.read.tr8.b64", words, &pointer, 1);
+  LLVMValueRef read =
+      amdgpu_intrinsic(g, "llvm.amdgcn.ds.read.tr16.b64", LLVMVectorType(type, 4), &pointer, 1);
+  return LLVMBuildBitCast(g->builder, read, words, "");
 }
 
 // ----------------------------------------------------------------------------------------- machine

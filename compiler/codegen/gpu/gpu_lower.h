@@ -120,9 +120,8 @@ struct gpu_machine {
   void (*order_body)(gpu *g, LLVMBasicBlockRef body);
   /// Value of the lane whose number differs by `mask` (constant); NULL: kl_shfl_xor_i32.
   LLVMValueRef (*shuffle_xor)(gpu *g, LLVMValueRef value, unsigned mask);
-  /// Four rows of 16-bit elements turned on their way from shared memory: of each sixteen lanes, lane l gets
-  /// of the rows that lanes l / 4, l / 4 + 4, + 8 and + 12 name (8 bytes each) element l % 4, as a vector of
-  /// `type`. NULL: there is no such read.
+  /// Rows turned on their way from shared memory. Each of sixteen lanes names n elements, 8 bytes. Lane l gets of what
+  /// lanes l / n + 16 / n * i name element l % n, for each i below n, packed as in memory. NULL: there is no such read.
   LLVMValueRef (*read_turned)(gpu *g, LLVMValueRef pointer, LLVMTypeRef type);
   /// Nothing is scheduled across this point: LLVM's time grows with the square of what is scheduled together.
   /// NULL: it does not.

@@ -309,9 +309,8 @@ void gpu_read_matrix_piece(gpu *g, const kiln_matrix_load *plan, const gpu_share
       {KL_kl_ldmatrix_x1_trans, KL_kl_ldmatrix_x2_trans, KL_kl_ldmatrix_x4_trans}};
   LLVMValueRef pointer = gpu_shared_tile_pointer(g, p, r << plan->row_bits);
   if (g->machine->read_turned) {
-    LLVMValueRef read = g->machine->read_turned(g, pointer, type);
-    for (uint32_t i = 0; i < 1u << plan->matrices; i++)
-      regs[r << plan->matrices | i] = LLVMBuildExtractElement(g->builder, read, gpu_i32(g, i), "");
+    gpu_unpack(g, g->machine->read_turned(g, pointer, type), type, regs + ((size_t)r << plan->matrices),
+               1u << plan->matrices);
     return;
   }
   LLVMValueRef loaded = kl_call(&g->prelude, functions[plan->is_transposed][plan->matrices], &pointer, 1);

@@ -46,11 +46,13 @@ static int summed_axis(const kiln_pipeline_load *x) {
 }
 
 /// Room for rows along the summed axis, and, where a matrix may turn as it is read, along the other one with
-/// twice as much between them.
+/// as much between them as kiln_turned_pad says.
 static uint32_t slot_bytes(const buffering *r, ir_type type, int axis) {
+  const unsigned bytes = ir_type_bits(type) / 8;
   uint64_t elements = (uint64_t)1 << ir_log2_elements(type), free = (elements >> type.log2[axis]) * r->pad,
-           turned = r->a->machine->turns ? (elements >> type.log2[1 - axis]) * 2 * r->pad : 0;
-  return (uint32_t)(elements * ir_type_bits(type) / 8 + (turned > free ? turned : free));
+           turned =
+               r->a->machine->turns ? (elements >> type.log2[1 - axis]) * kiln_turned_pad(r->pad, bytes) : 0;
+  return (uint32_t)(elements * bytes + (turned > free ? turned : free));
 }
 
 /// Whole pieces of the tile go straight to products of the matrix unit.

@@ -224,9 +224,12 @@ static int reduced_axis(const ir_op *load, const kiln_feed *feed) {
   return axis;
 }
 
-/// It turns on its way from its slot to registers.
-static bool turns_later(const kiln_layouts *c, ir_type type, const kiln_feed *feed) {
-  return c->machine.turns && feed->is_stored && kiln_pointee_bytes(type) == 2;
+bool kiln_turns_later(const kiln_layouts *c, const ir_op *load, const kiln_feed *feed) {
+  const direction d = direction_of(c, load);
+  const int reduced = reduced_axis(load, feed);
+  const unsigned bytes = kiln_scalars[feed->dot->operands[feed->operand]->type.scalar].bytes;
+  return c->machine.turns && reduced >= 0 && (unsigned)reduced != d.axis && bytes <= 2 &&
+         bytes << d.whole >= KILN_TURNED_LEAST_BYTES && kiln_dot_form(c, feed->dot);
 }
 
 /// A matrix whose rows lie across the reduced index: a thread loads neighbours of as many rows as make a
@@ -237,7 +240,7 @@ static bool layout_across(const kiln_layouts *c, const ir_op *op, direction d, k
   int reduced = feed->dot ? reduced_axis(op, feed) : -1;
   unsigned bits = ir_log2_elements(type), threads = c->lanes + c->warps, rows = 0, at = 0;
   if (reduced < 0 || (unsigned)reduced == d.axis || !d.whole || bits <= threads + d.whole ||
-      !kiln_dot_form(c, feed->dot) || turns_later(c, type, feed))
+      !kiln_dot_form(c, feed->dot) || kiln_turns_later(c, op, feed))
     return false;
   unsigned bytes = kiln_pointee_bytes(type), along = layout_axis_shift(type, d.axis),
            across = layout_axis_shift(type, (unsigned)reduced);

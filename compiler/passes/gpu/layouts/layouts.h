@@ -172,6 +172,9 @@ bool kiln_chain_of(const kiln_layouts *c, ir_op *reduce, kiln_chain *out);
 /// Looks at all accesses of the kernel; before homes are chosen.
 void kiln_layouts_collect(kiln_layouts *c);
 /// The axis along which an access is a vector.
+/// The value of a load is a matrix that lies across the index its product sums over, and turns as it is read from shared
+/// memory.
+bool kiln_turns_later(const kiln_layouts *c, const ir_op *load, const kiln_feed *feed);
 unsigned kiln_access_axis(const kiln_layouts *c, const ir_op *op);
 /// The layout of a memory operation's tiles.
 kiln_layout kiln_layout_of_access(const kiln_layouts *c, const ir_op *op);
@@ -243,6 +246,7 @@ typedef struct kiln_dot_source {
 typedef struct kiln_dot_layouts {
   const kiln_matrix_form *form; ///< the instruction that computes it; NULL: none does
   kiln_layout left, right, accumulator;
+  bool turns[2];              ///< of operands that are loaded in a loop: kiln_turns_later
   kiln_dot_split split;       ///< of matrix instructions
   kiln_dot_source sources[2]; ///< kiln_plan_product
 } kiln_dot_layouts;

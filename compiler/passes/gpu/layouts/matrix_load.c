@@ -27,32 +27,33 @@ static bool is_across(const kiln_layout *from, const uint32_t near[4], unsigned 
 /// One bit, as opposed to none or several.
 static bool is_one(uint32_t basis) { return basis && !(basis & (basis - 1)); }
 
-/// A read that turns (kiln_fetch_machine.turns): the four lowest lanes of the reader are neighbours of a row
-/// of memory, its two lowest registers four rows. Lane l of sixteen names four neighbours, those from 4 (l %
-/// 4) on of row l / 4.
+/// A read that turns (kiln_fetch_machine.turns) elements of one or two bytes: the four lowest lanes of the reader are
+/// neighbours of a row of memory, its lowest registers as many rows as there are elements in 8 bytes. Lane l of
+/// sixteen names 8 bytes: of rows of two bytes those from element 4 (l % 4) on of row l / 4, of rows of bytes those
+/// from element 8 (l % 2) on of row l / 2.
 static bool plan_turned_read(const kiln_layout *from, const kiln_layout *to, unsigned log2_bytes,
                              kiln_matrix_load *out) {
-  enum { LANES = 6, LANES_OF_GROUP = 4, TURNED = 2 };
+  enum { LANES = 6 };
+  const unsigned turned = KILN_TURNED_LOG2_BYTES - log2_bytes;
   const uint32_t *lanes = to->basis + to->registers;
-  if (log2_bytes != 1 || to->lanes != LANES || to->registers < TURNED) return false;
-  for (unsigned i = 0; i < LANES_OF_GROUP; i++)
+  if (log2_bytes > 1 || to->lanes != LANES || to->registers < turned) return false;
+  for (unsigned i = 0; i < KILN_TURNED_LANES; i++)
     if (!is_one(lanes[i])) return false;
-  for (unsigned i = 0; i < TURNED; i++)
+  for (unsigned i = 0; i < turned; i++)
     if (!is_one(to->basis[i]) || layout_register_of(from, to->basis[i]) >= 0) return false;
   *out = (kiln_matrix_load){.is_transposed = true,
-                            .matrices = TURNED,
-                            .wanted = in_registers(from, lanes, 3),
-                            .row_bits = LANES_IN_ROW};
-  if (out->wanted < TURNED) return false;
+                            .matrices = turned,
+                            .wanted = in_registers(from, lanes, 4 - log2_bytes),
+                            .row_bits = turned};
+  if (1u << (out->wanted + log2_bytes) < KILN_TURNED_LEAST_BYTES) return false;
+  if (out->wanted < turned) out->wanted = turned;
   memcpy(out->row, lanes, out->wanted * sizeof *out->row);
   kiln_layout *a = &out->address;
   *a = *to;
   uint32_t *own = a->basis + a->registers;
-  for (unsigned i = 0; i < TURNED; i++) {
-    a->basis[i] = lanes[i];
-    own[i] = lanes[TURNED + i];
-    own[TURNED + i] = to->basis[i];
-  }
+  for (unsigned i = 0; i < turned; i++) a->basis[i] = lanes[i];
+  for (unsigned i = 0; i < KILN_TURNED_LANES; i++)
+    own[i] = i + turned < KILN_TURNED_LANES ? lanes[turned + i] : to->basis[i + turned - KILN_TURNED_LANES];
   return true;
 }
 

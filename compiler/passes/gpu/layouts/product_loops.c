@@ -81,7 +81,9 @@ static void note_load(kiln_layouts *c, const ir_value *value, kiln_feed feed) {
   const ir_op *load = value->def;
   if (!load || load->code != IR_LOAD || !(load->attrs.flags & IR_FEEDS)) return;
   kiln_feed *known = &c->notes[load->results[0].id]->feed;
-  if (!known->dot) *known = feed;
+  if (known->dot || !feed.dot) return;
+  *known = feed;
+  c->notes[feed.dot->results[0].id]->product->turns[feed.operand] = kiln_turns_later(c, load, known);
 }
 
 /// What goes on to the next iteration may be loaded late when nothing else reads it.

@@ -16,16 +16,16 @@ kiln_dot_shape kiln_dot_shape_of(const ir_op *op) {
 
 static unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 
-/// Warps go to the batch, then where the warp's tile is longer; to rows first when dots are chained, so that
-/// rows stay within a warp.
-static kiln_dot_split split_warps(const kiln_layouts *c, const kiln_dot_shape *s, unsigned m, unsigned n,
-                                  unsigned k) {
+/// Warps go to the batch, then where the warp's tile takes more reads: an operand that turns is read in pieces half as
+/// long. They go to rows first when dots are chained, so that rows stay within a warp.
+static kiln_dot_split split_warps(const kiln_layouts *c, const kiln_dot_shape *s, const bool turns[2],
+                                  unsigned m, unsigned n, unsigned k) {
   unsigned left = c->warps;
   kiln_dot_split p = {.reg_m = s->m - m, .reg_n = s->n - n, .reg_k = s->k - k};
   p.warp_batch = smaller(left, s->batch);
   p.reg_batch = s->batch - p.warp_batch;
   for (left -= p.warp_batch; left && (p.reg_m || p.reg_n); left--) {
-    bool to_rows = p.reg_m && (c->dots > 1 || !p.reg_n || p.reg_m + m >= p.reg_n + n);
+    bool to_rows = p.reg_m && (c->dots > 1 || !p.reg_n || p.reg_m + m + turns[0] >= p.reg_n + n + turns[1]);
     if (to_rows) p.reg_m--, p.warp_m++;
     else p.reg_n--, p.warp_n++;
   }
@@ -186,7 +186,7 @@ void kiln_dot_choose_layouts(const kiln_layouts *c, const ir_op *op, kiln_dot_la
     l->accumulator = plain_layout(c, &s);
     return;
   }
-  l->split = split_warps(c, &s, f->m, f->n, f->k);
+  l->split = split_warps(c, &s, l->turns, f->m, f->n, f->k);
   uint8_t *order = l->split.order;
   for (unsigned i = 0; i < LAYOUT_MAX_BITS; i++) order[i] = (uint8_t)i;
   const places a = {.k = 0, .m = (int)s.k, .n = -1, .batch = (int)(s.k + s.m), .order = order},

@@ -72,8 +72,8 @@ bool kiln_operand_memory(const kiln_fetch_machine *machine, const kiln_layout *f
 }
 
 /// Rows along the axis that `alloc` names, with free bytes after each. Where reads transpose
-/// (kiln_fetch_machine.turns), rows along the other axis, with twice as many free: sixteen lanes read 32 bytes
-/// of each of four rows. No row has any (layout_memory.pad) where the places of a thread would not add up.
+/// (kiln_fetch_machine.turns), rows along the other axis, with kiln_turned_pad free. No row has any
+/// (layout_memory.pad) where the places of a thread would not add up.
 static layout_memory padded_memory(const kiln_fetch_machine *machine, const ir_op *alloc,
                                    const kiln_slot_layouts *s) {
   const unsigned axis = alloc->attrs.alloc.pad_axis, log2_bytes = s->log2_bytes,
@@ -83,7 +83,8 @@ static layout_memory padded_memory(const kiln_fetch_machine *machine, const ir_o
   layout_memory rows;
   uint32_t row[4];
   if (kiln_plan_matrix_load(machine, &s->writer, &s->reader, log2_bytes, KILN_PARTS_OF_ROWS, &plan)) {
-    rows = layout_padded_rows(tile, 1 - axis, log2_bytes, 2 * pad, plan.row, plan.wanted);
+    rows = layout_padded_rows(tile, 1 - axis, log2_bytes,
+                              kiln_turned_pad(pad, 1u << log2_bytes) >> log2_bytes, plan.row, plan.wanted);
   } else {
     unsigned count = reader_pieces(&s->writer, &s->reader, log2_bytes, row);
     rows = layout_padded_rows(tile, axis, log2_bytes, pad, row, count);
