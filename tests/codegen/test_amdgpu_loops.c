@@ -367,22 +367,41 @@ TEST(amdgpu_loops, loops_with_products_are_ordered) {
   }
 }
 
-// A matrix that lies across the reduced index turns as gfx950 reads it; the others turn it in registers.
+// A matrix that lies across the reduced index turns as gfx950 reads it, from two slots or, where the tile is as small as
+// that of bytes here, from one; the others turn it in registers.
 TEST(amdgpu_loops, matrices_turn_as_they_are_read) {
   static const struct {
-    const char *name, *target;
+    const char *name, *target, *read;
     bool turns;
-  } rows[] = {{"product_near[T=f16,R=f32,BY=1]", "gfx950", true},
-              {"product_counted[BY=1]", "gfx950", true},
-              {"product_near[T=f16,R=f32,BY=0]", "gfx950", false},
-              {"product_near[T=f16,R=f32,BY=1]", "gfx942", false}};
+  } rows[] = {{"product_near[T=f16,R=f32,BY=1]", "gfx950", "ds_read_b64_tr_b16", true},
+              {"product_counted[BY=1]", "gfx950", "ds_read_b64_tr_b16", true},
+              {"product_near[T=i8,R=i32,BY=1]", "gfx950", "ds_read_b64_tr_b8", true},
+              {"product_bytes", "gfx950", "ds_read_b64_tr_b8", true},
+              {"product_near[T=f16,R=f32,BY=0]", "gfx950", "_tr_", false},
+              {"product_near[T=i8,R=i32,BY=1]", "gfx942", "_tr_", false},
+              {"product_near[T=f16,R=f32,BY=1]", "gfx942", "_tr_", false}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     span s;
     if (!llvm_has(rows[i].target)) continue;
     compiled c = loop_of(rows[i].name, rows[i].target, KILN_FORMAT_ASM, &s);
-    if (span_has(&s, "ds_read_b64_tr_b16") != rows[i].turns ||
-        (rows[i].turns && span_has(&s, "ds_write_b16")))
+    if (span_has(&s, rows[i].read) != rows[i].turns ||
+        (rows[i].turns && (span_has(&s, "ds_write_b16") || span_has(&s, "ds_write_b8"))))
       FAIL("%s for %s:\n%s", rows[i].name, rows[i].target, (const char *)c.artifact.code.bytes);
+    release(&c);
+  }
+}
+
+// Four columns of bytes in four words become four rows by eight instructions.
+TEST(amdgpu_loops, bytes_turn_by_permutations) {
+  static const char *const targets[] = {"gfx90a", "gfx942", "gfx1100", "gfx1201"};
+  enum { WORDS = 128 * 128 / 4 / 256 };
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    span s;
+    if (!llvm_has(targets[i])) continue;
+    compiled c = loop_of("product_bytes", targets[i], KILN_FORMAT_ASM, &s);
+    const size_t threads = targets[i][3] == '1' ? 128 : 256, words = WORDS * 256 / threads;
+    if (count_in(&s, "v_perm_b32") != 2 * words || span_has(&s, "_sdwa") || span_has(&s, "v_or"))
+      FAIL("product_bytes for %s:\n%s", targets[i], (const char *)c.artifact.code.bytes);
     release(&c);
   }
 }

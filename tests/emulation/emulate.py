@@ -201,6 +201,10 @@ def near_product_cases(r):
         column = lambda j: b[j::n] if by else b[j * k:(j + 1) * k]
         c = [sum(map(operator.mul, a[i * k:(i + 1) * k], column(j))) for i in range(m) for j in range(n)]
         yield Case("product-counted-%d-%d" % (by, k), "product_counted[BY=%d]" % by, (1,), [In("f16", a), In("f16", b), Out("f32", c), Number("i32", k)])
+    m, n, k = 32, 128, 208
+    a, b = ([r.randint(-128, 127) for _ in range(count)] for count in (m * k, k * n))
+    c = [sum(map(operator.mul, a[i * k:(i + 1) * k], b[j::n])) for i in range(m) for j in range(n)]
+    yield Case("product-bytes", "product_bytes", (1,), [In("i8", a), In("i8", b), Out("i32", c), Number("i32", k)])
     q, k, n = [r.randint(-2, 1) for _ in range(64 * 128)], [r.randint(-2, 1) for _ in range(96 * 128)], 3
     products = [[sum(map(operator.mul, q[i * 128:(i + 1) * 128], k[j * 128:(j + 1) * 128])) for j in range(32 * n)] for i in range(64)]
     sums = [float(sum(row)) for row in products]

@@ -28,8 +28,8 @@ void amdgpu_hold_loads(gpu *g);
 /// The order of a loop's body (amdgpu_schedule.c).
 void amdgpu_order_body(gpu *g, LLVMBasicBlockRef body);
 
-/// Halves of two words by v_perm (amdgpu_shuffle.c).
-LLVMValueRef amdgpu_join_halves(gpu *g, const LLVMValueRef words[2], const bool upper[2]);
+/// Bytes of two words by v_perm (amdgpu_shuffle.c).
+LLVMValueRef amdgpu_join_bytes(gpu *g, const LLVMValueRef words[2], const uint8_t from[4]);
 
 /// `value` of vector registers, made where this stands: LLVM (19 and 22) does not know of every instruction
 /// that what it computes depends on which lanes run, and sinks v_permlane and v_wmma, with what they read,

@@ -144,7 +144,7 @@ const gpu_machine *gpu_machine_amdgpu(const kiln_target *target, gpu_machine *st
       .cas = amdgpu_cas,
       .least_register = 32,
       .carries_words = true,
-      .join_halves = amdgpu_join_halves,
+      .join_bytes = amdgpu_join_bytes,
       .hold_loads = amdgpu_hold_loads,
       .near_memory = amdgpu_near_memory,
       .near_load = amdgpu_near_load,

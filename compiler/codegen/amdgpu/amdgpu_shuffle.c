@@ -82,8 +82,9 @@ LLVMValueRef amdgpu_shuffle_xor(gpu *g, LLVMValueRef value, unsigned mask) {
 }
 
 // v_perm takes its bytes from two words: 0 to 3 are the second operand's.
-LLVMValueRef amdgpu_join_halves(gpu *g, const LLVMValueRef words[2], const bool upper[2]) {
-  unsigned low = upper[0] ? 0x0302 : 0x0100, high = upper[1] ? 0x0706 : 0x0504;
-  LLVMValueRef arguments[] = {words[1], words[0], gpu_i32(g, high << 16 | low)};
+LLVMValueRef amdgpu_join_bytes(gpu *g, const LLVMValueRef words[2], const uint8_t from[4]) {
+  uint32_t selector = 0;
+  for (unsigned i = 0; i < 4; i++) selector |= (uint32_t)from[i] << 8 * i;
+  LLVMValueRef arguments[] = {words[1], words[0], gpu_i32(g, selector)};
   return amdgpu_intrinsic(g, "llvm.amdgcn.perm", NULL, arguments, 3);
 }

@@ -108,8 +108,9 @@ struct gpu_machine {
   unsigned least_register; ///< bits; narrower operands of inline assembly are widened
   bool carries_words;      ///< loops carry elements of 8 and 16 bits by the word: registers have no parts
   bool has_split_choice;   ///< 64 bits are compared whole and chosen by halves of 32
-  /// A word of two halves, the first in the low bits, each the upper or lower one of a word; NULL: by shifts.
-  LLVMValueRef (*join_halves)(gpu *g, const LLVMValueRef words[2], const bool upper[2]);
+  /// A word of four bytes, the first in the low bits: 0 to 3 are those of the first word, 4 to 7 of the second; NULL: by
+  /// shifts.
+  LLVMValueRef (*join_bytes)(gpu *g, const LLVMValueRef words[2], const uint8_t from[4]);
   /// Loads go through registers to shared memory, complete in order, and are to stay where they are put;
   /// NULL: none of this. Called after the loads.
   void (*hold_loads)(gpu *g);

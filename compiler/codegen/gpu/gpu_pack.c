@@ -57,23 +57,43 @@ static bool is_same_word(LLVMValueRef a, LLVMValueRef b) {
                     LLVMGetOperand(a, 1) == LLVMGetOperand(b, 1));
 }
 
-/// The word that all elements were cut out of, in order, or halves of two words by one instruction where the
-/// machine has it. NULL: they are neither. LLVM would find the word too, but has to be given several
-/// instructions for each element of a matrix operand first.
+/// Halves of two words.
+static LLVMValueRef join_halves(gpu *g, const piece pieces[2]) {
+  const uint8_t low = (uint8_t)(pieces[0].at / 8), high = (uint8_t)(4 + pieces[1].at / 8);
+  return g->machine->join_bytes(g, (LLVMValueRef[]){pieces[0].word, pieces[1].word},
+                                (uint8_t[]){low, (uint8_t)(low + 1), high, (uint8_t)(high + 1)});
+}
+
+/// Byte `at` of four words, of which the byte's neighbour is wanted too: both come out of the same two words, each of
+/// which has the two bytes of two of the four. So four columns of four words take eight instructions.
+static LLVMValueRef join_column(gpu *g, const piece pieces[4]) {
+  const uint8_t first = (uint8_t)(pieces[0].at / 16 * 2), next = (uint8_t)(first + 1),
+                half = pieces[0].at % 16 ? 2 : 0;
+  LLVMValueRef both[2];
+  for (unsigned i = 0; i < 2; i++)
+    both[i] = g->machine->join_bytes(g, (LLVMValueRef[]){pieces[2 * i].word, pieces[2 * i + 1].word},
+                                     (uint8_t[]){first, (uint8_t)(4 + first), next, (uint8_t)(4 + next)});
+  return g->machine->join_bytes(
+      g, both, (uint8_t[]){half, (uint8_t)(half + 1), (uint8_t)(4 + half), (uint8_t)(5 + half)});
+}
+
+/// The word that all elements were cut out of, in order, or halves of two words, or bytes of four at the same place, by
+/// instructions that the machine has for it. NULL: they are none of these. LLVM would find the word too, but has to be
+/// given several instructions for each element of a matrix operand first.
 static LLVMValueRef join_pieces(gpu *g, const LLVMValueRef *elements, unsigned count) {
   piece pieces[4];
-  bool are_halves = count == 2, is_whole = true;
+  bool are_halves = count == 2, are_column = count == 4, is_whole = true;
   if (LLVMTypeOf(elements[0]) == g->i1) return NULL; // these are bytes only once they are packed
   for (unsigned i = 0; i < count; i++) {
     pieces[i] = piece_of(g, elements[i]);
     if (!pieces[i].word) return NULL;
     are_halves &= pieces[i].at % 16 == 0;
+    are_column &= pieces[i].at % 8 == 0 && pieces[i].at == pieces[0].at;
     is_whole &= pieces[i].at == i * (32 / count) && is_same_word(pieces[0].word, pieces[i].word);
   }
   if (is_whole) return pieces[0].word;
-  if (!are_halves || !g->machine->join_halves) return NULL;
-  return g->machine->join_halves(g, (LLVMValueRef[]){pieces[0].word, pieces[1].word},
-                                 (bool[]){pieces[0].at != 0, pieces[1].at != 0});
+  if (!g->machine->join_bytes) return NULL;
+  return are_halves ? join_halves(g, pieces) : are_column ? join_column(g, pieces) : NULL;
 }
 
 /// `count` elements narrower than a word in one i32, the first in the low bits.
