@@ -6,8 +6,10 @@ bench/amd_loops.py [--kiln FILE] [--targets a,b] [--drawn SEED [--count N]] [--o
 
 No GPU is needed: both make code objects, which are disassembled. A hot loop is an innermost loop that holds matrix instructions; what counts is the
 instructions of all hot loops of a kernel, as they stand, per floating-point operation of their matrix instructions. Shown per 8192 operations (one 16x16x16
-product by one wave): Kiln's, Triton's, and Kiln's divided by Triton's; below, the geometric mean of each target and of all. `!` marks what must not be: spills,
-scratch in the kernel, a product without matrix instructions, shared memory read or written in pieces of less than 16 bytes only.
+product by one wave): Kiln's, Triton's, and Kiln's divided by Triton's; below, the geometric mean of each target and of all. Several waves may multiply the same
+part of a small tile, which makes operations that nobody needs: `step` is, of a product, Kiln's instructions divided by Triton's where each one's loop loads one
+step of the tile, however many operations it takes. `!` marks what must not be: spills, scratch in the kernel, a product without matrix instructions, shared
+memory read or written in pieces of less than 16 bytes only.
 
 The kernels are below; --drawn draws N others (20) from the whole space of tiles, types, layouts, warps and stages: three products to one attention. Integers are multiples of 16, pointers aligned and within 2 GiB, which both compilers are told as Triton tells them on AMD.
 --cases adds recorded kernels (folders with kernel.ttir and case.json) that hold tt.dot.
@@ -237,6 +239,16 @@ def density(found):
     return UNIT * sum(l["count"] for l in found["loops"]) / operations if operations else None
 
 
+def instructions_of_step(found, what, lanes):
+    """Of the hot loop of a product; None: it does not load one step of the tile once."""
+    constants, warps = what[2], what[3]
+    if "BK" not in constants or len(found["loops"]) != 1:
+        return None
+    element = 1 if what[1][0] == "*i8" else 2
+    loaded = sum(int(k.split()[1]) // 8 * n for k, n in found["loops"][0]["classes"].items() if k.startswith("load "))
+    return found["loops"][0]["count"] if loaded * lanes * warps == (constants["BM"] + constants["BN"]) * constants["BK"] * element else None
+
+
 def marks(found):
     out = ["%d spills" % found["spills"]] * bool(found["spills"]) + ["%d bytes of scratch" % found["scratch"]] * bool(found["scratch"])
     if not found["loops"]:
@@ -257,16 +269,20 @@ def mean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
 
 
-def show(o, name, target, ours, theirs):
+def show(o, name, target, what, ours, theirs):
+    """Ratios of instructions per operation and of a step."""
+    found = [x for x in (ours, theirs) if x and "error" not in x]
     a, b = (density(x) if x and "error" not in x else None for x in (ours, theirs))
+    steps = [instructions_of_step(x, what, 64 if target.startswith("gfx9") else 32) for x in found] if what else []
     ratio = a / b if a and b else None
+    step = steps[0] / steps[1] if len(steps) == 2 and all(steps) else None
     number = lambda x: "%8.2f" % x if x else "       -"
     note = ours["error"] if "error" in ours else "; ".join("! " + m for m in marks(ours))
-    print("%-42s %-8s %s %s %s  %s" % (name, target, number(a), number(b), "%6.2f" % ratio if ratio else "     -", note), flush=True)
+    print("%-42s %-8s %s %s %s %s  %s" % (name, target, number(a), number(b), *("%6.2f" % x if x else "     -" for x in (ratio, step)), note), flush=True)
     for who, x in (("kiln", ours), ("triton", theirs)):
         for line in classes_text(x) if o.classes and x and "error" not in x else ():
             print("    %-6s %s" % (who, line))
-    return ratio
+    return ratio, step
 
 
 def recorded(folder):
@@ -280,9 +296,6 @@ def recorded(folder):
             with open(entry.path + "/case.json") as f:
                 facts = json.load(f)
             yield entry.name[:42], path, facts["num_warps"], facts["num_stages"]
-
-
-
 
 
 def main():
@@ -301,11 +314,11 @@ def main():
     folder = o.keep or tempfile.mkdtemp()
     os.makedirs(folder, exist_ok=True)
     peers = json.load(open(o.peer)) if o.peer and os.path.exists(o.peer) else {}
-    ratios, failed = collections.defaultdict(list), False
+    ratios, steps, failed = collections.defaultdict(list), collections.defaultdict(list), False
     targets = o.targets.split(",")
     rows = [(name, None, what[3], what[4], what) for name, what in (drawn(o.drawn, o.count) if o.drawn else kernels()).items()]
     rows += [(name, path, warps, stages, None) for name, path, warps, stages in (recorded(o.cases) if o.cases else ())]
-    print("%-42s %-8s %8s %8s %6s" % ("", "", "Kiln", "Triton", "ratio"))
+    print("%-42s %-8s %8s %8s %6s %6s" % ("", "", "Kiln", "Triton", "ratio", "step"))
     for name, path, warps, stages, what in rows:
         if o.only not in name:
             continue
@@ -318,12 +331,15 @@ def main():
             if key not in peers:
                 peers[key] = by_triton(o, text, warps, stages, target, "%s.%s.triton" % (base, target))
             ours = by_kiln(o, text, ["--warps=%d" % warps, "--stages=%d" % stages], target, "%s.%s.kiln" % (base, target))
-            ratio = show(o, name, target, ours, peers[key])
+            ratio, step = show(o, name, target, what, ours, peers[key])
             failed |= "error" in ours or bool(marks(ours) and not marks(peers[key]))
             if ratio:
                 ratios[target].append(ratio)
+            if step:
+                steps[target].append(step)
     for target, all_of in list(ratios.items()):
-        print("%-42s %-8s %24.3f  of %d" % ("geometric mean", target, mean(all_of), len(all_of)))
+        print("%-42s %-8s %24.3f  of %d%s" % ("geometric mean", target, mean(all_of), len(all_of),
+                                              "; steps %.3f of %d" % (mean(steps[target]), len(steps[target])) if steps[target] else ""))
     total = mean([r for all_of in ratios.values() for r in all_of])
     print("%-42s %-8s %24.3f" % ("geometric mean", "all", total))
     if o.peer:
