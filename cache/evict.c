@@ -16,7 +16,7 @@
 #include "cache/stats.h"
 #include "cache/usage.h"
 
-enum { ROUND_EVERY = 64, QUARANTINE_FILES = 64, BLOCK = 4096 };
+enum { ROUND_EVERY = 64, QUARANTINE_FILES = 64, BLOCK = 4096, OLD_S = 3600 };
 
 /// How much has to go.
 typedef struct need {
@@ -139,12 +139,16 @@ static bool enough(const kiln_evict_report *report, need n) {
   return report->evicted_bytes >= n.bytes && report->evicted_files >= n.files;
 }
 
-/// A file in staging whose writer lives is locked; all others are left over from kills.
+/// A file in staging whose writer lives is locked; all others are left over from kills. Where locks do not work, a file is
+/// left over when nobody has written to it for an hour.
 static void remove_orphan(void *context, int folder, const char *name) {
   kiln_evict_report *report = context;
+  struct stat st;
   int fd = kiln_fs_open(folder, name, O_RDWR, 0);
   if (fd < 0) return;
-  if (kiln_fs_lock(fd, 0, 1) != -EAGAIN && !kiln_fs_unlink(folder, name)) report->orphans++;
+  int e = kiln_fs_lock(fd, 0, 1);
+  bool orphan = !e || (e != -EAGAIN && !kiln_fs_stat(fd, &st) && time(NULL) - st.st_mtime > OLD_S);
+  if (orphan && !kiln_fs_unlink(folder, name)) report->orphans++;
   kiln_fs_close(fd);
 }
 

@@ -348,11 +348,12 @@ kiln_outcome kiln_store_accept(const kiln_store *store, kiln_blob *file, const k
   return miss_of(status, out);
 }
 
-/// Keeps the entry's time fresh, at most every recency_s seconds.
+/// Keeps the entry's time fresh, at most every recency_s seconds. A time to come is another clock's: of a server, or of
+/// this machine when it was wrong.
 static void refresh(const kiln_store *store, int fd, const struct stat *st) {
   if (!store->writable) return;
   int64_t age = (int64_t)time(NULL) - (int64_t)st->st_mtime;
-  if (age > (int64_t)store->recency_s || age < 0) kiln_fs_touch(fd);
+  if (age > (int64_t)store->recency_s || age < -(int64_t)store->recency_s) kiln_fs_touch(fd);
 }
 
 bool kiln_store_touch(kiln_store *store, const kiln_digest *key) {

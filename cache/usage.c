@@ -40,8 +40,7 @@ int kiln_usage_lock(kiln_store *store, kiln_usage *out) {
     if (fd < 0) return fd;
   }
   int e = kiln_fs_lock(fd, 0, 1);
-  if (!e || e == -ENOLCK || e == -EINVAL)
-    e = kiln_fs_read(fd, bytes, SIZE, &got); // without locks the sums are a guess, no more
+  if (e != -EAGAIN) e = kiln_fs_read(fd, bytes, SIZE, &got); // without locks the sums are a guess, no more
   if (e) {
     kiln_fs_close(fd);
     return e;

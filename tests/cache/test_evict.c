@@ -3,12 +3,14 @@
 // agree. (fault tests 10, 12, 17; behaviours 32, 33, 38)
 #include "tests/cache/common.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "cache/admin.h"
 #include "cache/usage.h"
 
@@ -72,6 +74,9 @@ TEST(evict, a_hit_refreshes_once_a_minute) {
   CHECK_INT(get_size(cache, &keys[1], 1000), 1);
   CHECK(age_of(folder, &keys[0]) >= 40);
   CHECK(age_of(folder, &keys[1]) < 30);
+  set_age(folder, &keys[0], -40); // a server whose clock is ahead
+  CHECK_INT(get_size(cache, &keys[0], 1000), 1);
+  CHECK(age_of(folder, &keys[0]) < -20);
   set_age(folder, &keys[0], -86400L * 365 * 10); // a clock that was wrong
   CHECK_INT(get_size(cache, &keys[0], 1000), 1);
   CHECK(age_of(folder, &keys[0]) < 60 && age_of(folder, &keys[0]) >= 0);
@@ -308,4 +313,68 @@ TEST(stats, switched_off_they_leave_cleaning_on) {
   snprintf(path, sizeof path, "%s/v1/main.default/stats", folder);
   CHECK(access(path, F_OK));
   kiln_cache_close(cache);
+}
+
+/// A file system whose locks fail with the error that `context` points to.
+static int no_locks(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  (void)path, (void)size;
+  return call == KILN_FS_LOCK ? *(const int *)context : 0;
+}
+
+static const int lock_errors[] = {ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL, EIO, ENOTSUP};
+
+TEST(evict, limits_hold_where_locks_do_not_work) {
+  char folder[300];
+  for (unsigned n = 0; n < sizeof lock_errors / sizeof *lock_errors; n++) {
+    snprintf(folder, sizeof folder, "%s/%u", kiln_test_folder(), n);
+    kiln_cache_config config = config_in(folder);
+    config.max_files = 10;
+    kiln_fs_install(no_locks, (void *)&lock_errors[n]);
+    for (unsigned i = 0; i < 100; i++) {
+      kiln_key key = key_number(i);
+      kiln_cache *cache = open_with(&config);
+      CHECK_INT(put_size(cache, &key, 1000), KILN_OK);
+      kiln_cache_close(cache);
+      kiln_key_deinit(&key);
+    }
+    kiln_fs_install(NULL, NULL);
+    kiln_cache *cache = open_with(&config);
+    unsigned left = 0;
+    for (unsigned i = 0; i < 100; i++) {
+      kiln_key key = key_number(i);
+      left += kiln_cache_contains(cache, &key.digest);
+      kiln_key_deinit(&key);
+    }
+    kiln_cache_close(cache);
+    if (!left || left > 10)
+      FAIL("%s of a lock: %u entries are left, the limit is 10", strerror(lock_errors[n]), left);
+  }
+}
+
+TEST(evict, without_locks_only_old_files_are_left_over) {
+  char path[300];
+  struct timespec old = {time(NULL) - 2 * 3600, 0};
+  const char *folder = kiln_test_folder();
+  kiln_evict_report report;
+  kiln_key key = key_of("a");
+  kiln_cache *cache = open_in(folder);
+  CHECK_INT(put_size(cache, &key, 1000), KILN_OK);
+  snprintf(path, sizeof path, "%s/v1/main.default/staging/1-2-3", folder);
+  kiln_test_write(path, "of a writer that lives", 22);
+  for (unsigned n = 0; n < sizeof lock_errors / sizeof *lock_errors; n++) {
+    kiln_fs_install(no_locks, (void *)&lock_errors[n]);
+    kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){0}, &(kiln_evict_choice){0}, NULL, NULL,
+                     &report);
+    kiln_fs_install(NULL, NULL);
+    CHECK_INT((int)report.orphans, 0);
+    CHECK(!access(path, F_OK));
+  }
+  CHECK(!utimensat(AT_FDCWD, path, (struct timespec[2]){old, old}, 0));
+  kiln_fs_install(no_locks, (void *)&lock_errors[0]);
+  kiln_evict_sweep(kiln_cache_store(cache), &(kiln_limits){0}, &(kiln_evict_choice){0}, NULL, NULL, &report);
+  kiln_fs_install(NULL, NULL);
+  CHECK_INT((int)report.orphans, 1);
+  CHECK(access(path, F_OK));
+  kiln_cache_close(cache);
+  kiln_key_deinit(&key);
 }
