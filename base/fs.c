@@ -137,6 +137,11 @@ int kiln_fs_flush(int fd) {
   return e == -ENOSYS || e == -EINVAL || e == -ESPIPE ? result(fdatasync(fd)) : e;
 }
 
+int kiln_fs_hand_over(int fd) {
+  int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3); // the locks of `fd` are those of its open file, which stays open
+  return copy < 0 ? kiln_fs_sync(fd) : kiln_fs_close(copy);
+}
+
 int kiln_fs_close(int fd) {
   int e = call_hook(KILN_FS_CLOSE, NULL, NULL);
   int closed = result(close(fd));

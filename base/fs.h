@@ -44,6 +44,9 @@ int kiln_fs_sync(int fd);
 /// The content is handed to the disk, where it otherwise waits for half a minute: its places are allocated
 /// before any later change of a name. Waits for nothing, so it is cheap.
 int kiln_fs_flush(int fd);
+/// What a network file system keeps back until a descriptor is closed is on its server. Waits for no disk: on others it
+/// costs two calls.
+int kiln_fs_hand_over(int fd);
 /// Always closes; reports what close reports.
 int kiln_fs_close(int fd);
 int kiln_fs_link(int from_folder, const char *from, int to_folder, const char *to);

@@ -5,7 +5,8 @@
 // The steps: make the shard's folder, open a nameless file there, write all, sync when the store is durable,
 // link it to its name, close. EEXIST: another writer was first. File systems without nameless files or
 // without links: a file in staging/ under a lock that says "alive", then link, or rename where there are no
-// links. Failures after the link (close) take the name away again.
+// links. Before that the content is handed over: NFS may keep it until the file is closed, and other machines would
+// read a name without it. Failures after the link (close) take the name away again.
 #include "cache/store.h"
 
 #include <errno.h>
@@ -78,6 +79,7 @@ static int write_staged(kiln_store *store, const char *name, const uint8_t *byte
   if (fd < 0) return fd;
   int e = write_and_sync(store, fd, bytes, size);
   bool published = false, gone = false;
+  if (!e) e = kiln_fs_hand_over(fd);
   if (!e && !replace) {
     e = kiln_fs_link(store->fd, staged, store->fd, name);
     published = !e;
@@ -87,8 +89,9 @@ static int write_staged(kiln_store *store, const char *name, const uint8_t *byte
     e = kiln_fs_rename(store->fd, staged, store->fd, name);
     published = gone = !e;
   }
-  if (!gone) kiln_fs_unlink(store->fd, staged);
+  // Closed first: NFS gives a file that is removed while it is open another name instead.
   int closed = kiln_fs_close(fd);
+  if (!gone) kiln_fs_unlink(store->fd, staged);
   if (published && closed) kiln_fs_unlink(store->fd, name);
   return e ? e : closed;
 }

@@ -3,6 +3,7 @@
 // (behaviours 21, 22, 25, 29, 30, 34, 36, 38)
 #include "tests/cache/common.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -302,5 +303,40 @@ TEST(store, a_hit_is_few_calls) {
   CHECK_INT(calls[KILN_FS_OPEN], 3); // folder, entry, statistics
   CHECK_INT(calls[KILN_FS_READ], 1);
   CHECK_INT(sum, 9);
+  kiln_key_deinit(&key);
+}
+
+/// A file system without nameless files, and a letter of each call on the way of an entry to its name.
+static int note_calls(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  static const char letters[KILN_FS_CALLS] = {[KILN_FS_WRITE] = 'w',
+                                              [KILN_FS_CLOSE] = 'c',
+                                              [KILN_FS_LINK] = 'l',
+                                              [KILN_FS_RENAME] = 'r',
+                                              [KILN_FS_UNLINK] = 'u'};
+  char *at = context;
+  (void)size;
+  if (call == KILN_FS_OPEN && path && strlen(path) == 10 && !memcmp(path, "entries/", 8)) return EOPNOTSUPP;
+  if (call == KILN_FS_OPEN && path && !strncmp(path, "staging/", 8)) strcpy(at, "o");
+  else if (letters[call] && *at == 'o') at[strlen(at)] = letters[call];
+  return 0;
+}
+
+/// NFS sends the content of a file when one of its descriptors is closed, and keeps a name of one that is removed while
+/// it is open. So a descriptor is closed between the last write and the name, and the last one before the removal.
+TEST(store, an_entry_is_handed_over_before_it_has_a_name) {
+  const char *folder = kiln_test_folder();
+  kiln_key key = key_of("a");
+  kiln_cache_config config = config_in(folder);
+  for (unsigned replace = 0; replace < 2; replace++) {
+    char calls[200] = "";
+    config.no_stats = true;
+    config.no_read = replace;
+    kiln_cache *cache = open_with(&config);
+    kiln_fs_install(note_calls, calls);
+    CHECK_INT(put_size(cache, &key, 3000), KILN_OK);
+    kiln_fs_install(NULL, NULL);
+    kiln_cache_close(cache);
+    CHECK(!strncmp(calls, replace ? "owcrc" : "owclcu", replace ? 5 : 6));
+  }
   kiln_key_deinit(&key);
 }
