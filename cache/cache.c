@@ -309,8 +309,15 @@ static bool get_here(kiln_cache *c, const kiln_key *key, kiln_cache_entry *out) 
     found(c, key, out, warned);
     return true;
   }
-  if (outcome == KILN_OUTCOME_MISS_CORRUPT && where == c->own && c->own &&
-      !kiln_store_quarantine(c->own, &key->digest))
+  if (outcome != KILN_OUTCOME_MISS_CORRUPT || !c->own || where != c->own) return false;
+  // On NFS that may be a file which another machine has replaced: what goes aside is what has the name now.
+  kiln_store_look_again(c->own, &key->digest);
+  outcome = kiln_cache_look(c, &key->digest, key->fields, key->fields_size, out, &where, &warned, NULL);
+  if (out->held) {
+    found(c, key, out, warned);
+    return true;
+  }
+  if (outcome == KILN_OUTCOME_MISS_CORRUPT && where == c->own && !kiln_store_quarantine(c->own, &key->digest))
     kiln_cache_count(c, KILN_OUTCOME_QUARANTINED, &key->digest, 0, 0);
   return false;
 }

@@ -8,7 +8,11 @@
 
 #include "base/fs.h"
 
-enum { FIRST_PAUSE_NS = 300 * 1000, LONGEST_PAUSE_NS = 20 * 1000 * 1000 };
+enum {
+  FIRST_PAUSE_NS = 300 * 1000,
+  LONGEST_PAUSE_NS = 20 * 1000 * 1000,
+  MOST_COUNTED_NS = 1000 * 1000 * 1000
+};
 
 static int64_t now_ns(void) {
   struct timespec t;
@@ -23,19 +27,24 @@ static uint64_t place_of(const kiln_digest *key) {
   return (v >> 4) * 2;
 }
 
-/// 0 when the byte is ours, 1 when the entry came up, -EAGAIN after the deadline, another -errno when locks
-/// do not work.
-static int wait_for(int fd, uint64_t at, int64_t deadline, bool (*ready)(void *), void *context,
-                    bool *waited) {
+/// 0 when the byte is ours, 1 when the entry came up, -EAGAIN after `left` nanoseconds, another -errno when locks do not
+/// work. A server of files that does not answer holds up the holder, too: of a call that takes long a second counts.
+static int wait_for(kiln_store *store, const kiln_digest *key, int fd, uint64_t at, int64_t left,
+                    bool (*ready)(void *), void *context, bool *waited) {
   long pause = FIRST_PAUSE_NS;
-  for (;;) {
+  for (int64_t before = now_ns(), passed;;) {
     int e = kiln_fs_lock(fd, at, 1);
     // Somebody may have finished between our look-up and our lock.
-    if (!e && ready(context)) return 1;
-    if (e != -EAGAIN) return e;
+    if (e != -EAGAIN) {
+      kiln_store_look_again(store, key);
+      return ready(context) ? 1 : e;
+    }
     *waited = true;
     if (ready(context)) return 1;
-    if (now_ns() >= deadline) return -EAGAIN;
+    passed = now_ns() - before;
+    before += passed;
+    left -= passed < MOST_COUNTED_NS ? passed : MOST_COUNTED_NS;
+    if (left <= 0) return -EAGAIN;
     nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
     pause = pause * 2 < LONGEST_PAUSE_NS ? pause * 2 : LONGEST_PAUSE_NS;
   }
@@ -52,7 +61,7 @@ kiln_flight kiln_flight_enter(kiln_store *store, const kiln_digest *key, uint32_
   int e = -EAGAIN;
   unsigned byte = 0;
   for (; byte < 2 && e == -EAGAIN; byte++)
-    e = wait_for(fd, at + byte, now_ns() + (int64_t)wait_ms * 1000000, ready, context, out_waited);
+    e = wait_for(store, key, fd, at + byte, (int64_t)wait_ms * 1000000, ready, context, out_waited);
   if (!e) {
     *out_fd = fd;
     return byte == 1 ? KILN_FLIGHT_OWNED : KILN_FLIGHT_TAKEOVER;

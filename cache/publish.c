@@ -115,6 +115,7 @@ int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *b
   snprintf(shard, sizeof shard, "%.10s", name);
   e = write_once(store, shard, name, bytes, size, replace);
   if (is_gone(e)) { // the shard's folder is missing, or all of the store was pulled away
+    kiln_store_look_again(store, key);
     e = kiln_fs_mkdir(store->fd, shard, kiln_store_mode(store, 0777));
     if (is_gone(e)) {
       e = kiln_store_make_again(store);

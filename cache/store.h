@@ -91,6 +91,10 @@ kiln_outcome kiln_store_accept(const kiln_store *store, kiln_blob *file, const k
                                const uint8_t *fields, size_t fields_size, kiln_cache_entry *out, bool *warned,
                                kiln_error *err);
 
+/// Makes the kernel forget what it remembers of the names of the key's entry and of the store's
+/// own files: on NFS the next look-up asks the server. Elsewhere it costs a few calls.
+void kiln_store_look_again(kiln_store *store, const kiln_digest *key);
+
 /// Publishes a complete entry: 0, 1 when there was one already (kept), or -errno. With `replace` the new one
 /// wins.
 int kiln_store_write(kiln_store *store, const kiln_digest *key, const uint8_t *bytes, size_t size,

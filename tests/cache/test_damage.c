@@ -198,3 +198,35 @@ TEST(damage, random_bytes) {
   kiln_buffer_deinit(&good);
   kiln_key_deinit(&key);
 }
+
+/// Another machine replaces the entry between the look that finds damage and the next one: `context` is its file, and the
+/// name that it gets.
+static int replace_it(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  char(*names)[300] = context;
+  (void)path, (void)size;
+  if (call == KILN_FS_TIMES && !access(names[0], F_OK)) CHECK(!rename(names[0], names[1]));
+  return 0;
+}
+
+/// On NFS a client may see the file that had the name before. What has it now is not put aside.
+TEST(damage, only_what_has_the_name_now_is_put_aside) {
+  char names[2][300], aside[300];
+  const char *folder = kiln_test_folder();
+  kiln_key key = key_of("a");
+  kiln_cache *cache = open_in(folder);
+  CHECK_INT(put_size(cache, &key, 5000), KILN_OK);
+  kiln_cache_close(cache);
+  entry_path(folder, &key, names[1], sizeof names[1]);
+  snprintf(names[0], sizeof names[0], "%s/new", folder);
+  CHECK(!kiln_test_run(NULL, "cp %s %s && chmod u+w %s && truncate -s 300 %s", names[1], names[0], names[1],
+                       names[1]));
+  cache = open_in(folder);
+  kiln_fs_install(replace_it, names);
+  CHECK_INT(get_size(cache, &key, 5000), 1);
+  kiln_fs_install(NULL, NULL);
+  CHECK_INT(kiln_cache_counted(cache, KILN_OUTCOME_QUARANTINED), 0);
+  kiln_cache_close(cache);
+  snprintf(aside, sizeof aside, "%s/v1/main.default/quarantine", folder);
+  CHECK(!kiln_test_run(NULL, "test -z \"$(ls %s)\"", aside));
+  kiln_key_deinit(&key);
+}

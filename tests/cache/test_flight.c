@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tests that processes compile each key once, whatever happens to the one that holds the lock. (fault tests
 // 3, 14, 18; behaviours 26 to 28)
+#include "base/fs.h"
 #include "tests/cache/common.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -205,5 +207,77 @@ TEST(flight, a_program_that_is_started_does_not_inherit_the_lock) {
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
   kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+}
+
+/// A client of NFS: once a name was looked up in vain it is missing, until this client changes the folders that it is in.
+struct client {
+  bool knows_missing, changed_entries;
+  size_t opened; ///< the length of the path that was opened last
+  unsigned lock_error;
+};
+
+static int as_a_client(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  struct client *c = context;
+  (void)size;
+  if (call == KILN_FS_LOCK) return (int)c->lock_error;
+  if (call == KILN_FS_TIMES && c->opened == strlen("entries")) c->changed_entries = true;
+  if (call == KILN_FS_TIMES && c->opened == strlen("entries/ab") && c->changed_entries)
+    c->knows_missing = false;
+  if (call != KILN_FS_OPEN || !path) return 0;
+  c->opened = strncmp(path, "entries", 7) ? 0 : strlen(path);
+  return c->opened > strlen("entries/ab") && c->knows_missing ? ENOENT : 0;
+}
+
+/// The kernel remembers that there was no entry; meanwhile another machine made it. Whoever claims the key finds it,
+/// with locks and without.
+TEST(flight, what_a_client_remembers_as_missing_is_looked_up_again) {
+  const char *folder = kiln_test_folder();
+  for (unsigned n = 0; n < 2; n++) {
+    struct client client = {.lock_error = n ? ENOLCK : 0};
+    kiln_key key = key_number(n);
+    kiln_cache_claim claim = {-1};
+    kiln_cache_entry entry;
+    kiln_cache *cache = open_in(folder);
+    CHECK_INT(get_size(cache, &key, SIZE), 0);
+    kiln_cache *other = open_in(folder);
+    CHECK_INT(put_size(other, &key, SIZE), KILN_OK);
+    kiln_cache_close(other);
+    client.knows_missing = true;
+    kiln_fs_install(as_a_client, &client);
+    CHECK_INT(get_size(cache, &key, SIZE), 0);
+    bool there = kiln_cache_claim_key(cache, &key, &claim, &entry);
+    kiln_fs_install(NULL, NULL);
+    CHECK(there && right_bytes(&key, &entry, SIZE));
+    kiln_cache_entry_deinit(&entry);
+    kiln_cache_release(&claim);
+    kiln_cache_close(cache);
+    kiln_key_deinit(&key);
+  }
+}
+
+/// The first lock of this process takes as long as a server that starts again: longer than a wait.
+static int slow_server(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  bool *is_slow = context;
+  (void)path, (void)size;
+  if (call == KILN_FS_LOCK && *is_slow) pause_ms(3500);
+  if (call == KILN_FS_LOCK) *is_slow = false;
+  return 0;
+}
+
+TEST(flight, a_slow_server_is_no_reason_to_take_over) {
+  const char *folder = kiln_test_folder();
+  struct board *board = make_board();
+  bool is_slow = true;
+  kiln_key key = key_of("a");
+  pid_t holder = spawn(folder, &key, board, 20000, 4000);
+  wait_for(&board->holding, 1);
+  kiln_fs_install(slow_server, &is_slow);
+  build(folder, &key, board, 3000, 0);
+  kiln_fs_install(NULL, NULL);
+  join(&holder, 1);
+  CHECK(!is_slow);
+  CHECK_INT(board->compiles, 1);
+  CHECK_INT(board->wrong, 0);
   kiln_key_deinit(&key);
 }
