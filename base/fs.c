@@ -181,9 +181,29 @@ int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char 
   return e ? e : result(renameat(from_folder, from, to_folder, to));
 }
 
+// A client of NFS asks for the state of a folder that is opened, and looks its names up again if that has changed. One
+// that holds a delegation of the folder (Linux 7) asks nothing. It gives that back when it changes the folder itself; so
+// does a folder change that changed twice within one tick of the server's clock.
+void kiln_fs_look_again(int folder, const char *path) {
+  int fd = kiln_fs_open(folder, path, O_RDONLY | O_DIRECTORY, 0);
+  if (fd < 0) return;
+  kiln_fs_touch(fd);
+  kiln_fs_close(fd);
+}
+
 int kiln_fs_mkdir(int folder, const char *path, mode_t mode) {
+  char parent[4096];
+  struct stat st;
   int e = call_hook(KILN_FS_MKDIR, path, NULL);
-  return e ? e : result(mkdirat(folder, path, mode));
+  if (!e) e = result(mkdirat(folder, path, mode));
+  // Another client of NFS made it after this one had looked for it in vain.
+  if (e == -EEXIST && kiln_fs_stat_at(folder, path, &st) == -ENOENT && strlen(path) < sizeof parent) {
+    strcpy(parent, path);
+    char *slash = strrchr(parent, '/');
+    if (slash) slash[slash == parent] = 0;
+    kiln_fs_look_again(folder, slash ? parent : ".");
+  }
+  return e;
 }
 
 int kiln_fs_mkdir_all(const char *path, mode_t mode) {

@@ -58,7 +58,10 @@ int kiln_fs_chmod(int folder, const char *path, mode_t mode);
 /// Removes an empty folder.
 int kiln_fs_rmdir(int folder, const char *path);
 int kiln_fs_rename(int from_folder, const char *from, int to_folder, const char *to);
-/// With exactly `mode` when others may write, whatever the mask says.
+/// Makes the kernel forget which names there are in a folder, and which not: on NFS the next look-up asks the server.
+/// Elsewhere it costs a few calls, and the folder's time is now.
+void kiln_fs_look_again(int folder, const char *path);
+/// With exactly `mode` when others may write, whatever the mask says. What is there already (-EEXIST) can be looked up.
 int kiln_fs_mkdir(int folder, const char *path, mode_t mode);
 /// Makes `path` and what is missing above it, each with `mode`. An existing last part that is no folder is
 /// -ENOTDIR.

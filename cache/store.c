@@ -453,20 +453,13 @@ static kiln_outcome open_entry(kiln_store *store, const kiln_digest *key, int *o
   return KILN_OUTCOME_HIT_LOCAL;
 }
 
-// A client of NFS asks for the state of a folder that is opened, and looks its names up again if that has changed. One
-// that holds a delegation of the folder (Linux 7) asks nothing. It gives that back when it changes the folder itself; so
-// does a folder change that changed twice within one tick of the server's clock.
 void kiln_store_look_again(kiln_store *store, const kiln_digest *key) {
   char shard[KILN_STORE_NAME];
   kiln_store_entry_name(key, shard);
   *strrchr(shard, '/') = 0;
-  const char *const folders[] = {".", "entries", shard};
-  for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++) {
-    int fd = kiln_fs_open(store->fd, folders[i], O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0) return;
-    if (store->writable) kiln_fs_touch(fd);
-    kiln_fs_close(fd);
-  }
+  kiln_fs_look_again(store->fd, ".");
+  kiln_fs_look_again(store->fd, "entries");
+  kiln_fs_look_again(store->fd, shard);
 }
 
 kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,

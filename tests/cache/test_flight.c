@@ -281,3 +281,30 @@ TEST(flight, a_slow_server_is_no_reason_to_take_over) {
   CHECK_INT(board->wrong, 0);
   kiln_key_deinit(&key);
 }
+
+/// A client of NFS that remembers that the store's folder is missing, until it changes the one that this is in.
+static int knows_no_store(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  bool *knows_missing = context;
+  const char *end = path ? strstr(path, "/main.default") : NULL;
+  (void)size;
+  if (call == KILN_FS_TIMES) *knows_missing = false;
+  return *knows_missing && end && !end[13] && (call == KILN_FS_OPEN || call == KILN_FS_STAT) ? ENOENT : 0;
+}
+
+TEST(flight, a_store_that_a_client_remembers_as_missing_is_used) {
+  const char *folder = kiln_test_folder();
+  bool knows_missing = true;
+  kiln_key keys[2] = {key_number(0), key_number(1)};
+  kiln_cache *other = open_in(folder);
+  CHECK_INT(put_size(other, &keys[0], SIZE), KILN_OK);
+  kiln_fs_install(knows_no_store, &knows_missing);
+  kiln_cache *cache = open_in(folder);
+  CHECK_INT(get_size(cache, &keys[0], SIZE), 0);
+  CHECK_INT(put_size(cache, &keys[1], SIZE), KILN_OK);
+  CHECK_INT(get_size(cache, &keys[0], SIZE), 1);
+  kiln_fs_install(NULL, NULL);
+  CHECK_INT(get_size(other, &keys[1], SIZE), 1);
+  kiln_cache_close(cache);
+  kiln_cache_close(other);
+  for (unsigned i = 0; i < 2; i++) kiln_key_deinit(&keys[i]);
+}
