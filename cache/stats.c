@@ -113,27 +113,23 @@ static void add(void *context, const kiln_stats_record *record) {
   sum->ns[record->outcome] += record->ns;
 }
 
-// stats.sum: u8 version, u64 inode and u64 device of the file folded last, KILN_OUTCOME_LIMIT x 3 u64, u64
-// time of the first record (not in version 1), XXH3-128 of what is before.
+// stats.sum: u8 version, u64 inode of the file folded last, u64 ignored (its device, which each client of NFS numbers for
+// itself), KILN_OUTCOME_LIMIT x 3 u64, u64 time of the first record (not in version 1), XXH3-128 of what is before.
 enum { SUM_SIZE = 1 + 16 + KILN_OUTCOME_LIMIT * 24 + 8 + KILN_CHECK_SIZE };
 
-struct folded {
-  uint64_t inode, device;
-};
-
-static void read_sum(kiln_store *store, kiln_stats_sum *out, struct folded *last) {
+static void read_sum(kiln_store *store, kiln_stats_sum *out, uint64_t *last_inode) {
   size_t size;
   struct stat st;
   memset(out, 0, sizeof *out);
-  memset(last, 0, sizeof *last);
+  *last_inode = 0;
   uint8_t *bytes = slurp(store, "stats.sum", &size, &st);
   if (!bytes) return;
   if ((size == SUM_SIZE && bytes[0] == SUM_VERSION) || (size == SUM_SIZE - 8 && bytes[0] == 1)) {
     kiln_check check = kiln_check_of(bytes, size - KILN_CHECK_SIZE);
     kiln_reader r = kiln_reader_of(bytes + 1, size - 1);
     if (!memcmp(check.bytes, bytes + size - KILN_CHECK_SIZE, KILN_CHECK_SIZE)) {
-      last->inode = kiln_read_u64(&r);
-      last->device = kiln_read_u64(&r);
+      *last_inode = kiln_read_u64(&r);
+      kiln_read_u64(&r);
       for (unsigned i = 0; i < KILN_OUTCOME_LIMIT; i++) {
         out->count[i] = kiln_read_u64(&r);
         out->bytes[i] = kiln_read_u64(&r);
@@ -145,11 +141,11 @@ static void read_sum(kiln_store *store, kiln_stats_sum *out, struct folded *last
   free(bytes);
 }
 
-static int write_sum(kiln_store *store, const kiln_stats_sum *sum, const struct folded *last) {
+static int write_sum(kiln_store *store, const kiln_stats_sum *sum, uint64_t last_inode) {
   kiln_buffer b = {0};
   kiln_buffer_u8(&b, SUM_VERSION);
-  kiln_buffer_u64(&b, last->inode);
-  kiln_buffer_u64(&b, last->device);
+  kiln_buffer_u64(&b, last_inode);
+  kiln_buffer_u64(&b, 0);
   for (unsigned i = 0; i < KILN_OUTCOME_LIMIT; i++) {
     kiln_buffer_u64(&b, sum->count[i]);
     kiln_buffer_u64(&b, sum->bytes[i]);
@@ -163,33 +159,31 @@ static int write_sum(kiln_store *store, const kiln_stats_sum *sum, const struct 
   return e;
 }
 
-static bool is_folded(kiln_store *store, const struct folded *last) {
+static bool is_folded(kiln_store *store, uint64_t last_inode) {
   struct stat st;
-  return store->fd >= 0 && !kiln_fs_stat_at(store->fd, "stats.old", &st) && st.st_ino == last->inode &&
-         st.st_dev == last->device;
+  return store->fd >= 0 && !kiln_fs_stat_at(store->fd, "stats.old", &st) && st.st_ino == last_inode;
 }
 
 void kiln_stats_read(kiln_store *store, kiln_stats_sum *out) {
-  struct folded last;
+  uint64_t last;
   read_sum(store, out, &last);
   // A cleaner that was killed between writing the sum and removing what it had summed left both.
-  if (!is_folded(store, &last)) walk(store, "stats.old", add, out, &out->damaged);
+  if (!is_folded(store, last)) walk(store, "stats.old", add, out, &out->damaged);
   walk(store, "stats", add, out, &out->damaged);
 }
 
 /// Takes the records of stats.old into stats.sum, then removes the file.
 static int fold(kiln_store *store) {
   kiln_stats_sum sum;
-  struct folded last;
+  uint64_t last;
   struct stat st;
   read_sum(store, &sum, &last);
   int e = kiln_fs_stat_at(store->fd, "stats.old", &st);
   if (e == -ENOENT) return 0;
   if (e) return e;
-  if (st.st_ino != last.inode || st.st_dev != last.device) {
+  if (st.st_ino != last) {
     walk(store, "stats.old", add, &sum, &sum.damaged);
-    last = (struct folded){st.st_ino, st.st_dev};
-    e = write_sum(store, &sum, &last);
+    e = write_sum(store, &sum, st.st_ino);
     if (e) return e;
   }
   return kiln_fs_unlink(store->fd, "stats.old");

@@ -275,6 +275,49 @@ TEST(stats, rotation_loses_nothing) {
   kiln_key_deinit(&key);
 }
 
+/// The same to another client of NFS, for whom the folder is on a device of another number, after a cleaner was killed
+/// that had summed the old log and not removed it yet.
+static int keeps_old(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  (void)context, (void)size;
+  return call == KILN_FS_UNLINK && path && !strcmp(path, "stats.old") ? EIO : 0;
+}
+
+TEST(stats, a_log_is_summed_once_whatever_the_device) {
+  kiln_cache *cache = open_in(kiln_test_folder());
+  kiln_key key = key_of("a");
+  put_size(cache, &key, 10);
+  kiln_store *store = kiln_cache_store(cache);
+  const char *log = kiln_test_path("v1/main.default/stats"),
+             *sum_path = kiln_test_path("v1/main.default/stats.sum");
+  uint8_t *records = malloc(KILN_STATS_ROTATE), *bytes;
+  const kiln_stats_record record = {.outcome = KILN_OUTCOME_HIT_LOCAL, .count = 1};
+  for (size_t at = 0; at + KILN_STATS_RECORD <= KILN_STATS_ROTATE; at += KILN_STATS_RECORD)
+    kiln_stats_encode(&record, records + at);
+  kiln_test_write(log, records, KILN_STATS_ROTATE);
+  kiln_stats_rotate(store); // it is stats.old now
+  kiln_test_write(log, records, KILN_STATS_ROTATE);
+  kiln_fs_install(keeps_old, NULL);
+  kiln_stats_rotate(store); // its records are in stats.sum, and it is still there
+  kiln_fs_install(NULL, NULL);
+  size_t size;
+  bytes = (uint8_t *)kiln_test_read(sum_path, &size);
+  CHECK(bytes && size > 9 + 8 + 16);
+  for (unsigned i = 9; i < 17; i++) bytes[i] ^= 0x5a; // the device
+  const kiln_check check = kiln_check_of(bytes, size - sizeof check.bytes);
+  memcpy(bytes + size - sizeof check.bytes, check.bytes, sizeof check.bytes);
+  kiln_test_write(sum_path, bytes, size);
+  kiln_stats_sum sum;
+  kiln_stats_read(store, &sum);
+  CHECK_INT(sum.count[KILN_OUTCOME_HIT_LOCAL], 2 * (KILN_STATS_ROTATE / KILN_STATS_RECORD));
+  kiln_stats_rotate(store);
+  kiln_stats_read(store, &sum);
+  CHECK_INT(sum.count[KILN_OUTCOME_HIT_LOCAL], 2 * (KILN_STATS_ROTATE / KILN_STATS_RECORD));
+  free(bytes);
+  free(records);
+  kiln_cache_close(cache);
+  kiln_key_deinit(&key);
+}
+
 /// Bytes that are no record, before, between and after records: each run of them counts once.
 TEST(stats, damage_is_skipped) {
   kiln_cache *cache = open_in(kiln_test_folder());
