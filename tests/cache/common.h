@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cache/cache.h"
 #include "tests/harness.h"
@@ -48,14 +49,27 @@ __attribute__((unused)) static void payload_of(const kiln_digest *key, uint8_t *
 }
 
 /// Puts the payload of the key; the status of kiln_cache_put.
-__attribute__((unused)) static kiln_status put_size(kiln_cache *cache, const kiln_key *key, size_t size) {
+__attribute__((unused)) static kiln_status put_saying(kiln_cache *cache, const kiln_key *key, size_t size,
+                                                      kiln_error *err) {
   uint8_t *payload = malloc(size + 1);
   payload_of(&key->digest, payload, size);
   kiln_cache_content content = {
       {(const uint8_t *)"meta", 4}, {(const uint8_t *)"note", 4}, {payload, size}, 1000, 0};
-  kiln_status status = kiln_cache_put(cache, key, &content, NULL);
+  kiln_status status = kiln_cache_put(cache, key, &content, err);
   free(payload);
   return status;
+}
+
+__attribute__((unused)) static kiln_status put_size(kiln_cache *cache, const kiln_key *key, size_t size) {
+  return put_saying(cache, key, size, NULL);
+}
+
+/// The same; why it could not be stored is printed.
+__attribute__((unused)) static bool stored(kiln_cache *cache, const kiln_key *key, size_t size) {
+  kiln_error err;
+  kiln_status status = put_saying(cache, key, size, &err);
+  if (status) fprintf(stderr, "%s\n", err.text);
+  return !status;
 }
 
 /// True when the entry holds exactly what put_size put.
@@ -109,6 +123,17 @@ __attribute__((unused)) static void entry_path(const char *folder, const kiln_ke
   kiln_digest_hex(&key->digest, hex);
   if (snprintf(out, capacity, "%s/v1/main.default/entries/%.2s/%s", folder, hex, hex + 2) >= (int)capacity)
     FAIL("path too long");
+}
+
+/// A new folder in `out` on the mount that the variable names, or the test is skipped.
+__attribute__((unused)) static void folder_on_nfs(const char *variable, char *out, size_t size) {
+  char *type;
+  const char *mounted = getenv(variable);
+  if (!mounted) SKIP("%s names no folder on NFS", variable);
+  kiln_test_run(&type, "stat -f -c %%T %s", mounted);
+  if (strncmp(type, "nfs", 3)) FAIL("%s: expected a folder on NFS, found %s", variable, type);
+  free(type);
+  snprintf(out, size, "%s/kiln-%ld", mounted, (long)getpid());
 }
 
 #endif

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The cache on NFS where this machine's kernel has none: tests/cache/nfs.sh BUILD [FOLDER]. Starts Debian's kernel in qemu, with a server (knfsd) and two
-# clients, each in a network namespace of its own, so that nothing of one's caches serves the other. Runs the tests `mounts::nfs*` of BUILD there on NFS 4.2,
-# on NFS 3 with locks by lockd, and on NFS 3 whose clients lock for themselves alone (nolock). FOLDER keeps that machine for the next time. Wants root, mmdebstrap,
+# clients, each in a network namespace of its own, so that nothing of one's caches serves the other. Runs the tests `mounts::nfs*` and `nfs::*` of BUILD there on NFS 4.2,
+# on NFS 3 with locks by lockd, on NFS 3 whose clients lock for themselves alone (nolock), and on NFS 3 whose locks fail. FOLDER keeps that machine for the next time. Wants root, mmdebstrap,
 # a mirror, cpio and qemu-system-x86; where one of them is missing it says so. qemu interprets each instruction: KILN_TEST_UML names a root that has Debian's user-mode-linux
 # (mmdebstrap --include=user-mode-linux forky ROOT; 6.1 of Debian 12 stops on processors with AMX), which is many times as fast. Ends with the line `N passed, N failed, N skipped`.
 set -eu
@@ -12,7 +12,9 @@ skip() { echo "[SKIP] $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 
 [ "$(id -u)" = 0 ] || skip "this is not root"
 for tool in mmdebstrap cpio ${KILN_TEST_UML:-qemu-system-x86_64}; do [ -d "$tool" ] || command -v $tool >/dev/null || skip "$tool is not installed"; done
-[ -x "$build/tests/cache/test_mounts" ] || { echo "[FAIL] $build/tests/cache/test_mounts is not built"; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+for test in mounts nfs; do
+  [ -x "$build/tests/cache/test_$test" ] || { echo "[FAIL] $build/tests/cache/test_$test is not built"; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+done
 work=$(mktemp -d /var/tmp/kiln-nfs.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 kept=${2:-$work/machine}
@@ -51,8 +53,8 @@ mkdir -p "$kept"
 [ -e "$kept/root.cpio" ] || make_machine
 
 mkdir -p "$work/test/libraries"
-cp "$build/tests/cache/test_mounts" "$work/test/"
-ldd "$build/tests/cache/test_mounts" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | grep -vE '/(libc|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} "$work/test/libraries/"
+cp "$build/tests/cache/"test_{mounts,nfs} "$work/test/"
+ldd "$build/tests/cache/"test_{mounts,nfs} | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | grep -vE '/(libc|ld-linux[^/]*)\.so' | sort -u | xargs -I{} cp -L {} "$work/test/libraries/"
 cat >"$work/test/start" <<'END'
 #!/bin/bash
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C LD_LIBRARY_PATH=/test/libraries
@@ -66,7 +68,7 @@ mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /srv
 exec >/dev/console 2>&1
 ip link set lo up
-mkdir -p /run/rpcbind /run/netns /srv/store /clients/a /clients/b
+mkdir -p /run/netns /srv/store /clients/a /clients/b
 number=0
 for client in a b; do # each with a network, and therefore with caches, of its own
   number=$((number + 1))
@@ -80,31 +82,48 @@ for client in a b; do # each with a network, and therefore with caches, of its o
 done
 mount -t nfsd nfsd /proc/fs/nfsd
 echo '/srv *(rw,sync,no_root_squash,no_subtree_check,insecure,fsid=0)' >/etc/exports
-rpcbind
-rpc.statd
+# The kernel registers lockd of any network at /run/rpcbind.sock, where there is one, else at that network's own port 111.
+in_folder() { mkdir -p /run/$1 && unshare --mount sh -c "mount --bind /run/$1 /run && mkdir -p /run/rpcbind && rpcbind && rpc.statd"; }
+export -f in_folder
+in_folder server
+mkdir -p /run/rpc_pipefs /var/lib/nfs/nfsdcld /var/lib/nfs/v4recovery
+mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs
+nfsdcld # remembers whose locks a server that starts again has to wait for
 exportfs -ra
 echo 10 >/proc/fs/nfsd/nfsv4leasetime
 echo 10 >/proc/fs/nfsd/nfsv4gracetime
 rpc.nfsd 8
 rpc.mountd
 for client in a b; do
-  # statd and rpcbind of a client: lockd asks them in the client's network.
-  mkdir -p /run/$client /var/lib/nfs/$client
-  nsenter --net=/run/netns/$client unshare --mount sh -c "mount --bind /run/$client /run && mkdir -p /run/rpcbind && rpcbind && rpc.statd"
+  nsenter --net=/run/netns/$client bash -c "in_folder $client" # lockd asks statd in the client's network
 done
-number=0
-for options in vers=4.2 vers=3 vers=3,nolock; do
-  number=$((number + 1))
+# NFS 4 tells clients apart by the name of their machine: the state of two with one name, locks too, is that of the last.
+mount_at() { nsenter --net=/run/netns/$1 unshare --uts sh -c 'hostname client-$1 && mount -t nfs -o "$2" $3 /clients/$1' sh "$@"; }
+export KILN_TEST_NFS=/clients/a KILN_TEST_NFS_OTHER=/clients/b
+for kind in 4 3 own none; do # locks of NFS 4, of NFS 3, of each client for itself, and none (lockd finds no statd)
   rm -rf /srv/store
   mkdir -m 755 /srv/store
-  at=/store
-  case $options in vers=3*) at=/srv/store ;; esac
-  nsenter --net=/run/netns/a mount -t nfs -o "$options" 10.9.1.1:$at /clients/a && nsenter --net=/run/netns/b mount -t nfs -o "$options" 10.9.2.1:$at /clients/b ||
-    { echo "[FAIL] $options cannot be mounted"; continue; }
-  echo "== $options: $(grep -c ' /clients/. nfs' /proc/mounts) clients"
-  locks=shared
-  case $options in *nolock) locks=own ;; esac
-  KILN_TEST_NFS=/clients/a KILN_TEST_NFS_OTHER=/clients/b KILN_TEST_NFS_LOCKS=$locks timeout 600 /test/test_mounts --filter='mounts/nfs*' -j1 --verbose
+  options=vers=3 at=/srv/store KILN_TEST_NFS_LOCKS=$kind
+  case $kind in
+    4) options=vers=4.2 at=/store KILN_TEST_NFS_LOCKS=shared ;;
+    3) KILN_TEST_NFS_LOCKS=shared ;;
+    own) options=vers=3,nolock ;;
+  esac
+  export KILN_TEST_NFS_LOCKS
+  mount_at a "$options" 10.9.1.1:$at && mount_at b "$options" 10.9.2.1:$at || { echo "[FAIL] $options cannot be mounted"; continue; }
+  [ $kind != none ] || kill $(cat /run/a/rpc.statd.pid /run/b/rpc.statd.pid)
+  # A server that has just started gives no locks until those who had some could claim them again.
+  touch /clients/a/wait
+  flock /clients/a/wait true
+  rm /clients/a/wait
+  unset KILN_TEST_NFS_RESTART KILN_TEST_NFS_CUT KILN_TEST_NFS_MEND
+  if [ $kind = 4 ]; then
+    export KILN_TEST_NFS_RESTART='rpc.nfsd 0 && sleep 1 && rpc.nfsd 8'
+    export KILN_TEST_NFS_CUT='ip link set to-b down' KILN_TEST_NFS_MEND='ip link set to-b up'
+  fi
+  echo "== $options, locks: $KILN_TEST_NFS_LOCKS"
+  timeout 600 /test/test_mounts --filter='mounts/nfs*' -j1 --verbose
+  timeout 900 /test/test_nfs -j1 --verbose
   echo "exit $?"
   umount /clients/a /clients/b
 done
