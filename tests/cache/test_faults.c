@@ -306,3 +306,47 @@ TEST(faults, a_store_that_another_machine_removed) {
   kiln_cache_close(cache);
   for (unsigned i = 0; i < 2; i++) kiln_key_deinit(&keys[i]);
 }
+
+/// A client of NFS hears of a full disk or quota when it closes the file, and has no nameless ones: `context` is the
+/// error, until a close has failed with it.
+static int at_close(void *context, kiln_fs_call call, const char *path, size_t *size) {
+  static bool is_staged;
+  int *error = context, now = *error;
+  (void)size;
+  if (call == KILN_FS_OPEN && path && strlen(path) == 10 && !memcmp(path, "entries/", 8)) return EOPNOTSUPP;
+  if (call == KILN_FS_OPEN && path) is_staged = !strncmp(path, "staging/", 8);
+  if (call != KILN_FS_CLOSE || !is_staged) return 0;
+  *error = 0;
+  return now;
+}
+
+TEST(faults, an_entry_that_the_server_does_not_take_gets_no_name) {
+  static const struct {
+    int error;
+    kiln_outcome outcome;
+  } rows[] = {{EDQUOT, KILN_OUTCOME_STORE_NO_SPACE},
+              {ENOSPC, KILN_OUTCOME_STORE_NO_SPACE},
+              {EFBIG, KILN_OUTCOME_STORE_NO_SPACE},
+              {EIO, KILN_OUTCOME_STORE_IO},
+              {ETIMEDOUT, KILN_OUTCOME_STORE_IO}};
+  const char *folder = kiln_test_folder();
+  char *names;
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+    int error = rows[i].error;
+    kiln_key key = key_number(i);
+    kiln_cache *cache = open_in(folder);
+    kiln_fs_install(at_close, &error);
+    kiln_status status = put_size(cache, &key, SIZE);
+    kiln_fs_install(NULL, NULL);
+    CHECK(status != KILN_OK && !error);
+    CHECK_INT(kiln_cache_counted(cache, rows[i].outcome), 1);
+    kiln_test_run(&names, "cd %s/v1/main.default && find entries staging -type f", folder);
+    CHECK_TEXT(names, "");
+    free(names);
+    CHECK_INT(put_size(cache, &key, SIZE), KILN_OK);
+    CHECK_INT(get_size(cache, &key, SIZE), 1);
+    CHECK_INT(kiln_cache_remove(cache, &key.digest, NULL), KILN_OK);
+    kiln_cache_close(cache);
+    kiln_key_deinit(&key);
+  }
+}
