@@ -14,11 +14,4 @@ typedef struct kiln_layout {
   uint32_t basis[LAYOUT_MAX_PLACES]; ///< registers, then lanes, then warps; unused entries are zero
 } kiln_layout;
 
-/// Machine bits of all kinds.
-static inline unsigned layout_places(const kiln_layout *l) {
-  return (unsigned)l->registers + l->lanes + l->warps;
-}
-/// Machine bits that tell the threads of a block apart.
-static inline unsigned layout_thread_bits(const kiln_layout *l) { return (unsigned)l->lanes + l->warps; }
-
 #endif

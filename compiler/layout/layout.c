@@ -7,6 +7,10 @@
 
 // --------------------------------------------------------------------------------------------------- layouts
 
+unsigned layout_thread_bits(const kiln_layout *layout) { return (unsigned)layout->lanes + layout->warps; }
+
+unsigned layout_places(const kiln_layout *layout) { return layout->registers + layout_thread_bits(layout); }
+
 uint32_t layout_element(const kiln_layout *layout, uint32_t place) {
   uint32_t element = 0;
   for (unsigned i = 0, n = layout_places(layout); i < n; i++)

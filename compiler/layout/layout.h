@@ -16,6 +16,10 @@
 
 #include "compiler/ir/ir.h"
 
+/// Machine bits that tell the threads of a block apart.
+unsigned layout_thread_bits(const kiln_layout *layout);
+/// Machine bits of all kinds.
+unsigned layout_places(const kiln_layout *layout);
 /// The element at machine place `place` (register | lane << registers | warp << (registers + lanes)).
 uint32_t layout_element(const kiln_layout *layout, uint32_t place);
 bool layout_equal(const kiln_layout *a, const kiln_layout *b);

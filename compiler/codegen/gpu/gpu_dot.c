@@ -10,9 +10,9 @@ static unsigned length_of(const uint8_t *codes) {
   return n;
 }
 
-static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_dot_layouts *l) {
+static void by_matrix(gpu *g, ir_op *op, const kiln_dot_layouts *l) {
   const kiln_matrix_form *f = l->form;
-  gpu_tile initial = gpu_operand(g, op, 2), out = gpu_tile_new(g, &l->accumulator);
+  gpu_tile initial = gpu_operand(g, op, 2), out = gpu_result(g, &op->results[0]);
   gpu_staged operands[2]; // in registers, or in slots and read step by step
   for (uint32_t i = 0; i < 2; i++) {
     const kiln_dot_source *from = &l->sources[i];
@@ -20,7 +20,7 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_dot_layouts *l) {
                       ? gpu_stage_slot(g, &gpu_value_of(g, from->load)->place, from->load->type, &from->read)
                       : (gpu_staged){.to = gpu_operand(g, op, i)};
   }
-  if (g->status != KILN_OK) return initial;
+  if (g->status != KILN_OK) return;
   const kiln_dot_split *p = &l->split;
   bool is_exchanged = kiln_form_is_symmetric(f);
   unsigned a_bits = length_of(f->left_fragment.registers), b_bits = length_of(f->right_fragment.registers),
@@ -41,10 +41,10 @@ static gpu_tile by_matrix(gpu *g, ir_op *op, const kiln_dot_layouts *l) {
         }
   for (uint32_t r = 0; g->machine->finish_product && r < 1u << l->accumulator.registers; r += 1u << c_bits)
     g->machine->finish_product(g, f, out.regs + r);
-  return out;
 }
 
 void gpu_lower_dot(gpu *g, ir_op *op) {
   const kiln_dot_layouts *l = g->layouts->notes[op->results[0].id]->product;
-  gpu_set_home(g, &op->results[0], l->form ? by_matrix(g, op, l) : gpu_dot_by_adds(g, op));
+  if (l->form) by_matrix(g, op, l);
+  else gpu_set_home(g, &op->results[0], gpu_dot_by_adds(g, op));
 }

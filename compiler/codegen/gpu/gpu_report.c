@@ -8,14 +8,14 @@ enum { WIDEST = 16, MOST_VISITS = 200 };
 /// A row of the report, until all code is made.
 typedef struct gpu_note {
   struct gpu_note *next;
+  const ir_op *op;
   kiln_report_row row;
   bool may_be_refused; ///< passes may know why it is no better
 } gpu_note;
 
 static gpu_note *put(gpu *g, const ir_op *op, kiln_report_row row) {
   gpu_note *note = KILN_NEW(g->arena, gpu_note);
-  *note = (gpu_note){.row = row};
-  note->row.operation = ir_operation(op);
+  *note = (gpu_note){.op = op, .row = row};
   if (g->last_note) g->last_note->next = note;
   else g->first_note = note;
   return g->last_note = note;
@@ -23,6 +23,7 @@ static gpu_note *put(gpu *g, const ir_op *op, kiln_report_row row) {
 
 void gpu_write_report(gpu *g) {
   for (gpu_note *note = g->first_note; note && g->report; note = note->next) {
+    note->row.operation = ir_operation(note->op);
     if (note->may_be_refused) {
       const kiln_refusal refusal = kiln_refusal_of(g->refusals, note->row.operation);
       note->row.reason = (uint8_t)refusal.reason;

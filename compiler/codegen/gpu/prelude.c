@@ -163,13 +163,6 @@ LLVMValueRef kl_call(kl_prelude *prelude, kl_function function, const LLVMValueR
   return call;
 }
 
-LLVMValueRef kl_result(LLVMBuilderRef builder, LLVMValueRef call, unsigned i) {
-  LLVMTypeRef type = LLVMTypeOf(call);
-  if (LLVMGetTypeKind(type) == LLVMStructTypeKind) return LLVMBuildExtractValue(builder, call, i, "");
-  LLVMTypeRef index = LLVMInt32TypeInContext(LLVMGetTypeContext(type));
-  return LLVMBuildExtractElement(builder, call, LLVMConstInt(index, i, false), "");
-}
-
 // ----------------------------------------------------------------------------------------- linking
 
 static void close_over_uses(kl_prelude *prelude) {

@@ -58,8 +58,6 @@ bool kl_has(const kl_prelude *prelude, kl_function function);
 /// A call at the builder's place.
 LLVMValueRef kl_call(kl_prelude *prelude, kl_function function, const LLVMValueRef *arguments,
                      unsigned count);
-/// Result `i` of a call that has several: an instruction's are a struct, a function's a vector.
-LLVMValueRef kl_result(LLVMBuilderRef builder, LLVMValueRef call, unsigned i);
 /// Reads and links the bodies of all functions called so far and makes them internal. INTERNAL when one has
 /// no body or does not parse.
 kiln_status kl_link(kl_prelude *prelude, kiln_error *err);

@@ -33,12 +33,6 @@ static inline bool kiln_is_tile(const ir_value *value) {
   return value->type.rank && !value->type.is_view && !value->type.slots;
 }
 
-/// A tile in another shape, which a product reads where the tile itself lies (exchange.c).
-static inline bool kiln_is_reshaped(const ir_op *op) {
-  return op && (op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) &&
-         op->operands[0]->type.rank;
-}
-
 /// The product that a load's value goes to in a loop (IR_FEEDS).
 typedef struct kiln_feed {
   const ir_op *dot; ///< as operand `operand`; NULL: none that is known
@@ -278,6 +272,8 @@ void kiln_layouts_note_feeds(kiln_layouts *c);
 /// Moves the block's loads that wait (kiln_feed.waits) to their products; after kiln_layouts_find_full_loops.
 void kiln_layouts_place_feeds(kiln_layouts *c, ir_block *block);
 
+/// A tile in another shape, which a product reads where the tile itself lies.
+bool kiln_is_reshaped(const ir_op *op);
 kiln_slot_layouts *kiln_slot_layouts_of(const kiln_layouts *c, const ir_value *memory);
 /// What a fetch or a store writes into slots, what a product by matrix instructions reads from them.
 void kiln_slots_are_fetched(kiln_layouts *c, const ir_op *fetch, const kiln_layout *layout);

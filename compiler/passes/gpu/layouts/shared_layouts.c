@@ -22,6 +22,11 @@ void kiln_slots_are_stored(kiln_layouts *c, const ir_op *op) {
   if (!s->has_reader) s->reader = s->writer;
 }
 
+bool kiln_is_reshaped(const ir_op *op) {
+  return op && (op->code == IR_TRANS || op->code == IR_RESHAPE || op->code == IR_EXPAND) &&
+         op->operands[0]->type.rank;
+}
+
 void kiln_slots_are_read(kiln_layouts *c, const ir_op *dot, const kiln_dot_layouts *l) {
   for (unsigned i = 0; i < 2; i++) {
     const ir_value *v = dot->operands[i];

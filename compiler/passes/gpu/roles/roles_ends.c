@@ -93,7 +93,7 @@ static ir_value *wait_for(splitting *s, const site *x) {
 }
 
 static site *site_of(splitting *s, const ir_op *load) {
-  return load && ir_is_mapped(load) ? &s->sites[load->attrs.access.site - 1] : NULL;
+  return load && load->attrs.access.site ? &s->sites[load->attrs.access.site - 1] : NULL;
 }
 
 static ir_value *memory_of(splitting *s, const site *x, const ir_op *load) {
