@@ -12,9 +12,14 @@
 
 // ------------------------------------------------------------------- threads, groups, blocks, addresses
 
-static LLVMValueRef add(gpu *g, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(g->builder, a, b, ""); }
+static LLVMValueRef plus(gpu *g, LLVMValueRef a, uint32_t constant) {
+  return LLVMBuildAdd(g->builder, a, gpu_i32(g, constant), "");
+}
 static LLVMValueRef scale(gpu *g, LLVMValueRef a, uint32_t factor) {
   return LLVMBuildMul(g->builder, a, gpu_i32(g, factor), "");
+}
+static LLVMValueRef plus_times(gpu *g, LLVMValueRef a, LLVMValueRef count, uint32_t factor) {
+  return LLVMBuildAdd(g->builder, a, scale(g, count, factor), "");
 }
 
 /// Whether the thread is the first of its `threads`, a power of two.
@@ -40,14 +45,13 @@ LLVMValueRef nvptx_warp(gpu *g) {
 }
 
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot) {
-  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, memory->def->attrs.alloc.at));
+  LLVMValueRef start = plus(g, g->shared_address, memory->def->attrs.alloc.at);
   if (!slot) return start;
-  return add(g, start, scale(g, gpu_scalar(g, slot), kiln_slot_bytes(memory->def)));
+  return plus_times(g, start, gpu_scalar(g, slot), kiln_slot_bytes(memory->def));
 }
 
 void nvptx_group_barrier(gpu *g) {
-  LLVMValueRef arguments[2] = {add(g, g->group, gpu_i32(g, NVPTX_GROUP_BARRIER)),
-                               gpu_i32(g, NVPTX_GROUP_THREADS)};
+  LLVMValueRef arguments[2] = {plus(g, g->group, NVPTX_GROUP_BARRIER), gpu_i32(g, NVPTX_GROUP_THREADS)};
   kl_call(&g->prelude, KL_kl_named_barrier, arguments, 2);
 }
 
@@ -63,14 +67,14 @@ LLVMValueRef nvptx_group_column(gpu *g, const kiln_mma_split *s, unsigned column
 }
 
 LLVMValueRef nvptx_block_at(gpu *g, LLVMValueRef place) {
-  return add(g, scale(g, g->share, g->spread ? g->spread : 1), place);
+  return LLVMBuildAdd(g->builder, scale(g, g->share, g->spread ? g->spread : 1), place, "");
 }
 
 LLVMValueRef nvptx_block_of_share(gpu *g, unsigned share) {
   LLVMValueRef number = gpu_i32(g, share * (g->spread ? g->spread : 1));
   if (!g->spread) return number;
   LLVMValueRef row = scale(g, g->block_row, g->spread_columns);
-  return add(g, number, add(g, row, g->block_column));
+  return LLVMBuildAdd(g->builder, number, LLVMBuildAdd(g->builder, row, g->block_column, ""), "");
 }
 
 /// Blocks that share iterations come after those that share a program; groups side by side come one after another
@@ -89,10 +93,22 @@ void nvptx_find_place(gpu *g, unsigned groups) {
   g->block_column = LLVMBuildAnd(b, place, gpu_i32(g, columns - 1), "");
   g->program_group =
       g->kernel->groups_beside
-          ? add(g, g->group, scale(g, place, groups))
-          : add(g, g->block_column, scale(g, add(g, g->group, scale(g, g->block_row, groups)), columns));
-  g->thread = add(g, LLVMBuildAnd(b, g->thread, gpu_i32(g, NVPTX_GROUP_THREADS - 1), ""),
-                  scale(g, g->program_group, NVPTX_GROUP_THREADS));
+          ? plus_times(g, g->group, place, groups)
+          : plus_times(g, g->block_column, plus_times(g, g->group, g->block_row, groups), columns);
+  g->thread = LLVMBuildAdd(g->builder, LLVMBuildAnd(b, g->thread, gpu_i32(g, NVPTX_GROUP_THREADS - 1), ""),
+                           scale(g, g->program_group, NVPTX_GROUP_THREADS), "");
+}
+
+LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
+                       LLVMValueRef *arguments, unsigned count) {
+  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count + 1u);
+  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
+  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
+  LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)text, size, (char *)constraints, strlen(constraints),
+                                           true, false, LLVMInlineAsmDialectATT, false);
+  LLVMValueRef made = LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
+  LLVMAddCallSiteAttribute(made, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, g->prelude.convergent);
+  return made;
 }
 
 // ------------------------------------------------------------------------------------------- roles
@@ -226,8 +242,8 @@ static void lower_block_number(gpu *g, ir_op *op) {
 // ---------------------------------------------------------------------------------------- barriers
 
 static LLVMValueRef barrier_address(gpu *g, ir_value *barriers, ir_value *slot) {
-  LLVMValueRef start = add(g, g->shared_address, gpu_i32(g, barriers->def->attrs.alloc.at));
-  return add(g, start, scale(g, gpu_scalar(g, slot), KILN_BARRIER_BYTES));
+  LLVMValueRef start = plus(g, g->shared_address, barriers->def->attrs.alloc.at);
+  return plus_times(g, start, gpu_scalar(g, slot), KILN_BARRIER_BYTES);
 }
 
 static void lower_expect(gpu *g, ir_op *op) {
@@ -270,8 +286,8 @@ static unsigned coordinates(gpu *g, const ir_op *op, ir_type view, LLVMValueRef 
   for (unsigned i = 0; i < rank; i++) {
     unsigned axis = rank - 1 - i;
     out[i] = LLVMBuildTrunc(g->builder, gpu_scalar(g, ir_view_indices(op)[axis]), g->i32, "");
-    if (!i) out[i] = add(g, out[i], column);
-    else if (axis == row_axis) out[i] = add(g, out[i], row);
+    if (!i) out[i] = LLVMBuildAdd(g->builder, out[i], column, "");
+    else if (axis == row_axis) out[i] = LLVMBuildAdd(g->builder, out[i], row, "");
   }
   return rank;
 }
@@ -322,7 +338,7 @@ static share share_of(gpu *g, const ir_op *op, uint32_t rows, uint32_t part) {
     if (is_left ? i < columns : i % columns == 0) set |= 1u << i;
   share s = {.inside = scale(g, turn, rows)};
   LLVMValueRef first = scale(g, number, part);
-  s.row = op->attrs.copy.is_mn ? s.inside : add(g, first, s.inside);
+  s.row = op->attrs.copy.is_mn ? s.inside : LLVMBuildAdd(g->builder, first, s.inside, "");
   s.column = op->attrs.copy.is_mn ? first : zero;
   s.blocks = LLVMBuildShl(g->builder, gpu_i32(g, set),
                           nvptx_block_at(g, scale(g, number, is_left ? columns : 1)), "");
@@ -338,13 +354,12 @@ static void lower_copy(gpu *g, ir_op *op) {
   ir_value **memory = op->operands + 1 + view.rank, *slot = memory[1], *barriers = memory[2];
   share mine = share_of(g, op, boxes.rows, how->is_mn ? boxes.part_columns : boxes.part_rows);
   LLVMValueRef to = nvptx_slot_address(g, memory[0], slot);
-  to = add(g, to, scale(g, mine.inside, boxes.row));
+  to = plus_times(g, to, mine.inside, boxes.row);
   LLVMValueRef barrier = barrier_address(g, barriers, slot);
   for (unsigned i = 0; i < boxes.count; i++) {
-    LLVMValueRef arguments[8] = {add(g, to, gpu_i32(g, i * boxes.row * boxes.part_rows)),
-                                 g->maps[how->map].param, barrier};
-    unsigned rank =
-        coordinates(g, op, view, add(g, mine.column, gpu_i32(g, i * elements)), mine.row, arguments + 3);
+    LLVMValueRef arguments[8] = {plus(g, to, i * boxes.row * boxes.part_rows), g->maps[how->map].param,
+                                 barrier};
+    unsigned rank = coordinates(g, op, view, plus(g, mine.column, i * elements), mine.row, arguments + 3);
     if (how->is_multicast) load_for_all(g, arguments, rank, mine.blocks);
     else kl_call(&g->prelude, loads[rank - 2], arguments, 3 + rank);
   }
@@ -379,14 +394,15 @@ static void write_part(gpu *g, const staging *s, uint32_t first, unsigned column
   LLVMBuilderRef b = g->builder;
   unsigned pieces = s->row / 16;
   LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), "");
-  LLVMValueRef row = add(g, LLVMBuildAnd(b, lane, gpu_i32(g, 15), ""), scale(g, warp_of_group(g), 16));
+  LLVMValueRef row =
+      LLVMBuildAdd(g->builder, LLVMBuildAnd(b, lane, gpu_i32(g, 15), ""), scale(g, warp_of_group(g), 16), "");
   LLVMValueRef right = LLVMBuildLShr(b, lane, gpu_i32(g, 4), "");
-  LLVMValueRef start = add(g, s->memory, scale(g, row, s->row)), turn = nvptx_turn_of_row(g, s->row, row);
+  LLVMValueRef start = plus_times(g, s->memory, row, s->row), turn = nvptx_turn_of_row(g, s->row, row);
   for (unsigned c = 0; c < columns / 16; c++) {
     LLVMValueRef arguments[5];
     unsigned column = 2 * c % pieces, box = 2 * c / pieces;
     LLVMValueRef piece = LLVMBuildXor(b, LLVMBuildOr(b, right, gpu_i32(g, column), ""), turn, "");
-    arguments[0] = add(g, add(g, start, scale(g, piece, 16)), gpu_i32(g, box * s->box));
+    arguments[0] = plus(g, plus_times(g, start, piece, 16), box * s->box);
     pack_words(g, s, first + 8 * c, arguments + 1);
     kl_call(&g->prelude, KL_kl_stmatrix_x4, arguments, 5);
   }
@@ -400,16 +416,16 @@ static void write_sums(gpu *g, const staging *s, uint32_t first, unsigned column
   unsigned pieces = s->row / 16, swap = pieces == 8 ? 2 : 0; // of j
   LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), ""),
                low = LLVMBuildLShr(b, lane, gpu_i32(g, 2), "");
-  LLVMValueRef row = add(g, low, scale(g, warp_of_group(g), 16)), turn = nvptx_turn_of_row(g, s->row, row);
+  LLVMValueRef row = plus_times(g, low, warp_of_group(g), 16), turn = nvptx_turn_of_row(g, s->row, row);
   LLVMValueRef right = LLVMBuildAnd(b, LLVMBuildLShr(b, lane, gpu_i32(g, 1), ""), gpu_i32(g, 1), "");
   LLVMValueRef odd = LLVMBuildTrunc(b, low, g->i1, "");
   LLVMValueRef inside = scale(g, LLVMBuildAnd(b, lane, gpu_i32(g, 1), ""), 8);
-  LLVMValueRef start = add(g, add(g, s->memory, scale(g, row, s->row)), inside);
+  LLVMValueRef start = LLVMBuildAdd(g->builder, plus_times(g, s->memory, row, s->row), inside, "");
   if (swap) turn = LLVMBuildXor(b, turn, scale(g, LLVMBuildAnd(b, low, gpu_i32(g, 1), ""), 2 * swap), "");
   for (unsigned j = 0; j < columns / 8; j++) {
     unsigned piece = 2 * j % pieces, box = 2 * j / pieces;
     LLVMValueRef at = LLVMBuildXor(b, LLVMBuildOr(b, right, gpu_i32(g, piece), ""), turn, "");
-    LLVMValueRef to = add(g, start, scale(g, at, 16));
+    LLVMValueRef to = plus_times(g, start, at, 16);
     for (unsigned half = 0; half < 2; half++) {
       LLVMValueRef both = LLVMGetUndef(LLVMVectorType(g->f32, 2));
       for (unsigned i = 0; i < 2; i++) {
@@ -417,7 +433,7 @@ static void write_sums(gpu *g, const staging *s, uint32_t first, unsigned column
         LLVMValueRef v = swap ? LLVMBuildSelect(b, odd, regs[4 * (j ^ swap)], regs[4 * j], "") : regs[4 * j];
         both = LLVMBuildInsertElement(b, both, v, gpu_i32(g, i), "");
       }
-      LLVMValueRef address = add(g, to, gpu_i32(g, box * s->box + half * 8 * s->row));
+      LLVMValueRef address = plus(g, to, box * s->box + half * 8 * s->row);
       LLVMValueRef pointer = LLVMBuildIntToPtr(b, address, LLVMPointerTypeInContext(g->context, 3), "");
       LLVMSetAlignment(LLVMBuildStore(b, both, pointer), 8);
     }
@@ -431,11 +447,13 @@ static void write_turned(gpu *g, const staging *s, uint32_t first, unsigned colu
   LLVMValueRef lane = LLVMBuildAnd(b, g->thread, gpu_i32(g, 31), "");
   LLVMValueRef turn = LLVMBuildAnd(b, lane, gpu_i32(g, 7), "");
   LLVMValueRef right = LLVMBuildAnd(b, LLVMBuildLShr(b, lane, gpu_i32(g, 3), ""), gpu_i32(g, 1), "");
-  LLVMValueRef row = add(g, turn, scale(g, LLVMBuildLShr(b, lane, gpu_i32(g, 4), ""), 8));
-  LLVMValueRef piece = LLVMBuildXor(b, add(g, scale(g, warp_of_group(g), 2), right), turn, "");
-  LLVMValueRef start = add(g, add(g, s->memory, scale(g, row, s->row)), scale(g, piece, 16));
+  LLVMValueRef row = plus_times(g, turn, LLVMBuildLShr(b, lane, gpu_i32(g, 4), ""), 8);
+  LLVMValueRef piece =
+      LLVMBuildXor(b, LLVMBuildAdd(g->builder, scale(g, warp_of_group(g), 2), right, ""), turn, "");
+  LLVMValueRef start =
+      LLVMBuildAdd(g->builder, plus_times(g, s->memory, row, s->row), scale(g, piece, 16), "");
   for (unsigned c = 0; c < columns / 16; c++) {
-    LLVMValueRef arguments[5] = {add(g, start, gpu_i32(g, c * 16 * s->row))};
+    LLVMValueRef arguments[5] = {plus(g, start, c * 16 * s->row)};
     pack_words(g, s, first + 8 * c, arguments + 1);
     kl_call(&g->prelude, KL_kl_stmatrix_x4_trans, arguments, 5);
   }
@@ -449,8 +467,8 @@ static void send_part(gpu *g, const ir_op *op, const staging *s, unsigned column
   unsigned boxes = is_turned ? columns / s->box_rows : bytes * columns / s->row;
   for (unsigned i = 0; i < boxes; i++) {
     LLVMValueRef arguments[8] = {g->maps[op->attrs.access.map].param,
-                                 add(g, s->memory, gpu_i32(g, i * s->box_rows * s->row))};
-    LLVMValueRef at = add(g, column, gpu_i32(g, i * (is_turned ? s->box_rows : s->row / bytes)));
+                                 plus(g, s->memory, i * s->box_rows * s->row)};
+    LLVMValueRef at = plus(g, column, i * (is_turned ? s->box_rows : s->row / bytes));
     unsigned rank =
         coordinates(g, op, op->operands[0]->type, is_turned ? row : at, is_turned ? at : row, arguments + 2);
     // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): `coordinates` wrote as many as it says
@@ -493,8 +511,8 @@ static staging open_staging(gpu *g, ir_op *op, unsigned slots) {
                .columns = kiln_stage_at_a_time(machine, g->kernel, op) / slots};
   s.box = 64 * s.row;
   s.tile = gpu_operand(g, op, op->operand_count - 1);
-  s.memory =
-      add(g, nvptx_slot_address(g, memory, NULL), scale(g, g->group, bytes >> (memory->type.log2[0] - 6)));
+  s.memory = LLVMBuildAdd(g->builder, nvptx_slot_address(g, memory, NULL),
+                          scale(g, g->group, bytes >> (memory->type.log2[0] - 6)), "");
   return s;
 }
 
@@ -524,14 +542,13 @@ static void lower_stage(gpu *g, ir_op *op) {
       // read, so that both slots are free then.
       if (!number || number >= slots)
         meet_after(g, leader, number && slots > 1 ? KL_kl_bulk_wait_read_1 : KL_kl_bulk_wait_read);
-      s.memory = add(g, memory, gpu_i32(g, number % slots * slot_bytes));
+      s.memory = plus(g, memory, number % slots * slot_bytes);
       write(g, &s, first, columns);
       kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0);
       nvptx_group_barrier(g);
       LLVMBasicBlockRef send = gpu_block(g, "send"), after = gpu_block(g, "sent");
-      LLVMValueRef row =
-          add(g, nvptx_group_row(g, &split, g->program_group, split.groups_n), gpu_i32(g, 64 * block));
-      LLVMValueRef column = add(g, nvptx_group_column(g, &split, all * shares), gpu_i32(g, at));
+      LLVMValueRef row = plus(g, nvptx_group_row(g, &split, g->program_group, split.groups_n), 64 * block);
+      LLVMValueRef column = plus(g, nvptx_group_column(g, &split, all * shares), at);
       LLVMBuildCondBr(g->builder, leader, send, after);
       LLVMPositionBuilderAtEnd(g->builder, send);
       send_part(g, op, &s, columns, row, column);
@@ -547,10 +564,11 @@ static void lower_put(gpu *g, ir_op *op) {
   kiln_mma_split split = kiln_mma_split_of(g->layouts, value->type);
   staging s = {.tile = gpu_operand(g, op, 2), .row = kiln_memory_row(value->type, NVPTX_ROW)};
   s.box = s.row << value->type.log2[0];
-  LLVMValueRef start = add(g, nvptx_slot_address(g, op->operands[0], op->operands[1]),
-                           scale(g, nvptx_group_row(g, &split, g->program_group, split.groups_n), s.row));
+  LLVMValueRef start =
+      LLVMBuildAdd(g->builder, nvptx_slot_address(g, op->operands[0], op->operands[1]),
+                   scale(g, nvptx_group_row(g, &split, g->program_group, split.groups_n), s.row), "");
   for (unsigned block = 0; g->status == KILN_OK && block < 1u << split.blocks; block++) {
-    s.memory = add(g, start, gpu_i32(g, 64 * block * s.row));
+    s.memory = plus(g, start, 64 * block * s.row);
     write_part(g, &s, block << (split.columns - 1), 1u << split.columns);
   }
   kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0);

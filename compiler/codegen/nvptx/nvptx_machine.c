@@ -18,18 +18,6 @@ static const kl_body bodies[] = {
 #undef BODY
 };
 
-LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
-                       LLVMValueRef *arguments, unsigned count) {
-  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count + 1u);
-  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
-  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
-  LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)text, size, (char *)constraints, strlen(constraints),
-                                           true, false, LLVMInlineAsmDialectATT, false);
-  LLVMValueRef made = LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
-  LLVMAddCallSiteAttribute(made, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, g->prelude.convergent);
-  return made;
-}
-
 // ------------------------------------------------------------------------------------------ kernel
 
 /// What the assembler is told of a kernel. LLVM ignores silently what another version of it would read: up to
