@@ -14,7 +14,7 @@ typedef struct kiln_arena kiln_arena;
 /// is exhausted.
 kiln_arena *kiln_arena_create_with(void (*exhausted)(size_t size));
 /// One that ends the process with a message: a compile runs in a worker whose death is an error of that
-/// kernel only. Never returns NULL but at this call. arena_fatal.c, which libkiln does not link.
+/// kernel only. Never returns NULL. arena_fatal.c, which libkiln does not link.
 kiln_arena *kiln_arena_create(void);
 /// True when memory was exhausted.
 bool kiln_arena_failed(const kiln_arena *arena);

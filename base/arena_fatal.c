@@ -11,4 +11,8 @@ static void end_process(size_t size) {
   abort();
 }
 
-kiln_arena *kiln_arena_create(void) { return kiln_arena_create_with(end_process); }
+kiln_arena *kiln_arena_create(void) {
+  kiln_arena *arena = kiln_arena_create_with(end_process);
+  if (!arena) end_process(sizeof(void *)); // at least
+  return arena;
+}

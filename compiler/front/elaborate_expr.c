@@ -217,7 +217,7 @@ bool kiln_elab_shape(kiln_elab *e, ir_place place, kiln_list items, bool is_view
 static kiln_value type_of(kiln_elab *e, const kiln_node *n) {
   ir_block *block = e->b.block;
   ir_op *before = e->b.before;
-  e->b.block = ir_block_create(e->b.arena);
+  e->b.block = KILN_NEW(e->b.arena, ir_block);
   e->b.before = NULL;
   kiln_value v = kiln_elab_eval(e, n->a);
   ir_type type;

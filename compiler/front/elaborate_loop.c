@@ -174,7 +174,7 @@ void kiln_elab_for(kiln_elab *e, const kiln_node *n) {
   kiln_elab_loop_attributes(e, n->names, range[0]->type, &attrs);
   if (known && attrs.loop.divisible) check_counter(e, n, range, attrs.loop.divisible);
   carried *items = find_carried(e, n->body, 0, &count);
-  ir_block *outer = e->b.block, *body = ir_block_create(e->b.arena);
+  ir_block *outer = e->b.block, *body = KILN_NEW(e->b.arena, ir_block);
   uint32_t scope = kiln_elab_open_scope(e, &top);
   kiln_elab_open_control(e, &c, true);
   kiln_elab_bind(e, n->atom, n->place, kiln_value_runtime(ir_block_arg(e->b.arena, body, range[0]->type)));
@@ -244,7 +244,7 @@ static void cross_break(kiln_elab *e, kiln_control *c, ir_value *going_on, const
   ir_value **exports = let ? bound_values(e, let) : NULL;
   c->has_break = true;
   l->condition = going_on;
-  l->second = ir_block_create(e->b.arena);
+  l->second = KILN_NEW(e->b.arena, ir_block);
   for (uint32_t i = 0; i < l->outer_count; i++) pass(e, l, l->items[i].binding->value.ir);
   if (exports) l->exports = let->names;
   else if (let) l->faulty = let->names;
@@ -357,7 +357,7 @@ void kiln_elab_loop(kiln_elab *e, const kiln_node *n) {
   kiln_control c;
   ir_attrs attrs = {0};
   ir_block *outer = e->b.block;
-  kiln_loop l = {.first = ir_block_create(e->b.arena)};
+  kiln_loop l = {.first = KILN_NEW(e->b.arena, ir_block)};
   const kiln_node *let = n->kind == KILN_NODE_LOOP ? n->a : NULL; // of a 'while' it is the condition
   ir_value **heads = let ? bound_values(e, let) : NULL;
   kiln_elab_loop_attributes(e, n->names, ir_scalar_type(KILN_I64), &attrs);

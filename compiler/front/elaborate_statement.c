@@ -143,7 +143,7 @@ static side elaborate_side(kiln_elab *e, const kiln_node *body, const kiln_rest 
   kiln_control c;
   kiln_binding *top;
   ir_block *block = e->b.block;
-  side s = {.block = ir_block_create(e->b.arena)};
+  side s = {.block = KILN_NEW(e->b.arena, ir_block)};
   kiln_elab_open_control(e, &c, false);
   c.yields = yields;
   e->b.block = s.block;

@@ -98,7 +98,7 @@ kiln_values kiln_operation_split(kiln_elab *e, const kiln_call *c, kiln_value *o
 
 ir_block *kiln_elab_combiner(kiln_elab *e, kiln_item *fn, const ir_type *types, uint32_t count,
                              ir_place place) {
-  ir_block *block = ir_block_create(e->b.arena), *outer = e->b.block;
+  ir_block *block = KILN_NEW(e->b.arena, ir_block), *outer = e->b.block;
   kiln_value *args = KILN_NEW_ARRAY(e->arena, kiln_value, 2 * count);
   for (uint32_t i = 0; i < 2 * count; i++)
     args[i] = kiln_value_runtime(ir_block_arg(e->b.arena, block, types[i % count]));

@@ -310,7 +310,7 @@ static bool get_op(decoder *d, unsigned depth) {
   ir_block *outer = d->b.block;
   bool ok = true;
   for (uint32_t i = 0; ok && i < region_count; i++) {
-    regions[i] = d->b.block = ir_block_create(d->arena);
+    regions[i] = d->b.block = KILN_NEW(d->arena, ir_block);
     ok = get_block(d, regions[i], true, depth + 1);
   }
   d->b.block = outer;

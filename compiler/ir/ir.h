@@ -462,7 +462,6 @@ ir_kernel *ir_kernel_create(kiln_arena *arena, const char *name);
 /// Adds a parameter and its block argument; returns the argument.
 ir_value *ir_add_param(ir_kernel *kernel, const ir_param *param);
 
-ir_block *ir_block_create(kiln_arena *arena);
 ir_value *ir_block_arg(kiln_arena *arena, ir_block *block, ir_type type);
 
 /// The one way to make an operation: checks operands and attributes, infers result types (ir_infer), appends.
@@ -492,6 +491,7 @@ ir_value *ir_expand(ir_builder *b, ir_value *a, unsigned axis);
 ir_value *ir_broadcast(ir_builder *b, ir_value *a, ir_type type);
 ir_value *ir_reshape(ir_builder *b, ir_value *a, ir_type type);
 ir_value *ir_iota(ir_builder *b, unsigned log2);
+/// Ends the builder's block: it stands last there, wherever the builder was.
 void ir_yield(ir_builder *b, ir_value *const *values, size_t count);
 
 /// Computes and checks the result types of `op` from its operands, attributes and regions. `out_types` has

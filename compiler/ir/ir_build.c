@@ -114,7 +114,7 @@ ir_kernel *ir_kernel_create(kiln_arena *arena, const char *name) {
   ir_kernel *kernel = KILN_NEW(arena, ir_kernel);
   kernel->arena = arena;
   kernel->name = kiln_arena_text(arena, name, strlen(name));
-  kernel->body = ir_block_create(arena);
+  kernel->body = KILN_NEW(arena, ir_block);
   kernel->warps = 4;
   return kernel;
 }
@@ -127,8 +127,6 @@ ir_value *ir_add_param(ir_kernel *kernel, const ir_param *param) {
   kernel->params = params;
   return ir_block_arg(kernel->arena, kernel->body, param->type);
 }
-
-ir_block *ir_block_create(kiln_arena *arena) { return KILN_NEW(arena, ir_block); }
 
 ir_value *ir_block_arg(kiln_arena *arena, ir_block *block, ir_type type) {
   ir_value *v = KILN_NEW(arena, ir_value);
@@ -296,6 +294,7 @@ ir_value *ir_iota(ir_builder *b, unsigned log2) {
 }
 
 void ir_yield(ir_builder *b, ir_value *const *values, size_t count) {
+  b->before = NULL;
   ir_emit(b, IR_YIELD, NULL, values, count, NULL, NULL, 0);
 }
 

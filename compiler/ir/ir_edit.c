@@ -131,7 +131,7 @@ bool ir_is_inside(const ir_block *block, const ir_op *op) {
 }
 
 static ir_block *clone_block(ir_builder *b, const ir_block *from) {
-  ir_block *to = ir_block_create(b->arena);
+  ir_block *to = KILN_NEW(b->arena, ir_block);
   ir_builder inner = {.arena = b->arena, .block = to};
   for (uint32_t i = 0; i < from->arg_count; i++)
     from->args[i]->slot = ir_block_arg(b->arena, to, from->args[i]->type);

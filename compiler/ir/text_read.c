@@ -104,7 +104,7 @@ static bool read_regions(ir_reading *r, uint32_t line, ir_read_op *op) {
     if (op->region_count == IR_READ_REGIONS) return ir_words_fail(&r->w, "at most two regions");
     if (++r->depth > DEEPEST) return ir_words_fail(&r->w, "regions at most 256 deep");
     const uint32_t outside = ir_names_begin(r);
-    ir_block *block = r->b.block = op->regions[op->region_count] = ir_block_create(r->w.arena);
+    ir_block *block = r->b.block = op->regions[op->region_count] = KILN_NEW(r->w.arena, ir_block);
     if (!read_region(r, block)) return false;
     ir_names_end(r, outside);
     r->b.block = outer;

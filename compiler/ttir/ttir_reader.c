@@ -47,7 +47,7 @@ void ttir_leave(ttir_reader *r, uint32_t scope) {
   }
 }
 ttir_region ttir_open_region(ttir_reader *r) {
-  ttir_region region = {.block = ir_block_create(r->arena), .outer = r->b.block, .scope = ttir_scope(r)};
+  ttir_region region = {.block = KILN_NEW(r->arena, ir_block), .outer = r->b.block, .scope = ttir_scope(r)};
   if (++r->depth > TTIR_MAX_DEPTH) ttir_error(r, "regions are nested deeper than %d", TTIR_MAX_DEPTH);
   r->b.block = region.block;
   return region;

@@ -71,7 +71,7 @@ TEST(interpreter, endless_loops_run_out_of_steps) {
   int32_t buffer[1], *p = buffer;
   kiln_error err = {0};
   sample s = begin();
-  ir_block *test = ir_block_create(s.arena), *body = ir_block_create(s.arena);
+  ir_block *test = KILN_NEW(s.arena, ir_block), *body = KILN_NEW(s.arena, ir_block);
   ir_builder t = {.arena = s.arena, .block = test}, w = {.arena = s.arena, .block = body};
   ir_value *on = ir_const_int(&t, KILN_I1, 1);
   ir_emit(&t, IR_COND, NULL, &on, 1, NULL, NULL, 0);
@@ -138,7 +138,7 @@ TEST(interpreter, loops_near_the_end_of_the_type_stop) {
   int32_t buffer[1] = {0}, *p = buffer;
   kiln_error err = {0};
   sample s = begin();
-  ir_block *body = ir_block_create(s.arena);
+  ir_block *body = KILN_NEW(s.arena, ir_block);
   ir_builder in = {.arena = s.arena, .block = body};
   ir_block_arg(s.arena, body, ir_scalar_type(KILN_I64));
   ir_value *sum = ir_block_arg(s.arena, body, ir_scalar_type(KILN_I32));

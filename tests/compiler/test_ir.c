@@ -60,7 +60,7 @@ TEST(ir, refuses_wrong_types) {
 
 TEST(ir, only_control_and_combiners_have_regions) {
   fixture f = make();
-  ir_block *region = ir_block_create(f.arena);
+  ir_block *region = KILN_NEW(f.arena, ir_block);
   CHECK(!ir_emit(&f.b, IR_ADD, NULL, (ir_value *[]){f.n, f.n}, 2, NULL, &region, 1));
   CHECK_TEXT(f.b.error.text, "add: expected 0 regions, found 1");
   kiln_arena_destroy(f.arena);
@@ -313,7 +313,7 @@ TEST(ir, verifier_sees_a_forward_that_was_not_applied) {
 TEST(ir, loops_carry_values_and_clone) {
   fixture f = make();
   kiln_error err = {0};
-  ir_block *body = ir_block_create(f.arena);
+  ir_block *body = KILN_NEW(f.arena, ir_block);
   ir_block_arg(f.arena, body, ir_scalar_type(KILN_I32));
   ir_value *sum = ir_block_arg(f.arena, body, ir_scalar_type(KILN_I32));
   ir_builder in = {.arena = f.arena, .block = body};
@@ -346,7 +346,8 @@ TEST(ir, next_follows_the_order_of_walk) {
   fixture f = make();
   ir_value *zero = ir_const_int(&f.b, KILN_I32, 0), *one = ir_const_int(&f.b, KILN_I32, 1);
   ir_value *yes = ir_compare(&f.b, IR_LT, 0, zero, f.n);
-  ir_block *body = ir_block_create(f.arena), *sides[2] = {ir_block_create(f.arena), ir_block_create(f.arena)};
+  ir_block *body = KILN_NEW(f.arena, ir_block),
+           *sides[2] = {KILN_NEW(f.arena, ir_block), KILN_NEW(f.arena, ir_block)};
   ir_block_arg(f.arena, body, ir_scalar_type(KILN_I32));
   for (unsigned i = 0; i < 2; i++) ir_yield(&(ir_builder){.arena = f.arena, .block = sides[i]}, NULL, 0);
   ir_builder in = {.arena = f.arena, .block = body};
@@ -368,7 +369,7 @@ TEST(ir, next_follows_the_order_of_walk) {
   CHECK(ir_find(body, IR_IF) == branch && !ir_find(body, IR_ADD) && !ir_find(body, IR_FOR));
   ir_remove(sides[0]->last); // a region without operations is passed over
   CHECK(ir_next(body, branch) == sides[1]->last && ir_next(body, sides[1]->last) == body->last);
-  CHECK(!ir_next(ir_block_create(f.arena), NULL));
+  CHECK(!ir_next(KILN_NEW(f.arena, ir_block), NULL));
   kiln_arena_destroy(f.arena);
 }
 

@@ -184,7 +184,7 @@ TEST(facts, ranges_know_when_they_wrap) {
 }
 
 static ir_op *counting_loop(sample *s, ir_value *step, ir_value **carried) {
-  ir_block *body = ir_block_create(s->arena);
+  ir_block *body = KILN_NEW(s->arena, ir_block);
   ir_builder in = {.arena = s->arena, .block = body};
   ir_value *iv = ir_block_arg(s->arena, body, ir_scalar_type(KILN_I32));
   *carried = ir_block_arg(s->arena, body, ir_scalar_type(KILN_I32));
@@ -211,7 +211,7 @@ TEST(facts, loops_reach_a_fixed_point) {
 
 /// What a loop up to `bound` leaves of n.
 static int64_t least_left(sample *s, ir_value *n, ir_value *bound) {
-  ir_block *body = ir_block_create(s->arena);
+  ir_block *body = KILN_NEW(s->arena, ir_block);
   ir_builder in = {.arena = s->arena, .block = body};
   ir_value *counter = ir_block_arg(s->arena, body, ir_scalar_type(KILN_I32));
   ir_value *left = ir_binary(&in, IR_SUB, 0, n, counter);

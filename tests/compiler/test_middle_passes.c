@@ -130,7 +130,7 @@ TEST(fold, half_arithmetic_rounds_after_each_operation) {
 
 /// for i in 0 .. n: carries (sum, unused, unchanged).
 static ir_op *loop_of_three(sample *s, ir_value *hi) {
-  ir_block *body = ir_block_create(s->arena);
+  ir_block *body = KILN_NEW(s->arena, ir_block);
   ir_builder in = {.arena = s->arena, .block = body};
   ir_value *args[4], *first[6] = {i32(s, 0), hi, i32(s, 1), i32(s, 5), i32(s, 6), s->n};
   for (int i = 0; i < 4; i++) args[i] = ir_block_arg(s->arena, body, ir_scalar_type(KILN_I32));

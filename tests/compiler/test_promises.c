@@ -34,7 +34,7 @@ static ir_type tile(kiln_scalar scalar, unsigned log2) {
 
 /// A block that ends in the yield of one value.
 static ir_block *yielding(plan *p, ir_value *value) {
-  ir_block *block = ir_block_create(p->arena);
+  ir_block *block = KILN_NEW(p->arena, ir_block);
   ir_yield(&(ir_builder){.arena = p->arena, .block = block}, &value, 1);
   return block;
 }
@@ -51,7 +51,7 @@ static plan make(void) {
   p.lanes = i->def;
   ir_value *at = ir_binary(&p.b, IR_PTRADD, 0, ir_splat(&p.b, p.x, i->type), i);
   p.load = ir_emit(&p.b, IR_LOAD, NULL, &at, 1, NULL, NULL, 0);
-  ir_block *body = ir_block_create(p.arena);
+  ir_block *body = KILN_NEW(p.arena, ir_block);
   ir_block_arg(p.arena, body, ir_scalar_type(KILN_I32));
   ir_value *sum = ir_block_arg(p.arena, body, tile(KILN_F32, 7));
   ir_builder in = {.arena = p.arena, .block = body};
@@ -73,13 +73,13 @@ static kiln_status verify(plan *p) { return ir_verify(p->kernel, "test", &p->err
 
 /// A `while` whose test ends in `code`.
 static kiln_status make_while(plan *p, ir_opcode code) {
-  ir_block *regions[2] = {ir_block_create(p->arena), NULL};
+  ir_block *regions[2] = {KILN_NEW(p->arena, ir_block), NULL};
   ir_value *v = ir_block_arg(p->arena, regions[0], ir_scalar_type(KILN_I32));
   ir_builder in = {.arena = p->arena, .block = regions[0]};
   ir_value *ends[2] = {ir_compare(&in, IR_LT, 0, v, v), v};
   if (code == IR_COND) ir_emit(&in, IR_COND, NULL, ends, 2, NULL, NULL, 0);
   else ir_yield(&in, &v, 1);
-  regions[1] = ir_block_create(p->arena);
+  regions[1] = KILN_NEW(p->arena, ir_block);
   ir_value *passed = ir_block_arg(p->arena, regions[1], ir_scalar_type(KILN_I32));
   ir_yield(&(ir_builder){.arena = p->arena, .block = regions[1]}, &passed, 1);
   ir_op *made = ir_emit(&p->b, IR_WHILE, NULL, &p->n, 1, NULL, regions, 2);
@@ -158,7 +158,7 @@ static kiln_status break_while(plan *p) {
   return make_while(p, IR_YIELD);
 }
 static kiln_status break_combiner(plan *p) {
-  ir_block *region = ir_block_create(p->arena);
+  ir_block *region = KILN_NEW(p->arena, ir_block);
   ir_value *a = ir_block_arg(p->arena, region, ir_scalar_type(KILN_F32));
   ir_yield(&(ir_builder){.arena = p->arena, .block = region}, &a, 1);
   const ir_attrs attrs = {.kind = IR_COMBINE_REGION};

@@ -345,7 +345,7 @@ static void state_argmax(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT);
   if (!a->type.rank) return;
   ir_value *at = lanes(g, ir_with_element(a->type, ir_scalar_type(KILN_I32)));
-  ir_block *region = ir_block_create(g->arena);
+  ir_block *region = KILN_NEW(g->arena, ir_block);
   ir_builder in = {.arena = g->arena, .block = region};
   ir_type value = ir_element(a->type), index = ir_scalar_type(KILN_I32);
   ir_value *v = ir_block_arg(g->arena, region, value), *i = ir_block_arg(g->arena, region, index);
@@ -368,7 +368,7 @@ static void state_argmax(kernelgen_generator *g) {
 static void state_function(kernelgen_generator *g) {
   ir_value *a = pick_any(g, KILN_CLASS_INT);
   if (!a->type.rank) return;
-  ir_block *region = ir_block_create(g->arena);
+  ir_block *region = KILN_NEW(g->arena, ir_block);
   ir_builder in = {.arena = g->arena, .block = region};
   ir_type element = ir_element(a->type);
   ir_value *x = ir_block_arg(g->arena, region, element), *y = ir_block_arg(g->arena, region, element), *both;

@@ -243,7 +243,7 @@ static ir_value *unknown(kernelgen_generator *g, ir_value *v) {
 }
 
 void kernelgen_state_for(kernelgen_generator *g) {
-  carried c = {.block = ir_block_create(g->arena)};
+  carried c = {.block = KILN_NEW(g->arena, ir_block)};
   const kiln_scalar index = chance(g, 70) ? KILN_I32 : KILN_I64;
   ir_value *counter = ir_block_arg(g->arena, c.block, ir_scalar_type(index)), *operands[3 + MOST_CARRIED];
   const int64_t step = 1 + below(g, 3);
@@ -306,8 +306,8 @@ static uint32_t fill_test(kernelgen_generator *g, const carried *c, ir_value **e
 }
 
 void kernelgen_state_while(kernelgen_generator *g) {
-  carried c = {.block = ir_block_create(g->arena)};
-  ir_block *body = ir_block_create(g->arena), *test = c.block;
+  carried c = {.block = KILN_NEW(g->arena, ir_block)};
+  ir_block *body = KILN_NEW(g->arena, ir_block), *test = c.block;
   ir_value *wanted = draw_wanted(g), *extra[MOST_CARRIED];
   ir_attrs attrs = {0};
   draw_loop_hints(g, &attrs, false);
@@ -395,7 +395,7 @@ static ir_value *other_value(kernelgen_generator *g, ir_type type, uint32_t from
 }
 
 void kernelgen_state_if(kernelgen_generator *g) {
-  ir_block *regions[2] = {ir_block_create(g->arena), ir_block_create(g->arena)};
+  ir_block *regions[2] = {KILN_NEW(g->arena, ir_block), KILN_NEW(g->arena, ir_block)};
   ir_value *wanted = draw_wanted(g), *condition = condition_of(g), *values[MOST_YIELDED];
   uint32_t most[MOST_YIELDED] = {0};
   const bool is_either = chance(g, 30);

@@ -105,7 +105,7 @@ kiln_status kiln_pass_chiplets(ir_kernel *kernel, kiln_pass_context *context, ki
     if (op->code == IR_FOR) o.has_products |= ir_find(ir_loop_body(op), IR_DOT) != NULL;
   }
   if (o.is_refused || !o.has_products || !(o.needs[0] || o.needs[1] || o.needs[2])) return KILN_OK;
-  ir_block *inner = ir_block_create(kernel->arena);
+  ir_block *inner = KILN_NEW(kernel->arena, ir_block);
   ir_builder b = {.arena = kernel->arena, .block = inner, .machine = true};
   order(&o, &b);
   if (b.error.status != KILN_OK) return kiln_fail(err, KILN_STATUS_INTERNAL, "dies: %s", b.error.text);

@@ -385,7 +385,7 @@ static ir_op *fill_at_once(fetching *f) {
 /// `if condition { first }` in the loop's body; it gives whether the condition holds, or nothing.
 static ir_op *emit_branch(fetching *f, ir_value *condition, ir_block *first, bool has_result, ir_op *before) {
   ir_builder *b = &f->a->b;
-  ir_block *sides[2] = {first, ir_block_create(b->arena)};
+  ir_block *sides[2] = {first, KILN_NEW(b->arena, ir_block)};
   for (unsigned i = 0; i < 2; i++) {
     b->block = sides[i], b->before = NULL;
     ir_value *result = has_result ? ir_const_int(b, KILN_I1, !i) : NULL;
@@ -400,9 +400,10 @@ static ir_op *emit_branch(fetching *f, ir_value *condition, ir_block *first, boo
 static void fetch_again(fetching *f, const writing *w, ir_value *slot) {
   ir_builder *b = &f->a->b;
   ir_op *end = ir_loop_next(f->a->loop);
-  ir_block *block = ir_block_create(b->arena);
+  ir_block *block = KILN_NEW(b->arena, ir_block);
   b->place = f->a->loop->place;
-  f->test = emit_branch(f, f->wrote, ir_block_create(b->arena), true, w->count == 1 ? w->branches[0] : end);
+  f->test =
+      emit_branch(f, f->wrote, KILN_NEW(b->arena, ir_block), true, w->count == 1 ? w->branches[0] : end);
   b->block = block, b->before = NULL;
   emit_full(f, 0);
   for (unsigned n = 1; n < f->ring.slots; n++) {

@@ -305,7 +305,7 @@ static bool is_in_cluster(const ir_kernel *kernel) {
 /// `if overlap { barrier }`.
 static void emit_guard(ordering *o, const guard *g, ir_value *overlap) {
   ir_builder *b = &o->builder;
-  ir_block *sides[2] = {ir_block_create(b->arena), ir_block_create(b->arena)};
+  ir_block *sides[2] = {KILN_NEW(b->arena, ir_block), KILN_NEW(b->arena, ir_block)};
   b->place = g->before->place;
   for (unsigned i = 0; i < 2; i++) {
     b->block = sides[i], b->before = NULL;

@@ -211,7 +211,7 @@ typedef struct turn {
 static turn write_turn(ordering *o, copies *c, ir_value *const *like, uint32_t values,
                        const uint8_t *stages) {
   kiln_arena *arena = o->kernel->arena;
-  turn t = {.block = ir_block_create(arena), .args = KILN_NEW_ARRAY(arena, ir_value *, o->count + 1u)};
+  turn t = {.block = KILN_NEW(arena, ir_block), .args = KILN_NEW_ARRAY(arena, ir_value *, o->count + 1u)};
   ir_builder outer = o->b;
   ir_value *counter = ir_block_arg(arena, t.block, ir_for_lower(o->loop)->type);
   for (uint32_t i = 0; i <= o->count; i++) t.args[i] = ir_block_arg(arena, t.block, like[i]->type);
@@ -251,7 +251,7 @@ static turn write_turn(ordering *o, copies *c, ir_value *const *like, uint32_t v
 /// Peeled first iteration, the loop, and the last second product; yields what the old loop gave.
 static ir_block *write_then(ordering *o, uint32_t values, const uint8_t *stages) {
   kiln_arena *arena = o->kernel->arena;
-  ir_block *block = ir_block_create(arena);
+  ir_block *block = KILN_NEW(arena, ir_block);
   copies c = {.of = KILN_NEW_ARRAY(arena, ir_value *, values)};
   o->b.block = block, o->b.before = NULL;
   c.of[ir_for_counter(o->loop)->id] = ir_for_lower(o->loop);
@@ -296,7 +296,7 @@ static void rewrite(ordering *o) {
     for (uint32_t i = 0; i < op->result_count; i++) op->results[i].id = values++;
   o->b = (ir_builder){.arena = arena, .block = o->loop->block, .before = o->loop, .machine = true};
   ir_value *runs = ir_compare(&o->b, IR_LT, 0, ir_for_lower(o->loop), ir_for_upper(o->loop));
-  ir_block *regions[2] = {write_then(o, values, stages), ir_block_create(arena)};
+  ir_block *regions[2] = {write_then(o, values, stages), KILN_NEW(arena, ir_block)};
   o->b.block = regions[1], o->b.before = NULL;
   ir_yield(&o->b, ir_loop_initials(o->loop), o->count);
   o->b.block = o->loop->block, o->b.before = o->loop;

@@ -260,7 +260,7 @@ const kiln_extent *kiln_extent_of(kiln_overlaps *o, const ir_op *access) {
   }
   if (o->reaches[access->number]) return o->reaches[access->number];
   kiln_extent *made = KILN_NEW(o->scratch, kiln_extent);
-  made->block = ir_block_create(o->kernel->arena);
+  made->block = KILN_NEW(o->kernel->arena, ir_block);
   o->b.block = made->block, o->b.before = NULL, o->b.place = access->place;
   o->is_wrong = NULL, o->steps = 0;
   made->is_known = !access->operands[0]->type.is_view && extent_of_pointer(o, access, made) &&

@@ -231,7 +231,7 @@ kiln_status kiln_pass_persist(ir_kernel *kernel, kiln_pass_context *context, kil
   (void)context;
   persisting p = {.kernel = kernel};
   const unevenness uneven = uneven_programs(kernel);
-  ir_block *inner = ir_block_create(kernel->arena);
+  ir_block *inner = KILN_NEW(kernel->arena, ir_block);
   ir_value *t = ir_block_arg(kernel->arena, inner, ir_scalar_type(KILN_I32));
   for (ir_op *op = kernel->body->first, *next; op; op = next) {
     next = op->next;
@@ -253,7 +253,6 @@ kiln_status kiln_pass_persist(ir_kernel *kernel, kiln_pass_context *context, kil
     op->results[0].forward = p.pid[op->attrs.axis];
     ir_remove(op);
   }
-  first.before = NULL;
   ir_yield(&first, NULL, 0);
   ir_value *bounds[3] = {all.block, all.total, all.blocks};
   ir_emit(&b, IR_FOR, NULL, bounds, 3, NULL, &inner, 1);

@@ -100,7 +100,7 @@ static ir_value *parity(sharing *s) {
 /// What stands after the loop runs in the first block, with everybody's sums.
 static void end_in_first(sharing *s, ir_value *is_first) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
-  ir_block *regions[2] = {ir_block_create(s->kernel->arena), ir_block_create(s->kernel->arena)};
+  ir_block *regions[2] = {KILN_NEW(s->kernel->arena, ir_block), KILN_NEW(s->kernel->arena, ir_block)};
   ir_value **sums = KILN_NEW_ARRAY(s->kernel->arena, ir_value *, loop->result_count);
   for (ir_op *op = loop->next, *next; op != end; op = next) {
     next = op->next;
@@ -150,7 +150,7 @@ static bool has_slices(const sharing *s, const kiln_matrix_machine *machine, sli
 /// Each block has its part of the sums and does with it what stands after the loop.
 static bool end_in_all(sharing *s, ir_value *rank, const slice *own) {
   ir_op *loop = s->loop, *end = ir_terminator(loop->block);
-  ir_block *made = ir_block_create(s->kernel->arena);
+  ir_block *made = KILN_NEW(s->kernel->arena, ir_block);
   ir_builder b = {.arena = s->kernel->arena, .block = made, .place = loop->place, .machine = true};
   ir_value *operands[2] = {&loop->results[0], parity(s)};
   bool is_whole = own->columns * s->blocks == (int64_t)1 << loop->results[0].type.log2[1];

@@ -30,7 +30,7 @@ static parts take_apart(expanding *x, ir_value *magnitude, real_format f) {
 /// r = (r << min(d, chunk)) % m; d -= chunk: `trips` times.
 static ir_value *shifted_rest(expanding *x, ir_value *rest, ir_value *difference, ir_value *modulus,
                               real_format f) {
-  ir_block *body = ir_block_create(x->b.arena);
+  ir_block *body = KILN_NEW(x->b.arena, ir_block);
   ir_value *lo = ir_const_int(&x->b, KILN_I32, 0), *hi = ir_const_int(&x->b, KILN_I32, f.trips),
            *step = ir_const_int(&x->b, KILN_I32, 1);
   expanding in = {.b = {.arena = x->b.arena, .block = body}, .target = x->target};

@@ -261,7 +261,7 @@ static kiln_status split(splitting *s, kiln_pass_context *context, kiln_error *e
   roles_find_sites(s);
   if (s->reason || !s->site_count) return KILN_STATUS_UNSUPPORTED;
   ir_number(kernel); // clears the slots that ir_clone maps by
-  ir_block *producer = ir_block_create(kernel->arena), *consumer = ir_block_create(kernel->arena);
+  ir_block *producer = KILN_NEW(kernel->arena, ir_block), *consumer = KILN_NEW(kernel->arena, ir_block);
   ir_builder copy = {.arena = kernel->arena, .block = producer};
   for (const ir_op *op = kernel->body->first; op; op = op->next) ir_clone(&copy, op);
   for (ir_op *op = kernel->body->first, *next; op; op = next) {

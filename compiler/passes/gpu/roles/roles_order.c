@@ -106,7 +106,7 @@ static ir_value *overlaps(splitting *s, const overlap *which) {
 
 /// `if any { barrier engine }` after the statement.
 static void emit_meeting(splitting *s, ir_op *after, ir_value *any) {
-  ir_block *sides[2] = {ir_block_create(s->kernel->arena), ir_block_create(s->kernel->arena)};
+  ir_block *sides[2] = {KILN_NEW(s->kernel->arena, ir_block), KILN_NEW(s->kernel->arena, ir_block)};
   s->b.place = after->place;
   for (unsigned i = 0; i < 2; i++) {
     s->b.block = sides[i], s->b.before = NULL;
