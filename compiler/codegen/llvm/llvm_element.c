@@ -38,64 +38,38 @@ static LLVMValueRef size_of(const kiln_elements *e, LLVMValueRef x) {
 
 // -------------------------------------------------------------------------- arithmetic
 
-static LLVMValueRef arithmetic(const kiln_elements *e, ir_type type, LLVMOpcode integer, LLVMOpcode real,
-                               const LLVMValueRef *x) {
-  if (!is_real(type)) return LLVMBuildBinOp(B, integer, x[0], x[1], "");
+/// add, sub, mul, and, or, xor: one instruction.
+static LLVMValueRef element_instruction(const kiln_elements *e, const ir_op *op, ir_type type,
+                                        const LLVMValueRef *x) {
+  static const struct {
+    LLVMOpcode integer, real;
+  } instructions[IR_OPCODE_COUNT] = {
+      [IR_ADD] = {LLVMAdd, LLVMFAdd},  [IR_SUB] = {LLVMSub, LLVMFSub}, [IR_MUL] = {LLVMMul, LLVMFMul},
+      [IR_AND] = {.integer = LLVMAnd}, [IR_OR] = {.integer = LLVMOr},  [IR_XOR] = {.integer = LLVMXor}};
+  if (!is_real(type)) return LLVMBuildBinOp(B, instructions[op->code].integer, x[0], x[1], "");
   LLVMValueRef a = widened(e, type, x[0]), b = widened(e, type, x[1]);
-  return narrowed(e, type, LLVMBuildBinOp(B, real, a, b, ""));
+  return narrowed(e, type, LLVMBuildBinOp(B, instructions[op->code].real, a, b, ""));
 }
 
-static LLVMValueRef element_add(const kiln_elements *e, const ir_op *op, ir_type type,
-                                const LLVMValueRef *x) {
-  (void)op;
-  return arithmetic(e, type, LLVMAdd, LLVMFAdd, x);
+/// div, rem: remainders of floats alone are an instruction.
+static LLVMValueRef element_division(const kiln_elements *e, const ir_op *op, ir_type type,
+                                     const LLVMValueRef *x) {
+  const bool is_rem = op->code == IR_REM;
+  if (!is_real(type))
+    return e->machine->divide_integers(e, (kiln_scalar)type.scalar, is_unsigned(&op->attrs, type), is_rem,
+                                       x[0], x[1]);
+  LLVMValueRef a = widened(e, type, x[0]), b = widened(e, type, x[1]);
+  return narrowed(e, type, is_rem ? LLVMBuildFRem(B, a, b, "") : e->machine->divide(e, &op->attrs, a, b));
 }
 
-static LLVMValueRef element_sub(const kiln_elements *e, const ir_op *op, ir_type type,
-                                const LLVMValueRef *x) {
-  (void)op;
-  return arithmetic(e, type, LLVMSub, LLVMFSub, x);
-}
-
-static LLVMValueRef element_mul(const kiln_elements *e, const ir_op *op, ir_type type,
-                                const LLVMValueRef *x) {
-  (void)op;
-  return arithmetic(e, type, LLVMMul, LLVMFMul, x);
-}
-
-static LLVMValueRef element_div(const kiln_elements *e, const ir_op *op, ir_type type,
-                                const LLVMValueRef *x) {
-  if (is_real(type)) {
-    LLVMValueRef a = widened(e, type, x[0]), b = widened(e, type, x[1]);
-    return narrowed(e, type, e->machine->divide(e, &op->attrs, a, b));
-  }
-  return e->machine->divide_integers(e, (kiln_scalar)type.scalar, is_unsigned(&op->attrs, type), false, x[0],
-                                     x[1]);
-}
-
-static LLVMValueRef element_rem(const kiln_elements *e, const ir_op *op, ir_type type,
-                                const LLVMValueRef *x) {
-  if (is_real(type)) return arithmetic(e, type, LLVMSRem, LLVMFRem, x);
-  return e->machine->divide_integers(e, (kiln_scalar)type.scalar, is_unsigned(&op->attrs, type), true, x[0],
-                                     x[1]);
-}
-
-static LLVMValueRef extreme(const kiln_elements *e, const ir_op *op, ir_type type, const LLVMValueRef *x,
-                            bool is_max) {
+/// min, max.
+static LLVMValueRef element_extreme(const kiln_elements *e, const ir_op *op, ir_type type,
+                                    const LLVMValueRef *x) {
   static const char *const names[2][2] = {{"llvm.smin", "llvm.smax"}, {"llvm.umin", "llvm.umax"}};
+  const bool is_max = op->code == IR_MAX;
   if (!is_real(type)) return binary(e, names[is_unsigned(&op->attrs, type)][is_max], x[0], x[1]);
   LLVMValueRef a = widened(e, type, x[0]), b = widened(e, type, x[1]);
   return narrowed(e, type, e->machine->extreme(e, op, is_max, a, b));
-}
-
-static LLVMValueRef element_min(const kiln_elements *e, const ir_op *op, ir_type type,
-                                const LLVMValueRef *x) {
-  return extreme(e, op, type, x, false);
-}
-
-static LLVMValueRef element_max(const kiln_elements *e, const ir_op *op, ir_type type,
-                                const LLVMValueRef *x) {
-  return extreme(e, op, type, x, true);
 }
 
 static LLVMValueRef element_mulhi(const kiln_elements *e, const ir_op *op, ir_type type,
@@ -117,24 +91,7 @@ static LLVMValueRef element_fma(const kiln_elements *e, const ir_op *op, ir_type
   return narrowed(e, type, e->machine->intrinsic(e, "llvm.fma", LLVMTypeOf(wide[0]), wide, 3));
 }
 
-// -------------------------------------------------------------------------------- bits
-
-static LLVMValueRef element_and(const kiln_elements *e, const ir_op *op, ir_type type,
-                                const LLVMValueRef *x) {
-  (void)op, (void)type;
-  return LLVMBuildAnd(B, x[0], x[1], "");
-}
-
-static LLVMValueRef element_or(const kiln_elements *e, const ir_op *op, ir_type type, const LLVMValueRef *x) {
-  (void)op, (void)type;
-  return LLVMBuildOr(B, x[0], x[1], "");
-}
-
-static LLVMValueRef element_xor(const kiln_elements *e, const ir_op *op, ir_type type,
-                                const LLVMValueRef *x) {
-  (void)op, (void)type;
-  return LLVMBuildXor(B, x[0], x[1], "");
-}
+// ------------------------------------------------------------------------------ shifts, bits
 
 /// Counts are taken modulo the width.
 static LLVMValueRef shift_count(const kiln_elements *e, ir_type type, LLVMValueRef count) {
@@ -296,20 +253,15 @@ static LLVMValueRef element_cast(const kiln_elements *e, const ir_op *op, ir_typ
 // --------------------------------------------------------------------------- the table
 
 static element_function *const functions[IR_OPCODE_COUNT] = {
-    [IR_ADD] = element_add,          [IR_SUB] = element_sub,
-    [IR_MUL] = element_mul,          [IR_DIV] = element_div,
-    [IR_REM] = element_rem,          [IR_MIN] = element_min,
-    [IR_MAX] = element_max,          [IR_MULHI] = element_mulhi,
-    [IR_AND] = element_and,          [IR_OR] = element_or,
-    [IR_XOR] = element_xor,          [IR_SHL] = element_shl,
-    [IR_SHR] = element_shr,          [IR_FMA] = element_fma,
-    [IR_CMP] = element_cmp,          [IR_SELECT] = element_select,
-    [IR_ABS] = element_abs,          [IR_FLOOR] = element_rounding,
-    [IR_CEIL] = element_rounding,    [IR_ROUND] = element_rounding,
-    [IR_SQRT] = element_function_of, [IR_RSQRT] = element_function_of,
-    [IR_EXP2] = element_function_of, [IR_LOG2] = element_function_of,
-    [IR_HINT] = element_hint,        [IR_BITCAST] = element_bitcast,
-    [IR_CAST] = element_cast,
+    [IR_ADD] = element_instruction,   [IR_SUB] = element_instruction,  [IR_MUL] = element_instruction,
+    [IR_DIV] = element_division,      [IR_REM] = element_division,     [IR_MIN] = element_extreme,
+    [IR_MAX] = element_extreme,       [IR_MULHI] = element_mulhi,      [IR_AND] = element_instruction,
+    [IR_OR] = element_instruction,    [IR_XOR] = element_instruction,  [IR_SHL] = element_shl,
+    [IR_SHR] = element_shr,           [IR_FMA] = element_fma,          [IR_CMP] = element_cmp,
+    [IR_SELECT] = element_select,     [IR_ABS] = element_abs,          [IR_FLOOR] = element_rounding,
+    [IR_CEIL] = element_rounding,     [IR_ROUND] = element_rounding,   [IR_SQRT] = element_function_of,
+    [IR_RSQRT] = element_function_of, [IR_EXP2] = element_function_of, [IR_LOG2] = element_function_of,
+    [IR_HINT] = element_hint,         [IR_BITCAST] = element_bitcast,  [IR_CAST] = element_cast,
 };
 
 bool kiln_element_has(ir_opcode code) { return functions[code] != NULL; }
