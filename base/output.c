@@ -61,19 +61,17 @@ static bool name_temporary(const char *path, char out[PATH_MAX]) {
                   (unsigned long long)random[0], (unsigned long long)random[1]) < PATH_MAX;
 }
 
-static bool is_left_over(const char *name, const char *mark) {
-  size_t length = strlen(mark);
-  return !strncmp(name, mark, length) && strspn(name + length, "0123456789abcdef") == 32 &&
-         !strcmp(name + length + 32, ".tmp");
-}
-
 void kiln_output_clean(const char *path) {
   char folder[PATH_MAX], mark[MARK];
   folder_of(path, folder);
   mark_of(path, mark);
+  const size_t length = strlen(mark);
   DIR *all = opendir(folder);
   for (struct dirent *e; all && (e = readdir(all));) {
-    if (!is_left_over(e->d_name, mark)) continue;
+    const bool is_left_over = !strncmp(e->d_name, mark, length) &&
+                              strspn(e->d_name + length, "0123456789abcdef") == 32 &&
+                              !strcmp(e->d_name + length + 32, ".tmp");
+    if (!is_left_over) continue;
     int fd = openat(dirfd(all), e->d_name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0) continue;
     // A writer that lives has it locked. Without locks nothing is taken away.

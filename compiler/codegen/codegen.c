@@ -34,7 +34,6 @@ typedef struct compile {
   kiln_artifact *artifact;             // borrowed
   LLVMContextRef context;              // owned
   LLVMModuleRef module;                // owned
-  kiln_llvm_lines *lines;              // owned; NULL: none wanted
   LLVMTargetMachineRef machine;        // the thread's cache
   kiln_buffer object;                  // owned: what LLVM emitted
   kiln_buffer producer;                // owned
@@ -138,8 +137,9 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   c->context = kiln_llvm_context(&c->caught);
   if (c->backend->finishes_text) kiln_llvm_keep_addresses(c->context);
   c->module = kiln_llvm_module(c->context, c->target, layout);
+  kiln_llvm_lines *lines = NULL;
   if (c->options->debug)
-    c->lines = kiln_llvm_lines_create(c->module, c->options->positions, c->backend->finishes_text);
+    lines = kiln_llvm_lines_create(c->module, c->options->positions, c->backend->finishes_text);
   const kiln_lowering lowering = {.kernel = c->kernel,
                                   .target = c->target,
                                   .options = c->options,
@@ -147,11 +147,11 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
                                   .module = c->module,
                                   .info = &c->artifact->info,
                                   .texts = c->artifact->texts,
-                                  .lines = c->lines,
+                                  .lines = lines,
                                   .report = &c->artifact->report,
                                   .refusals = &c->stage.refusals};
   kiln_status status = c->backend->lower(&lowering, err);
-  kiln_llvm_lines_end(c->lines);
+  kiln_llvm_lines_end(lines);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
   LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
   if (status == KILN_OK && has_far_registers(c) && !c->is_wide && function)
@@ -226,8 +226,6 @@ static const struct {
 };
 
 static void dispose_module(compile *c) {
-  kiln_llvm_lines_destroy(c->lines);
-  c->lines = NULL;
   if (c->module) LLVMDisposeModule(c->module);
   if (c->context) LLVMContextDispose(c->context);
   c->module = NULL, c->context = NULL;

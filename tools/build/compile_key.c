@@ -41,16 +41,13 @@ static void add_target(kiln_key_builder *b, const kiln_target *t) {
 
 // An option that cannot act on a family stays out of that family's keys: the PTX assembler does not split
 // AMDGPU and host entries. The requested form is in FORMAT, resolved.
-static bool acts_on(const kiln_option_info *option, kiln_family family) {
-  return strcmp(option->name, "emit") &&
-         (kiln_family_of(family)->assembled || strcmp(option->name, "ptx-assembler"));
-}
-
 static void add_options(kiln_key_builder *b, const kiln_codegen_options *options, kiln_family family) {
   kiln_buffer value = {0};
   for (size_t i = 0; i < kiln_option_count(); i++) {
     const kiln_option_info *option = kiln_option_at(i);
-    if (!option->in_key || !acts_on(option, family)) continue;
+    const bool acts = strcmp(option->name, "emit") &&
+                      (kiln_family_of(family)->assembled || strcmp(option->name, "ptx-assembler"));
+    if (!option->in_key || !acts) continue;
     kiln_buffer_clear(&value);
     kiln_option_value(options, option, &value);
     kiln_key_add(b, KILN_FIELD_OPTION, option->name, value.bytes, value.size);

@@ -193,18 +193,13 @@ static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *u
   return KILN_OK;
 }
 
-static kiln_status check_flags(kiln_error *err) {
+static kiln_status read_environment(const cache_open_options *options, kiln_cache_config *config, texts *t,
+                                    kiln_error *err) {
   static const environment_name flags[] = {ENV_KILN_CACHE_SHARED,  ENV_KILN_CACHE_WORLD_WRITABLE,
                                            ENV_KILN_CACHE_DURABLE, ENV_KILN_CACHE_READ_ONLY,
                                            ENV_KILN_CACHE_STATS,   ENV_KILN_CACHE_REMOTE_WRITE};
   for (unsigned i = 0; i < sizeof flags / sizeof *flags; i++) KILN_TRY(environment_check_flag(flags[i], err));
-  return KILN_OK;
-}
-
-static kiln_status read_environment(const cache_open_options *options, kiln_cache_config *config, texts *t,
-                                    kiln_error *err) {
-  kiln_status status = check_flags(err);
-  if (!status) status = read_sizes(config, err);
+  kiln_status status = read_sizes(config, err);
   config->domain = environment_get(ENV_KILN_CACHE_DOMAIN);
   config->space = environment_get(ENV_KILN_CACHE_NAMESPACE);
   config->shared = environment_flag(ENV_KILN_CACHE_SHARED, false);

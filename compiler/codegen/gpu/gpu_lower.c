@@ -369,16 +369,13 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_SLOT_STORE] = gpu_lower_slot_store,
 };
 
-/// Loads that come before it may be under way meanwhile.
-static bool is_short(const ir_op *op) {
-  return op->code == IR_LOAD || (ir_ops[op->code].effect == IR_PURE && !op->region_count &&
-                                 op->code != IR_DOT && op->code != IR_CONVERT);
-}
-
 void gpu_lower_op(gpu *g, ir_op *op) {
   const ir_op *outer = g->current;
   if (g->status != KILN_OK) return;
-  if (!is_short(op)) gpu_shift_loaded(g);
+  // Loads that come before a short operation may be under way meanwhile.
+  const bool is_short = op->code == IR_LOAD || (ir_ops[op->code].effect == IR_PURE && !op->region_count &&
+                                                op->code != IR_DOT && op->code != IR_CONVERT);
+  if (!is_short) gpu_shift_loaded(g);
   g->current = op;
   LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
   if (lowerings[op->code]) lowerings[op->code](g, op);

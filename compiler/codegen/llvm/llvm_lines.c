@@ -54,13 +54,6 @@ kiln_llvm_lines *kiln_llvm_lines_create(LLVMModuleRef module, const kiln_positio
   return l;
 }
 
-void kiln_llvm_lines_destroy(kiln_llvm_lines *l) {
-  if (!l) return;
-  LLVMDisposeDIBuilder(l->builder);
-  free(l->files);
-  free(l);
-}
-
 /// Where the kernel begins: at its first operation that has a place.
 static kiln_position first_place(const kiln_positions *p) {
   for (uint32_t i = 0; i < p->count; i++)
@@ -104,5 +97,9 @@ void kiln_llvm_lines_back(kiln_llvm_lines *l, LLVMBuilderRef builder, LLVMMetada
 }
 
 void kiln_llvm_lines_end(kiln_llvm_lines *l) {
-  if (l) LLVMDIBuilderFinalize(l->builder);
+  if (!l) return;
+  LLVMDIBuilderFinalize(l->builder);
+  LLVMDisposeDIBuilder(l->builder);
+  free(l->files);
+  free(l);
 }

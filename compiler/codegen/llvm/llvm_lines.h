@@ -16,7 +16,6 @@ typedef struct kiln_llvm_lines kiln_llvm_lines;
 /// its text and no DWARF of ours goes with it. `positions` is borrowed. NULL without memory, or with no
 /// position.
 kiln_llvm_lines *kiln_llvm_lines_create(LLVMModuleRef module, const kiln_positions *positions, bool is_text);
-void kiln_llvm_lines_destroy(kiln_llvm_lines *lines);
 
 /// `function` is the one; its operations come next.
 void kiln_llvm_lines_begin(kiln_llvm_lines *lines, LLVMValueRef function);
@@ -24,7 +23,7 @@ void kiln_llvm_lines_begin(kiln_llvm_lines *lines, LLVMValueRef function);
 /// give back to kiln_llvm_lines_back afterwards.
 LLVMMetadataRef kiln_llvm_lines_at(kiln_llvm_lines *lines, LLVMBuilderRef builder, const ir_op *op);
 void kiln_llvm_lines_back(kiln_llvm_lines *lines, LLVMBuilderRef builder, LLVMMetadataRef before);
-/// After the last operation, before the module is verified.
+/// After the last operation, before the module is verified: completes the tables and frees `lines`.
 void kiln_llvm_lines_end(kiln_llvm_lines *lines);
 
 #endif
