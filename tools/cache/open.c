@@ -30,14 +30,6 @@ static const char *path_below(environment_name variable, const char *rest, char 
   return value && *value == '/' && snprintf(out, capacity, "%s/%s", value, rest) < (int)capacity ? out : NULL;
 }
 
-const char *cache_open_folder(const char *given, char *out, size_t capacity) {
-  if (given) return given;
-  const char *value = environment_get(ENV_KILN_CACHE_DIR);
-  if (value) return value;
-  value = path_below(ENV_XDG_CACHE_HOME, "kiln", out, capacity);
-  return value ? value : path_below(ENV_HOME, ".cache/kiln", out, capacity);
-}
-
 const char *cache_open_trust_file(char *out, size_t capacity) {
   const char *value = environment_get(ENV_KILN_TRUST_FILE);
   if (value) return value;
@@ -224,7 +216,9 @@ kiln_status cache_open(const cache_open_options *options, kiln_cache **out, kiln
   t.layers = t.domains = NULL;
   t.trust = NULL;
   kiln_cache_config_init(&config);
-  config.folder = cache_open_folder(options->folder, t.folder, sizeof t.folder);
+  config.folder = options->folder ? options->folder : environment_get(ENV_KILN_CACHE_DIR);
+  if (!config.folder) config.folder = path_below(ENV_XDG_CACHE_HOME, "kiln", t.folder, sizeof t.folder);
+  if (!config.folder) config.folder = path_below(ENV_HOME, ".cache/kiln", t.folder, sizeof t.folder);
   config.no_read = options->force;
   kiln_status status =
       config.folder ? read_environment(options, &config, &t, err)

@@ -21,8 +21,6 @@ typedef struct cache_open_options {
 /// that is wrong.
 kiln_status cache_open(const cache_open_options *options, kiln_cache **out, kiln_error *err);
 
-/// The folder that would be used, or NULL; `out` is storage.
-const char *cache_open_folder(const char *given, char *out, size_t capacity);
 /// The list of trusted keys that would be used, or NULL; `out` is storage.
 const char *cache_open_trust_file(char *out, size_t capacity);
 /// Writes what is wrong with the settings of remote caches, as far as can be seen without asking the servers.

@@ -174,16 +174,7 @@ static LLVMValueRef unsupported(gpu *g, const ir_op *op) {
   return LLVMGetPoison(gpu_type(g, ir_element(op->results[0].type)));
 }
 
-/// A sum, difference or product of two bounds; false where that is more than 64 bits hold.
-static bool bound(ir_opcode code, int64_t a, int64_t b, int64_t *out) {
-  switch (code) {
-  case IR_ADD: return !__builtin_add_overflow(a, b, out);
-  case IR_SUB: return !__builtin_sub_overflow(a, b, out);
-  default: return code == IR_MUL && !__builtin_mul_overflow(a, b, out);
-  }
-}
-
-/// Tells LLVM of a result that the facts keep within its type: an index that does not wrap may be widened,
+/// Tells LLVM of a sum, difference or product that the facts keep within its type: an index that does not wrap may be widened,
 /// and then addresses of neighbours differ by constants.
 static LLVMValueRef without_wrap(gpu *g, const ir_op *op, LLVMValueRef result) {
   const kiln_fact *a = kiln_fact_of(g->layouts->facts, op->operands[0]),
@@ -192,8 +183,12 @@ static LLVMValueRef without_wrap(gpu *g, const ir_op *op, LLVMValueRef result) {
                 bounds[4][2] = {{a->lo, b->lo}, {a->lo, b->hi}, {a->hi, b->lo}, {a->hi, b->hi}};
   if (!LLVMIsABinaryOperator(result)) return result; // it was folded
   for (unsigned i = 0; i < 4; i++) {
+    const int64_t x = bounds[i][0], y = bounds[i][1];
     int64_t end;
-    if (!bound(op->code, bounds[i][0], bounds[i][1], &end) || end < least || end > ~least) return result;
+    const bool is_beyond = op->code == IR_ADD   ? __builtin_add_overflow(x, y, &end)
+                           : op->code == IR_SUB ? __builtin_sub_overflow(x, y, &end)
+                                                : __builtin_mul_overflow(x, y, &end);
+    if (is_beyond || end < least || end > ~least) return result;
   }
   LLVMSetNSW(result, true);
   if (op->code != IR_SUB && a->lo >= 0 && b->lo >= 0) LLVMSetNUW(result, true);

@@ -288,20 +288,6 @@ static void visit_block(ordering *o, ir_block *block) {
   }
 }
 
-/// The block that a program starts with. Consumers alone write, and each program of a block by itself.
-static ir_block *start_of(const ir_kernel *kernel) {
-  const ir_op *roles = kernel->body->last;
-  if (!roles || roles->code != IR_ROLES) return kernel->body;
-  const ir_op *programs = kiln_program_loop(kernel, KILN_CONSUMER);
-  return programs ? ir_loop_body(programs) : roles->regions[KILN_CONSUMER];
-}
-
-static bool is_in_cluster(const ir_kernel *kernel) {
-  const ir_op *roles = kernel->body->last;
-  return roles && roles->code == IR_ROLES &&
-         (roles->attrs.roles.spread > 1 || roles->attrs.roles.cluster > 1);
-}
-
 /// `if overlap { barrier }`.
 static void emit_guard(ordering *o, const guard *g, ir_value *overlap) {
   ir_builder *b = &o->builder;
@@ -329,7 +315,6 @@ static kiln_status emit_guards(ordering *o, kiln_error *err) {
 kiln_status kiln_pass_memory_order(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context;
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the order of accesses");
   kiln_layouts *c = kernel->layouts;
   ordering *o = KILN_NEW(scratch, ordering);
   const kiln_kept_notes notes = kiln_layouts_keep_notes(c); // numbers the kernel
@@ -353,8 +338,11 @@ kiln_status kiln_pass_memory_order(ir_kernel *kernel, kiln_pass_context *context
       if ((op->operands[i]->type.pointer || op->operands[i]->type.is_view) && (!i || op->code == IR_ASM))
         kiln_visit_sources(&o->sources, op->operands[i], note_owner, o);
   }
+  // The block that a program starts with. Consumers alone write, and each program of a block by itself.
+  const ir_op *roles = kernel->body->last && kernel->body->last->code == IR_ROLES ? kernel->body->last : NULL,
+              *programs = roles ? kiln_program_loop(kernel, KILN_CONSUMER) : NULL;
+  ir_block *start = programs ? ir_loop_body(programs) : roles ? roles->regions[KILN_CONSUMER] : kernel->body;
   // Whether parameters overlap is asked before the operation that is, or has inside, a program's first write.
-  ir_block *start = start_of(kernel);
   ir_op *first = ir_next(start, NULL);
   while (first && !writes(first)) first = ir_next(start, first);
   while (first && first->block != start) first = first->block->parent;
@@ -367,7 +355,8 @@ kiln_status kiln_pass_memory_order(ir_kernel *kernel, kiln_pass_context *context
     status = kiln_fail(err, KILN_STATUS_INTERNAL, "memory-order: %s", o->builder.error.text);
   ir_count_uses(kernel); // extents that nothing asks for have used values, too
   kiln_arena_destroy(scratch);
-  if (status == KILN_OK && meets && is_in_cluster(kernel))
+  const bool is_in_cluster = roles && (roles->attrs.roles.spread > 1 || roles->attrs.roles.cluster > 1);
+  if (status == KILN_OK && meets && is_in_cluster)
     return kiln_fail(err, KILN_STATUS_UNSUPPORTED, "%s: blocks of a cluster read what others of them write",
                      kernel->name);
   return status;

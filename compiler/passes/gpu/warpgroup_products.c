@@ -223,8 +223,10 @@ kiln_report_reason kiln_judge_shape(const kiln_matrix_machine *m, const ir_kerne
   return judge_whole(m, kernel, dot, &down, out);
 }
 
-static kiln_report_reason judge(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
-                                kiln_product *out) {
+kiln_report_reason kiln_judge_product(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
+                                      kiln_product *out) {
+  *out = (kiln_product){0};
+  KILN_ASSERT(dot->code == IR_DOT);
   unsigned groups = groups_of(m, kernel), down = 0;
   bool transposed;
   const ir_op *left = load_of(kernel, dot->operands[0], &transposed);
@@ -235,13 +237,6 @@ static kiln_report_reason judge(const kiln_matrix_machine *m, const ir_kernel *k
   why = judge_operands(m, kernel, dot, groups, out);
   if (!why && out->is_beside && !has_whole_rows(m, out)) why = KILN_REASON_PARTS;
   return !why && out->right->attrs.access.first ? judge_part(m, groups, down, out) : why;
-}
-
-kiln_report_reason kiln_judge_product(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
-                                      kiln_product *out) {
-  *out = (kiln_product){0};
-  KILN_ASSERT(dot->code == IR_DOT);
-  return judge(m, kernel, dot, out);
 }
 
 bool kiln_product_of(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *dot,
