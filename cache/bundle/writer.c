@@ -10,10 +10,7 @@
 
 kiln_bundle_writer *kiln_bundle_writer_create(void) {
   kiln_bundle_writer *w = calloc(1, sizeof *w);
-  if (w && !(w->arena = kiln_arena_create())) {
-    free(w);
-    w = NULL;
-  }
+  if (w) w->arena = kiln_arena_create();
   return w;
 }
 

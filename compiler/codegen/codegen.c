@@ -295,8 +295,7 @@ static kiln_status generate(ir_kernel *kernel, const kiln_stage *stage, const ch
   kiln_error ignored = {0};
   if (!err) err = &ignored;
   memset(out, 0, sizeof *out);
-  if (!(out->texts = kiln_arena_create()))
-    return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a compile");
+  out->texts = kiln_arena_create();
   compile c = {.kernel = kernel,
                .target = &stage->target,
                .backend = kiln_backend_of(&stage->target),

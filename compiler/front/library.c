@@ -85,10 +85,6 @@ static ir_value *call_in(ir_builder *b, kiln_arena *scratch, const char *name, i
 ir_value *kiln_mathlib_call(ir_builder *b, const char *name, ir_value *const *args, size_t count) {
   if (b->error.status != KILN_OK) return NULL;
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) {
-    kiln_fail(&b->error, KILN_STATUS_OUT_OF_MEMORY, "library function '%s'", name);
-    return NULL;
-  }
   ir_value *result = call_in(b, scratch, name, args, (uint32_t)count);
   kiln_arena_destroy(scratch);
   return result;

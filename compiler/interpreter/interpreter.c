@@ -19,7 +19,6 @@ uint64_t *machine_place(machine *m, const ir_value *v) {
 void machine_copy(machine *m, ir_value *const *from, ir_value *const *to, uint32_t count) {
   uint64_t *copies[IR_MAX_RESULTS];
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return;
   for (uint32_t i = 0; i < count; i++)
     copies[i] =
         kiln_arena_copy(scratch, machine_place(m, from[i]), element_count(from[i]->type) * sizeof(uint64_t));
@@ -634,7 +633,6 @@ static kiln_status interpret(ir_kernel *kernel, const void *args, const uint32_t
   machine m = {
       .kernel = kernel, .arena = kiln_arena_create(), .options = options ? options : &defaults, .err = err};
   kiln_status status = KILN_OK;
-  if (!m.arena) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory to interpret");
   m.places = KILN_NEW_ARRAY(m.arena, uint64_t *, ir_number(kernel) + 1u);
   memcpy(m.grid, grid, sizeof m.grid);
   read_arguments(&m, args);

@@ -130,7 +130,6 @@ static kiln_status check_kernel(const verifying *v, const ir_kernel *kernel) {
 
 kiln_status ir_verify_fault(ir_kernel *kernel, const char *stage, ir_fault *out_fault, kiln_error *err) {
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory to verify");
   verifying v = {stage, err, out_fault, NULL, ir_number(kernel)};
   v.visible = KILN_NEW_ARRAY(scratch, const ir_value *, v.count + 1u);
   kiln_status status = check_kernel(&v, kernel);

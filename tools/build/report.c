@@ -171,8 +171,7 @@ static void print_json(const facts *f, kiln_buffer *out) {
 kiln_status report_print(const plan *p, const plan_job *job, bool json, kiln_buffer *out, kiln_error *err) {
   facts f = {.p = p, .job = job, .interface = plan_interface(p, job), .target = &p->targets[job->target]};
   kiln_arena *arena = kiln_arena_create();
-  kiln_status status =
-      arena ? gather(&f, arena, err) : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a report");
+  kiln_status status = gather(&f, arena, err);
   if (status == KILN_OK) (json ? print_json : print_text)(&f, out);
   kiln_arena_destroy(arena);
   return status;

@@ -98,7 +98,6 @@ static kiln_status open_source(const kiln_source *source, const char *name, bund
                                kiln_error *err) {
   kiln_open_options options = {.size = sizeof options};
   *out = (bundle_view){.arena = kiln_arena_create()};
-  if (!out->arena) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   kiln_status status = kiln_bundle_open_named(source, name, &options, &out->bundle, err);
   if (status == KILN_OK) status = read_kernels(out, err);
   if (status == KILN_OK) status = read_notes(out, err);

@@ -371,18 +371,16 @@ static void set_verdict(const running *c, kiln_status status, const kiln_error *
 void case_run(case_runner *runner, const char *folder, case_outcome *out) {
   kiln_error err = {0};
   memset(out, 0, sizeof *out);
-  kiln_arena *arena = kiln_arena_create();
-  running *c = arena ? calloc(1, sizeof *c) : NULL;
+  running *c = calloc(1, sizeof *c);
   if (!c) {
-    kiln_arena_destroy(arena);
     out->verdict = CASE_FAIL;
     snprintf(out->text, sizeof out->text, "memory is exhausted");
     return;
   }
   c->runner = runner;
-  c->arena = arena;
+  c->arena = kiln_arena_create();
   c->out = out;
-  kiln_status status = case_file_read(arena, folder, &c->file, &err);
+  kiln_status status = case_file_read(c->arena, folder, &c->file, &err);
   if (status == KILN_OK) status = interprets(runner) ? interpret(c, &err) : run_on_device(c, &err);
   set_verdict(c, status, &err, out);
   release(c);

@@ -109,8 +109,7 @@ void kiln_request_answer(const kiln_request_setting *setting, const uint8_t *byt
   kiln_artifact artifact = {0};
   kiln_reader r = kiln_reader_of(bytes, size);
   kiln_arena *arena = kiln_arena_create();
-  kiln_status status = arena ? compile(arena, setting->assembler_fd, &r, &artifact, &err)
-                             : kiln_fail(&err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a request");
+  kiln_status status = compile(arena, setting->assembler_fd, &r, &artifact, &err);
   if (status == KILN_OK) {
     kiln_buffer info = {0};
     kiln_code_info_encode(&artifact.info, &info);

@@ -508,7 +508,6 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   kiln_code_info *info = l->info;
   KILN_ASSERT(kernel->layouts && kernel->layouts->lanes == machine->lanes); // the pass has run
   kiln_arena *arena = kiln_arena_create();
-  if (!arena) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the lowering");
   ir_number(kernel); // no slot has what an earlier lowering of it left there
   gpu g = {.machine = machine,
            .target = l->target,

@@ -143,7 +143,6 @@ static bool find_stages(ordering *o) {
 
 static bool starts_at_zero_or_more(const ordering *o) {
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return false;
   kiln_facts *facts = kiln_facts_compute(scratch, o->kernel);
   bool is = kiln_fact_of(facts, ir_for_lower(o->loop))->lo >= 0;
   kiln_arena_destroy(scratch);

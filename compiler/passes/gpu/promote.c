@@ -335,7 +335,6 @@ static unsigned promote(ir_kernel *kernel, const kiln_target *target, kiln_refus
   if (kernel->warps < machine->group_warps || kernel->max_registers)
     return kiln_refuse_others(refusals, KILN_REASON_GROUPS), 0;
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return 0;
   promoting p = {
       .kernel = kernel, .machine = machine, .target = target, .refusals = refusals, .has_rows = true};
   p.facts = kiln_facts_compute(scratch, kernel);
@@ -432,7 +431,6 @@ static unsigned count_recovered(const ir_kernel *kernel, kiln_pass_context *cont
                                 assumed what, kiln_unrecovered *out_left) {
   kiln_arena *scratch = kiln_arena_create();
   *out_left = (kiln_unrecovered){0};
-  if (!scratch) return 0;
   ir_kernel in_scratch = *kernel;
   in_scratch.arena = scratch;
   ir_kernel *trial = ir_kernel_copy(&in_scratch);

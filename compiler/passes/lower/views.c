@@ -420,7 +420,6 @@ kiln_status kiln_pass_open_views(ir_kernel *kernel, kiln_pass_context *context, 
 kiln_status kiln_pass_views(ir_kernel *kernel, kiln_pass_context *context, kiln_error *err) {
   (void)context;
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for facts");
   viewing v = {.kernel = kernel, .b = {.arena = kernel->arena}};
   v.facts = kiln_facts_compute(scratch, kernel);
   for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {

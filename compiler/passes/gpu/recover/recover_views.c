@@ -91,7 +91,6 @@ static void add_access(accesses *all, ir_op *op) {
 
 unsigned kiln_gpu_recover_views(ir_kernel *kernel, kiln_unrecovered *out_left) {
   kiln_arena *scratch = kiln_arena_create();
-  if (!scratch) return 0;
   accesses all = {.arena = scratch}, views = {.arena = scratch};
   recovering r = {.kernel = kernel, .scratch = scratch, .b = {.arena = kernel->arena}};
   ir_block *body = kernel->body;
