@@ -255,7 +255,7 @@ static void lower_expect(gpu *g, ir_op *op) {
 static void lower_wait(gpu *g, ir_op *op) {
   LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
                                gpu_scalar(g, op->operands[2])};
-  if (op->attrs.arrive.is_own) arguments[0] = add(g, arguments[0], scale(g, g->group, KILN_BARRIER_BYTES));
+  if (op->attrs.arrive.is_own) arguments[0] = plus_times(g, arguments[0], g->group, KILN_BARRIER_BYTES);
   kl_call(&g->prelude, op->attrs.arrive.is_cluster ? KL_kl_mbar_wait_cluster : KL_kl_mbar_wait, arguments, 2);
 }
 
