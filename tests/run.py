@@ -190,7 +190,7 @@ def main():
     parser.add_argument("--log", help="a file that gets a line for each run; what has passed there is not run again")
     parser.add_argument("--list", action="store_true", help="print what would run")
     parser.add_argument("part", nargs="*", help="a part of the names of what should run")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     units, absent = find(options.build, options.part)
     before = passed_before(options.log) if options.log else {}
     runner = Runner(options.build, open(options.log, "a") if options.log else None)
