@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The cache on NFS where this machine's kernel has none: tests/cache/nfs.sh BUILD [FOLDER]. Starts Debian's kernel in qemu, with a server (knfsd) and two
 # clients, each in a network namespace of its own, so that nothing of one's caches serves the other. Runs the tests `mounts::nfs*` and `nfs::*` of BUILD there on NFS 4.2,
-# on NFS 3 with locks by lockd, on NFS 3 whose clients lock for themselves alone (nolock), and on NFS 3 whose locks fail. FOLDER keeps that machine for the next time. Wants root, mmdebstrap,
+# on NFS 3 with locks by lockd, and on NFS 3 whose clients lock for themselves alone (nolock). FOLDER keeps that machine for the next time. Wants root, mmdebstrap,
 # a mirror, cpio and qemu-system-x86; where one of them is missing it says so. qemu interprets each instruction: KILN_TEST_UML names a root that has Debian's user-mode-linux
 # (mmdebstrap --include=user-mode-linux forky ROOT; 6.1 of Debian 12 stops on processors with AMX), which is many times as fast. Ends with the line `N passed, N failed, N skipped`.
 set -eu
@@ -100,7 +100,7 @@ done
 # NFS 4 tells clients apart by the name of their machine: the state of two with one name, locks too, is that of the last.
 mount_at() { nsenter --net=/run/netns/$1 unshare --uts sh -c 'hostname client-$1 && mount -t nfs -o "$2" $3 /clients/$1' sh "$@"; }
 export KILN_TEST_NFS=/clients/a KILN_TEST_NFS_OTHER=/clients/b
-for kind in 4 3 own none; do # locks of NFS 4, of NFS 3, of each client for itself, and none (lockd finds no statd)
+for kind in 4 3 own; do # locks of NFS 4, of NFS 3, of each client for itself
   rm -rf /srv/store
   mkdir -m 755 /srv/store
   options=vers=3 at=/srv/store KILN_TEST_NFS_LOCKS=$kind
@@ -111,7 +111,6 @@ for kind in 4 3 own none; do # locks of NFS 4, of NFS 3, of each client for itse
   esac
   export KILN_TEST_NFS_LOCKS
   mount_at a "$options" 10.9.1.1:$at && mount_at b "$options" 10.9.2.1:$at || { echo "[FAIL] $options cannot be mounted"; continue; }
-  [ $kind != none ] || kill $(cat /run/a/rpc.statd.pid /run/b/rpc.statd.pid)
   # A server that has just started gives no locks until those who had some could claim them again.
   touch /clients/a/wait
   flock /clients/a/wait true
