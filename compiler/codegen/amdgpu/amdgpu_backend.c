@@ -67,6 +67,52 @@ static void keep_accumulators_near(LLVMValueRef function) {
   kiln_llvm_mark(function, "amdgpu-waves-per-eu", "2");
 }
 
+// ------------------------------------------------------------------------------------- LLVM's negation
+
+/// 0.0 in a scalar register, in a way that LLVM does not see.
+static LLVMValueRef hide_zero(LLVMBuilderRef b, LLVMTypeRef type) {
+  static const char text[] = "s_mov_b32 $0, 0", registers[] = "=s";
+  LLVMContextRef context = LLVMGetTypeContext(type);
+  LLVMTypeRef word = LLVMInt32TypeInContext(context), function = LLVMFunctionType(word, NULL, 0, false);
+  LLVMValueRef move = LLVMGetInlineAsm(function, text, sizeof text - 1, registers, sizeof registers - 1,
+                                       false, false, LLVMInlineAsmDialectATT, false);
+  LLVMValueRef zero = LLVMBuildCall2(b, function, move, NULL, 0, "");
+  if (LLVMGetTypeKind(type) != LLVMFloatTypeKind)
+    zero = LLVMBuildTrunc(b, zero, LLVMInt16TypeInContext(context), "");
+  return LLVMBuildBitCast(b, zero, type, "");
+}
+
+static bool is_positive_zero(LLVMValueRef v) {
+  return LLVMIsAConstant(v) && LLVMIsNull(v); // -0.0 is not null
+}
+
+/// LLVM 22 makes `0.0 - x` a negated operand of what reads it (SelectVOP3ModsImpl in AMDGPUISelDAGToDAG.cpp), so
+/// that -0.0 comes of an x that is 0.0. It does so where it sees the zero. Doubles have an addition there.
+static void keep_sign_of_zero(LLVMBuilderRef b, LLVMValueRef difference) {
+  LLVMValueRef zero = LLVMGetOperand(difference, 0);
+  LLVMTypeRef type = LLVMTypeOf(zero);
+  bool is_vector = LLVMGetTypeKind(type) == LLVMVectorTypeKind;
+  LLVMTypeRef element = is_vector ? LLVMGetElementType(type) : type;
+  if (!is_positive_zero(zero) || LLVMGetTypeKind(element) == LLVMDoubleTypeKind ||
+      LLVMGetFastMathFlags(difference) & LLVMFastMathNoSignedZeros)
+    return;
+  LLVMPositionBuilderBefore(b, difference);
+  LLVMValueRef hidden = hide_zero(b, element), all = hidden;
+  LLVMTypeRef word = LLVMInt32TypeInContext(LLVMGetTypeContext(type));
+  for (unsigned i = 0; is_vector && i < LLVMGetVectorSize(type); i++)
+    all = LLVMBuildInsertElement(b, i ? all : LLVMGetUndef(type), hidden, LLVMConstInt(word, i, false), "");
+  LLVMSetOperand(difference, 0, all);
+}
+
+static void work_around(LLVMModuleRef module) {
+  LLVMBuilderRef b = LLVMCreateBuilderInContext(LLVMGetModuleContext(module));
+  for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
+    for (LLVMBasicBlockRef block = LLVMGetFirstBasicBlock(f); block; block = LLVMGetNextBasicBlock(block))
+      for (LLVMValueRef i = LLVMGetFirstInstruction(block); i; i = LLVMGetNextInstruction(i))
+        if (LLVMGetInstructionOpcode(i) == LLVMFSub) keep_sign_of_zero(b, i);
+  LLVMDisposeBuilder(b);
+}
+
 static const kiln_backend_form forms[] = {
     {KILN_FORMAT_HSACO, LLVMObjectFile, finish}, {KILN_FORMAT_ASM, LLVMAssemblyFile, finish_text}, {0}};
 static const char *const link_flags[] = {"--hash-style=gnu", NULL};
@@ -76,6 +122,7 @@ const kiln_backend kiln_backend_amdgpu = {
     .lower = gpu_lower,
     .machine = gpu_machine_amdgpu,
     .passes = kiln_llvm_passes,
+    .work_around = work_around,
     .forms = forms,
     .link = link_flags,
     .finish_time = offsetof(kiln_codegen_times, link),
