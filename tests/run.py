@@ -178,8 +178,11 @@ def passed_before(path):
     if os.path.exists(path):
         with open(path) as lines:
             for line in lines:
-                row = json.loads(line)
-                before[row["test"]] = row["sums"]
+                try:
+                    row = json.loads(line)
+                    before[row["test"]] = row["sums"]
+                except (ValueError, TypeError, KeyError):
+                    pass  # a run that was killed wrote half of it: its test is not known to have passed
     return {title: sums for title, sums in before.items() if not sums[1]}
 
 
@@ -192,8 +195,14 @@ def main():
     parser.add_argument("part", nargs="*", help="a part of the names of what should run")
     options = parser.parse_intermixed_args()
     units, absent = find(options.build, options.part)
+    if not units and not absent:
+        print(f"tests/run.py: no test of {options.build} {'has such a name' if options.part else 'is there'}", file=sys.stderr)
+        return 2
     before = passed_before(options.log) if options.log else {}
-    runner = Runner(options.build, open(options.log, "a") if options.log else None)
+    log = open(options.log, "a") if options.log and not options.list else None
+    if log and log.tell():
+        log.write("\n")  # what was written last may be half a line
+    runner = Runner(options.build, log)
     for unit in units:
         if unit.title in before:
             runner.add(unit, before[unit.title])
