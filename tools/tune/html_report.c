@@ -13,6 +13,7 @@
 #include "base/stream.h"
 #include "tools/kiln-tool/html_page.h"
 #include "tools/kiln-tool/html_text.h"
+#include "tuner/time_scale.h"
 
 enum { MOST_TEXT = 400 };
 
@@ -57,42 +58,19 @@ static size_t *order_of(const tune_contest *c) {
   return order;
 }
 
-/// Times have a logarithmic scale that begins and ends with 1, 2 or 5 times a power of ten: a config that takes
-/// twice as long is as much further wherever it stands.
-typedef struct scale {
-  double from, to; ///< ns
-} scale;
-
-static double round_to_125(double value, bool up) {
-  double power = pow(10, floor(log10(value)));
-  static const double steps[] = {1, 2, 5, 10};
-  double below = power;
-  for (unsigned i = 0; i < 4; i++) {
-    if (steps[i] * power >= value * (up ? 1 : 1 + 1e-9)) return up ? steps[i] * power : below;
-    below = steps[i] * power;
-  }
-  return up ? 10 * power : below;
-}
-
-static scale scale_of(const tune_contest *c) {
+static kiln_time_scale scale_of(const tune_contest *c) {
   double least = 0, most = 0;
   for (size_t i = 0; i < c->count; i++) {
     if (!is_measured(c, i)) continue;
-    double t = fmax(median_of(c, i), 1);
-    least = least > 0 ? fmin(least, t) : t;
-    most = fmax(most, t);
+    double ns = median_of(c, i);
+    least = least > 0 ? fmin(least, ns) : ns;
+    most = fmax(most, ns);
   }
-  if (!(least > 0)) return (scale){1, 10};
-  // A part of the scale below the fastest, so that its bar can be seen.
-  return (scale){round_to_125(least / 1.5, false), fmax(round_to_125(most, true), 2 * least)};
+  return kiln_time_scale_of(least, most);
 }
 
-static double place_on(const scale *s, double ns) {
-  return fmin(1, fmax(0, log(fmax(ns, 1) / s->from) / log(s->to / s->from)));
-}
-
-static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const char *config, const scale *s,
-                       double best_score) {
+static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const char *config,
+                       const kiln_time_scale *s, double best_score) {
   const tune_candidate *k = &c->candidates[i];
   const char *mark = i == c->winner ? " class=\"win\"" : *k->why_out ? " class=\"out\"" : "";
   kiln_buffer_format(out, "<tr%s><th class=\"text\">", mark);
@@ -100,7 +78,7 @@ static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const 
   if (is_measured(c, i)) {
     double median = median_of(c, i);
     kiln_buffer_format(out, "</th><td class=\"scale\">");
-    html_bar(out, 1, place_on(s, median));
+    html_bar(out, 1, kiln_time_scale_place(s, median));
     html_bar(out, 0, best_score > 0 ? k->score / best_score : 0);
     kiln_buffer_format(out, "</td><td>%.2f</td><td>%zu</td><td>%zu</td>", median / 1e3, rank_of(c, i, false),
                        rank_of(c, i, true));
@@ -132,7 +110,7 @@ static void put_winner(kiln_buffer *out, const char *title, const char *device, 
 }
 
 static void put_space(kiln_buffer *out, const char *title, const tune_subject *s, const tune_contest *c) {
-  const scale times = scale_of(c);
+  const kiln_time_scale times = scale_of(c);
   size_t *order = order_of(c);
   double best = 0;
   for (size_t i = 0; i < c->count; i++) best = fmax(best, c->candidates[i].score);
