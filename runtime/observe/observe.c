@@ -39,10 +39,6 @@ static struct {
 
 // ---------------------------------------------------------------------------------------------- forks
 
-static pthread_mutex_t parts_lock = PTHREAD_MUTEX_INITIALIZER;
-void observe_lock(void) { pthread_mutex_lock(&parts_lock); }
-void observe_unlock(void) { pthread_mutex_unlock(&parts_lock); }
-
 // Who stops waits for hooks, and one of these may fork: that lock is not waited for.
 static void in_child(void) {
   observe_unlock();
@@ -64,20 +60,6 @@ static void see(void *user, const kiln_event *e) {
   if (parts >> GDB & 1) observe_gdb(e);
   if (has_ranges && e->kind == KILN_EVENT_LAUNCH) observe_ranges(e);
   errno = saved;
-}
-
-void observe_complain(const char *text) { fprintf(stderr, "libkiln-observe: %s\n", text); }
-
-int observe_take_word(const char **list, const char *const *words) {
-  *list += strspn(*list, ", ");
-  size_t length = strcspn(*list, ", ");
-  if (!length) return -1;
-  for (int i = 0; words[i]; i++)
-    if (strlen(words[i]) == length && !memcmp(words[i], *list, length)) {
-      *list += length;
-      return i;
-    }
-  return -2;
 }
 
 // --------------------------------------------------------------------------------------------- parts

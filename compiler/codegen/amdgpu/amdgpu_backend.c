@@ -71,12 +71,9 @@ static void keep_accumulators_near(LLVMValueRef function) {
 
 /// 0.0 in a scalar register, in a way that LLVM does not see.
 static LLVMValueRef hide_zero(LLVMBuilderRef b, LLVMTypeRef type) {
-  static const char text[] = "s_mov_b32 $0, 0", registers[] = "=s";
   LLVMContextRef context = LLVMGetTypeContext(type);
-  LLVMTypeRef word = LLVMInt32TypeInContext(context), function = LLVMFunctionType(word, NULL, 0, false);
-  LLVMValueRef move = LLVMGetInlineAsm(function, text, sizeof text - 1, registers, sizeof registers - 1,
-                                       false, false, LLVMInlineAsmDialectATT, false);
-  LLVMValueRef zero = LLVMBuildCall2(b, function, move, NULL, 0, "");
+  LLVMTypeRef word = LLVMInt32TypeInContext(context);
+  LLVMValueRef zero = kiln_llvm_asm(b, KILN_ASM_PURE, "s_mov_b32 $0, 0", "=s", word, NULL, 0);
   if (LLVMGetTypeKind(type) != LLVMFloatTypeKind)
     zero = LLVMBuildTrunc(b, zero, LLVMInt16TypeInContext(context), "");
   return LLVMBuildBitCast(b, zero, type, "");

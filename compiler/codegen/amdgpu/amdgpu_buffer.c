@@ -32,15 +32,11 @@ enum {
 /// and a resource is four registers in a row: it would put a loop's second resource together in each
 /// iteration. Where the base advances with the loop it is put together there anyway.
 static LLVMValueRef own_scalar(gpu *g, uint32_t value, unsigned param) {
-  static char constraints[] = "=s,0";
-  if (!g->machine->takes_ahead) return gpu_i32(g, value);
+  LLVMValueRef constant = gpu_i32(g, value);
+  if (!g->machine->takes_ahead) return constant;
   char text[32]; // a comment: equal instructions become one
-  int length = snprintf(text, sizeof text, "; parameter %u", param);
-  LLVMTypeRef type = LLVMFunctionType(g->i32, &g->i32, 1, false);
-  LLVMValueRef assembly = LLVMGetInlineAsm(type, text, (size_t)length, constraints, sizeof constraints - 1,
-                                           false, false, LLVMInlineAsmDialectATT, false),
-               constant = gpu_i32(g, value),
-               call = LLVMBuildCall2(g->builder, type, assembly, &constant, 1, "");
+  snprintf(text, sizeof text, "; parameter %u", param);
+  LLVMValueRef call = kiln_llvm_asm(g->builder, KILN_ASM_PURE, text, "=s,0", g->i32, &constant, 1);
   static const char *const pure[] = {"memory", "nounwind", "willreturn"}; // so it leaves loops
   for (size_t i = 0; i < sizeof pure / sizeof *pure; i++)
     kiln_llvm_attribute(call, KILN_LLVM_ITSELF, pure[i], 0);

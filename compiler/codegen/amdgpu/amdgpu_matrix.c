@@ -101,20 +101,13 @@ static bool is_nothing(LLVMValueRef vector) { return LLVMIsConstant(vector) && L
 /// function (v_exp, v_sqrt) gives, as both are f32 or i32 and are converted first.
 static LLVMValueRef begin_sums(gpu *g, const kiln_matrix_form *form, const matrix_call *c,
                                LLVMValueRef *operands) {
-  static const char prefix[] = "llvm.amdgcn.", constraints[] = "=&v,v,v";
+  static const char prefix[] = "llvm.amdgcn.";
   char text[96], *at = text;
   at += snprintf(text, sizeof text, "v_%s $0, $1, $2, 0%s", form->name + strlen(prefix), c->flags);
   assert(at < text + sizeof text);
   for (char *dot = text; *dot && *dot != ' '; dot++)
     if (*dot == '.') *dot = '_';
-  LLVMTypeRef types[] = {LLVMTypeOf(operands[0]), LLVMTypeOf(operands[1])},
-              type = LLVMFunctionType(LLVMTypeOf(operands[2]), types, 2, false);
-  LLVMValueRef assembly =
-      LLVMGetInlineAsm(type, text, (size_t)(at - text), (char *)constraints, sizeof constraints - 1, false,
-                       false, LLVMInlineAsmDialectATT, false);
-  LLVMValueRef call = LLVMBuildCall2(g->builder, type, assembly, operands, 2, "");
-  kiln_llvm_attribute(call, KILN_LLVM_ITSELF, "convergent", 0);
-  return call;
+  return kiln_llvm_asm(g->builder, KILN_ASM_TOGETHER, text, "=&v,v,v", LLVMTypeOf(operands[2]), operands, 2);
 }
 
 void amdgpu_emit_product(gpu *g, const kiln_matrix_form *form, const LLVMValueRef *left,

@@ -56,13 +56,7 @@ static LLVMValueRef xor_gfx9(gpu *g, LLVMValueRef value, unsigned mask) {
 
 // An empty instruction that may not move to where fewer lanes run.
 LLVMValueRef amdgpu_pin(gpu *g, LLVMValueRef value) {
-  static char text[] = "", constraints[] = "=v,0";
-  LLVMTypeRef of = LLVMTypeOf(value), type = LLVMFunctionType(of, &of, 1, false);
-  LLVMValueRef assembly = LLVMGetInlineAsm(type, text, 0, constraints, sizeof constraints - 1, false, false,
-                                           LLVMInlineAsmDialectATT, false);
-  LLVMValueRef call = LLVMBuildCall2(g->builder, type, assembly, &value, 1, "");
-  kiln_llvm_attribute(call, KILN_LLVM_ITSELF, "convergent", 0);
-  return call;
+  return kiln_llvm_asm(g->builder, KILN_ASM_TOGETHER, "", "=v,0", LLVMTypeOf(value), &value, 1);
 }
 
 static LLVMValueRef xor_gfx10(gpu *g, LLVMValueRef value, unsigned mask) {

@@ -55,15 +55,10 @@ static void name_operation(gpu *g, const ir_op *op, LLVMValueRef call) {
 /// The call of an instance. The text and its constraints are the target's own.
 static LLVMValueRef assembly(gpu *g, const ir_op *op, LLVMValueRef *operands, unsigned count,
                              LLVMTypeRef result) {
-  const char *code = op->attrs.assembly.text ? op->attrs.assembly.text : "",
-             *constraints = op->attrs.assembly.constraints ? op->attrs.assembly.constraints : "";
-  LLVMTypeRef types[MAX_OPERANDS];
-  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(operands[i]);
-  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
-  LLVMValueRef value =
-      LLVMGetInlineAsm(type, (char *)code, strlen(code), (char *)constraints, strlen(constraints),
-                       !op->attrs.assembly.is_pure, false, LLVMInlineAsmDialectATT, false);
-  LLVMValueRef call = LLVMBuildCall2(g->builder, type, value, operands, count, "");
+  const ir_asm *words = &op->attrs.assembly;
+  LLVMValueRef call = kiln_llvm_asm(g->builder, words->is_pure ? KILN_ASM_PURE : KILN_ASM_EFFECTS,
+                                    words->text ? words->text : "",
+                                    words->constraints ? words->constraints : "", result, operands, count);
   name_operation(g, op, call);
   return call;
 }

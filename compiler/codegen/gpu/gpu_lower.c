@@ -131,9 +131,7 @@ void gpu_expect_first(gpu *g, LLVMValueRef branch) {
 static LLVMBasicBlockRef without_loop(gpu *g, LLVMBasicBlockRef after) {
   LLVMBasicBlockRef block = gpu_block(g, "none");
   LLVMPositionBuilderAtEnd(g->builder, block);
-  LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), NULL, 0, false);
-  LLVMValueRef nothing = LLVMGetInlineAsm(type, "", 0, "", 0, true, false, LLVMInlineAsmDialectATT, false);
-  LLVMBuildCall2(g->builder, type, nothing, NULL, 0, "");
+  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS, "", "", LLVMVoidTypeInContext(g->context), NULL, 0);
   LLVMBuildBr(g->builder, after);
   return block;
 }
@@ -375,7 +373,7 @@ void gpu_lower_op(gpu *g, ir_op *op) {
   // Loads that come before a short operation may be under way meanwhile.
   const bool is_short = op->code == IR_LOAD || (ir_ops[op->code].effect == IR_PURE && !op->region_count &&
                                                 op->code != IR_DOT && op->code != IR_CONVERT);
-  if (!is_short) gpu_shift_loaded(g);
+  if (!is_short || gpu_reads_shifted(g, op)) gpu_shift_loaded(g);
   g->current = op;
   LLVMMetadataRef place = kiln_llvm_lines_at(g->lines, g->builder, op);
   if (lowerings[op->code]) lowerings[op->code](g, op);

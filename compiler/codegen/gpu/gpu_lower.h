@@ -303,8 +303,10 @@ LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
 LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);
 
 // gpu_memory.c, gpu_atomic.c
-/// Makes the tiles of `shifts`: where they are used, and before what waits for other threads or is long.
+/// Makes the tiles of `shifts`: before what reads one of them, waits for other threads or is long.
 void gpu_shift_loaded(gpu *g);
+/// Whether an operand is a load of `shifts`.
+bool gpu_reads_shifted(const gpu *g, const ir_op *op);
 /// One mask of two, either of which may be NULL.
 LLVMValueRef gpu_both(gpu *g, LLVMValueRef a, LLVMValueRef b);
 /// True in one thread of the block.

@@ -401,6 +401,13 @@ static void shift_words(gpu *g, LLVMValueRef low, unsigned bit, unsigned by, LLV
     words[i] = LLVMBuildSelect(g->builder, is_set, words[i + by], words[i], "");
 }
 
+bool gpu_reads_shifted(const gpu *g, const ir_op *op) {
+  for (const gpu_shift *s = g->shifts; s; s = s->next)
+    for (uint32_t i = 0; i < op->operand_count; i++)
+      if (op->operands[i] == s->value) return true;
+  return false;
+}
+
 void gpu_shift_loaded(gpu *g) {
   LLVMValueRef elements[SHIFTED_MOST];
   for (gpu_shift *s = g->shifts; s; s = s->next) {

@@ -154,7 +154,6 @@ bool gpu_has_room(gpu *g, const ir_value *value) {
 
 gpu_tile gpu_tile_of(gpu *g, ir_value *value) {
   const gpu_value *v = gpu_value_of(g, value);
-  if (!v->is_ready) gpu_shift_loaded(g);
   if (v->is_ready) return v->home_tile;
   if (g->status == KILN_OK)
     gpu_fail(g, KILN_STATUS_INTERNAL, "tile value %u is used before it is computed", value->id);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sets attributes and metadata and calls intrinsics through the C interface of LLVM.
+// Sets attributes and metadata and calls intrinsics and assembly through the C interface of LLVM.
 #include "compiler/codegen/llvm/llvm_build.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 void kiln_llvm_attribute(LLVMValueRef of, int index, const char *name, uint64_t value) {
@@ -49,5 +50,22 @@ LLVMValueRef kiln_llvm_intrinsic(LLVMBuilderRef builder, LLVMModuleRef module, c
   LLVMValueRef call =
       LLVMBuildCall2(builder, LLVMGlobalGetValueType(callee), callee, (LLVMValueRef *)arguments, count, "");
   if (is_of_libm(name)) kiln_llvm_attribute(call, KILN_LLVM_ITSELF, "nobuiltin", 0);
+  return call;
+}
+
+LLVMValueRef kiln_llvm_asm(LLVMBuilderRef builder, kiln_llvm_asm_kind kind, const char *text,
+                           const char *constraints, LLVMTypeRef result, LLVMValueRef *arguments,
+                           unsigned count) {
+  const bool has_effects = kind == KILN_ASM_EFFECTS || kind == KILN_ASM_EFFECTS_TOGETHER;
+  LLVMTypeRef *types = malloc((count + 1) * sizeof *types);
+  if (!types) abort();
+  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
+  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
+  free(types);
+  LLVMValueRef assembly =
+      LLVMGetInlineAsm(type, (char *)text, strlen(text), (char *)constraints, strlen(constraints),
+                       has_effects, false, LLVMInlineAsmDialectATT, false);
+  LLVMValueRef call = LLVMBuildCall2(builder, type, assembly, arguments, count, "");
+  if (kind >= KILN_ASM_TOGETHER) kiln_llvm_attribute(call, KILN_LLVM_ITSELF, "convergent", 0);
   return call;
 }

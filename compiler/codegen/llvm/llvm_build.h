@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Short forms over LLVM's C API that all lowerings use: attributes, metadata, intrinsics.
+// Short forms over LLVM's C API that all lowerings use: attributes, metadata, intrinsics,
+// inline assembly.
 #ifndef KILN_COMPILER_CODEGEN_LLVM_BUILD_H
 #define KILN_COMPILER_CODEGEN_LLVM_BUILD_H
 
@@ -19,5 +20,16 @@ void kiln_llvm_note(LLVMValueRef instruction, const char *kind, LLVMMetadataRef 
 LLVMValueRef kiln_llvm_intrinsic(LLVMBuilderRef builder, LLVMModuleRef module, const char *name,
                                  LLVMTypeRef *types, unsigned type_count, const LLVMValueRef *arguments,
                                  unsigned count);
+
+/// A call of inline assembly at the builder's place.
+typedef enum kiln_llvm_asm_kind {
+  KILN_ASM_PURE,     ///< what it gives follows from its arguments: it may go, move, or be made once for two
+  KILN_ASM_EFFECTS,  ///< stays
+  KILN_ASM_TOGETHER, ///< pure, but all threads of a warp run it together: it does not move into a branch
+  KILN_ASM_EFFECTS_TOGETHER,
+} kiln_llvm_asm_kind;
+LLVMValueRef kiln_llvm_asm(LLVMBuilderRef builder, kiln_llvm_asm_kind kind, const char *text,
+                           const char *constraints, LLVMTypeRef result, LLVMValueRef *arguments,
+                           unsigned count);
 
 #endif

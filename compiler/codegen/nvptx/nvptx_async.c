@@ -99,18 +99,6 @@ void nvptx_find_place(gpu *g, unsigned groups) {
                            scale(g, g->program_group, NVPTX_GROUP_THREADS), "");
 }
 
-LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
-                       LLVMValueRef *arguments, unsigned count) {
-  LLVMTypeRef *types = KILN_NEW_ARRAY(g->arena, LLVMTypeRef, count + 1u);
-  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
-  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
-  LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)text, size, (char *)constraints, strlen(constraints),
-                                           true, false, LLVMInlineAsmDialectATT, false);
-  LLVMValueRef made = LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
-  LLVMAddCallSiteAttribute(made, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, g->prelude.convergent);
-  return made;
-}
-
 // ------------------------------------------------------------------------------------------- roles
 
 /// One thread makes the barriers; blocks of a cluster tell each other.
@@ -153,8 +141,8 @@ static void branch_unless(gpu *g, LLVMValueRef condition, LLVMBasicBlockRef othe
 static void set_registers(gpu *g, unsigned count, bool more) {
   if (!count) return;
   char text[64];
-  int n = snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %u;", more ? "inc" : "dec", count);
-  nvptx_asm(g, text, (size_t)n, "", LLVMVoidTypeInContext(g->context), NULL, 0);
+  snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %u;", more ? "inc" : "dec", count);
+  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, text, "", LLVMVoidTypeInContext(g->context), NULL, 0);
 }
 
 /// LLVM and the assembler compute a value where it is first read. Where there is time for that before and
@@ -166,7 +154,8 @@ static void pin(gpu *g, ir_value *value) {
   if (!is_index || ir_constant_bits(value, &bits)) return;
   LLVMValueRef scalar = gpu_scalar(g, value);
   const char *constraint = ir_type_bits(value->type) == 64 ? "l" : "r";
-  nvptx_asm(g, "", 0, constraint, LLVMVoidTypeInContext(g->context), &scalar, 1);
+  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, "", constraint, LLVMVoidTypeInContext(g->context),
+                &scalar, 1);
 }
 
 static bool is_read_after(const ir_op *loop, const ir_value *value) {
@@ -310,12 +299,13 @@ static void load_for_all(gpu *g, const LLVMValueRef *arguments, unsigned rank, L
     n += snprintf(text + n, sizeof text - (size_t)n, "%s$%u", i ? ", " : "", 3 + i);
     strcat(constraints, ",r");
   }
-  n += snprintf(text + n, sizeof text - (size_t)n, "}], [$2], m; }");
+  snprintf(text + n, sizeof text - (size_t)n, "}], [$2], m; }");
   strcat(constraints, ",r,~{memory}");
   LLVMValueRef values[9];
   memcpy(values, arguments, (3 + rank) * sizeof *values);
   values[3 + rank] = mask;
-  nvptx_asm(g, text, (size_t)n, constraints, LLVMVoidTypeInContext(g->context), values, 4 + rank);
+  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, text, constraints, LLVMVoidTypeInContext(g->context),
+                values, 4 + rank);
 }
 
 /// What a block that shares the program copies of an operand. All blocks of a row (left operands) or column of

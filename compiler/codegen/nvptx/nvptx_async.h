@@ -38,9 +38,6 @@ enum { NVPTX_BLOCK_BARRIER = 1, NVPTX_ROLES_BARRIER = 2, NVPTX_GROUP_BARRIER = 3
 void nvptx_group_barrier(gpu *g);
 /// Shared window address of a slot; `slot` NULL: of the first.
 LLVMValueRef nvptx_slot_address(gpu *g, ir_value *memory, ir_value *slot);
-/// A call of assembly with effects that all threads of a warp make together.
-LLVMValueRef nvptx_asm(gpu *g, const char *text, size_t size, const char *constraints, LLVMTypeRef result,
-                       LLVMValueRef *arguments, unsigned count);
 
 /// Scalars that are read after a loop with products are computed before it.
 void nvptx_enter_loop(gpu *g, ir_op *loop);

@@ -57,12 +57,10 @@ static void keep_test(LLVMBuilderRef b, LLVMValueRef test) {
   if (!step || (bits != 32 && bits != 64) || !may_wrap(bound, step, bits, predicate >= LLVMIntSGT)) return;
   const char *text = bits == 64 ? "mov.b64 $0, $1;" : "mov.b32 $0, $1;",
              *registers = bits == 64 ? "=l,l" : "=r,r";
-  LLVMTypeRef function = LLVMFunctionType(type, &type, 1, false);
   LLVMValueRef highest = LLVMConstInt(type, 1ull << (bits - 1), false);
-  LLVMValueRef hide = LLVMGetInlineAsm(function, text, strlen(text), registers, strlen(registers), false,
-                                       false, LLVMInlineAsmDialectATT, false);
   LLVMPositionBuilderBefore(b, test);
-  LLVMValueRef inverted = LLVMBuildXor(b, counter, LLVMBuildCall2(b, function, hide, &highest, 1, ""), "");
+  LLVMValueRef hidden = kiln_llvm_asm(b, KILN_ASM_PURE, text, registers, type, &highest, 1);
+  LLVMValueRef inverted = LLVMBuildXor(b, counter, hidden, "");
   LLVMValueRef same =
       LLVMBuildICmp(b, with_other_sign(predicate), inverted, LLVMConstXor(bound, highest), "");
   LLVMReplaceAllUsesWith(test, same);

@@ -60,14 +60,15 @@ static void send(gpu *g, const exchange *x) {
     LLVMValueRef arguments[1 + PIECE] = {piece_at(g, own, i)};
     for (unsigned k = 0; k < PIECE; k++)
       arguments[1 + k] = LLVMBuildBitCast(g->builder, x->tile.regs[i * PIECE + k], g->i32, "");
-    nvptx_asm(g, write, sizeof write - 1, "r,r,r,r,r,~{memory}", nothing, arguments, 1 + PIECE);
+    kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, write, "r,r,r,r,r,~{memory}", nothing, arguments,
+                  1 + PIECE);
   }
   kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0);
   nvptx_group_barrier(g);
   LLVMValueRef arguments[5] = {in_block(g, group, 0), group,
                                gpu_i32(g, x->pieces * PIECE * 4 * NVPTX_GROUP_THREADS),
                                in_block(g, x->full, 0), x->is_leader};
-  nvptx_asm(g, copy, sizeof copy - 1, "r,r,r,r,r,~{memory}", nothing, arguments, 5);
+  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, copy, "r,r,r,r,r,~{memory}", nothing, arguments, 5);
 }
 
 static void add_from(gpu *g, const exchange *x, unsigned rank, LLVMValueRef *sums) {
@@ -77,7 +78,8 @@ static void add_from(gpu *g, const exchange *x, unsigned rank, LLVMValueRef *sum
   LLVMValueRef place = add(g, x->memory, gpu_i32(g, (rank - 1) * x->tile_bytes));
   for (unsigned i = 0; i < x->pieces; i++) {
     LLVMValueRef from = piece_at(g, place, i);
-    LLVMValueRef read = nvptx_asm(g, text, sizeof text - 1, "=r,=r,=r,=r,r,~{memory}", piece, &from, 1);
+    LLVMValueRef read = kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, text, "=r,=r,=r,=r,r,~{memory}",
+                                      piece, &from, 1);
     for (unsigned k = 0; k < PIECE; k++) {
       LLVMValueRef word = LLVMBuildExtractValue(g->builder, read, k, ""), *sum = &sums[i * PIECE + k];
       *sum = x->is_float ? LLVMBuildFAdd(g->builder, *sum, LLVMBuildBitCast(g->builder, word, g->f32, ""), "")
@@ -192,8 +194,8 @@ static void send_piece(gpu *g, unsigned part, LLVMValueRef there, LLVMValueRef f
   arguments[1 + PIECE] = full;
   arguments[2 + PIECE] = own;
   arguments[3 + PIECE] = LLVMBuildXor(g->builder, g->share, gpu_i32(g, part), "");
-  nvptx_asm(g, text, sizeof text - 1, "r,r,r,r,r,r,r,r,~{memory}", LLVMVoidTypeInContext(g->context),
-            arguments, PIECE + 4);
+  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, text, "r,r,r,r,r,r,r,r,~{memory}",
+                LLVMVoidTypeInContext(g->context), arguments, PIECE + 4);
 }
 
 /// Waits until all have read what this block sent before; over slots, until these have been read this time.

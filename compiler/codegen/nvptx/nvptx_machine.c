@@ -100,16 +100,6 @@ KILN_PRINTF(2, 3) static void append(text *t, const char *format, ...) {
   if (n > 0) t->size += (size_t)n < sizeof t->bytes - t->size ? (size_t)n : sizeof t->bytes - t->size - 1;
 }
 
-static LLVMValueRef call_asm(gpu *g, const text *code, const text *constraints, LLVMTypeRef result,
-                             LLVMValueRef *arguments, unsigned count, bool effects) {
-  LLVMTypeRef types[16];
-  for (unsigned i = 0; i < count; i++) types[i] = LLVMTypeOf(arguments[i]);
-  LLVMTypeRef type = LLVMFunctionType(result, types, count, false);
-  LLVMValueRef assembly = LLVMGetInlineAsm(type, (char *)code->bytes, code->size, (char *)constraints->bytes,
-                                           constraints->size, effects, false, LLVMInlineAsmDialectATT, false);
-  return LLVMBuildCall2(g->builder, type, assembly, arguments, count, "");
-}
-
 static const char *evict_text(const gpu *g, unsigned evict) {
   static const char *const texts[] = {
       [IR_EVICT_NORMAL] = "", [IR_EVICT_FIRST] = ".L1::evict_first", [IR_EVICT_LAST] = ".L1::evict_last"};
@@ -181,7 +171,8 @@ static LLVMValueRef load(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVM
   if (effects) append(&constraints, ",~{memory}");
   LLVMTypeRef result =
       w.count == 1 ? results[0] : LLVMStructTypeInContext(g->context, results, w.count, false);
-  LLVMValueRef loaded = call_asm(g, &code, &constraints, result, arguments, count, effects);
+  LLVMValueRef loaded = kiln_llvm_asm(g->builder, effects ? KILN_ASM_EFFECTS : KILN_ASM_PURE, code.bytes,
+                                      constraints.bytes, result, arguments, count);
   if (w.count == 1) return a->bytes == 1 ? LLVMBuildTrunc(g->builder, loaded, g->i8, "") : loaded;
   LLVMValueRef vector = LLVMGetPoison(type);
   for (unsigned i = 0; i < w.count; i++)
@@ -214,7 +205,8 @@ static void store(gpu *g, const gpu_access *a, LLVMValueRef pointer, LLVMValueRe
   append_operands(&code, 1, w.count);
   append(&code, ";");
   append(&constraints, ",~{memory}");
-  call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, count, true);
+  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS, code.bytes, constraints.bytes,
+                LLVMVoidTypeInContext(g->context), arguments, count);
 }
 
 /// One piece of assembly: operand 0 is the place, then come words, then masks.
@@ -240,7 +232,8 @@ static bool store_parts(gpu *g, const gpu_access *a, LLVMValueRef pointer, const
     append(&code, i + 1 < parts ? ";\n\t" : bytes == 2 ? ";\n\t}" : ";");
   }
   append(&constraints, ",~{memory}");
-  call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, count, true);
+  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS, code.bytes, constraints.bytes,
+                LLVMVoidTypeInContext(g->context), arguments, count);
   return true;
 }
 
@@ -286,7 +279,8 @@ static LLVMValueRef atom(gpu *g, const ir_op *op, const char *instruction, LLVMV
   if (!second && is_reduction(op)) {
     append(&code, "red.%s.%s.global.%s [$0], $1;", order, scope, instruction);
     append(&constraints, "l,%c,~{memory}", letter);
-    call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, 2, true);
+    kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS, code.bytes, constraints.bytes,
+                  LLVMVoidTypeInContext(g->context), arguments, 2);
     return LLVMConstNull(type);
   }
   append(&code, "atom.%s.%s.global.%s $0, [$1], $2%s;", order, scope, instruction, second ? ", $3" : "");
@@ -295,7 +289,8 @@ static LLVMValueRef atom(gpu *g, const ir_op *op, const char *instruction, LLVMV
                    : letter == 'h' ? ",h"
                                    : ",r")
                 : "");
-  return call_asm(g, &code, &constraints, type, arguments, second ? 3 : 2, true);
+  return kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS, code.bytes, constraints.bytes, type, arguments,
+                       second ? 3 : 2);
 }
 
 /// The end of the instruction when there is one for the type, else NULL.
@@ -403,7 +398,8 @@ static bool atomic_piece(gpu *g, const ir_op *op, kiln_scalar scalar, LLVMValueR
   }
   append(&code, ";");
   append(&constraints, ",~{memory}");
-  call_asm(g, &code, &constraints, LLVMVoidTypeInContext(g->context), arguments, 1 + count + !!mask, true);
+  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS, code.bytes, constraints.bytes,
+                LLVMVoidTypeInContext(g->context), arguments, 1 + count + !!mask);
   return true;
 }
 

@@ -53,7 +53,8 @@ static LLVMValueRef is_within(gpu *g, LLVMValueRef index, LLVMValueRef extent) {
 static LLVMValueRef made_here(gpu *g, LLVMValueRef value) {
   bool is_wide = LLVMTypeOf(value) == g->i64;
   const char *text = is_wide ? "mov.b64 $0, $1;" : "mov.b32 $0, $1;";
-  return nvptx_asm(g, text, strlen(text), is_wide ? "=l,l" : "=r,r", LLVMTypeOf(value), &value, 1);
+  return kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, text, is_wide ? "=l,l" : "=r,r",
+                       LLVMTypeOf(value), &value, 1);
 }
 
 /// What all threads of the group know: of the staged rows, `first` is the first column, and `rest` of their

@@ -173,8 +173,8 @@ static void issue(gpu *g, product *p, const LLVMValueRef *initial, LLVMValueRef 
     p->arguments[p->count++] = initial[i];
   }
   kiln_buffer_format(&p->constraints, "%s~{memory}", p->constraints.size ? "," : "");
-  LLVMValueRef made = nvptx_asm(g, (const char *)p->text.bytes, p->text.size,
-                                (const char *)p->constraints.bytes, result, p->arguments, p->count);
+  LLVMValueRef made = kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, (const char *)p->text.bytes,
+                                    (const char *)p->constraints.bytes, result, p->arguments, p->count);
   kiln_buffer_deinit(&p->text);
   kiln_buffer_deinit(&p->constraints);
   for (unsigned i = 0; i < p->sums; i++) sums[i] = LLVMBuildExtractValue(g->builder, made, i, "");
