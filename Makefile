@@ -35,10 +35,14 @@ probe = $(shell for i in 1 2; do echo | $(CC) -Werror -O2 $(1) -include stdio.h 
 FORTIFY := $(if $(filter release,$(CONFIG)),$(or $(call probe,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3),$(call probe,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)))
 # Calls and returns that only go where they may: CET on x86-64, BTI and signed returns on aarch64.
 BRANCHES := $(or $(call probe,-fcf-protection=full),$(call probe,-mbranch-protection=standard))
+# gcc 14.2, which Debian 13 has, takes the wrong side of a choice by a bit test: where s is known to be small, `s == 1 || s == 8 ? s : 3` is 3 for 1. It
+# makes the conditional move of the other sense; without this pass it makes a branch, which is right.
+SOUND := $(if $(shell printf '%s\n' 'int get(void); static __attribute__((noinline)) int ask(void) {int s = get(); return s < 1 || s > 8 ? 3 : s;}' \
+  'int put(void) {int s = ask(); return s == 1 || s == 8 ? s : 3;}' | $(CC) -O2 -S -x c - -o - 2>/dev/null | grep cmovnc),-fno-if-conversion)
 HARDEN  := $(if $(HARDENED),-fstack-protector-strong $(call probe,-fstack-clash-protection) $(BRANCHES) $(FORTIFY))
 HARDEN_LINK := $(if $(HARDENED),-Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now$(comma)-z$(comma)noexecstack)
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers -Werror
-CFLAGS  := -std=c11 -D_GNU_SOURCE -DKILN_VERSION='"$(VERSION)"' $(OPT_$(CONFIG)) $(CHECKED) $(HARDEN) $(WARN) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -ffp-contract=off -fmacro-prefix-map=$(CURDIR)/= -I. -I$(B)/gen -MMD -MP $(EXTRA_CFLAGS)
+CFLAGS  := -std=c11 -D_GNU_SOURCE -DKILN_VERSION='"$(VERSION)"' $(OPT_$(CONFIG)) $(SOUND) $(CHECKED) $(HARDEN) $(WARN) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -ffp-contract=off -fmacro-prefix-map=$(CURDIR)/= -I. -I$(B)/gen -MMD -MP $(EXTRA_CFLAGS)
 LDFLAGS := $(OPT_$(CONFIG)) $(HARDEN_LINK) -Wl,--gc-sections -Wl,--build-id=sha1 $(EXTRA_LDFLAGS)
 
 .DEFAULT_GOAL := all
@@ -209,7 +213,7 @@ $(B)/obj/%.c.o: %.c $(FLAGS)
 $(B)/obj/%.cpp.o: %.cpp $(FLAGS) $(LLVM)
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
-	$(Q)$(CXX) -std=c++17 $(OPT_$(CONFIG)) $(HARDEN) -Wall -Wextra -fPIC -fvisibility=hidden -fno-rtti -I. -isystem $(shell $(LLVM_CONFIG) --includedir) -MMD -MP -c $< -o $@
+	$(Q)$(CXX) -std=c++17 $(OPT_$(CONFIG)) $(SOUND) $(HARDEN) -Wall -Wextra -fPIC -fvisibility=hidden -fno-rtti -I. -isystem $(shell $(LLVM_CONFIG) --includedir) -MMD -MP -c $< -o $@
 
 # ---------------------------------------------------------------------------------------------------------------- programs
 # What each may link is the table of docs/architecture.md.

@@ -594,7 +594,7 @@ TEST(remote, the_doctor_asks_each_server) {
     const char *scheme, *token, *want, *set; ///< `set`: what Redis is set to first
     bool write;
   } rows[ROWS] = {
-      [REFUSED] = {"http", "", "BAD  remote cache: http://127.0.0.1:%d: Couldn't connect", "", false},
+      [REFUSED] = {"http", "", "BAD  remote cache: http://127.0.0.1:%d: Could", "", false},
       [HTTP] =
           {"http", "",
            "ok   remote cache: http://127.0.0.1:%d: answers; uploads are off (KILN_CACHE_REMOTE_WRITE)\n", "",

@@ -237,7 +237,7 @@ class Words(Cases):
                             (["push", "app.kbundle", "oci+http://127.0.0.1:1/a@sha256:" + "0" * 64], "an upload goes under a tag"),
                             (["push", "--sign=ci.pub", "app.kbundle", "oci+http://127.0.0.1:1/a"], "expected mode 0600"),
                             (["pull", "--trust=k.kiln", "-o", "x", "oci+http://127.0.0.1:1/a"], "kiln-public-key"),
-                            (["pull", "-o", "none/x", "oci+http://127.0.0.1:1/a"], "none"), (["pull", "-o", "x", "oci+http://127.0.0.1:1/a"], "Couldn't connect")):
+                            (["pull", "-o", "none/x", "oci+http://127.0.0.1:1/a"], "none"), (["pull", "-o", "x", "oci+http://127.0.0.1:1/a"], "connect to server")):
             code, printed = self.kiln(*words)
             self.assertEqual(code, 1, printed)
             self.assertIn(text, printed)
