@@ -113,6 +113,8 @@ for _n in ("", "_NUM"):
 PACKED = {"V_PK_%s%s_F16" % (n, end): f for n, f in (("MIN", low), ("MAX", high)) for end in ("", "_NUM")}
 SCALARS = {"S_CVT_I32_F32": to_integer(32, 32, True), "S_CVT_U32_F32": to_integer(32, 32, False)}
 
+BYTE_PRODUCTS = {0x2D: "16x16x128", 0x2E: "32x32x64"}   # of gfx950, by opcode
+
 
 class Computed:
     def source_reader(self, field, size, is_short, modifiers, literal, lanes, is_gfx9):
@@ -178,6 +180,7 @@ class Computed:
 
     def packed(self, pc, arch, w, w1):
         """Minima and maxima of two pairs: a half where one of them is NaN is computed here."""
+        if arch == "cdna" and w >> 16 & 127 in BYTE_PRODUCTS: return self.product_of_bytes(pc, arch, w, w1, BYTE_PRODUCTS[w >> 16 & 127])
         name = self.name_of(pc, arch)
         if name.startswith(("V_FMA_MIX", "V_MAD_MIX")): return self.mixed(pc, arch, w, w1, name)   # gfx942: the other name, and one rounding
         if name not in PACKED: return None
@@ -197,6 +200,14 @@ class Computed:
                     if any_nan(*pair): v[to * lanes + lane] = v[to * lanes + lane] & ~(0xFFFF << 16 * half) & 0xFFFFFFFF | compute(*pair) << 16 * half
 
         return run, ALL, False, name.lower()
+
+    def product_of_bytes(self, pc, arch, w, w1, shape):
+        """Matrix products of gfx950 that name the type of each operand in their words, which the driver does not know. Of six and four bits: refused."""
+        types = {0: "FP8", 1: "BF8"}
+        left, right = types.get(w >> 8 & 7), types.get(w1 >> 29)
+        if not left or not right: self.refuse("v_mfma_f32_%s_f8f6f4 of operands that are no bytes" % shape, pc)
+        parameters, text = self.driver.mat_decode(w & ~0x700, w1 & 0x1FFFFFFF, arch, self.gfx, "V_MFMA_F32_%s_%s_%s" % (shape.upper(), left, right))
+        return "mat", parameters, False, text
 
     def mixed(self, pc, arch, w, w1, name):
         """Sums with products of f32 and f16, where a constant is f32: the emulator takes the bits of f16."""

@@ -10,7 +10,7 @@ waves forward with one poison in undefined registers and memory, backward with a
 pages without access; else NaNs or a pattern stand around them and are compared. What passes here is emulated; no AMD hardware has
 run it. Needs nothing besides the standard library.
 """
-import array, concurrent.futures, glob, math, operator, os, random, re, struct, subprocess, sys, tempfile
+import array, concurrent.futures, glob, itertools, math, operator, os, random, re, struct, subprocess, sys, tempfile
 
 sys.dont_write_bytecode = True
 import emulator as corrected
@@ -183,6 +183,12 @@ def product_cases():
                     for kind, values in ((left, a), (right, b))]
         yield Case("product-%s-%s" % (left, right), "product[T=%s,S=%s,R=%s]" % (left, right, sums), (1,), operands + [Out(sums, c)])
     yield from near_product_cases(r)
+    k = 128
+    for left, right in itertools.product(("e4m3", "e5m2"), repeat=2):
+        a, b = ([r.randint(-4, 3) for _ in range(count)] for count in (m * k, k * n))
+        c = [sum(map(operator.mul, a[i * k:(i + 1) * k], b[j::n])) for i in range(m) for j in range(n)]
+        operands = [In("u8", [fp8_nearest(kind, float(v), True) for v in values]) for kind, values in ((left, a), (right, b))]
+        yield Case("product-wide-%s-%s" % (left, right), "product_wide[T=%s,S=%s]" % (left, right), (1,), operands + [Out("f32", c)])
     m, n, k = 16, 16, 1024
     a, b = ([r.randint(-4, 3) for _ in range(count)] for count in (m * k, k * n))
     c = [sum(a[i * k + x] * b[x * n + j] for x in range(k)) for i in range(m) for j in range(n)]

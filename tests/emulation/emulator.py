@@ -16,6 +16,7 @@ from operands import ALL, SOURCE_DPP, SOURCE_LITERAL, SOURCE_SDWA, Staged, words
 
 LITERAL_SLOT = 209     # of the emulator's scalar file: between the inline constants, used by none
 VCC, NOP = 106, 0xBF800000
+SCALED_PRODUCT, AFTER = (0xD3AC).to_bytes(2, "little"), 2 * NOP.to_bytes(4, "little")
 
 # Loads of 16 bits: C type, whether the other half of the register stays, where the half lies. Stores: how many words.
 HALF_LOADS = {"GLOBAL_LOAD_U16": (ctypes.c_uint16, False, 0), "GLOBAL_LOAD_USHORT": (ctypes.c_uint16, False, 0), "GLOBAL_LOAD_I16": (ctypes.c_int16, False, 0),
@@ -39,6 +40,12 @@ class Corrections(Modes, Staged, Computed, Divisions):
     text. Buffers: 0 scalars, 1 vectors, 2 memory, 3 shared, 4 private, 5 accumulators."""
 
     share = 0, 1   # which workgroups are this process's: every one of `share[1]` whose number leaves share[0]
+
+    def __init__(self, checkout):
+        """The emulator takes what stands before a matrix product of bytes (gfx950) for a scaled one, which has two words more and begins otherwise."""
+        super().__init__(checkout)
+        decode = self.emu.decode_inst
+        self.emu.decode_inst = lambda code, arch: decode(code if arch != "cdna" or code[2:4] == SCALED_PRODUCT else code[:8] + AFTER, arch)
 
     def forget_memory(self):
         """In a new process: registers of earlier waves, which the emulator keeps for the next ones, are memory that processes share."""
