@@ -299,6 +299,14 @@ kiln_status kiln_output_apart(const char *path, const char *other, kiln_error *e
              : KILN_OK;
 }
 
+bool kiln_output_is_stdout(const char *path) {
+  struct stat link, there, own;
+  if (!strcmp(path, "-")) return true;
+  if (strncmp(path, "/dev/", 5) && strncmp(path, "/proc/", 6)) return false; // and costs a hit no look
+  return !lstat(path, &link) && S_ISLNK(link.st_mode) && !stat(path, &there) && !fstat(STDOUT_FILENO, &own) &&
+         own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
 kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes, size_t size,
                                kiln_error *err) {
   int fd = kiln_fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, mode);

@@ -45,6 +45,9 @@ kiln_status kiln_output_try(const char *path, kiln_error *err);
 /// there is none yet. For outputs that would replace an input or each other. NULL and "-" are no files.
 kiln_status kiln_output_apart(const char *path, const char *other, kiln_error *err);
 
+/// Whether `path` means standard output: "-", or a link in /dev or /proc to what descriptor 1 writes, as /dev/stdout is.
+bool kiln_output_is_stdout(const char *path);
+
 /// Makes a file that must not be there yet, nor a link in its place: EXISTS. For keys.
 kiln_status kiln_output_create(const char *path, mode_t mode, const void *bytes, size_t size,
                                kiln_error *err);

@@ -161,6 +161,11 @@ void kiln_program_begin(void) {
   atexit(fail_if_output_is_lost);
 }
 
+void kiln_program_give_output(void) {
+  fflush(stdout);
+  stdout = stderr;
+}
+
 void kiln_program_color(kiln_program_colors when) { colors = when; }
 
 void kiln_program_clear_line(void) {

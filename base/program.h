@@ -11,6 +11,9 @@
 /// disk; not a closed descriptor) says so as it exits, and its exit code is 1.
 void kiln_program_begin(void);
 
+/// Standard output holds bytes for other programs from now on (`-o -`): what stdio prints goes to standard error.
+void kiln_program_give_output(void);
+
 /// Whether messages on standard error are coloured: "PLACE: error:", "warning:", "note:" at the beginning of a line,
 /// and the carets below quoted text. Never what a program prints on standard output. AUTO: on a terminal.
 typedef enum kiln_program_colors { KILN_COLORS_AUTO, KILN_COLORS_ON, KILN_COLORS_OFF } kiln_program_colors;

@@ -75,6 +75,15 @@ class Right(Cases):
                 support.tool("verify", os.path.join(FOLDER.name, "got.kbundle"))
                 registry.blobs.clear()
 
+    def test_standard_output_gets_the_bundle_alone(self):
+        with Registry() as registry:
+            self.push(registry)
+            for name in ("-", "/dev/stdout"):
+                done = subprocess.run([KILN, "cache", "pull", "-o", name, "oci+http://%s/team/kernels:v1" % registry.host], capture_output=True, cwd=FOLDER.name,
+                                      env={**support.plain_environment(), "KILN_CONFIG": ""})
+                self.assertEqual((done.returncode, done.stdout), (0, BUNDLE), done.stderr)
+                self.assertIn(b"pulled " + name.encode(), done.stderr)
+
     def test_what_is_there_is_not_sent_again(self):
         with Registry() as registry:
             self.push(registry)

@@ -185,7 +185,7 @@ int kiln_command_build(int argc, char **argv) {
   session_init(&b.s);
   b.s.plan.with_launched = true;
   const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &b.bundle.output, "FILE", "the bundle to write (default: kernels.kbundle)"},
+      {"output", 'o', CLI_OUTPUT, &b.bundle.output, "FILE", "the bundle to write (default: kernels.kbundle)"},
       SESSION_OPTIONS(&b.s),
       SESSION_BUNDLE_OPTIONS(&b.bundle),
       {"tuned", 0, CLI_TEXT, &b.s.tuned, "TABLE",
@@ -202,8 +202,8 @@ int kiln_command_build(int argc, char **argv) {
       {"fleet", 0, CLI_TEXT, &b.s.fleet, "redis://...",
        "share the build with every machine that runs this command with this server: each object is compiled "
        "once"},
-      {"depfile", 0, CLI_TEXT, &b.depfile, "FILE", "write a dependency file for make and ninja"},
-      {"trace", 0, CLI_TEXT, &b.trace, "FILE",
+      {"depfile", 0, CLI_OUTPUT, &b.depfile, "FILE", "write a dependency file for make and ninja"},
+      {"trace", 0, CLI_OUTPUT, &b.trace, "FILE",
        "write the build as a timeline for chrome://tracing or Perfetto"},
       {"keep-going", 0, CLI_FLAG, &b.keep_going, NULL,
        "write the bundle without the sources and kernels that failed; the exit code stays 1"},

@@ -196,12 +196,10 @@ static void print_times(const plan_job *job, uint64_t front_ns) {
   fprintf(stderr, "%-10s %9.3f ms\n", job->state == JOB_HIT ? "(hit)" : "whole", (double)job->ns / 1e6);
 }
 
-/// Prints to standard output, or to standard error if standard output gets the code.
 static kiln_status print_report(const compile_command *c, kiln_error *err) {
   kiln_buffer text = {0};
   kiln_status status = report_print(&c->s.plan, &c->s.plan.jobs[0], *c->report != 0, &text, err);
-  bool is_taken = c->output && !strcmp(c->output, "-");
-  if (status == KILN_OK) fwrite(text.bytes, 1, text.size, is_taken ? stderr : stdout);
+  if (status == KILN_OK) fwrite(text.bytes, 1, text.size, stdout);
   kiln_buffer_deinit(&text);
   return status;
 }
@@ -278,7 +276,7 @@ int kiln_command_compile(int argc, char **argv) {
   kiln_error err = {0};
   session_init(&c.s);
   const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &c.output, "FILE",
+      {"output", 'o', CLI_OUTPUT, &c.output, "FILE",
        "where the result goes; - is standard output (default: nowhere, only check; text of --emit=ptx, llvm, "
        "asm or ir: standard output)"},
       {"config", 0, CLI_NUMBER, &c.which.config, "N",

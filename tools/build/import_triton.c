@@ -242,7 +242,7 @@ int kiln_command_import_triton(int argc, char **argv) {
 import m = {.bundle.output = "triton.kbundle" };
   session_init(&m.s);
   const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &m.bundle.output, "FILE", "the bundle to write (default: triton.kbundle)"},
+      {"output", 'o', CLI_OUTPUT, &m.bundle.output, "FILE", "the bundle to write (default: triton.kbundle)"},
       SESSION_OPTIONS(&m.s),
       SESSION_BUNDLE_OPTIONS(&m.bundle),
       {"json", 0, CLI_FLAG, &m.json, NULL, "print the report as JSON, one object a line"},

@@ -76,7 +76,7 @@ int kiln_command_translate(int argc, char **argv) {
   plan p = {0};
   kiln_error err = {0};
   const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &t.output, "FILE", "where the text goes (standard output)"},
+      {"output", 'o', CLI_OUTPUT, &t.output, "FILE", "where the text goes (standard output)"},
       {"kernel", 'k', CLI_LIST, &t.only, "NAME", "only this kernel"},
       {"target", 't', CLI_TEXT, &t.target, "NAME", "for sources that ask for their target (host)"},
       {"warps", 0, CLI_COUNT, &t.warps, "N", "warps of the kernel (default: metadata, then 4)",

@@ -27,7 +27,7 @@ typedef struct combine_settings {
 
 /// The rows of the options that all three have, for a page.
 #define COMBINE_OPTIONS(s)                                                                         \
-  {"out", 'o', CLI_TEXT, &(s)->out, "FILE", "the bundle to write"},                                \
+  {"out", 'o', CLI_OUTPUT, &(s)->out, "FILE", "the bundle to write"},                              \
       {"level", 0, CLI_NUMBER, &(s)->level, "N", "zstd level, 1 to 19 (3)"},                       \
       {"dictionary", 0, CLI_TEXT, &(s)->dictionary, "WHICH", "auto, none, small or large (auto)"}, \
       RESIGN_OPTIONS(&(s)->signature), {                                                           \

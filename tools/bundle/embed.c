@@ -66,7 +66,7 @@ static int embed(const char *bundle, const char *path, const char *symbol) {
 int kiln_command_embed(int argc, char **argv) {
   const char *path = "-", *symbol = "kiln_bundle";
   const cli_option options[] = {
-      {"out", 'o', CLI_TEXT, &path, "FILE", "the assembler file (standard output)"},
+      {"out", 'o', CLI_OUTPUT, &path, "FILE", "the assembler file (standard output)"},
       {"symbol", 0, CLI_TEXT, &symbol, "NAME", "symbol of the bytes; NAME_end follows them (kiln_bundle)"}};
   const cli_page page = CLI_PAGE("kiln embed [-o FILE.S] [--symbol NAME] BUNDLE",
                                  "Writes an assembler file that includes a bundle by the path given, for "

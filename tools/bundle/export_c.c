@@ -331,7 +331,8 @@ static kiln_status export_bundle(export *e, const kiln_buffer *bundle, kiln_erro
   KILN_TRY(
       kiln_output_try(e->object, err)); // before the work, and so that neither is written without the other
   KILN_TRY(kiln_output_try(e->header, err));
-  snprintf(e->folder, sizeof e->folder, "%s.XXXXXX", e->object); // next to what is written
+  const char *next_to = kiln_output_is_stdout(e->object) ? e->header : e->object;
+  snprintf(e->folder, sizeof e->folder, "%s.XXXXXX", next_to);
   if (!mkdtemp(e->folder))
     return kiln_fail(err, KILN_STATUS_IO, "%s: a folder cannot be made: %s", e->folder, strerror(errno));
   kiln_status status = write_parts(e, bundle, &typed, err);
@@ -377,8 +378,8 @@ static int export_to(export *e) {
 int kiln_command_export_c(int argc, char **argv) {
   export e = {.cc = "cc"};
   const cli_option options[] = {
-      {"out", 'o', CLI_TEXT, &e.object, "FILE.O", "the object (app.o for app.kbundle)"},
-      {"header", 0, CLI_TEXT, &e.header, "FILE.H", "the header (the object's name with .h)"},
+      {"out", 'o', CLI_OUTPUT, &e.object, "FILE.O", "the object (app.o for app.kbundle)"},
+      {"header", 0, CLI_OUTPUT, &e.header, "FILE.H", "the header (the object's name with .h)"},
       {"prefix", 0, CLI_TEXT, &e.prefix, "TEXT",
        "prefix of names (default: the bundle's, app_ for app.kbundle)"},
       {"cc", 0, CLI_TEXT, &e.cc, "PROGRAM", "the C compiler of the application's target (cc)"},
@@ -391,6 +392,8 @@ int kiln_command_export_c(int argc, char **argv) {
       options);
   cli_list words = {0};
   int code = cli_parse_one(&page, argc, argv, "bundle", &words);
+  if (code == -1 && e.object && kiln_output_is_stdout(e.object) && !e.header)
+    code = cli_usage(&page, "--header is missing: an object on standard output has no name to make one of");
   if (code == -1 && e.prefix && !header_is_prefix(e.prefix))
     code = cli_usage(&page,
                      "--prefix: expected letters, digits and '_', a letter first, not kiln_ (that is the "

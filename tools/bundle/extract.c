@@ -75,7 +75,7 @@ static kiln_status extract(const bundle_view *v, const char *bundle, const char 
 int kiln_command_extract(int argc, char **argv) {
   choice how = {.output = "-", .config = -1, .variant = -1};
   const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &how.output, "FILE", "where the code goes (standard output)"},
+      {"output", 'o', CLI_OUTPUT, &how.output, "FILE", "where the code goes (standard output)"},
       {"target", 't', CLI_TEXT, &how.target, "NAME", "the code for this target"},
       {"config", 0, CLI_NUMBER, &how.config, "N",
        "the code of this config, as `kiln inspect --codes` numbers them"},

@@ -255,7 +255,7 @@ int kiln_command_fix_index(int argc, char **argv) {
   const char *out = NULL;
   resign signature = {0};
   const cli_option options[] = {
-      {"out", 'o', CLI_TEXT, &out, "FILE", "the bundle to write (in place of the archive)"},
+      {"out", 'o', CLI_OUTPUT, &out, "FILE", "the bundle to write (in place of the archive)"},
       RESIGN_OPTIONS(&signature)};
   const cli_page page =
       CLI_PAGE("kiln fix-index [-o FILE] ARCHIVE",

@@ -213,7 +213,7 @@ static void put_header(kiln_buffer *out, const bundle_view *v, const char *prefi
 
 int kiln_command_header(int argc, char **argv) {
   const char *path = "-", *prefix = NULL;
-  const cli_option options[] = {{"out", 'o', CLI_TEXT, &path, "FILE", "the header (standard output)"},
+  const cli_option options[] = {{"out", 'o', CLI_OUTPUT, &path, "FILE", "the header (standard output)"},
                                 {"prefix", 0, CLI_TEXT, &prefix, "TEXT",
                                  "prefix of names (default: the bundle's, app_ for app.kbundle)"}};
   const cli_page page =

@@ -284,7 +284,7 @@ static kiln_status put_page(kiln_buffer *out, const bundle_view *v, kiln_error *
 
 int kiln_command_report(int argc, char **argv) {
   const char *path = "-";
-  const cli_option options[] = {{"out", 'o', CLI_TEXT, &path, "FILE", "the page (standard output)"}};
+  const cli_option options[] = {{"out", 'o', CLI_OUTPUT, &path, "FILE", "the page (standard output)"}};
   const cli_page page = CLI_PAGE("kiln report [-o FILE.html] BUNDLE",
                                  "Writes one HTML page about a bundle: sizes, registers, spills, "
                                  "provenance. It needs no other file.",

@@ -72,7 +72,7 @@ int kiln_command_sign(int argc, char **argv) {
       {"name", 0, CLI_TEXT, &s.name, "NAME", "state this name, so that no other bundle passes for this one"},
       {"version", 0, CLI_NUMBER, &s.version, "N",
        "state this version, so that users who require a lowest version refuse older bundles"},
-      {"out", 'o', CLI_TEXT, &s.out, "FILE", "the signed bundle (in place of the other)"}};
+      {"out", 'o', CLI_OUTPUT, &s.out, "FILE", "the signed bundle (in place of the other)"}};
   const cli_page page =
       CLI_PAGE("kiln sign --key=FILE [--name=NAME] [--version=N] [-o FILE] BUNDLE",
                "Checks a bundle whole and signs it with Ed25519, in place of a signature that it has; name "

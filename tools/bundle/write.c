@@ -159,7 +159,7 @@ static kiln_status build(settings *s, kiln_bundle_sums *sums, kiln_error *err) {
 int kiln_command_bundle_write(int argc, char **argv) {
   settings s = {.dictionary = "auto", .level = 3, .threads = cli_processors(), .max_size = INT64_MAX};
   const cli_option options[] = {
-      {"out", 'o', CLI_TEXT, &s.out, "FILE", "the bundle; - is standard output"},
+      {"out", 'o', CLI_OUTPUT, &s.out, "FILE", "the bundle; - is standard output"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "what messages call it (FILE)"},
       {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"},
       {"dictionary", 0, CLI_TEXT, &s.dictionary, "WHICH", "auto, none, small or large (auto)"},

@@ -204,11 +204,12 @@ int cache_command_export(int argc, char **argv) {
       CLI_PAGE("kiln cache export FILE",
                "Writes all entries into one archive. The same entries give the same bytes.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 1, 1);
+  if (code == -1) code = cli_take_output(&page, "FILE", tool.words.items[0]);
   if (code != -1) return cache_tool_end(&tool, code);
   kiln_error err = {0};
   kiln_move_report report = {0};
   kiln_output file;
-  kiln_status status = kiln_output_open(&file, tool.words.items[0], &err);
+  kiln_status status = cli_open_output(tool.words.items[0], &file, &err);
   if (!status) status = kiln_output_close(&file, kiln_export(tool.store, file.fd, &report, &err), &err);
   return cache_tool_end(&tool, report_move(&tool, "exported", &report, status, &err));
 }

@@ -441,7 +441,7 @@ int cache_command_extract(int argc, char **argv) {
   const cli_option options[] = {
       CACHE_TOOL_OPTIONS(&tool),
       {"part", 0, CLI_TEXT, &part, "NAME", "payload, metadata, diagnostics or fields"},
-      {"output", 'o', CLI_TEXT, &output, "FILE", "where to (default: standard output)"}};
+      {"output", 'o', CLI_OUTPUT, &output, "FILE", "where to (default: standard output)"}};
   const cli_page page = CLI_PAGE("kiln cache extract [--part=NAME] [-o FILE] KEY",
                                  "Writes a part of one entry to a file.", options);
   named_entry e;

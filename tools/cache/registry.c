@@ -90,7 +90,7 @@ int cache_command_pull(int argc, char **argv) {
   kiln_error err = {0};
   const cli_option options[] = {
       {"json", 0, CLI_FLAG, &is_json, NULL, "print JSON"},
-      {"output", 'o', CLI_TEXT, &output, "FILE", "where the bundle goes"},
+      {"output", 'o', CLI_OUTPUT, &output, "FILE", "where the bundle goes"},
       {"trust", 0, CLI_LIST, &keys, "FILE",
        "public key; one of those given must have signed the bundle in the registry"},
       {"wait", 0, CLI_COUNT, &wait, "SECONDS", "how long each request may take (60)", MOST_WAIT_S}};

@@ -22,8 +22,9 @@
 #include "base/control_characters.h"
 #include "base/stream.h"
 
-static bool reports_json;    // cli_json_on_failure
-static cli_place said_place; // cli_json_place
+static bool reports_json;     // cli_json_on_failure
+static cli_place said_place;  // cli_json_place
+static char stdout_taker[64]; // cli_take_output: whose bytes standard output gets
 
 void cli_list_add(cli_list *list, const char *text) {
   if (list->count == list->capacity) {
@@ -148,6 +149,7 @@ static int set(const cli_page *page, const cli_option *o, const char *value) {
   case CLI_FLAG: *(bool *)o->to = true; break;
   case CLI_TIMES: ++*(unsigned *)o->to; break;
   case CLI_TEXT:
+  case CLI_OUTPUT:
   case CLI_MAYBE: *(const char **)o->to = value; break;
   case CLI_LIST: cli_list_add(o->to, value); break;
   case CLI_NUMBER:
@@ -271,6 +273,26 @@ static int parse_words(const cli_page *page, int argc, char **argv, cli_list *wo
   return -1;
 }
 
+int cli_take_output(const cli_page *page, const char *name, const char *path) {
+  if (!path || !kiln_output_is_stdout(path)) return -1;
+  const char *other = *stdout_taker ? stdout_taker : reports_json ? "--json" : NULL;
+  if (other) return cli_usage(page, "%s: standard output is taken by %s", name, other);
+  snprintf(stdout_taker, sizeof stdout_taker, "%s", name);
+  kiln_program_give_output();
+  return -1;
+}
+
+static int take_outputs(const cli_page *page) {
+  int how = -1;
+  for (size_t i = 0; how == -1 && i < page->option_count; i++) {
+    char name[64];
+    if (page->options[i].kind != CLI_OUTPUT) continue;
+    snprintf(name, sizeof name, "--%s", page->options[i].name);
+    how = cli_take_output(page, name, *(const char **)page->options[i].to);
+  }
+  return how;
+}
+
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
   cli_list all = {0};
   int how = -1;
@@ -283,6 +305,7 @@ int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
     reports_json |= !strcmp(all.items[i], "--json");
   if (how == -1) how = parse_words(page, (int)all.count, (char **)all.items, words);
   if (has_json) reports_json = *(bool *)json->to;
+  if (how == -1) how = take_outputs(page);
   cli_list_deinit(&all);
   return how;
 }
@@ -350,6 +373,13 @@ int cli_report(kiln_status status, const kiln_error *err) {
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err) {
   if (strcmp(path, "-")) return kiln_output_write(path, bytes, size, err);
   if (kiln_stream_write(1, bytes, size)) return KILN_OK;
+  return kiln_fail(err, kiln_status_of_errno(errno), "cannot write standard output: %s", strerror(errno));
+}
+
+kiln_status cli_open_output(const char *path, kiln_output *out, kiln_error *err) {
+  if (strcmp(path, "-")) return kiln_output_open(out, path, err);
+  *out = (kiln_output){.path = path, .fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3), .is_through = true};
+  if (out->fd >= 0) return KILN_OK;
   return kiln_fail(err, kiln_status_of_errno(errno), "cannot write standard output: %s", strerror(errno));
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "base/output.h"
 #include "base/status.h"
 
 /// Exit codes of all programs.
@@ -20,8 +21,17 @@ enum {
 };
 
 /// NUMBER: 0 or more; COUNT: 1 or more; MAYBE: a text that may be left out with its '=', "" then; TIMES: a
-/// flag that is counted, into an unsigned.
-typedef enum cli_kind { CLI_FLAG, CLI_TIMES, CLI_TEXT, CLI_NUMBER, CLI_COUNT, CLI_LIST, CLI_MAYBE } cli_kind;
+/// flag that is counted, into an unsigned; OUTPUT: a text, the name of a file that the command writes.
+typedef enum cli_kind {
+  CLI_FLAG,
+  CLI_TIMES,
+  CLI_TEXT,
+  CLI_NUMBER,
+  CLI_COUNT,
+  CLI_LIST,
+  CLI_MAYBE,
+  CLI_OUTPUT
+} cli_kind;
 
 /// Texts of an option that may be given several times. Borrowed from the command line.
 typedef struct cli_list {
@@ -75,6 +85,11 @@ typedef struct cli_page {
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words);
 /// The same for exactly one positional word; `what` names it in messages.
 int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what, cli_list *words);
+/// Says that `path`, the value of `name` ("--save"), gets bytes that the command makes. Where that is standard output,
+/// whatever else the command prints goes to standard error from now on, and a second output there, or JSON, is a wrong
+/// command line. cli_parse calls it for options of the kind OUTPUT, with their defaults. NULL is no output. Returns -1 to
+/// go on, else the exit code.
+int cli_take_output(const cli_page *page, const char *name, const char *path);
 void cli_list_add(cli_list *list, const char *text);
 void cli_list_deinit(cli_list *list);
 
@@ -119,7 +134,9 @@ kiln_status cli_open_input(const char *path, int *out_fd, kiln_error *err);
 /// Writes through a temporary file in the same folder and a rename; leaves an identical file alone ("-":
 /// standard output).
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err);
-/// The same of what was made from the file `input`, which it does not replace (INVALID_ARGUMENT).
+/// Opens what is written piece by piece in the same way; kiln_output_close ends it.
+kiln_status cli_open_output(const char *path, kiln_output *out, kiln_error *err);
+/// cli_write_file of what was made from the file `input`, which it does not replace (INVALID_ARGUMENT).
 kiln_status cli_write_made(const char *path, const char *input, const void *bytes, size_t size,
                            kiln_error *err);
 

@@ -367,7 +367,7 @@ int kiln_command_completion(int argc, char **argv) {
   cli_list words = {0};
   rows all = {0};
   const cli_option options[] = {
-      {"output", 'o', CLI_TEXT, &output, "FILE", "where the script goes (standard output)"}};
+      {"output", 'o', CLI_OUTPUT, &output, "FILE", "where the script goes (standard output)"}};
   const cli_page page = CLI_PAGE(
       "kiln completion [-o FILE] bash|zsh|fish",
       "Writes the completions of commands, options and values for a shell, from the tables "

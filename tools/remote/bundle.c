@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/output.h"
+#include "base/program.h"
 #include "cache/remote/oci.h"
 #include "tools/common/cli.h"
 #include "tools/common/key_file.h"
@@ -87,6 +88,7 @@ static kiln_status pull(char **words, unsigned key_count, kiln_error *err) {
     status = kiln_fail(err, KILN_STATUS_LIMIT, "--trust: expected at most %d keys, found %u", MOST_KEYS,
                        key_count);
   for (unsigned i = 0; !status && i < key_count; i++) status = key_file_public(words[4 + i], keys[i], err);
+  if (!status && kiln_output_is_stdout(file)) kiln_program_give_output();
   if (!status) status = kiln_output_try(file, err);
   if (!status)
     status = kiln_oci_pull(&place, &access, (const uint8_t(*)[KILN_OCI_PUBLIC])keys, key_count, &bytes,

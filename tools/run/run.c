@@ -264,6 +264,16 @@ static kiln_status print_value(run_state *r, const char *text, kiln_error *err) 
   return KILN_OK;
 }
 
+/// At most one buffer goes to standard output, and nothing else does then.
+static int take_saved(const cli_page *page, const run_settings *s) {
+  int how = -1;
+  for (size_t i = 0; how == -1 && i < s->save.count; i++) {
+    const char *equals = strchr(s->save.items[i], '=');
+    how = cli_take_output(page, "--save", equals ? equals + 1 : NULL);
+  }
+  return how;
+}
+
 static kiln_status save_value(run_state *r, const char *text, kiln_error *err) {
   size_t length = strcspn(text, "=");
   run_value *v;
@@ -384,6 +394,7 @@ int kiln_command_run(int argc, char **argv) {
   if (exit_code == -1 && !parse_tolerance(s.tolerance_text, &s.tolerance))
     exit_code =
         cli_usage(&page, "--tolerance: expected a number of at least 0, found '%s'", s.tolerance_text);
+  if (exit_code == -1) exit_code = take_saved(&page, &s);
   if (exit_code == -1) {
     kiln_status status = run_all(&s, &err);
     exit_code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

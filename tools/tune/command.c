@@ -61,6 +61,8 @@ static int check_settings(const cli_page *page, tune_settings *s) {
   if (s->among.count > TUNE_MOST_HINTS)
     return cli_usage(page, "--among: expected up to %d tables, found %zu", TUNE_MOST_HINTS, s->among.count);
   if (s->merge) return s->output ? -1 : cli_usage(page, "--merge: --output is missing");
+  if (s->output && kiln_output_is_stdout(s->output))
+    return cli_usage(page, "--output: a table is read and added to, which standard output cannot be");
   if (!s->shapes && !s->record && !s->cases.count) return cli_usage(page, "--shapes is missing");
   if (!s->output && !s->gate && measures_here) return cli_usage(page, "--output is missing");
   if (!read_real(s->budget, 0.001, 1e6, &s->rules.budget_s))
@@ -91,7 +93,7 @@ static tune_settings settings = {.devices = "host",
                                  .all_below = 16};
 
 static const cli_option options[] = {
-    {"output", 'o', CLI_TEXT, &settings.output, "TABLE", "the table to add to"},
+    {"output", 'o', CLI_OUTPUT, &settings.output, "TABLE", "the table to add to"},
     {"shapes", 's', CLI_TEXT, &settings.shapes, "FILE", "kernels and arguments to measure; see below"},
     {"record", 0, CLI_TEXT, &settings.record, "FILE",
      "shapes that an application recorded; --shapes says what buffers hold"},
@@ -119,7 +121,7 @@ static const cli_option options[] = {
     {"band", 0, CLI_TEXT, &settings.band, "PERCENT", "with --gate: differences up to this count as none (5)"},
     {"among", 0, CLI_LIST, &settings.among, "TABLE",
      "measure only what this table, or one of several, chose for a shape"},
-    {"html", 0, CLI_TEXT, &settings.html, "FILE",
+    {"html", 0, CLI_OUTPUT, &settings.html, "FILE",
      "write a page with every config's time and the winners by shape"},
     {"merge", 0, CLI_FLAG, &settings.merge, NULL, "merge tables; nothing is measured"},
     {"post", 0, CLI_TEXT, &settings.post, "redis://...", "post the work as a job for other machines"},
