@@ -34,7 +34,7 @@ static struct {
   observed_library libraries[MOST_LIBRARIES];
   unsigned library_count;
   bool has_started;
-  uint32_t parts, kinds; // fixed while a hook is there
+  uint32_t kinds[PARTS]; // the events that each part gets, 0 if it is off; fixed while a hook is there
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // ---------------------------------------------------------------------------------------------- forks
@@ -48,25 +48,31 @@ static void watch_forks(void) { (void)pthread_atfork(observe_lock, observe_unloc
 
 // --------------------------------------------------------------------------------------------- events
 
-// A range is around the launch alone: it begins after the other parts, and ends before them.
+// The hook is called for what any part wants; each part is told of its own events only. A range is around the launch
+// alone: it begins after the other parts, and ends before them.
 static void see(void *user, const kiln_event *e) {
   int saved = errno;
-  const uint32_t parts = state.parts;
-  bool has_ranges = parts & (1u << NVTX | 1u << ROCTX);
+  bool has_ranges = (state.kinds[NVTX] | state.kinds[ROCTX]) & e->kind;
   if (has_ranges && e->kind == KILN_EVENT_LAUNCHED) observe_ranges(e);
-  if (parts >> COUNTERS & 1) observe_count(e);
-  if (parts >> LOG & 1) observe_log(user, e);
-  if (parts >> PERF & 1) observe_perf(e);
-  if (parts >> GDB & 1) observe_gdb(e);
+  if (state.kinds[COUNTERS] & e->kind) observe_count(e);
+  if (state.kinds[LOG] & e->kind) observe_log(user, e);
+  if (state.kinds[PERF] & e->kind) observe_perf(e);
+  if (state.kinds[GDB] & e->kind) observe_gdb(e);
   if (has_ranges && e->kind == KILN_EVENT_LAUNCH) observe_ranges(e);
   errno = saved;
 }
 
+static uint32_t all_kinds(void) {
+  uint32_t all = 0;
+  for (unsigned i = 0; i < PARTS; i++) all |= state.kinds[i];
+  return all;
+}
+
 // --------------------------------------------------------------------------------------------- parts
 
-static kiln_status take_parts(const char *what, uint32_t *out, kiln_error *err) {
+static kiln_status take_parts(const char *what, kiln_error *err) {
   int part;
-  while ((part = observe_take_word(&what, part_names)) >= 0) *out |= 1u << part;
+  while ((part = observe_take_word(&what, part_names)) >= 0) state.kinds[part] = part_kinds[part];
   if (part == -1) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
                    "what to observe: expected counters, nvtx, roctx, perf or gdb, found '%.100s'", what);
@@ -77,18 +83,14 @@ static void end_parts(void) {
   observe_gdb_end();
   observe_perf_end();
   observe_log_end();
-  state.parts = state.kinds = 0;
+  memset(state.kinds, 0, sizeof state.kinds);
 }
 
 static kiln_status begin_parts(const char *what, const char *log, const char *log_file, kiln_error *err) {
-  KILN_TRY(take_parts(what ? what : "", &state.parts, err));
-  for (unsigned i = 0; i < LOG; i++)
-    if (state.parts >> i & 1) state.kinds |= part_kinds[i];
-  uint32_t kinds = 0;
-  if (log) KILN_TRY(observe_log_begin(log, log_file, &kinds, err));
-  if (kinds) state.parts |= 1u << LOG, state.kinds |= kinds;
-  if (state.parts >> NVTX & 1) KILN_TRY(observe_ranges_begin(RANGE_NVTX, err));
-  return state.parts >> ROCTX & 1 ? observe_ranges_begin(RANGE_ROCTX, err) : KILN_OK;
+  KILN_TRY(take_parts(what ? what : "", err));
+  if (log) KILN_TRY(observe_log_begin(log, log_file, &state.kinds[LOG], err));
+  if (state.kinds[NVTX]) KILN_TRY(observe_ranges_begin(RANGE_NVTX, err));
+  return state.kinds[ROCTX] ? observe_ranges_begin(RANGE_ROCTX, err) : KILN_OK;
 }
 
 // ----------------------------------------------------------------------------------------- libraries
@@ -101,7 +103,8 @@ static kiln_status add_library(observed_library library, kiln_error *err) {
                      MOST_LIBRARIES);
   observed_library *l = &state.libraries[state.library_count];
   *l = library;
-  if (state.has_started && state.kinds) KILN_TRY(l->hook_add(see, l, state.kinds, err));
+  const uint32_t kinds = all_kinds();
+  if (state.has_started && kinds) KILN_TRY(l->hook_add(see, l, kinds, err));
   state.library_count++;
   return KILN_OK;
 }
@@ -131,8 +134,9 @@ static void remove_hooks(unsigned count) {
 }
 
 static kiln_status add_hooks(kiln_error *err) {
-  for (unsigned i = 0; i < state.library_count && state.kinds; i++) {
-    kiln_status status = state.libraries[i].hook_add(see, &state.libraries[i], state.kinds, err);
+  const uint32_t kinds = all_kinds();
+  for (unsigned i = 0; i < state.library_count && kinds; i++) {
+    kiln_status status = state.libraries[i].hook_add(see, &state.libraries[i], kinds, err);
     if (status == KILN_OK) continue;
     remove_hooks(i);
     return status;

@@ -29,7 +29,7 @@ int observe_take_word(const char **list, const char *const *words);
 
 /// Log. `categories` as kiln_observe_start has them. `out_kinds`: the events that it wants.
 kiln_status observe_log_begin(const char *categories, const char *path, uint32_t *out_kinds, kiln_error *err);
-void observe_log(const observed_library *library, const kiln_event *event);
+void observe_log(const observed_library *library, const kiln_event *event); ///< one of these
 void observe_log_end(void);
 
 void observe_count(const kiln_event *event);

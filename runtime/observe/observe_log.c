@@ -119,9 +119,7 @@ static void begin_line(line *l, const kiln_event *e) {
 
 void observe_log(const observed_library *library, const kiln_event *e) {
   line l;
-  if (e->kind == KILN_EVENT_LAUNCH ||
-      (e->kind == KILN_EVENT_MESSAGE && e->level == KILN_LOG_INFO && !state.has_infos))
-    return;
+  if (e->kind == KILN_EVENT_MESSAGE && e->level == KILN_LOG_INFO && !state.has_infos) return;
   begin_line(&l, e);
   if (e->device_name) add(&l, " device=%s", e->device_name);
   add_text(&l, "kernel", e->kernel_name);

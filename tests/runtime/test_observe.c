@@ -107,17 +107,21 @@ TEST(observe, other_words_and_a_second_start_are_refused) {
 
 // ------------------------------------------------------------------------------------------------ log
 
-static char *log_of(const char *categories, const char *name, const char *on) {
+static char *log_besides(const char *what, const char *categories, const char *name, const char *on) {
   kiln_kernel *none;
   const char *path = kiln_test_path("log");
   unlink(path);
-  start(NULL, categories, path);
+  start(what, categories, path);
   open_named(name, on);
   launch();
   CHECK_INT(kiln_kernel_get(device, "two", NULL, &none, NULL), KILN_STATUS_NOT_FOUND);
   close_all();
   kiln_observe_stop();
   return kiln_test_read(path, NULL);
+}
+
+static char *log_of(const char *categories, const char *name, const char *on) {
+  return log_besides(NULL, categories, name, on);
 }
 
 static unsigned lines_of(const char *text) {
@@ -158,11 +162,15 @@ TEST(observe, a_log_has_the_categories_that_were_asked_for) {
   } rows[] = {{"open", " open ", 1},          {"load", " load ", 2},    {"choose", " choose ", 1},
               {"miss", " miss ", 1},          {"warning", " miss ", 1}, {"launch,miss", " launch ", 2},
               {"launch, load", " unload ", 3}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    char *log = log_of(rows[i].categories, "add_one", "host:1");
-    check_has(log, rows[i].has);
-    if (lines_of(log) != rows[i].lines)
-      FAIL("%s: expected %u lines\n%s", rows[i].categories, rows[i].lines, log);
+  static const char *const besides[] = {NULL, "counters", "gdb", "counters,gdb"};
+  enum { ROWS = sizeof rows / sizeof *rows, BESIDES = sizeof besides / sizeof *besides };
+  for (size_t i = 0; i < ROWS * BESIDES; i++) {
+    const char *categories = rows[i / BESIDES].categories, *what = besides[i % BESIDES];
+    char *log = log_besides(what, categories, "add_one", "host:1");
+    check_has(log, rows[i / BESIDES].has);
+    if (lines_of(log) != rows[i / BESIDES].lines)
+      FAIL("%s besides %s: expected %u lines\n%s", categories, what ? what : "nothing",
+           rows[i / BESIDES].lines, log);
     free(log);
   }
 }
