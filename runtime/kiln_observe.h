@@ -12,7 +12,8 @@
 //   KILN_OBSERVE=counters,nvtx,roctx,perf,gdb   what to do
 //   KILN_LOG=warning,launch                     what to log
 //   KILN_LOG_FILE=app.log                       where to; standard error without it
-//   KILN_COUNTERS_FILE=app.prom                 counters, written when the program ends, in Prometheus' format
+//   KILN_COUNTERS_FILE=app.prom                 counters, written when the program ends, in Prometheus' format;
+//                                               %p is the process; the child of a fork adds its own: app.prom.7525
 #ifndef KILN_RUNTIME_KILN_OBSERVE_H
 #define KILN_RUNTIME_KILN_OBSERVE_H
 
@@ -56,7 +57,7 @@ typedef struct kiln_counter {
   uint64_t misses; ///< look-ups without code, launches without code for their arguments
 } kiln_counter;
 /// Counter `index`, in the order of their first events. NOT_FOUND past the last. Of more than 4,000 kernels what
-/// is too much is counted as one, "others".
+/// is too much is counted as one, "others". The child of a fork counts from 0.
 KILN_API kiln_status kiln_observe_counter_at(size_t index, kiln_counter *out);
 /// The same as text in the format that Prometheus reads, cut to `size` with a NUL. Returns how many bytes it has whole, without the
 /// NUL.

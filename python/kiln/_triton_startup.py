@@ -42,12 +42,18 @@ def attach(module):
         module.enable()
 
 
+def _file(path):
+    """The file that a setting means: relative to the folder at the start, whatever the program has changed to."""
+    return os.path.join(_state.folder, path)
+
+
 def _listed(name):
-    return [path for path in os.environ.get(name, "").split(os.pathsep) if path]
+    return [_file(path) for path in os.environ.get(name, "").split(os.pathsep) if path]
 
 
 class _State:
     is_wanted = False  # Kiln is to be attached to Triton
+    folder = ""  # of the process at its start
     reported_by = None  # the process that has done what is done at the end
     # It reports where it launched something: of multiprocessing, or the process of PyTorch's that starts its workers.
     is_child = any(word.startswith("from multiprocessing.") or word.endswith("compile_worker/__main__.py") for word in sys.orig_argv)
@@ -84,9 +90,9 @@ def _at_end():
         if why is not None:
             _say("not attached to Triton: %s" % why)
     if os.environ.get("KILN_TRITON_REPORT"):
-        _append(os.environ["KILN_TRITON_REPORT"], why, now)
+        _append(_file(os.environ["KILN_TRITON_REPORT"]), why, now)
     if os.environ.get("KILN_TRITON_SAVE") and is_any:
-        _save(os.environ["KILN_TRITON_SAVE"])
+        _save(_file(os.environ["KILN_TRITON_SAVE"]))
 
 
 def _append(path, why, now):
@@ -128,6 +134,10 @@ def start():
         atexit.register(_at_end)
         os.register_at_fork(after_in_child=_in_child)
     _state.is_wanted = True
+    try:
+        _state.folder = os.getcwd()
+    except OSError:  # removed
+        pass
     _import_hook.when_executed("triton", _follow_triton)
 
 

@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/output.h"
 #include "runtime/observe/observe.h"
 
 // Those of the program, where it links libkiln.
@@ -41,6 +39,7 @@ static struct {
 
 // Who stops waits for hooks, and one of these may fork: that lock is not waited for.
 static void in_child(void) {
+  observe_counters_in_child();
   observe_unlock();
   pthread_mutex_init(&state.lock, NULL);
 }
@@ -179,23 +178,15 @@ void kiln_observe_stop(void) {
 static __attribute__((constructor)) void begin_by_environment(void) {
   kiln_error err;
   const char *what = secure_getenv("KILN_OBSERVE"), *log = secure_getenv("KILN_LOG"),
-             *log_file = secure_getenv("KILN_LOG_FILE");
-  if (!what && !log && !secure_getenv("KILN_COUNTERS_FILE")) return;
+             *log_file = secure_getenv("KILN_LOG_FILE"), *counters = secure_getenv("KILN_COUNTERS_FILE");
+  if (!what && !log && !counters) return;
   char with_counters[200];
-  if (secure_getenv("KILN_COUNTERS_FILE")) {
+  if (counters) {
+    observe_counters_name(counters);
     snprintf(with_counters, sizeof with_counters, "counters,%.150s", what ? what : "");
     what = with_counters;
   }
   if (kiln_observe_start(what, log, log_file, &err) != KILN_OK) observe_complain(err.text);
 }
 
-static __attribute__((destructor)) void write_counters(void) {
-  kiln_error err;
-  const char *path = secure_getenv("KILN_COUNTERS_FILE");
-  size_t size = path ? kiln_observe_prometheus(NULL, 0) : 0;
-  char *text = size ? malloc(size + 1) : NULL;
-  if (!text) return;
-  size_t now = kiln_observe_prometheus(text, size + 1); // others may still count
-  if (kiln_output_write(path, text, now < size ? now : size, &err) != KILN_OK) observe_complain(err.text);
-  free(text);
-}
+static __attribute__((destructor)) void write_counters(void) { observe_counters_write(); }

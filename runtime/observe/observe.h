@@ -33,6 +33,12 @@ void observe_log(const observed_library *library, const kiln_event *event); ///<
 void observe_log_end(void);
 
 void observe_count(const kiln_event *event);
+/// In the child of a fork: what its parent counted is the parent's, and so is the file's name.
+void observe_counters_in_child(void);
+/// The file for observe_counters_write, "%p" in it being the process; relative to the folder at this time.
+void observe_counters_name(const char *path);
+/// Writes the file, if it has a name and this process counted anything.
+void observe_counters_write(void);
 
 /// Ranges of either vendor.
 typedef enum range_kind { RANGE_NVTX, RANGE_ROCTX, RANGE_KINDS } range_kind;

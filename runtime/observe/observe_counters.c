@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Counts events by device and kernel, without a lock: an entry is made once and stays.
+// Counts events by device and kernel, without a lock: an entry is made once and stays. Writes them to a file.
+#include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/output.h"
 #include "runtime/observe/observe.h"
 
 typedef enum counted { LAUNCHES, FAILURES, LOADS, LOAD_FAILURES, FALLBACKS, MISSES, COUNTED } counted;
@@ -85,7 +88,7 @@ static const entry *entry_at(size_t index) {
   return index == MOST && count == MOST ? &others : NULL;
 }
 
-static uint64_t read(const entry *e, counted what) {
+static uint64_t count_of(const entry *e, counted what) {
   return atomic_load_explicit((atomic_ullong *)&e->counts[what], memory_order_relaxed);
 }
 
@@ -96,12 +99,12 @@ kiln_status kiln_observe_counter_at(size_t index, kiln_counter *out) {
   if (!e) return KILN_STATUS_NOT_FOUND;
   *out = (kiln_counter){.device = e->device,
                         .kernel = e->kernel,
-                        .launches = read(e, LAUNCHES),
-                        .failures = read(e, FAILURES),
-                        .loads = read(e, LOADS),
-                        .load_failures = read(e, LOAD_FAILURES),
-                        .fallbacks = read(e, FALLBACKS),
-                        .misses = read(e, MISSES)};
+                        .launches = count_of(e, LAUNCHES),
+                        .failures = count_of(e, FAILURES),
+                        .loads = count_of(e, LOADS),
+                        .load_failures = count_of(e, LOAD_FAILURES),
+                        .fallbacks = count_of(e, FALLBACKS),
+                        .misses = count_of(e, MISSES)};
   return KILN_OK;
 }
 
@@ -134,11 +137,66 @@ size_t kiln_observe_prometheus(char *out, size_t size) {
     put_text(&p, "# TYPE kiln_"), put_text(&p, names[what]), put_text(&p, "_total counter\n");
     for (size_t i = 0; (e = entry_at(i)); i++) {
       char number[32];
-      snprintf(number, sizeof number, "\"} %llu\n", (unsigned long long)read(e, (counted)what));
+      snprintf(number, sizeof number, "\"} %llu\n", (unsigned long long)count_of(e, (counted)what));
       put_text(&p, "kiln_"), put_text(&p, names[what]), put_text(&p, "_total{device=\"");
       put_label(&p, e->device), put_text(&p, "\",kernel=\""), put_label(&p, e->kernel), put_text(&p, number);
     }
   }
   if (out && size) out[p.size < size ? p.size : size - 1] = 0;
   return p.size;
+}
+
+// ------------------------------------------------------------------------------------------- the file
+
+// Processes that one of them starts have the same environment: programs that only start others, and forks. A file must
+// not be lost to those.
+static struct {
+  char name[PATH_MAX]; // absolute; "": none
+  bool is_forked;
+} file;
+
+void observe_counters_in_child(void) {
+  const entry *e;
+  file.is_forked = true;
+  for (size_t i = 0; (e = entry_at(i)); i++)
+    for (unsigned what = 0; what < COUNTED; what++) atomic_store((atomic_ullong *)&e->counts[what], 0);
+}
+
+void observe_counters_name(const char *path) {
+  char folder[PATH_MAX];
+  bool is_relative = *path != '/' && getcwd(folder, sizeof folder);
+  if (snprintf(file.name, sizeof file.name, "%s%s%s", is_relative ? folder : "", is_relative ? "/" : "",
+               path) < (int)sizeof file.name)
+    return;
+  file.name[0] = 0;
+  observe_complain("KILN_COUNTERS_FILE: the path is too long");
+}
+
+/// The name for this process: with its number where "%p" is, and at the end of the name of a parent.
+static bool name_file(char out[PATH_MAX]) {
+  const char *mark = strstr(file.name, "%p");
+  int pid = (int)getpid(), size;
+  if (mark) size = snprintf(out, PATH_MAX, "%.*s%d%s", (int)(mark - file.name), file.name, pid, mark + 2);
+  else size = snprintf(out, PATH_MAX, file.is_forked ? "%s.%d" : "%s", file.name, pid);
+  return size < PATH_MAX;
+}
+
+static bool has_counts(void) {
+  const entry *e;
+  for (size_t i = 0; (e = entry_at(i)); i++)
+    for (unsigned what = 0; what < COUNTED; what++)
+      if (count_of(e, (counted)what)) return true;
+  return false;
+}
+
+void observe_counters_write(void) {
+  char path[PATH_MAX];
+  kiln_error err;
+  if (!*file.name || !has_counts() || !name_file(path)) return;
+  size_t size = kiln_observe_prometheus(NULL, 0);
+  char *text = malloc(size + 1);
+  if (!text) return;
+  size_t now = kiln_observe_prometheus(text, size + 1); // others may still count
+  if (kiln_output_write(path, text, now < size ? now : size, &err) != KILN_OK) observe_complain(err.text);
+  free(text);
 }

@@ -350,7 +350,7 @@ class Behind(Cases):
         with open(os.path.join(site, "sitecustomize.py"), "w") as file:  # a build's folder is in PYTHONPATH, which reads no .pth
             file.write("import site; site.addsitedir(%r)" % os.path.join(support.ROOT, "python"))
         environment = {"KILN_TRITON": "report", "PYTHONPATH": os.pathsep.join((site, os.path.join(support.BUILD, "python"))), "PYTHONWARNINGS": "ignore", **environment}
-        done = subprocess.run([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, env={**os.environ, **environment})
+        done = subprocess.run([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, cwd=self.folder.name, env={**os.environ, **environment})
         said = done.stderr.decode()
         return done.returncode, sorted(line for line in said.splitlines() if line.startswith("kiln:")), said
 
@@ -386,6 +386,12 @@ class Behind(Cases):
             self.assertEqual((code, len(found)), (0, 1), said)
             self.assertRegex(found[0], "^kiln: not attached to Triton: " + why)
         self.assertEqual(self.run_program("pass", KILN_TRITON="1")[1:], ([], ""))
+
+    def test_files_are_of_the_folder_at_the_start(self):
+        code, _, said = self.run_program("import os; os.mkdir('away'); os.chdir('away')", KILN_TRITON_REPORT="relative.json")
+        self.assertEqual((code, os.listdir(os.path.join(self.folder.name, "away"))), (0, []), said)
+        with open(os.path.join(self.folder.name, "relative.json")) as file:
+            self.assertEqual(json.loads(file.read())["detached"], "Triton was not imported")
 
     def test_tritons_driver_compiles_nothing_until_it_is_asked(self):
         from triton.backends.nvidia import driver

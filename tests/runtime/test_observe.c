@@ -424,8 +424,10 @@ TEST(observe, host_kernels_are_in_the_list_of_gdb) {
 // ----------------------------------------------------------------------------- programs, as users have them
 
 // Launches once, or as often as is said; "null": with a pointer that leads nowhere.
+// ./app BUNDLE [TIMES [FOLDER]]: with a folder it goes there, and a child of a fork launches once more.
 static const char program[] =
-    "#include <kiln/kiln.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
+    "#include <kiln/kiln.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include "
+    "<unistd.h>\n"
     "int main(int argc, char **argv) {\n"
     "  kiln_library *l; kiln_device *d; kiln_kernel *k; kiln_error e; long times = argc > 2 ? atol(argv[2]) "
     ": 1;\n"
@@ -433,6 +435,9 @@ static const char program[] =
     "  if (kiln_open_file(argv[1], &l, &e) || kiln_device_open(l, \"host:1\", &d, &e) || kiln_kernel_get(d, "
     "\"add_one\", NULL, &k, &e)) return puts(e.text), 1;\n"
     "  do if (kiln_launch(k, NULL, args, 3, &e)) return puts(e.text), 1; while (--times > 0);\n"
+    "  if (argc > 3 && chdir(argv[3])) return 1;\n"
+    "  if (argc > 3 && !fork()) return kiln_launch(k, NULL, args, 3, &e);\n"
+    "  if (argc > 3) wait(NULL);\n"
     "  kiln_device_close(d); kiln_close(l);\n"
     "  return puts(\"done\"), 0;\n}\n";
 
@@ -468,6 +473,22 @@ TEST(observe, a_program_that_knows_nothing_of_it_is_observed_by_ld_preload) {
   CHECK_TEXT(out,
              "done\nlibkiln-observe: what to observe: expected counters, nvtx, roctx, perf or gdb, found "
              "'all'\ndone\n");
+  free(out);
+}
+
+// Whoever else has the environment and the library: who started the program, and its children.
+TEST(observe, counters_of_other_processes_are_not_overwritten) {
+  char *out = run_program(
+      "mkdir away; export LD_PRELOAD=$L/libkiln-observe.so.0; export KILN_COUNTERS_FILE=c.prom; "
+      "timeout 60 bash -c './app o.kbundle 2; exit 0'; bash -c 'exit 0'; grep -h launches_total{ c.prom; "
+      "KILN_COUNTERS_FILE=away.prom KILN_LOG=launch KILN_LOG_FILE=away.log ./app o.kbundle 3 away; "
+      "KILN_COUNTERS_FILE=own-%p.prom ./app o.kbundle 4 away; unset LD_PRELOAD; "
+      "grep -o 'launches_total{.*} .*' away.prom* own-*.prom | sed 's/{.*}//; s/[0-9]\\{2,\\}/PID/' | "
+      "LC_ALL=C sort; "
+      "grep -c ' launch ' away.log; ls away");
+  CHECK_TEXT(out, "done\nkiln_launches_total{device=\"host:1\",kernel=\"add_one\"} 2\ndone\ndone\n"
+                  "away.prom.PID:launches_total 1\naway.prom:launches_total 3\n"
+                  "own-PID.prom:launches_total 1\nown-PID.prom:launches_total 4\n4\n");
   free(out);
 }
 
