@@ -107,6 +107,10 @@ static bool waits_for_upload(kiln_store *store, const kiln_scan_item *item, char
          st.st_ino == other.st_ino;
 }
 
+static void note_failure(kiln_evict_report *report, const char *what, int e) {
+  if (!report->failed++) snprintf(report->why, sizeof report->why, "%s: %s", what, strerror(-e));
+}
+
 /// Removes one entry unless it was used since it was listed. True when it is gone (or would be). Entries that
 /// are linked elsewhere stay; those that wait for their upload stay unless `unsent`.
 static bool remove_one(kiln_store *store, const kiln_scan_item *item, bool unsent, bool dry_run,
@@ -123,10 +127,7 @@ static bool remove_one(kiln_store *store, const kiln_scan_item *item, bool unsen
       kiln_scan_remove(store->fd, name);
       e = kiln_fs_stat_at(store->fd, name, &st) ? 0 : e;
     }
-    if (e && e != -ENOENT) {
-      report->failed++;
-      return false;
-    }
+    if (e && e != -ENOENT) return note_failure(report, name, e), false;
     if (unsent) kiln_fs_unlink(store->fd, spooled);
   }
   report->evicted_files++;
@@ -279,11 +280,12 @@ void kiln_evict_sweep(kiln_store *store, const kiln_limits *limits, const kiln_e
                       kiln_evicted *each, void *context, kiln_evict_report *out) {
   kiln_usage usage;
   int fd = begin(store, &usage, out);
-  if (fd < 0) return;
+  if (out->busy) return;
+  out->failed = kiln_scan_unreadable(store, out->why, sizeof out->why);
+  if (fd < 0 && store->fd >= 0) note_failure(out, store->writable ? "usage" : store->folder, fd);
+  if (fd < 0) return; // without a folder, too: nothing is there, or nothing can be seen
   sample s = {0};
   if (!choice->dry_run) tidy(store, out);
-  char why[64];
-  out->failed = kiln_scan_unreadable(store, why, sizeof why);
   if (sums_will_do(store, limits, choice, &usage)) {
     out->by_sums = true;
     out->seen_bytes = usage.bytes;

@@ -39,6 +39,7 @@ typedef struct kiln_evict_report {
   bool busy;       ///< another process is cleaning; nothing was done
   bool over;       ///< the store is still over a limit
   bool by_sums;    ///< seen_ are the sums of `usage`: nothing was walked
+  char why[160];   ///< the first failure, if any: what, and the reason
 } kiln_evict_report;
 
 /// Called for each entry that is removed (or would be). May be NULL.

@@ -119,13 +119,18 @@ int kiln_scan_names(kiln_store *store, const char *folder, uint64_t limit,
 unsigned kiln_scan_unreadable(kiln_store *store, char *out, size_t capacity) {
   unsigned count = 0;
   *out = 0;
-  for (unsigned i = 0; i <= KILN_STORE_SHARDS && store->fd >= 0; i++) { // `entries` itself comes last
+  if (store->fd < 0 && store->error && store->error != ENOENT) {
+    snprintf(out, capacity, "%s: %s", store->folder, strerror(store->error));
+    return 1;
+  }
+  for (unsigned i = 0; i <= KILN_STORE_SHARDS && store->fd >= 0; i++) {
     char name[16] = "entries";
-    if (i < KILN_STORE_SHARDS) snprintf(name, sizeof name, "entries/%02x", i);
+    if (i) snprintf(name, sizeof name, "entries/%02x", i - 1);
     int fd = kiln_fs_open(store->fd, name, O_RDONLY | O_DIRECTORY, 0);
     if (fd >= 0) kiln_fs_close(fd);
-    if (fd >= 0 || fd == -ENOENT || (fd == -ENOTDIR && i < KILN_STORE_SHARDS && count)) continue;
+    if (fd >= 0 || fd == -ENOENT) continue;
     if (!count++) snprintf(out, capacity, "%s: %s", name, strerror(-fd));
+    if (!i) break; // nor can what is in it
   }
   return count;
 }

@@ -35,7 +35,8 @@ int kiln_scan_names(kiln_store *store, const char *folder, uint64_t limit,
 void kiln_scan_folder(int fd, uint64_t limit, void (*each)(void *context, int folder_fd, const char *name),
                       void *context);
 
-/// Folders of entries that exist and cannot be listed: how many, and the first with its reason in `out`.
+/// Folders of entries that exist and cannot be listed, or the store's own: how many, and the first with its reason in
+/// `out`.
 unsigned kiln_scan_unreadable(kiln_store *store, char *out, size_t capacity);
 
 /// Removes a file, or a folder with what is in it, at most as deep as a store is.

@@ -198,7 +198,7 @@ void kiln_stats_rotate(kiln_store *store) {
 
 int kiln_stats_clear(kiln_store *store) {
   static const char *const names[] = {"stats", "stats.old", "stats.sum"};
-  int first = 0;
+  int first = store->fd < 0 && store->error != ENOENT ? -store->error : 0;
   for (unsigned i = 0; i < 3 && store->fd >= 0; i++) {
     int e = kiln_fs_unlink(store->fd, names[i]);
     if (e && e != -ENOENT && !first) first = e;

@@ -64,6 +64,24 @@ int cache_tool_end(cache_tool *tool, int code) {
   return code;
 }
 
+int cache_saw_all(kiln_store *store, int code) {
+  char why[160];
+  unsigned folders = kiln_scan_unreadable(store, why, sizeof why);
+  if (!folders) return code;
+  fprintf(stderr, "kiln: error: %u folder%s of %s cannot be listed, the first: %s\n", folders,
+          folders == 1 ? "" : "s", store->root, why);
+  return code == CLI_OK ? CLI_FAILED : code;
+}
+
+int cache_clear_stats(kiln_store *store) {
+  kiln_error err;
+  int e = kiln_stats_clear(store);
+  if (!e) return CLI_OK;
+  kiln_fail(&err, kiln_status_of_errno(-e), "the statistics of %s/%s: %s", store->root, store->folder,
+            strerror(-e));
+  return cli_report(err.status, &err);
+}
+
 struct match {
   const char *text;
   size_t length, count;

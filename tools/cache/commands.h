@@ -29,6 +29,11 @@ typedef struct cache_tool {
 int cache_tool_begin(cache_tool *tool, const cli_page *page, int argc, char **argv, size_t least,
                      size_t most);
 int cache_tool_end(cache_tool *tool, int code);
+/// `code` of a command that walked over all entries of `store`; CLI_FAILED, and an error that names the first of them,
+/// where folders could not be listed.
+int cache_saw_all(kiln_store *store, int code);
+/// Removes the statistics; the exit code.
+int cache_clear_stats(kiln_store *store);
 
 /// The entry whose hexadecimal key begins with `text` (at least 4 digits). NOT_FOUND, or INVALID_ARGUMENT if
 /// the text is not such a prefix or several keys begin with it.

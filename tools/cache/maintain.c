@@ -91,20 +91,25 @@ static int report_sweep(const cache_tool *tool, const kiln_evict_report *r, bool
     return cli_report(KILN_STATUS_TIMEOUT,
                       (kiln_fail(&err, KILN_STATUS_TIMEOUT, "another process is cleaning this cache"), &err));
   }
-  if (tool->json)
+  if (tool->json) {
     kiln_buffer_format(out,
                        "{\"dry_run\": %s, \"seen\": %" PRIu64 ", \"seen_bytes\": %" PRIu64
                        ", \"evicted\": %" PRIu64 ", \"evicted_bytes\": %" PRIu64 ", \"orphans\": %" PRIu64
-                       ", \"failed\": %" PRIu64 ", \"counted\": %s}\n",
+                       ", \"failed\": %" PRIu64 ", \"counted\": %s",
                        dry_run ? "true" : "false", r->seen_files, r->seen_bytes, r->evicted_files,
                        r->evicted_bytes, r->orphans, r->failed, r->by_sums ? "false" : "true");
-  else
+    if (r->failed) kiln_buffer_format(out, ", \"why\": ");
+    if (r->failed) cli_json_text(out, r->why);
+    kiln_buffer_format(out, "}\n");
+  } else {
     kiln_buffer_format(out,
                        "%s %" PRIu64 " of %" PRIu64 " entries (%" PRIu64 " of %" PRIu64 " bytes), %" PRIu64
-                       " leftovers, %" PRIu64 " failures%s\n",
+                       " leftovers, %" PRIu64 " failures%s%s%s\n",
                        dry_run ? "would remove" : "removed", r->evicted_files, r->seen_files,
                        r->evicted_bytes, r->seen_bytes, r->orphans, r->failed,
+                       r->failed ? ", the first: " : "", r->failed ? r->why : "",
                        r->by_sums ? "; by the sums, --count counts anew" : "");
+  }
   cache_print(out);
   return r->failed ? CLI_FAILED : CLI_OK;
 }
@@ -178,8 +183,8 @@ int cache_command_clear(int argc, char **argv) {
   struct removal r = {tool.cache, NULL, false};
   kiln_buffer out = {0};
   kiln_evict_sweep(tool.store, &(kiln_limits){0}, &choice, removed, &r, &report);
-  kiln_stats_clear(tool.store);
-  return cache_tool_end(&tool, report_sweep(&tool, &report, false, &out));
+  int swept = report_sweep(&tool, &report, false, &out);
+  return cache_tool_end(&tool, swept == CLI_OK ? cache_clear_stats(tool.store) : swept);
 }
 
 // ------------------------------------------------------------------------------------------ moving
@@ -211,7 +216,8 @@ int cache_command_export(int argc, char **argv) {
   kiln_output file;
   kiln_status status = cli_open_output(tool.words.items[0], &file, &err);
   if (!status) status = kiln_output_close(&file, kiln_export(tool.store, file.fd, &report, &err), &err);
-  return cache_tool_end(&tool, report_move(&tool, "exported", &report, status, &err));
+  code = report_move(&tool, "exported", &report, status, &err);
+  return cache_tool_end(&tool, cache_saw_all(tool.store, code));
 }
 
 int cache_command_import(int argc, char **argv) {
@@ -250,11 +256,12 @@ int cache_command_merge(int argc, char **argv) {
   kiln_status status = cache_open(&other, &from, &err);
   if (status) return cache_tool_end(&tool, cli_report(status, &err));
   kiln_store *source = kiln_cache_store(from);
-  if (!source || source->fd < 0)
+  if (!source || (source->fd < 0 && source->error == ENOENT))
     status = kiln_fail(&err, KILN_STATUS_NOT_FOUND, "%s has no cache of this domain and namespace",
                        tool.words.items[0]);
   else kiln_merge(tool.store, source, &report);
+  code = status ? cli_report(status, &err)
+                : cache_saw_all(source, report_move(&tool, "merged", &report, KILN_OK, &err));
   kiln_cache_close(from);
-  if (status) return cache_tool_end(&tool, cli_report(status, &err));
-  return cache_tool_end(&tool, report_move(&tool, "merged", &report, KILN_OK, &err));
+  return cache_tool_end(&tool, code);
 }

@@ -209,16 +209,13 @@ int cache_command_stats(int argc, char **argv) {
   if (code != -1) return cache_tool_end(&tool, code);
   overview o = {0};
   kiln_buffer out = {0};
-  if (zero) {
-    kiln_stats_clear(tool.store);
-    return cache_tool_end(&tool, CLI_OK);
-  }
+  if (zero) return cache_tool_end(&tool, cache_clear_stats(tool.store));
   take_overview(&tool, &o);
   if (tool.json) print_overview_json(&o, &out);
   else if (is_prometheus) print_overview_prometheus(&tool, &o, &out);
   else print_overview(&tool, &o, &out);
   cache_print(&out);
-  return cache_tool_end(&tool, CLI_OK);
+  return cache_tool_end(&tool, cache_saw_all(tool.store, CLI_OK));
 }
 
 // ---------------------------------------------------------------------------------------------- ls
@@ -318,7 +315,7 @@ int cache_command_ls(int argc, char **argv) {
   if (tool.json) kiln_buffer_format(&out, "\n]\n");
   free(l.items);
   cache_print(&out);
-  return cache_tool_end(&tool, CLI_OK);
+  return cache_tool_end(&tool, cache_saw_all(tool.store, CLI_OK));
 }
 
 // -------------------------------------------------------------------------------- show and extract
