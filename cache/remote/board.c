@@ -92,7 +92,8 @@ bool kiln_board_serve(const char *url, const kiln_level_options *options, int in
   board b = {0};
   kiln_buffer bytes = {0}, found = {0};
   request q;
-  bool good = kiln_level_open(&b.level, url, options) && b.level.kind->add && b.level.kind->lease;
+  bool good =
+      kiln_level_open(&b.level, url, options, NULL) == KILN_OK && b.level.kind->add && b.level.kind->lease;
   b.leases = good ? kiln_leases_create(&b.level, KILN_LEASE_BOARD_MS, LONGEST_MS) : NULL;
   while (b.leases && read_message(in, &bytes)) {
     kiln_buffer_clear(&found);

@@ -23,11 +23,11 @@ typedef struct http {
 
 static const char right[] = "KILN_CACHE_REMOTE_TOKEN";
 
-static void *create(const char *url, const kiln_level_options *options) {
+static void *create(const char *url, const kiln_level_options *options, kiln_error *err) {
   const kiln_http_config config = {
       .is_tls = !strncmp(url, "https:", 6), .ca_file = options->ca_file, .token = options->token};
   http *h = calloc(1, sizeof *h);
-  if (!h) return NULL;
+  if (!h) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a server"), NULL;
   snprintf(h->url, sizeof h->url, "%s", url);
   size_t length = strlen(h->url);
   while (length && h->url[length - 1] == '/') h->url[--length] = 0;
@@ -35,6 +35,7 @@ static void *create(const char *url, const kiln_level_options *options) {
   h->begins = options->begins;
   h->client = kiln_http_create(&config);
   if (h->client) return h;
+  kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a server");
   free(h);
   return NULL;
 }

@@ -6,18 +6,11 @@
 
 #include "base/buffer.h"
 #include "base/digest.h"
+#include "cache/remote_address.h"
 #include "cache/remote_client.h"
 #include "cache/wire.h"
 
 typedef struct kiln_level kiln_level;
-
-/// How a bucket of S3, or of a server that speaks as S3 does, is reached. NULL or "": not given.
-typedef struct kiln_s3_access {
-  const char *endpoint;     ///< "http://HOST[:PORT]"; without it Amazon's of the region
-  const char *region;       ///< without it us-east-1
-  const char *key, *secret; ///< without them requests are not signed
-  const char *session;      ///< of credentials that expire
-} kiln_s3_access;
 
 /// Texts are copied.
 typedef struct kiln_level_options {
@@ -33,8 +26,8 @@ typedef struct kiln_level_options {
 /// How a kind of store is spoken with.
 typedef struct kiln_level_kind {
   const char *scheme; ///< "http://"
-  /// NULL when the address makes no sense or memory is exhausted.
-  void *(*create)(const char *url, const kiln_level_options *options);
+  /// NULL, with the reason, when the address makes no sense or memory is exhausted.
+  void *(*create)(const char *url, const kiln_level_options *options, kiln_error *err);
   void (*destroy)(void *state);
   /// Fills `out` with FOUND. Never later than `deadline` (monotonic ms) by more than a moment.
   kiln_remote_state (*get)(void *state, const char *domain, const char *key_hex, int64_t deadline,
@@ -64,13 +57,10 @@ typedef struct kiln_level_kind {
 /// What check_put uploads: the same bytes under the same name each time.
 #define KILN_LEVEL_TRIAL "kiln cache doctor was here\n"
 
-/// What addresses look like, for messages.
-#define KILN_LEVEL_ADDRESSES "http://, https://, s3://BUCKET, redis:// or rediss://"
-
 extern const kiln_level_kind kiln_level_http, kiln_level_https, kiln_level_s3, kiln_level_redis,
     kiln_level_rediss;
 
-enum { KILN_LEVEL_URL = 1024 };
+enum { KILN_LEVEL_URL = KILN_ADDRESS_MOST };
 
 struct kiln_level {
   const kiln_level_kind *kind;
@@ -79,8 +69,9 @@ struct kiln_level {
   char breaker[64];           ///< name of the breaker's file in the store's folder
 };
 
-/// Finds the kind by the scheme. False: no such kind, or it refused the address.
-bool kiln_level_open(kiln_level *level, const char *url, const kiln_level_options *options);
+/// Finds the kind by the scheme. INVALID_ARGUMENT: no such kind, or it refused the address.
+kiln_status kiln_level_open(kiln_level *level, const char *url, const kiln_level_options *options,
+                            kiln_error *err);
 void kiln_level_close(kiln_level *level);
 
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stores entries in Redis: redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], with TLS for rediss. Each
-// entry is one value, under "kiln:DOMAIN:KEY". Replies are read in pieces before the deadline and within
-// limits (resp.h), so that a server can neither block a build nor fill its memory.
+// Stores entries in Redis, with TLS for rediss://. Each entry is one value, under "kiln:DOMAIN:KEY". Replies are read in
+// pieces before the deadline and within limits (resp.h), so that a server can neither block a build nor fill its memory.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "cache/remote/level.h"
 #include "cache/remote/resp.h"
 
-enum { IDLE = 64, PORT = 6379, FAULT = 200, SECRET = 512, MOST_MEMBERS = 1 << 16, MOST_MEMBER = 256 };
+enum { IDLE = 64, FAULT = 200, MOST_MEMBERS = 1 << 16, MOST_MEMBER = 256 };
 
 typedef struct peer {
   kiln_connection *connection; ///< owned
@@ -20,9 +19,8 @@ typedef struct peer {
 } peer;
 
 typedef struct redis {
-  char host[256], user[SECRET], password[SECRET], ca_file[KILN_LEVEL_URL];
-  bool tls;
-  int port, database;
+  kiln_redis_address address;
+  char ca_file[KILN_LEVEL_URL];
   const char *begins; ///< as kiln_level_options says
   uint64_t max_bytes;
   uint32_t expire_s;     ///< 0: never
@@ -31,73 +29,22 @@ typedef struct redis {
   unsigned idle_count;
 } redis;
 
-// ------------------------------------------------------------------------------------------ address
-
-static int digit(char c) {
-  const char *hex = "0123456789abcdef", *at = c ? strchr(hex, c >= 'A' && c <= 'F' ? c + 32 : c) : NULL;
-  return at ? (int)(at - hex) : -1;
-}
-
-/// A part of an address, with its %XX. False when that is no text of less than `capacity` bytes.
-static bool decode(const char *text, size_t length, char *out, size_t capacity) {
-  size_t size = 0;
-  for (size_t i = 0; i < length; i++) {
-    int high = text[i] == '%' && i + 2 < length ? digit(text[i + 1]) : -1,
-        low = high >= 0 ? digit(text[i + 2]) : -1;
-    char c = low >= 0 ? (char)(high << 4 | low) : text[i];
-    if (!c || size + 1 >= capacity) return false;
-    out[size++] = c;
-    i += low >= 0 ? 2 : 0;
-  }
-  out[size] = 0;
-  return true;
-}
-
-static bool read_user(redis *r, const char *text, size_t length) {
-  const char *colon = memchr(text, ':', length);
-  size_t user = colon ? (size_t)(colon - text) : length;
-  return decode(text, user, r->user, sizeof r->user) &&
-         decode(text + user + (colon != NULL), length - user - (colon != NULL), r->password,
-                sizeof r->password);
-}
-
-/// HOST, [ADDRESS] of IPv6 with its brackets, then what may follow.
-static bool read_place(redis *r, const char *text) {
-  size_t length = *text == '[' ? strcspn(text, "]") + 1 : strcspn(text, ":/");
-  char *end;
-  if (*text == '[' && text[length - 1] != ']') return false;
-  if (!length || !decode(text, length, r->host, sizeof r->host) || strpbrk(r->host, "/?#@ ")) return false;
-  text += length;
-  if (*text == ':') {
-    long port = strtol(text + 1, &end, 10);
-    if (end == text + 1 || port <= 0 || port >= 65536) return false;
-    r->port = (int)port;
-    text = end;
-  }
-  if (*text == '/' && text[1]) {
-    long database = strtol(text + 1, &end, 10);
-    if (end == text + 1 || database < 0 || database > 1 << 20) return false;
-    r->database = (int)database;
-    text = end;
-  }
-  return !*text || !strcmp(text, "/");
-}
-
-static void *create(const char *url, const kiln_level_options *options) {
+static void *create(const char *url, const kiln_level_options *options, kiln_error *err) {
   redis *r = calloc(1, sizeof *r);
-  if (!r) return NULL;
-  const char *rest = strstr(url, "://") + 3, *at = strrchr(rest, '@');
-  r->tls = !strncmp(url, "rediss:", 7);
-  r->port = PORT;
+  if (!r) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a server"), NULL;
   r->max_bytes = options->max_bytes;
   r->expire_s = options->expire_s;
   r->begins = options->begins;
-  bool good = (!at || read_user(r, rest, (size_t)(at - rest))) && read_place(r, at ? at + 1 : rest);
-  if (!*r->password && options->token)
-    good &= snprintf(r->password, sizeof r->password, "%s", options->token) < (int)sizeof r->password;
+  kiln_status status = kiln_redis_address_parse(url, &r->address, err);
+  char *password = r->address.password;
+  if (!status && !*password && options->token &&
+      snprintf(password, sizeof r->address.password, "%s", options->token) >= (int)sizeof r->address.password)
+    status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                       "KILN_CACHE_REMOTE_TOKEN: expected at most %d bytes for a password of Redis",
+                       KILN_ADDRESS_SECRET - 1);
   snprintf(r->ca_file, sizeof r->ca_file, "%s", options->ca_file ? options->ca_file : "");
   pthread_mutex_init(&r->mutex, NULL);
-  if (good) return r;
+  if (!status) return r;
   free(r);
   return NULL;
 }
@@ -118,7 +65,7 @@ static void destroy(void *state) {
   redis *r = state;
   while (r->idle_count) hang_up(r->idle[--r->idle_count]);
   pthread_mutex_destroy(&r->mutex);
-  memset(r->password, 0, sizeof r->password);
+  memset(r->address.password, 0, sizeof r->address.password);
   free(r);
 }
 
@@ -179,20 +126,22 @@ static kiln_remote_state call(redis *r, int64_t deadline, peer **out, char *why)
   kiln_buffer none = {0};
   kiln_remote_state state = KILN_REMOTE_FAILED;
   peer *p = calloc(1, sizeof *p);
-  if (p) p->connection = kiln_connection_open(r->host, r->port, r->tls, r->ca_file, deadline, why, FAULT);
+  if (p)
+    p->connection = kiln_connection_open(r->address.host, r->address.port, r->address.tls, r->ca_file,
+                                         deadline, why, FAULT);
   if (p && p->connection) {
     p->resp.source = receive;
     p->resp.context = p;
     state = KILN_REMOTE_FOUND;
   }
-  if (state == KILN_REMOTE_FOUND && *r->password) {
-    const char *const with_user[] = {"AUTH", r->user, r->password, NULL}, *const without[] = {
-                                                                              "AUTH", r->password, NULL};
-    kiln_buffer command = words(*r->user ? with_user : without);
+  if (state == KILN_REMOTE_FOUND && *r->address.password) {
+    const char *const with_user[] = {"AUTH", r->address.user, r->address.password, NULL},
+                      *const without[] = {"AUTH", r->address.password, NULL};
+    kiln_buffer command = words(*r->address.user ? with_user : without);
     state = accepted(p, converse(p, &command, &nothing, deadline, &none), false, why);
   }
-  if (state == KILN_REMOTE_FOUND && r->database) {
-    snprintf(number, sizeof number, "%d", r->database);
+  if (state == KILN_REMOTE_FOUND && r->address.database) {
+    snprintf(number, sizeof number, "%d", r->address.database);
     kiln_buffer command = words((const char *const[]){"SELECT", number, NULL});
     state = accepted(p, converse(p, &command, &nothing, deadline, &none), true, why);
   }

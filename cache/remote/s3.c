@@ -4,6 +4,7 @@
 //
 //   s3://BUCKET[/PREFIX]   ENDPOINT/BUCKET/PREFIX/DOMAIN/KEY with an endpoint of its own, otherwise
 //                          https://BUCKET.s3.REGION.amazonaws.com/PREFIX/DOMAIN/KEY
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "cache/remote/http_client.h"
 #include "cache/remote/level.h"
 
-enum { URL_SIZE = KILN_LEVEL_URL + 256, BUCKET_LEAST = 3, BUCKET_MOST = 63, TEXT_MOST = 2000 };
+enum { URL_SIZE = KILN_LEVEL_URL + 256, TEXT_MOST = 2000 };
 
 typedef struct s3 {
   char url[KILN_LEVEL_URL]; ///< of the bucket with the prefix
@@ -22,53 +23,24 @@ typedef struct s3 {
   kiln_http *client; ///< owned
 } s3;
 
-static const char scheme[] = "s3://";
 static const char right[] = "KILN_CACHE_S3_KEY or _SECRET (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)";
 
 static const char *given(const char *text) { return text && *text ? text : NULL; }
 
-static bool consists_of(const char *text, size_t length, const char *letters) {
-  size_t i = 0;
-  while (i < length && strchr(letters, text[i])) i++;
-  return i == length;
-}
-
-// What a prefix may have is what is the same in an address and in what is signed of it.
-#define SMALL "abcdefghijklmnopqrstuvwxyz0123456789"
-#define LETTERS SMALL "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_.~/"
-
-/// Puts the address of the objects together; false for a bucket, prefix, region or endpoint that cannot be.
-static bool make_url(const char *address, const kiln_s3_access *access, const char *region, char *out) {
-  const char *bucket = address + sizeof scheme - 1, *endpoint = given(access->endpoint);
-  size_t length = strcspn(bucket, "/"), prefix = strlen(bucket + length),
-         host = endpoint ? strlen(endpoint) : 0;
-  while (prefix && bucket[length + prefix - 1] == '/') prefix--;
-  while (host && endpoint[host - 1] == '/') host--;
-  if (length < BUCKET_LEAST || length > BUCKET_MOST || !consists_of(bucket, length, SMALL ".-") ||
-      !consists_of(bucket + length, prefix, LETTERS) || !consists_of(region, strlen(region), SMALL "-"))
-    return false;
-  const char *rest = bucket + length;
-  int written;
-  if (!endpoint)
-    written = snprintf(out, KILN_LEVEL_URL, "https://%.*s.s3.%s.amazonaws.com%.*s", (int)length, bucket,
-                       region, (int)prefix, rest);
-  else
-    written = snprintf(out, KILN_LEVEL_URL, "%.*s/%.*s%.*s", (int)host, endpoint, (int)length, bucket,
-                       (int)prefix, rest);
-  return written < KILN_LEVEL_URL && (!strncmp(out, "https://", 8) || !strncmp(out, "http://", 7)) &&
-         !strpbrk(out, "@?# ");
-}
-
-static void *create(const char *address, const kiln_level_options *options) {
+static void *create(const char *address, const kiln_level_options *options, kiln_error *err) {
   const kiln_s3_access *access = &options->s3;
   const char *region = given(access->region) ? access->region : "us-east-1";
   const char *key = given(access->key), *secret = given(access->secret), *session = given(access->session);
   char login[2 * TEXT_MOST + 2], signature[128];
   s3 *s = calloc(1, sizeof *s);
-  bool good = s && make_url(address, access, region, s->url) && !key == !secret &&
-              (!key || (!strchr(key, ':') && strlen(key) + strlen(secret) < TEXT_MOST)) &&
-              (!session || strlen(session) < TEXT_MOST) && strlen(region) < 64;
-  if (good) {
+  kiln_status status = s ? kiln_s3_address(address, access, s->url, err)
+                         : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a server");
+  if (!status && ((key && (strchr(key, ':') || strlen(key) + strlen(secret) >= TEXT_MOST)) ||
+                  (session && strlen(session) >= TEXT_MOST)))
+    status = kiln_fail(
+        err, KILN_STATUS_INVALID_ARGUMENT,
+        "expected an access key without ':', and less than %d bytes of key, secret and session", TEXT_MOST);
+  if (!status) {
     snprintf(login, sizeof login, "%s:%s", key ? key : "", secret ? secret : "");
     snprintf(signature, sizeof signature, "aws:amz:%s:s3", region);
     if (session) snprintf(s->session, sizeof s->session, "x-amz-security-token: %s", session);
@@ -79,8 +51,9 @@ static void *create(const char *address, const kiln_level_options *options) {
                                      .login = key ? login : NULL,
                                      .signature = key ? signature : NULL};
     s->client = kiln_http_create(&config);
+    if (s->client) return s;
+    kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for a server");
   }
-  if (good && s->client) return s;
   free(s);
   return NULL;
 }
@@ -128,7 +101,7 @@ static void read_code(const kiln_buffer *body, char *out, size_t capacity) {
   const char *at = body->size ? memmem(body->bytes, body->size, begin, sizeof begin - 1) : NULL;
   size_t size = 0, left = at ? body->size - (size_t)(at - (const char *)body->bytes) - (sizeof begin - 1) : 0;
   if (at) at += sizeof begin - 1;
-  while (size < left && size + 1 < capacity && strchr(LETTERS, at[size]) && at[size]) size++;
+  while (size < left && size + 1 < capacity && isalnum((unsigned char)at[size])) size++;
   if (at) memcpy(out, at, size);
   out[size] = 0;
 }

@@ -61,12 +61,19 @@ static kiln_level_options options_of(const kiln_remote_server_config *config) {
                               .s3 = config->s3};
 }
 
+static kiln_status open_level(kiln_level *level, const char *url, const kiln_level_options *options,
+                              kiln_error *err) {
+  char shown[KILN_URL_SHOWN];
+  kiln_status status = kiln_level_open(level, url, options, err);
+  return status ? kiln_context(err, status, "%s", kiln_url_shown(url, shown, sizeof shown)) : KILN_OK;
+}
+
 kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, kiln_remote_server **out,
                                       kiln_error *err) {
   *out = NULL;
   kiln_remote_server *s = calloc(1, sizeof *s);
   const kiln_level_options options = options_of(config);
-  char *urls = strdup(config->urls), *save, shown[KILN_URL_SHOWN];
+  char *urls = strdup(config->urls), *save;
   kiln_status status =
       s && urls ? KILN_OK : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the remote server");
   if (!status) {
@@ -85,11 +92,10 @@ kiln_status kiln_remote_server_create(const kiln_remote_server_config *config, k
        url = strtok_r(NULL, " ", &save)) {
     if (s->level_count == KILN_REMOTE_LEVELS)
       status = kiln_fail(err, KILN_STATUS_LIMIT, "more than %d remote caches", KILN_REMOTE_LEVELS);
-    else if (!kiln_level_open(&s->levels[s->level_count], url, &options))
-      status = kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                         "remote cache: expected " KILN_LEVEL_ADDRESSES ", found \"%.200s\"",
-                         kiln_url_shown(url, shown, sizeof shown));
-    else s->level_count++;
+    else {
+      status = open_level(&s->levels[s->level_count], url, &options, err);
+      s->level_count += !status;
+    }
   }
   for (unsigned i = 0; !status && s->lease_ms && !s->leases && i < s->level_count;
        i++) // the first level that has leases has all of them
@@ -197,7 +203,6 @@ struct round {
   unsigned stored, refused,
       failed; ///< ERRORS_BEFORE_TRIP failures end a round: one may be about its body only
   unsigned errors[KILN_REMOTE_LEVELS]; ///< failures of each level, one after another
-  bool is_denied;                      ///< a server wants another password
 };
 
 /// The same for uploads. Only bodies of one round count, which differ: one at which a server always fails is
@@ -227,7 +232,6 @@ static kiln_remote_state upload_bytes(struct round *r, const kiln_entry_view *vi
     if (!is_left_alone(s, i)) {
       state = l->kind->put(l->state, domain, hex, file->bytes, file->size, kiln_wire_now() + UPLOAD_MS);
       judge_upload(r, i, state);
-      r->is_denied |= state == KILN_REMOTE_DENIED;
       if (state == KILN_REMOTE_DENIED) state = KILN_REMOTE_FAILED; // till somebody gives the right password
     }
     if (state != KILN_REMOTE_FOUND && worst != KILN_REMOTE_FAILED) worst = state;
@@ -302,7 +306,6 @@ kiln_remote_pushed kiln_remote_server_push(kiln_remote_server *s, uint32_t wait_
       r = upload_round(s);
       pushed.stored += r.stored;
       pushed.refused += r.refused;
-      pushed.is_denied |= r.is_denied;
     } while (r.stored || r.refused);
     pushed.waiting = kiln_spool_count(&s->store);
     if (!pushed.waiting || kiln_wire_now() >= end) return pushed;
@@ -361,8 +364,9 @@ bool kiln_remote_check(const kiln_remote_server_config *config,
   bool all = urls != NULL;
   for (char *url = urls ? strtok_r(urls, " ", &save) : NULL; url; url = strtok_r(NULL, " ", &save)) {
     kiln_level level;
-    bool good = kiln_level_open(&level, url, &options);
-    if (!good) strcpy(text, "expected " KILN_LEVEL_ADDRESSES " and settings that fit it");
+    kiln_error err;
+    bool good = kiln_level_open(&level, url, &options, &err) == KILN_OK;
+    if (!good) snprintf(text, sizeof text, "%.250s", err.text);
     else {
       good = level.kind->check(level.state, config->domain, kiln_wire_now() + config->deadline_ms, text,
                                sizeof text);

@@ -43,7 +43,6 @@ unsigned kiln_remote_server_upload(kiln_remote_server *server);
 /// are asked again.
 typedef struct kiln_remote_pushed {
   uint64_t stored, refused, waiting; ///< refused: dropped, since a server will never take it
-  bool is_denied;                    ///< a server wants a password or token, or another one
 } kiln_remote_pushed;
 kiln_remote_pushed kiln_remote_server_push(kiln_remote_server *server, uint32_t wait_ms);
 

@@ -631,7 +631,7 @@ TEST(remote, the_doctor_asks_each_server) {
                 "maxmemory 1", true},
       [ERROR] = {"http", "", "BAD  remote cache: http://127.0.0.1:%d: status 500: the server is at fault\n",
                  "", true},
-      [ADDRESS] = {"", "", "BAD  remote caches: KILN_CACHE_REMOTE: expected http://", "", false}};
+      [ADDRESS] = {"", "", "BAD  remote caches: KILN_CACHE_REMOTE: not: expected http://", "", false}};
   for (unsigned i = 0; i < ROWS; i++) {
     char want[160], url[64] = "not a url", *out;
     int port = i == REFUSED || i == ADDRESS ? free_port()

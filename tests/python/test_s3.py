@@ -144,9 +144,9 @@ class Doctor(Cases):
                                   ({"KILN_CACHE_S3_REGION": "eu-west-1"}, "AuthorizationHeaderMalformed: the bucket is in another region (KILN_CACHE_S3_REGION)"),
                                   ({"KILN_CACHE_REMOTE": "s3://others"}, "NoSuchBucket: there is no such bucket"),
                                   ({"KILN_CACHE_S3_KEY": "", "KILN_CACHE_S3_SECRET": ""}, "AccessDenied: the key gives no such right; a look-up also wants the right to list"),
-                                  ({"KILN_CACHE_REMOTE": "s3://UPPER"}, "expected http://, https://, s3://BUCKET, redis:// or rediss:// and settings that fit it"),
-                                  ({"KILN_CACHE_REMOTE": "s3://kernels/a%20b"}, "settings that fit it"),
-                                  ({"KILN_CACHE_S3_ENDPOINT": "127.0.0.1:1"}, "settings that fit it"),
+                                  ({"KILN_CACHE_REMOTE": "s3://UPPER"}, "expected a bucket of 3 to 63 small letters, digits, '.' and '-', found \"UPPER\""),
+                                  ({"KILN_CACHE_REMOTE": "s3://kernels/a%20b"}, 'expected a prefix of letters, digits and -_.~/, found "/a%20b"'),
+                                  ({"KILN_CACHE_S3_ENDPOINT": "127.0.0.1:1"}, "KILN_CACHE_S3_ENDPOINT (AWS_ENDPOINT_URL): expected http://HOST[:PORT] or https://"),
                                   ({"KILN_CACHE_S3_SECRET": ""}, "KILN_CACHE_S3_KEY and KILN_CACHE_S3_SECRET go together: one of them is not set")):
                 with self.subTest(change=change):
                     code, line = self.doctor({**good, **change})

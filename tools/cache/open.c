@@ -10,6 +10,7 @@
 
 #include "base/env.h"
 #include "base/url.h"
+#include "cache/remote_address.h"
 #include "tools/common/cli.h"
 #include "tools/kiln/environment.h"
 #include "tools/cache/trusted_keys.h"
@@ -120,32 +121,32 @@ static kiln_status read_trust(const cache_open_options *options, kiln_cache_conf
   return status;
 }
 
+static kiln_status check_addresses(kiln_error *err) {
+  const char *value = environment_get(ENV_KILN_CACHE_REMOTE);
+  char *urls = value ? strdup(value) : NULL, *save, shown[KILN_URL_SHOWN];
+  const kiln_s3_access access = kiln_s3_access_of(secure_getenv);
+  kiln_status status = KILN_OK;
+  for (char *url = urls ? strtok_r(urls, " ", &save) : NULL; url && !status;
+       url = strtok_r(NULL, " ", &save)) {
+    status = kiln_remote_address_check(url, &access, err);
+    if (status) kiln_context(err, status, "%s", kiln_url_shown(url, shown, sizeof shown));
+  }
+  free(urls);
+  return status;
+}
+
 bool cache_open_remote_fault(char *out, size_t capacity) {
-  static const char *const schemes[] = {"http://", "https://", "s3://", "redis://", "rediss://"};
   const char *ca = environment_get(ENV_KILN_CACHE_REMOTE_CA);
   char program[4096];
   uint64_t seconds;
   kiln_error err = {0};
-  for (const char *at = environment_get(ENV_KILN_CACHE_REMOTE); at && *(at += strspn(at, " "));
-       at += strcspn(at, " ")) {
-    bool known = false;
-    for (unsigned i = 0; i < sizeof schemes / sizeof *schemes; i++)
-      known |= !strncmp(at, schemes[i], strlen(schemes[i]));
-    if (known) continue;
-    char shown[KILN_URL_SHOWN];
-    kiln_url_shown(at, shown, sizeof shown);
-    shown[strcspn(shown, " ")] = 0;
-    snprintf(out, capacity,
-             "KILN_CACHE_REMOTE: expected http://, https://, s3://, redis:// or rediss://, found \"%s\"",
-             shown);
-    return true;
-  }
-  if (environment_size(ENV_KILN_CACHE_REMOTE_EXPIRE_S, UINT32_MAX / 1000, &seconds, &err) != KILN_OK)
+  if (!environment_get(ENV_KILN_CACHE_S3_KEY) != !environment_get(ENV_KILN_CACHE_S3_SECRET))
+    snprintf(out, capacity, "KILN_CACHE_S3_KEY and KILN_CACHE_S3_SECRET go together: one of them is not set");
+  else if (check_addresses(&err)) snprintf(out, capacity, "KILN_CACHE_REMOTE: %s", err.text);
+  else if (environment_size(ENV_KILN_CACHE_REMOTE_EXPIRE_S, UINT32_MAX / 1000, &seconds, &err) != KILN_OK)
     snprintf(out, capacity, "%s", err.text);
   else if (ca && access(ca, R_OK))
     snprintf(out, capacity, "KILN_CACHE_REMOTE_CA: %s: %s", ca, strerror(errno));
-  else if (!environment_get(ENV_KILN_CACHE_S3_KEY) != !environment_get(ENV_KILN_CACHE_S3_SECRET))
-    snprintf(out, capacity, "KILN_CACHE_S3_KEY and KILN_CACHE_S3_SECRET go together: one of them is not set");
   else if (!cli_find_program("kiln-remote", program, sizeof program, NULL))
     snprintf(out, capacity, "kiln-remote is not installed");
   else return false;
@@ -170,12 +171,10 @@ enum { FLEET_WAIT_MS = 120000 }; // for an object that another machine compiles
 
 static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *url, kiln_error *err) {
   char shown[KILN_URL_SHOWN];
-  bool is_redis =
-      !strncmp(url, "redis://", strlen("redis://")) || !strncmp(url, "rediss://", strlen("rediss://"));
-  if (!is_redis || strchr(url, ' '))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                     "--fleet: expected redis://HOST[:PORT][/DATABASE], found '%.200s'; rediss:// is by TLS",
-                     kiln_url_shown(url, shown, sizeof shown));
+  kiln_redis_address address;
+  kiln_status status = kiln_redis_address_parse(url, &address, err);
+  memset(address.password, 0, sizeof address.password);
+  if (status) return kiln_context(err, status, "--fleet=%s", kiln_url_shown(url, shown, sizeof shown));
   if (!cli_find_program("kiln-remote", t->remote, sizeof t->remote, NULL))
     return kiln_fail(err, KILN_STATUS_TOOL, "--fleet: kiln-remote is not installed");
   config->remote_program = t->remote;

@@ -25,8 +25,8 @@ static kiln_status become(const char **words, kiln_error *err) {
 }
 
 /// What waits for the remote cache.
-static int push_waiting(const char *folder, int64_t wait) {
-  char wait_ms[32];
+static int push_waiting(const char *folder, int64_t wait, bool is_json) {
+  char wait_ms[32], why[KILN_ERROR_TEXT];
   kiln_error err = {0};
   kiln_cache *cache;
   cache_open_options options = {.folder = folder, .local = true};
@@ -36,9 +36,11 @@ static int push_waiting(const char *folder, int64_t wait) {
   const char *space = strchr(store->folder, '.') + 1; // "v1/DOMAIN.SPACE"
   snprintf(wait_ms, sizeof wait_ms, "%lld", (long long)(wait < MOST_WAIT_S ? wait : MOST_WAIT_S) * 1000);
   const char *words[] = {NULL,      "push", "--store",   store->root, "--domain", store->domain,
-                         "--space", space,  "--wait-ms", wait_ms,     "--write",  NULL};
+                         "--space", space,  "--wait-ms", wait_ms,     "--write",  is_json ? "--json" : NULL,
+                         NULL};
   if (!environment_get(ENV_KILN_CACHE_REMOTE))
     kiln_fail(&err, KILN_STATUS_INVALID_ARGUMENT, "KILN_CACHE_REMOTE names no remote cache");
+  else if (cache_open_remote_fault(why, sizeof why)) kiln_fail(&err, KILN_STATUS_INVALID_ARGUMENT, "%s", why);
   else become(words, &err);
   int code = cli_report(err.status, &err);
   kiln_cache_close(cache);
@@ -69,7 +71,7 @@ int cache_command_push(int argc, char **argv) {
   if (code == -1 && words.count && words.count != 2)
     code = cli_usage(&page, "expected no words, or a bundle and an address, found %zu", words.count);
   if (code == -1 && key && !words.count) code = cli_usage(&page, "--sign: expected a bundle and an address");
-  if (code == -1 && !words.count) code = push_waiting(folder, wait);
+  if (code == -1 && !words.count) code = push_waiting(folder, wait, is_json);
   if (code == -1) {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%lld", (long long)(wait ? wait : REQUEST_S));

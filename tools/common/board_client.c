@@ -15,6 +15,7 @@
 #include "base/env.h"
 #include "base/stream.h"
 #include "base/url.h"
+#include "cache/remote_address.h"
 #include "tools/common/cli.h"
 
 enum { FOUND = 1, ABSENT = 2, DENIED = 8 };
@@ -23,10 +24,10 @@ kiln_status board_open(board_client *b, const char *url, kiln_error *err) {
   char program[PATH_MAX];
   int in[2], out[2];
   char shown[KILN_URL_SHOWN];
-  if (strncmp(url, "redis://", strlen("redis://")) && strncmp(url, "rediss://", strlen("rediss://")))
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                     "expected redis://HOST[:PORT][/DATABASE], found '%.200s'; rediss:// is by TLS",
-                     kiln_url_shown(url, shown, sizeof shown));
+  kiln_redis_address address;
+  kiln_status status = kiln_redis_address_parse(url, &address, err);
+  memset(address.password, 0, sizeof address.password);
+  if (status) return kiln_context(err, status, "%s", kiln_url_shown(url, shown, sizeof shown));
   if (!cli_find_program("kiln-remote", program, sizeof program, NULL))
     return kiln_fail(err, KILN_STATUS_TOOL, "kiln-remote is not installed");
   if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));

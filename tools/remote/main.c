@@ -3,7 +3,7 @@
 // speaks with it over a socket; people need not call it.
 //
 //   kiln-remote serve OPTIONS                serves look-ups and uploads of a build
-//   kiln-remote push [--wait-ms N] OPTIONS   uploads what waits, for `kiln cache push`
+//   kiln-remote push [--wait-ms N] [--json] OPTIONS   uploads what waits, for `kiln cache push`
 //   kiln-remote check OPTIONS                asks each server once, for `kiln cache doctor`
 //   kiln-remote push-bundle|pull-bundle ...  a bundle to and from a registry (bundle.c)
 //   kiln-remote board                        values, sets and leases over descriptors 0 and 1, for
@@ -24,13 +24,14 @@
 #include "base/program.h"
 #include "cache/remote/board.h"
 #include "cache/remote/server.h"
+#include "tools/common/cli.h"
 #include "tools/remote/bundle.h"
 
 enum { LIFE = 0, LISTENING = 3 };
 
 static const char usage[] =
     "usage: kiln-remote serve|push|check --store ROOT --domain D --space S "
-    "[--deadline-ms N] [--lease-ms N] [--max-bytes N] [--wait-ms N] [--write]\n"
+    "[--deadline-ms N] [--lease-ms N] [--max-bytes N] [--wait-ms N] [--write] [--json]\n"
     "       kiln-remote board\n"
     "The network end of Kiln's cache, for the servers in KILN_CACHE_REMOTE. `kiln` starts it; see "
     "docs/cache.md.\n";
@@ -38,6 +39,7 @@ static const char usage[] =
 typedef struct request {
   kiln_remote_server_config config;
   bool push, check;
+  bool json;        ///< of push
   uint32_t wait_ms; ///< of push
 } request;
 
@@ -55,10 +57,10 @@ static bool parse(int argc, char **argv, request *out) {
   if (argc < 2 || (strcmp(argv[1], "serve") && !out->push && !out->check)) return false;
   for (int i = 2; i < argc; i++) {
     unsigned o = 0;
-    if (!strcmp(argv[i], "--write")) {
-      config->write = true;
-      continue;
-    }
+    bool is_write = !strcmp(argv[i], "--write"), is_json = !strcmp(argv[i], "--json");
+    config->write |= is_write;
+    out->json |= is_json;
+    if (is_write || is_json) continue;
     while (o < sizeof options / sizeof *options && strcmp(argv[i], options[o].name)) o++;
     if (o == sizeof options / sizeof *options || i + 1 == argc) return false;
     *options[o].to = argv[++i];
@@ -72,45 +74,55 @@ static bool parse(int argc, char **argv, request *out) {
          config->max_bytes;
 }
 
-/// The settings of s3:// addresses, or else what programs of AWS read. Key, secret and session are of one source.
-static kiln_s3_access s3_access(void) {
-  const char *endpoints[] = {secure_getenv("KILN_CACHE_S3_ENDPOINT"), secure_getenv("AWS_ENDPOINT_URL_S3"),
-                             secure_getenv("AWS_ENDPOINT_URL")};
-  const char *regions[] = {secure_getenv("KILN_CACHE_S3_REGION"), secure_getenv("AWS_REGION"),
-                           secure_getenv("AWS_DEFAULT_REGION")};
-  const char *key = secure_getenv("KILN_CACHE_S3_KEY");
-  kiln_s3_access access = {0};
-  for (unsigned i = 3; i-- > 0;) {
-    if (endpoints[i] && *endpoints[i]) access.endpoint = endpoints[i];
-    if (regions[i] && *regions[i]) access.region = regions[i];
+/// What keeps something waiting: servers that do not do what is wanted.
+typedef struct troubles {
+  unsigned count;
+  kiln_buffer *json; ///< NULL: they are printed
+} troubles;
+
+static void note_trouble(void *context, const char *url, bool good, const char *text) {
+  troubles *t = context;
+  if (good) return;
+  if (!t->json) fprintf(stderr, "kiln: note: %s: %s\n", url, text);
+  if (t->json) {
+    kiln_buffer_format(t->json, t->count ? ", {\"server\": " : "{\"server\": ");
+    cli_json_text(t->json, url);
+    kiln_buffer_format(t->json, ", \"problem\": ");
+    cli_json_text(t->json, text);
+    kiln_buffer_u8(t->json, '}');
   }
-  bool is_ours = key && *key;
-  access.key = is_ours ? key : secure_getenv("AWS_ACCESS_KEY_ID");
-  access.secret = is_ours ? secure_getenv("KILN_CACHE_S3_SECRET") : secure_getenv("AWS_SECRET_ACCESS_KEY");
-  access.session = is_ours ? NULL : secure_getenv("AWS_SESSION_TOKEN");
-  return access;
+  t->count++;
 }
 
-/// Why something waits: servers that do not do what is wanted.
-static void print_trouble(void *context, const char *url, bool good, const char *text) {
-  (void)context;
-  if (!good) fprintf(stderr, "kiln: note: %s: %s\n", url, text);
+/// What waits, or is not taken, has a reason that only its server knows: each is asked once more.
+static void print_pushed(const request *r, const kiln_remote_pushed *pushed) {
+  kiln_buffer json = {0};
+  troubles t = {.json = r->json ? &json : NULL};
+  unsigned long long stored = pushed->stored, refused = pushed->refused, waiting = pushed->waiting;
+  if (r->json)
+    kiln_buffer_format(&json, "{\"uploaded\": %llu, \"refused\": %llu, \"waiting\": %llu, \"problems\": [",
+                       stored, refused, waiting);
+  else if (refused) printf("%llu uploaded, %llu will never be taken, %llu wait\n", stored, refused, waiting);
+  else printf("%llu uploaded, %llu wait\n", stored, waiting);
+  fflush(stdout);
+  if (waiting || refused) (void)kiln_remote_check(&r->config, note_trouble, &t);
+  if (r->json) {
+    kiln_buffer_format(&json, "]}\n");
+    fwrite(json.bytes, 1, json.size, stdout);
+  } else if (waiting && !t.count) {
+    fputs("kiln: note: now every server answers and takes an upload: push again\n", stderr);
+  }
+  kiln_buffer_deinit(&json);
 }
 
 static int push(const request *r) {
   kiln_remote_server *server;
   kiln_error err = {0};
-  if (kiln_remote_server_create(&r->config, &server, &err) != KILN_OK) {
-    fprintf(stderr, "kiln: error: %s\n", err.text);
-    return 1;
-  }
+  cli_json_on_failure(r->json);
+  if (kiln_remote_server_create(&r->config, &server, &err) != KILN_OK) return cli_report(err.status, &err);
   kiln_remote_pushed pushed = kiln_remote_server_push(server, r->wait_ms);
   kiln_remote_server_destroy(server);
-  printf("%llu uploaded, ", (unsigned long long)pushed.stored);
-  if (pushed.refused) printf("%llu will never be taken, ", (unsigned long long)pushed.refused);
-  printf("%llu wait\n", (unsigned long long)pushed.waiting);
-  fflush(stdout);
-  if (pushed.is_denied) (void)kiln_remote_check(&r->config, print_trouble, NULL);
+  print_pushed(r, &pushed);
   return pushed.waiting || pushed.refused;
 }
 
@@ -149,7 +161,7 @@ int main(int argc, char **argv) {
   asked.config.expire_s = seconds > UINT32_MAX / 1000 ? UINT32_MAX / 1000 : (uint32_t)seconds;
   asked.config.token = secure_getenv("KILN_CACHE_REMOTE_TOKEN");
   asked.config.ca_file = secure_getenv("KILN_CACHE_REMOTE_CA");
-  asked.config.s3 = s3_access();
+  asked.config.s3 = kiln_s3_access_of(secure_getenv);
   asked.config.shared = kiln_env_is_yes(secure_getenv("KILN_CACHE_SHARED"));
   asked.config.world_writable = kiln_env_is_yes(secure_getenv("KILN_CACHE_WORLD_WRITABLE"));
   signal(SIGPIPE, SIG_IGN);
