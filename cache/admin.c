@@ -39,24 +39,6 @@ unsigned kiln_cache_unopened(const kiln_cache *cache, char *out, size_t capacity
   return count;
 }
 
-kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key) {
-  char name[KILN_STORE_NAME];
-  struct stat st;
-  size_t got = 0;
-  kiln_store_entry_name(key, name);
-  int fd = store->fd < 0 ? -ENOENT : kiln_fs_open(store->fd, name, O_RDONLY, 0);
-  if (fd < 0) return NULL;
-  bool fits = !kiln_fs_stat(fd, &st) && S_ISREG(st.st_mode) &&
-              (uint64_t)st.st_size <= store->max_entry_bytes + (1 << 20);
-  kiln_blob *file = fits ? kiln_blob_create((size_t)st.st_size) : NULL;
-  if (file && (kiln_fs_read(fd, file->bytes, file->size, &got) || got != file->size)) {
-    kiln_blob_release(file);
-    file = NULL;
-  }
-  kiln_fs_close(fd);
-  return file;
-}
-
 kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_blob **out_file,
                                 kiln_entry_view *out_view, kiln_cache_entry *out, kiln_error *err) {
   memset(out, 0, sizeof *out);

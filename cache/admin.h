@@ -19,9 +19,6 @@ bool kiln_store_short(const kiln_store *store, const kiln_limits *limits, uint64
 /// missing, or any that is something else than a folder. How many; the first with its reason in `out`.
 unsigned kiln_cache_unopened(const kiln_cache *cache, char *out, size_t capacity);
 
-/// The file of an entry, unchecked; NULL when it cannot be read.
-kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key);
-
 /// One entry in full, from one reading of its file: HIT_LOCAL with all three set, or the kind of miss. The
 /// caller releases `out_file` (which the view points into) and deinits `out`.
 kiln_outcome kiln_store_inspect(kiln_store *store, const kiln_digest *key, kiln_blob **out_file,

@@ -398,8 +398,8 @@ static kiln_outcome check_file(kiln_store *store, int fd, struct stat *out_st, k
   return size > store->max_entry_bytes + (1 << 20) ? unreadable(out, EFBIG, err) : KILN_OUTCOME_HIT_LOCAL;
 }
 
-static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, kiln_cache_entry *out,
-                              kiln_error *err) {
+static kiln_outcome read_file(kiln_store *store, int fd, bool refreshes, kiln_blob **out_file,
+                              kiln_cache_entry *out, kiln_error *err) {
   struct stat st;
   kiln_outcome outcome = check_file(store, fd, &st, out, err);
   if (outcome != KILN_OUTCOME_HIT_LOCAL) return outcome;
@@ -409,7 +409,7 @@ static kiln_outcome read_file(kiln_store *store, int fd, kiln_blob **out_file, k
   size_t got;
   int e = kiln_fs_read(fd, file->bytes, (size_t)size, &got);
   if (!e && got == size) {
-    refresh(store, fd, &st);
+    if (refreshes) refresh(store, fd, &st);
     *out_file = file;
     return KILN_OUTCOME_HIT_LOCAL;
   }
@@ -462,14 +462,27 @@ void kiln_store_look_again(kiln_store *store, const kiln_digest *key) {
   kiln_fs_look_again(store->fd, shard);
 }
 
-kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
-                             size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err) {
-  kiln_blob *file = NULL;
+static kiln_outcome read_entry(kiln_store *store, const kiln_digest *key, bool refreshes,
+                               kiln_blob **out_file, kiln_cache_entry *out, kiln_error *err) {
   int fd;
   kiln_outcome outcome = open_entry(store, key, &fd, out, err);
   if (outcome != KILN_OUTCOME_HIT_LOCAL) return outcome;
-  outcome = read_file(store, fd, &file, out, err);
-  kiln_fs_close(fd); // nothing was written; what was read is checked below
+  outcome = read_file(store, fd, refreshes, out_file, out, err);
+  kiln_fs_close(fd); // nothing was written
+  return outcome;
+}
+
+kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key) {
+  kiln_cache_entry none;
+  kiln_blob *file = NULL;
+  (void)read_entry(store, key, false, &file, &none, NULL);
+  return file;
+}
+
+kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
+                             size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err) {
+  kiln_blob *file = NULL;
+  kiln_outcome outcome = read_entry(store, key, true, &file, out, err);
   return file ? kiln_store_accept(store, file, key, fields, fields_size, out, warned, err) : outcome;
 }
 

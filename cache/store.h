@@ -81,6 +81,9 @@ void kiln_store_entry_name(const kiln_digest *key, char out[KILN_STORE_NAME]);
 /// entry is not signed as it should.
 kiln_outcome kiln_store_read(kiln_store *store, const kiln_digest *key, const uint8_t *fields,
                              size_t fields_size, kiln_cache_entry *out, bool *warned, kiln_error *err);
+/// The file of an entry, with its content unchecked and its time as it was; NULL when it cannot be read, or is not trusted
+/// for its owner or for who may write it.
+kiln_blob *kiln_store_file(kiln_store *store, const kiln_digest *key);
 /// Whether there is an intact entry of that key, for a caller who has its content: its checks are compared, it is not
 /// unpacked. False where somebody has to vouch for entries, since that is about the content.
 bool kiln_store_holds(kiln_store *store, const kiln_digest *key, uint64_t *out_payload, uint64_t *out_cost);

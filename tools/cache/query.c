@@ -287,7 +287,7 @@ static void print_item(const cache_tool *tool, const kiln_scan_item *item, bool 
     kiln_buffer_format(out, ", \"cost_ns\": %" PRIu64 "}", good ? view.cost_ns : 0);
   } else {
     kiln_buffer_format(out, "%.16s %10" PRIu64 "  %s  %s  %s\n", hex, item->size, when,
-                       good ? name : "(damaged)", target);
+                       good ? name : "(damaged or not trusted)", target);
   }
   *first = false;
   kiln_blob_release(file);
