@@ -63,7 +63,7 @@ class Right(Cases):
             for registry.mode in ("", "absolute"):
                 text = self.push(registry)
                 manifest = registry.manifests["team/kernels", "v1"]
-                self.assertEqual(text, "pushed app.kbundle: oci+http://%s/team/kernels@%s, %d bytes, not signed\n" % (registry.host, digest_of(manifest), len(BUNDLE)))
+                self.assertEqual(text, "pushed app.kbundle: oci+http://%s/team/kernels@%s, %d bytes, no signature added\n" % (registry.host, digest_of(manifest), len(BUNDLE)))
                 parts = json.loads(manifest)
                 self.assertEqual((parts["schemaVersion"], parts["mediaType"], parts["artifactType"]), (2, MANIFEST, "application/vnd.kiln.bundle"))
                 self.assertEqual(parts["layers"], [{"mediaType": "application/vnd.kiln.bundle", "digest": digest_of(BUNDLE), "size": len(BUNDLE),
@@ -71,9 +71,17 @@ class Right(Cases):
                 for reference in (":v1", "@" + digest_of(manifest)):
                     code, text, got = self.pull(registry, reference=reference)
                     self.assertEqual((code, got), (0, BUNDLE), text)
-                self.assertEqual(text, "pulled got.kbundle: oci+http://%s/team/kernels@%s, %d bytes, not signed\n" % (registry.host, digest_of(manifest), len(BUNDLE)))
+                self.assertEqual(text, "pulled got.kbundle: oci+http://%s/team/kernels@%s, %d bytes, signature not checked (give --trust to say whom you trust)\n" % (registry.host, digest_of(manifest), len(BUNDLE)))
                 support.tool("verify", os.path.join(FOLDER.name, "got.kbundle"))
                 registry.blobs.clear()
+
+    def test_what_was_not_asked_is_not_denied(self):
+        """A signature that is there, and that nobody asked for."""
+        with Registry() as registry:
+            self.assertTrue(self.push(registry, "--sign=ci").endswith(", signed by ci\n"))
+            self.assertTrue(self.push(registry).endswith(", no signature added\n"))
+            self.assertTrue(self.pull(registry)[1].endswith(", signature not checked (give --trust to say whom you trust)\n"))
+            self.assertTrue(self.pull(registry, "--trust=ci.pub")[1].endswith(", signed by ci.pub\n"))
 
     def test_standard_output_gets_the_bundle_alone(self):
         with Registry() as registry:

@@ -30,9 +30,12 @@ static kiln_oci_access access_of(const char *seconds) {
                            .max_bytes = most_bytes};
 }
 
-/// "pushed app.kbundle: oci://HOST/NAME@sha256:..., 1234 bytes, signed" or its JSON.
-static void print_done(bool is_json, const char *verb, const char *file, const char *address,
-                       const char *digest, size_t size, const char *key) {
+/// "pushed app.kbundle: oci://HOST/NAME@sha256:..., 1234 bytes, signed by KEY" or its JSON. Without a key nothing was asked
+/// about signatures, which may be there.
+static void print_done(bool is_json, bool is_push, const char *file, const char *address, const char *digest,
+                       size_t size, const char *key) {
+  const char *without =
+      is_push ? "no signature added" : "signature not checked (give --trust to say whom you trust)";
   kiln_buffer out = {0};
   size_t scheme = (size_t)(strstr(address, "://") + 3 - address);
   const char *slash = strchr(address + scheme, '/');
@@ -46,8 +49,9 @@ static void print_done(bool is_json, const char *verb, const char *file, const c
     else kiln_buffer_format(&out, "null");
     kiln_buffer_format(&out, "}\n");
   } else {
-    kiln_buffer_format(&out, "%s %s: %.*s@%s, %zu bytes%s%s\n", verb, cli_name(file), length, address, digest,
-                       size, key ? ", signed by " : ", not signed", key ? cli_name(key) : "");
+    kiln_buffer_format(&out, "%s %s: %.*s@%s, %zu bytes, %s%s\n", is_push ? "pushed" : "pulled",
+                       cli_name(file), length, address, digest, size, key ? "signed by " : without,
+                       key ? cli_name(key) : "");
   }
   fwrite(out.bytes, 1, out.size, stdout);
   kiln_buffer_deinit(&out);
@@ -68,8 +72,7 @@ static kiln_status push(char **words, kiln_error *err) {
     status = kiln_oci_push(&place, &access, slash ? slash + 1 : file, bytes.bytes, bytes.size,
                            is_signed ? secret : NULL, digest, err);
   if (!status)
-    print_done(!strcmp(words[1], "json"), "pushed", file, address, digest, bytes.size,
-               is_signed ? key : NULL);
+    print_done(!strcmp(words[1], "json"), true, file, address, digest, bytes.size, is_signed ? key : NULL);
   sodium_memzero(secret, sizeof secret);
   kiln_buffer_deinit(&bytes);
   return status;
@@ -95,7 +98,7 @@ static kiln_status pull(char **words, unsigned key_count, kiln_error *err) {
                            digest, &key, err);
   if (!status) status = cli_write_file(file, bytes.bytes, bytes.size, err);
   if (!status)
-    print_done(!strcmp(words[1], "json"), "pulled", file, address, digest, bytes.size,
+    print_done(!strcmp(words[1], "json"), false, file, address, digest, bytes.size,
                key_count ? words[4 + key] : NULL);
   kiln_buffer_deinit(&bytes);
   return status;
