@@ -106,13 +106,13 @@ TEST(build_systems, cmake_with_make) {
 static const char carried_lists[] =
     "cmake_minimum_required(VERSION 3.21)\nproject(carried C ASM)\nset(CMAKE_C_STANDARD 11)\n"
     "find_package(kiln REQUIRED)\n"
-    "kiln_add_bundle(kernels SOURCES elementwise.kiln TARGETS host HEADER kernels.h EMBED kernels.S OPTIONS "
-    "-k add[T=f32])\n"
-    "add_executable(carried main.c typed.c ${CMAKE_CURRENT_BINARY_DIR}/kernels.S)\n"
-    "target_include_directories(carried PRIVATE ${CMAKE_CURRENT_BINARY_DIR})\n"
+    "kiln_add_bundle(kernels SOURCES elementwise.kiln TARGETS host OUTPUT made/kernels.kbundle HEADER "
+    "include/new/kernels.h EMBED s/kernels.S OPTIONS -k add[T=f32])\n"
+    "add_executable(carried main.c typed.c ${CMAKE_CURRENT_BINARY_DIR}/s/kernels.S)\n"
+    "target_include_directories(carried PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/include/new)\n"
     "target_link_libraries(carried PRIVATE kiln::kiln)\nadd_dependencies(carried kernels)\n";
 
-// A header and an assembler file made beside the bundle: a build with nothing new runs none of the three
+// A bundle, a header and an assembler file, each in a folder that is not there yet: a build with nothing new runs none of the three
 // steps, also after a touch that changed nothing; a changed kernel is in the next program.
 static void carries(const char *generator, const char *idle) {
   static const build_system b = {"embedded", "cmake --version && ninja --version", "", "", ""};

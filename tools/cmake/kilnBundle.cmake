@@ -22,13 +22,21 @@ function(kiln_touch out file)
   endif()
 endfunction()
 
+# The command that makes the folder of FILE: Ninja would make it, make does not.
+function(kiln_make_folder out file)
+  get_filename_component(folder "${file}" DIRECTORY)
+  set(${out} COMMAND "${CMAKE_COMMAND}" -E make_directory "${folder}" PARENT_SCOPE)
+endfunction()
+
 # Makes FILE from BUNDLE by `kiln COMMAND` and adds it to the caller's list LIST; more options of the command follow.
 function(kiln_derive list command file bundle)
   get_filename_component(file "${file}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
   get_filename_component(name "${file}" NAME)
+  kiln_make_folder(folder "${file}")
   kiln_touch(touch "${file}")
   add_custom_command(
     OUTPUT "${file}"
+    ${folder}
     COMMAND "${KILN_EXECUTABLE}" ${command} ${ARGN} -o "${file}" "${bundle}"
     ${touch}
     DEPENDS "${bundle}" ${KILN_PROGRAMS}
@@ -69,10 +77,12 @@ function(kiln_add_bundle target)
   if(arg_LEVEL)
     list(APPEND options --level ${arg_LEVEL})
   endif()
+  kiln_make_folder(folder "${output}")
   kiln_touch(touch "${output}")
   get_filename_component(name "${output}" NAME)
   add_custom_command(
     OUTPUT "${output}"
+    ${folder}
     COMMAND "${KILN_EXECUTABLE}" build -q -t "${processors}" ${options} --depfile "${output}.d" -o "${output}" ${sources}
     ${touch}
     DEPENDS ${sources} ${KILN_PROGRAMS}
@@ -117,7 +127,6 @@ function(kiln_add_library target)
   if(arg_OPTIONS)
     list(APPEND more OPTIONS ${arg_OPTIONS})
   endif()
-  file(MAKE_DIRECTORY "${folder}")
   kiln_add_bundle(${target}_bundle SOURCES ${arg_SOURCES} TARGETS ${arg_TARGETS} OUTPUT "${folder}/${kiln_name}.kbundle" ${more})
   set(made)
   kiln_derive(made header "${folder}/${kiln_name}.h" "${folder}/${kiln_name}.kbundle" --prefix ${kiln_name}_)
