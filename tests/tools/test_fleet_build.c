@@ -511,7 +511,8 @@ TEST(fleet_build, mistakes_are_named) {
     const char *options, *says;
     int code;
   } wrong[] = {{"--fleet http://x", "--fleet: expected redis://HOST[:PORT][/DATABASE], found 'http://x'", 1},
-               {"--fleet redis://x --no-cache", "--fleet needs the cache: neither --no-cache nor --force", 2},
+               {"--fleet redis://x --no-cache",
+                "--fleet needs the cache, and with --no-cache nothing is looked up", 2},
                {"--fleet redis://x --force", "--fleet needs the cache", 2}};
   const char *source = write_kernels("k.kiln", 1);
   for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {

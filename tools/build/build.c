@@ -144,8 +144,8 @@ static int finish(build *b, execute_counts *sums, uint64_t start, int code, bool
 
 /// Refuses options that contradict each other; -1: none do.
 static int check_options(const cli_page *page, const build *b, bool without) {
-  if (b->s.fleet && (b->s.no_cache || b->s.force))
-    return cli_usage(page, "--fleet needs the cache: neither --no-cache nor --force");
+  int code = session_check_cache(page, &b->s);
+  if (code != -1) return code;
   if (!b->s.words.count) return cli_usage(page, "no source was named");
   if (b->s.key && !b->s.for_tuning) return cli_usage(page, "--key is of --tuning");
   if (without && b->s.tuned) return cli_usage(page, "--no-tuned and --tuned were both given");

@@ -310,6 +310,10 @@ int kiln_command_compile(int argc, char **argv) {
     code = cli_usage(&page, "--report: expected json or nothing, found '%s'", c.report);
   if (code == -1 && c.report && c.s.plan.options.output == KILN_FORMAT_IR)
     code = cli_usage(&page, "--report: --emit=ir makes no code to report on");
+  if (code == -1) code = session_check_cache(&page, &c.s);
+  if (code == -1 && (c.s.must_hit || c.s.verify) && (c.until || c.s.plan.options.output == KILN_FORMAT_IR))
+    code = cli_usage(&page, "--%s: what --until and --emit=ir write is not in the cache",
+                     c.s.must_hit ? "must-hit" : "verify-cache");
   if (code == -1 && c.until && (c.report || c.s.plan.options.output == KILN_FORMAT_IR))
     code = cli_usage(&page, "--until: the kernel is what is written, without --report and --emit=ir");
   // Text that was asked for by --emit and nothing else goes to standard output.

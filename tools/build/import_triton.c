@@ -262,6 +262,7 @@ import m = {.bundle.output = "triton.kbundle" };
                          session_codegen_row};
   int code = cli_parse(&page, argc, argv, &m.s.words);
   if (code == -1 && m.s.words.count == 0) code = cli_usage(&page, "expected the folder of a Triton cache");
+  if (code == -1) code = session_check_cache(&page, &m.s);
   if (code == -1) code = session_check_bundle(&page, &m.bundle);
   if (code == -1) code = import_folder(&m);
   release(&m);

@@ -61,6 +61,21 @@ const char *session_codegen_help(void) {
   return text;
 }
 
+int session_check_cache(const cli_page *page, const session *s) {
+  const struct {
+    const char *name;
+    bool is_given;
+  } asking[] = {{"must-hit", s->must_hit}, {"verify-cache", s->verify != 0}, {"fleet", s->fleet != NULL}},
+    without[] = {
+        {"no-cache", s->no_cache}, {"force", s->force}, {"print-after", s->plan.options.print_after}};
+  for (size_t a = 0; a < sizeof asking / sizeof *asking; a++)
+    for (size_t w = 0; asking[a].is_given && w < sizeof without / sizeof *without; w++)
+      if (without[w].is_given)
+        return cli_usage(page, "--%s needs the cache, and with --%s nothing is looked up there",
+                         asking[a].name, without[w].name);
+  return -1;
+}
+
 static kiln_status open_cache(session *s, kiln_error *err) {
   bool without = s->no_cache || s->plan.options.print_after; // a hit would have nothing to print
   cache_open_options options = {.folder = s->cache_folder,

@@ -54,6 +54,8 @@ const char *session_codegen_row(size_t index, const char **out_choices);
 /// For cli_page.other_help: the options of code generation. Static.
 const char *session_codegen_help(void);
 
+/// Refuses options that ask for what the cache has with one by which nothing is looked up; -1: none do.
+int session_check_cache(const cli_page *page, const session *s);
 /// Targets (`fallback` when none was named), tools, cache.
 kiln_status session_open(session *s, const char *fallback_target, kiln_error *err);
 /// After the command line is read: session_open, and the bytes of the sources.
