@@ -145,6 +145,8 @@ static bool is_changed(const tune_subject *s, size_t index) {
   return s->after ? memcmp(v->bytes, s->after[index], v->size) != 0 : v->param.access > ACCESS_OUT;
 }
 
+static run_guard guard_of(const tune_subject *s) { return s->is_host ? RUN_GUARD_PAGES : RUN_GUARD_ZONES; }
+
 // Keeps a copy of the initial contents on the device, if it can copy by itself: required for restored
 // buffers, for the others if there is room.
 static kiln_status keep_initial_copy(process *p, size_t index, kiln_error *err) {
@@ -216,7 +218,7 @@ static kiln_status open_subject(process *p, uint32_t number, kiln_error *err) {
   if (!p->configs || !p->fresh || !p->restores)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   for (size_t i = 0; i < s->count; i++) {
-    KILN_TRY(run_value_place(&s->values[i], p->device, s->is_host,
+    KILN_TRY(run_value_place(&s->values[i], p->device, guard_of(s),
                              (run_place){.alignment = ALIGNMENT, .zone = 0xa5}, err));
     if (!s->values[i].bytes) continue;
     KILN_TRY(keep_initial_copy(p, i, err));
