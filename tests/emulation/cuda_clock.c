@@ -5,7 +5,7 @@
 //   FAKE_PERCENT  of that (100): a loss that is planted
 //   FAKE_NOISE    up to so many thousandths more or less (0), otherwise with each FAKE_SEED
 //   FAKE_LOG      a file that gets a line for each process that makes a context
-//   FAKE_DIE      a file; where it is there, the next launch takes it away and ends the process
+//   FAKE_DIE      a file with a number, or none; the first launch of a process after so many takes it away and ends the process
 //   FAKE_STALL    a file; where it is there, the next launch takes it away and keeps its process for a second
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,7 +80,12 @@ API int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, un
   (void)function, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)params, (void)extra;
   double ns = setting("FAKE_NS", 10000) + 10.0 * gx * gy * gz;
   const char *die = getenv("FAKE_DIE"), *stall = getenv("FAKE_STALL");
-  if (die && !unlink(die)) _exit(3);
+  static unsigned launches;
+  unsigned before = 0;
+  FILE *file = die ? fopen(die, "r") : NULL;
+  if (file && fscanf(file, "%u", &before) < 1) before = 0;
+  if (file) fclose(file);
+  if (file && launches++ >= before && !unlink(die)) _exit(3);
   if (stall && !unlink(stall)) sleep(1);
   now += ns * setting("FAKE_PERCENT", 100) / 100 * (1 + noise() * setting("FAKE_NOISE", 0) / 1000);
   return 0;

@@ -55,7 +55,7 @@ TEST(tune, a_crash_costs_that_config_only) {
                    KERNEL(IN_OUT, CONFIG("128") CONFIG("256"),
                           COPY "\n  when BLOCK == 128 { store(y + i + 100000000, 1.0) }"),
                    SHAPE);
-  CHECK_PART(out, "dropped BLOCK=128,warps=4: the process ");
+  CHECK_PART(out, "dropped BLOCK=128,warps=4: argument 'y' (*f32) has 1000 elements, and the kernel wrote ");
   CHECK_PART(out, "(3 configs, ");
   CHECK_NO_PART(out, "dropped BLOCK=256");
   free(out);
@@ -91,10 +91,10 @@ TEST(tune, a_config_that_does_not_compile_is_left_out) {
 }
 
 TEST(tune, all_failing_is_one_clear_error) {
-  char *out =
-      tune(1, "", KERNEL(IN_OUT, CONFIG("128"), "store(y + i + 100000000, load(x + i, live))"), SHAPE);
-  CHECK_PART(out, "kiln: error: k n=1000: no config is left: BLOCK=64,warps=4: the process ");
-  CHECK_PART(out, "; BLOCK=128,warps=4: the process ");
+  static const char kernel[] = KERNEL(IN_OUT, CONFIG("128"), COPY "\n  assert(n < 0, \"never\")");
+  char *out = tune(1, "", kernel, SHAPE);
+  CHECK_PART(out, "kiln: error: k n=1000: no config is left: BLOCK=64,warps=4: ");
+  CHECK_PART(out, "; BLOCK=128,warps=4: ");
   CHECK_PART(out, "1 of 1 shapes failed");
   free(out);
 }
@@ -377,12 +377,15 @@ TEST(tune, a_device_has_one_process_for_all_shapes) {
                                                      "k n=100: ",  "l n=300: ", "l n=600: ", NULL};
   static const struct {
     const char *device, *happens; // a file that the driver takes away
+    const char *says;             // what is in it
     unsigned devices, processes, dropped;
     const char *const *queue;
-  } cases[] = {{"cuda:0", NULL, 1, 1, 0, written},
-               {"cuda:0", "die", 1, 2, 1, written},
-               {"cuda:0,cuda:1", NULL, 2, 2, 0, largest_first},
-               {"cuda:0,cuda:1", "stall", 2, 2, 0, largest_first}};
+  } cases[] = {
+      {"cuda:0", NULL, "", 1, 1, 0, written},
+      {"cuda:0", "die", "", 1, 2, 0, written}, // while the arguments are checked, which no config pays for
+      {"cuda:0", "die", "10", 1, 2, 1, written},
+      {"cuda:0,cuda:1", NULL, "", 2, 2, 0, largest_first},
+      {"cuda:0,cuda:1", "stall", "", 2, 2, 0, largest_first}};
   const char *folder = kiln_test_folder(), *build = kiln_test_build();
   char *out, words[1000], says[100];
   kiln_test_put("k.kiln", source);
@@ -396,7 +399,7 @@ TEST(tune, a_device_has_one_process_for_all_shapes) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     unlink(kiln_test_path("contexts"));
     unlink(kiln_test_path("c.table"));
-    if (cases[i].happens) kiln_test_put(cases[i].happens, "");
+    if (cases[i].happens) kiln_test_put(cases[i].happens, cases[i].says);
     int code = kiln_test_run(
         &out,
         "LD_LIBRARY_PATH=%s FAKE_LOG=%s FAKE_DIE=%s FAKE_STALL=%s %s/bin/kiln tune -v -d %s --budget "

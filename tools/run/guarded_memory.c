@@ -20,6 +20,9 @@ enum { ZONE = 4096 };
 static const size_t guards[] = {(size_t)1 << 33, (size_t)1 << 26, 1 << 16};
 
 static run_memory *alive;
+static int (*report_fault)(kiln_status status, const kiln_error *err) = cli_report;
+
+void run_memory_report(int (*report)(kiln_status status, const kiln_error *err)) { report_fault = report; }
 
 // ------------------------------------------------------------------------------------------ faults
 
@@ -53,7 +56,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   did = ((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & 2 ? "wrote" : "read";
 #endif
   explain_fault((uintptr_t)info->si_addr, did, &err);
-  _exit(cli_report(err.status, &err));
+  _exit(report_fault(err.status, &err));
 }
 
 void run_memory_watch(bool is_watching) {

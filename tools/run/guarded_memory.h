@@ -48,5 +48,8 @@ kiln_status run_memory_check(const run_memory *memory, kiln_error *err);
 /// While watching, a fault of this process counts as an access of the kernel outside its buffers: it is
 /// reported, and the process ends with CLI_FAILED.
 void run_memory_watch(bool is_watching);
+/// What reports such a fault in place of cli_report, and returns how the process ends. It runs in a handler of
+/// a signal.
+void run_memory_report(int (*report)(kiln_status status, const kiln_error *err));
 
 #endif

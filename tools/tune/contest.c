@@ -69,6 +69,20 @@ static void show_progress(const running *r, const char *what, unsigned done, siz
                        r->subject->interface->configs[c->candidates[best].config].text);
 }
 
+// ------------------------------------------------------------------------------------- arguments
+
+// Refuses arguments that do not fit the kernel, before anything is measured with them. What else fails is a config's
+// fault, which costs only that config. A recorded launch brings the memory that it had.
+static kiln_status check_arguments(const running *r, kiln_error *err) {
+  static tune_reply reply;
+  kiln_error why = {0};
+  if (r->subject->after) return KILN_OK;
+  kiln_status status = tune_worker_ask(r->worker, r->subject, (tune_request){.task = TUNE_CHECK},
+                                       r->rules->limit_ms + LOAD_MS, &reply, &why);
+  bool fits = status != KILN_STATUS_INVALID_ARGUMENT && status != KILN_STATUS_LAUNCH;
+  return fits ? KILN_OK : kiln_fail(err, status, "%s", why.text);
+}
+
 // -------------------------------------------------------------------------------------- candidates
 
 // Whether two configs have the same code for every target and variant.
@@ -354,6 +368,7 @@ kiln_status tune_contest_run(tune_contest *contest, tune_subject *subject, const
                .progress = progress};
   kiln_error why = {0};
   memset(contest, 0, sizeof *contest);
+  KILN_TRY(check_arguments(&r, err));
   KILN_TRY(find_candidates(&r, err));
   for (size_t i = 0; i < contest->count; i++)
     if (contest->candidates[i].config == usual_config) contest->usual = i;

@@ -18,6 +18,7 @@
 #include "base/tuned.h"
 #include "cache/bundle/writer.h"
 #include "tools/common/cli.h"
+#include "tools/run/bounds.h"
 #include "tools/tune/timer.h"
 
 enum { ACCESS_IN = 1, ACCESS_OUT = 2, ACCESS_ACCUM = 4, ALIGNMENT = 256, POISON = 0xff };
@@ -205,10 +206,30 @@ static void close_subject(process *p) {
   p->has_subject = false;
 }
 
-static kiln_status open_subject(process *p, uint32_t number, kiln_error *err) {
+// With the code that a launch without tuning takes.
+static kiln_status check_values(const process *p, const tune_subject *s, kiln_error *err) {
+  run_call call = {.device = p->device,
+                   .name = s->interface->name,
+                   .values = s->values,
+                   .count = s->count,
+                   .guard = guard_of(s),
+                   .grid = s->grid};
+  kiln_choice usual;
+  KILN_TRY(kiln_kernel_get(p->device, call.name, NULL, &call.kernel, err));
+  call.size = kiln_block_size(call.kernel);
+  call.block = calloc(1, call.size + 1);
+  if (!call.block) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  kiln_status status = run_call_begin(&call, &usual, err);
+  if (status == KILN_OK) status = run_call_find_outside(&call, &usual, err);
+  free(call.block);
+  return status;
+}
+
+static kiln_status open_subject(process *p, uint32_t number, bool is_checked, kiln_error *err) {
   tune_subject *s = &p->subject;
   KILN_TRY(p->worker->make(p->worker->context, number, s, err));
   KILN_TRY(map_shared(s, p->worker->memory, err));
+  if (is_checked) KILN_TRY(check_values(p, s, err));
   if (!p->timer) KILN_TRY(tune_timer_open(p->device, p->worker->device, s->is_hot, &p->timer, err));
   if (p->interface != s->interface) close_configs(p);
   p->interface = s->interface;
@@ -312,8 +333,10 @@ static kiln_status do_task(process *p, const tune_request *request, tune_reply *
     out->units = kiln_device_units(p->device);
     return KILN_OK;
   }
-  if (!p->has_subject || p->subject.number != request->subject) close_subject(p);
-  if (!p->has_subject) KILN_TRY(open_subject(p, request->subject, err));
+  const bool is_checked = request->task == TUNE_CHECK;
+  if (!p->has_subject || p->subject.number != request->subject || is_checked) close_subject(p);
+  if (!p->has_subject) KILN_TRY(open_subject(p, request->subject, is_checked, err));
+  if (is_checked) return KILN_OK;
   KILN_TRY(load(p, request->config, out, err));
   if (request->task == TUNE_RUN) return run_once(p, request->config, err);
   if (request->task != TUNE_TIME) return KILN_OK;
@@ -321,10 +344,23 @@ static kiln_status do_task(process *p, const tune_request *request, tune_reply *
   return tune_timer_time(p->timer, p->configs[request->config].prepared, out->ns, count, err);
 }
 
+static int answer; // where replies go
+
+// The reply to a task whose launch ends the process.
+static int reply_fault(kiln_status status, const kiln_error *err) {
+  static tune_reply reply;
+  reply.error = *err;
+  reply.error.status = status;
+  kiln_stream_write(answer, &reply, sizeof reply);
+  return CLI_FAILED;
+}
+
 // Ends when the pipe is closed, so with the parent.
 static void serve(const tune_worker *worker, int in, int out) {
   process p = {.worker = worker};
   tune_request request;
+  answer = out;
+  run_memory_report(reply_fault);
   while (kiln_stream_read(in, &request, sizeof request) == sizeof request) {
     static tune_reply reply;
     memset(&reply, 0, sizeof reply);
@@ -436,6 +472,6 @@ kiln_status tune_worker_ask(tune_worker *w, const tune_subject *subject, tune_re
   if (!got) return tell_death(reap(w, false), err);
   if (out->error.status == KILN_OK) return KILN_OK;
   // After an error, a driver's results mean nothing, and damage by a launch remains.
-  if (out->error.status == KILN_STATUS_DRIVER || request.task >= TUNE_RUN) reap(w, true);
+  if (out->error.status == KILN_STATUS_DRIVER || request.task >= TUNE_CHECK) reap(w, true);
   return kiln_fail(err, out->error.status, "%s", out->error.text);
 }

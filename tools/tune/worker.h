@@ -34,8 +34,9 @@ void tune_subject_contents(const tune_subject *subject, size_t index, uint8_t *o
 typedef enum tune_task {
   TUNE_HELLO, ///< which device it is
   TUNE_LOAD,  ///< opens the config; NO_VARIANT where it may not be used for these arguments
-  TUNE_RUN,   ///< one launch from fresh contents; the buffers are in `got` then
-  TUNE_TIME,  ///< `count` times
+  TUNE_CHECK, ///< the arguments, as `kiln run` checks them: INVALID_ARGUMENT or LAUNCH names the one that does not fit
+  TUNE_RUN,  ///< one launch from fresh contents; the buffers are in `got` then
+  TUNE_TIME, ///< `count` times
   TUNE_TASKS,
 } tune_task;
 
