@@ -480,6 +480,16 @@ clean: ## remove build/
 # Where this prefix's interpreters look: Debian's packages are for every version, what is in /usr/local for one.
 PYTHON_FOLDER ?= $(if $(filter /usr,$(PREFIX)),python3,$(or $(shell /usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])' 2>/dev/null),python3))
 INTO     = $(DESTDIR)$(PREFIX)
+# These names stand in commands and in what sed writes as they are. They are refused before anything is installed, whatever else is asked for.
+REFUSED_IN_NAMES := ' " ` \ & | ; < > ( ) * ? [ ] { } ! \# $$
+define check_folder # the name of a variable
+$(if $(word 2,$($(1))x),$(error $(1): expected a folder without white space, found '$($(1))'))
+$(foreach c,$(REFUSED_IN_NAMES),$(if $(findstring $c,$($(1))),$(error $(1): expected a folder without $c, found '$($(1))')))
+endef
+ifneq ($(filter install install-runtime install-compiler install-cmake uninstall,$(MAKECMDGOALS)),)
+$(foreach name,DESTDIR PREFIX LIBDIR,$(call check_folder,$(name)))
+$(foreach name,PREFIX LIBDIR,$(if $(filter-out /%,$($(name))),$(error $(name): expected a path from the root, found '$($(name))')))
+endif
 # The folder of libraries as it is below PREFIX: "lib", "lib64", "lib/x86_64-linux-gnu".
 LIB      = $(or $(patsubst $(PREFIX)/%,%,$(filter $(PREFIX)/%,$(LIBDIR))),$(error LIBDIR: expected a folder below $(PREFIX), found '$(LIBDIR)'))
 PYTHON_PACKAGE = lib/$(PYTHON_FOLDER)/dist-packages/kiln

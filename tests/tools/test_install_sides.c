@@ -135,6 +135,37 @@ TEST(install_sides, a_multiarch_runtime_alone) {
   if (*kiln_test_build() != '/') free(must("! grep -e -I$BUILD $BUILD/flags"));
 }
 
+// Folders that commands of the installation would take apart, or that are none of the root, are refused at once.
+TEST(install_sides, folders_that_cannot_be_installed_to) {
+  static const struct {
+    const char *words, *says;
+  } cases[] = {
+      {"\"PREFIX=$there/with space\"", "PREFIX: expected a folder without white space, found '"},
+      {"\"PREFIX=$there/end \"", "PREFIX: expected a folder without white space"},
+      {"\"DESTDIR=$there/with space\"", "DESTDIR: expected a folder without white space"},
+      {"PREFIX=$there \"LIBDIR=$there/with space\"", "LIBDIR: expected a folder without white space"},
+      {"\"PREFIX=$there/a'b\"", "PREFIX: expected a folder without ', found"},
+      {"\"PREFIX=$there/a|b\"", "PREFIX: expected a folder without |, found"},
+      {"PREFIX=relative", "PREFIX: expected a path from the root, found 'relative'"},
+      {"PREFIX=relative DESTDIR=$there/stage", "PREFIX: expected a path from the root"},
+      {"PREFIX=$there LIBDIR=lib", "LIBDIR: expected a path from the root, found 'lib'"},
+  };
+  static const char *const targets[] = {"install", "install-runtime", "install-compiler", "uninstall"};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
+      char command[600];
+      snprintf(command, sizeof command,
+               "mkdir -p sub && there=$PWD/sub && cd $ROOT && if " KILN_TEST_MAKE
+               "%s %s 2>&1; then exit 1; fi; ls $there $there/..",
+               targets[t], cases[i].words);
+      char *out = must(command);
+      if (!strstr(out, cases[i].says)) FAIL("%s %s: %s", targets[t], cases[i].words, out);
+      if (!strstr(out, "/sub/..:\nsub\n"))
+        FAIL("%s %s: something was installed: %s", targets[t], cases[i].words, out);
+      free(out);
+    }
+}
+
 // The compiler from the build tree or the PATH, the runtime from its own prefix.
 TEST(install_sides, cmake_finds_each_side_where_it_is) {
   need_release();
