@@ -506,6 +506,9 @@ FOLDERS  = tools/install-folders.sh make "$(DESTDIR)" "$(PREFIX)" $(MADE)
 STRIP   ?= strip
 STRIPPED = install -m 755 -s --strip-program=$(STRIP)
 PC       = kiln kiln-observe $(if $(VERIFY_LIBRARIES),kiln-verify)
+BESIDE   = kiln_observe $(if $(VERIFY_LIBRARIES),kiln_verify)
+# Where there are archives only, a program links itself what they need.
+PC_LIBS  = $(if $(filter yes,$(SHARED)),,-e '/^Libs:/{N;s/\nLibs.private://}')
 .PHONY: install install-runtime install-compiler install-cmake uninstall dist
 install: install-runtime install-compiler ## install programs, library, headers, pages, examples under PREFIX (DESTDIR, LIBDIR)
 # Both write the list of folders: with -j, one after the other.
@@ -516,12 +519,12 @@ install-runtime: runtime install-cmake ## install what applications link: libkil
 	$(foreach so,$(filter-out %-more.so.0,$(filter %.so.0,$(LIBRARIES))),ln -sf $(notdir $(so)) $(INTO)/$(LIB)/$(notdir $(so:.0=)) &&) true
 	install -m 644 $(filter %.a,$(LIBRARIES)) $(INTO)/$(LIB)
 	install -m 644 runtime/kiln.h $(INTO)/include/kiln
-	for h in kiln_observe kiln_verify; do sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/$$h.h > $(INTO)/include/kiln/$$h.h || exit 1; done
+	for h in $(BESIDE); do sed -e 's|"runtime/kiln.h"|"kiln.h"|' runtime/$$h.h > $(INTO)/include/kiln/$$h.h || exit 1; done
 	install -m 644 base/status.def $(INTO)/include/kiln/base
 	sed -e 's|"base/status.def"|"status.def"|' base/status_code.h > $(INTO)/include/kiln/base/status_code.h
 	install -m 644 docs/man/*.3 $(INTO)/share/man/man3
-	for n in $(PC); do sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIB@|$(LIB)|' -e 's|@VERSION@|$(VERSION)|' tools/$$n.pc.in > $(INTO)/$(LIB)/pkgconfig/$$n.pc || exit 1; done
-	chmod 644 $(addprefix $(INTO)/,include/kiln/kiln_observe.h include/kiln/kiln_verify.h include/kiln/base/status_code.h $(PC:%=$(LIB)/pkgconfig/%.pc))
+	for n in $(PC); do sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIB@|$(LIB)|' -e 's|@VERSION@|$(VERSION)|' $(PC_LIBS) tools/$$n.pc.in > $(INTO)/$(LIB)/pkgconfig/$$n.pc || exit 1; done
+	chmod 644 $(addprefix $(INTO)/,$(BESIDE:%=include/kiln/%.h) include/kiln/base/status_code.h $(PC:%=$(LIB)/pkgconfig/%.pc))
 	$(if $(DESTDIR),,$(if $(filter yes,$(SHARED)),tools/install-folders.sh loader "$(PREFIX)/$(LIB)"))
 # One package serves both sides: each finds what there is (tools/cmake/kilnConfig.cmake.in).
 install-cmake:
