@@ -161,6 +161,7 @@ static void run_writer(const toolchain_program *tool, const char *const *words, 
   kiln_env_for(KILN_ENV_HELPER, environ, clean);
   execve(open_file, (char **)(uintptr_t)words, clean);
   execve(tool->path, (char **)(uintptr_t)words, clean); // where there is no /proc
+  fprintf(stderr, "kiln: error: cannot run %s: %s\n", tool->path, strerror(errno));
   _exit(127);
 }
 

@@ -107,6 +107,25 @@ static void check_tool(checkup *c, const char *what, const toolchain_program *to
                       : err.text);
 }
 
+/// What a build starts. kiln-remote does not come with every installation.
+static void check_programs(checkup *c) {
+  static const char *const needed[] = {"kiln-codegen", "kiln-tool"};
+  kiln_error err = {0};
+  char path[4096];
+  bool good = true;
+  for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+    if (cli_need_program(needed[i], path, sizeof path, &err) == KILN_OK) continue;
+    report_check(c, false, "programs", err.text);
+    good = false;
+  }
+  kiln_status status = cli_need_program("kiln-remote", path, sizeof path, &err);
+  if (status == KILN_STATUS_DENIED) report_check(c, false, "programs", err.text);
+  else if (good)
+    report_check(c, true, "programs",
+                 status ? "kiln-codegen, kiln-tool; without kiln-remote, so without remote caches"
+                        : "kiln-codegen, kiln-tool, kiln-remote");
+}
+
 static void check_tools(checkup *c, kiln_cache *cache) {
   toolchain who;
   kiln_codegen_options options;
@@ -212,6 +231,7 @@ int cache_command_doctor(int argc, char **argv) {
   kiln_limits limits = kiln_cache_limits(tool.cache);
   if (tool.store->fd >= 0) check_file_system(&c, tool.store, &limits);
   if (tool.store->fd >= 0) check_sharing(&c, tool.store);
+  check_programs(&c);
   check_tools(&c, tool.cache);
   const char *trust = cache_open_trust_file(text, sizeof text);
   cache_trust_list list;

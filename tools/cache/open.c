@@ -147,8 +147,8 @@ bool cache_open_remote_fault(char *out, size_t capacity) {
     snprintf(out, capacity, "%s", err.text);
   else if (ca && access(ca, R_OK))
     snprintf(out, capacity, "KILN_CACHE_REMOTE_CA: %s: %s", ca, strerror(errno));
-  else if (!cli_find_program("kiln-remote", program, sizeof program, NULL))
-    snprintf(out, capacity, "kiln-remote is not installed");
+  else if (cli_need_program("kiln-remote", program, sizeof program, &err) != KILN_OK)
+    snprintf(out, capacity, "%s", err.text);
   else return false;
   return true;
 }
@@ -175,8 +175,8 @@ static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *u
   kiln_status status = kiln_redis_address_parse(url, &address, err);
   memset(address.password, 0, sizeof address.password);
   if (status) return kiln_context(err, status, "--fleet=%s", kiln_url_shown(url, shown, sizeof shown));
-  if (!cli_find_program("kiln-remote", t->remote, sizeof t->remote, NULL))
-    return kiln_fail(err, KILN_STATUS_TOOL, "--fleet: kiln-remote is not installed");
+  status = cli_need_program("kiln-remote", t->remote, sizeof t->remote, err);
+  if (status != KILN_OK) return kiln_context(err, status, "--fleet");
   config->remote_program = t->remote;
   config->remote_url = url;
   config->remote_write = true;

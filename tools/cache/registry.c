@@ -16,8 +16,7 @@ enum { MOST_KEYS = 16, MOST_WAIT_S = 86400, REQUEST_S = 60 };
 /// Executes kiln-remote, which prints the result; returns only if that cannot be run. `words[0]` gets its path.
 static kiln_status become(const char **words, kiln_error *err) {
   char program[4096], *clean[KILN_ENV_MOST + 1];
-  if (!cli_find_program("kiln-remote", program, sizeof program, NULL))
-    return kiln_fail(err, KILN_STATUS_NOT_FOUND, "kiln-remote is not installed");
+  KILN_TRY(cli_need_program("kiln-remote", program, sizeof program, err));
   words[0] = program;
   kiln_env_for(KILN_ENV_HELPER, environ, clean); // has addresses and rights
   execve(program, (char **)(uintptr_t)words, clean);

@@ -28,8 +28,7 @@ kiln_status board_open(board_client *b, const char *url, kiln_error *err) {
   kiln_status status = kiln_redis_address_parse(url, &address, err);
   memset(address.password, 0, sizeof address.password);
   if (status) return kiln_context(err, status, "%s", kiln_url_shown(url, shown, sizeof shown));
-  if (!cli_find_program("kiln-remote", program, sizeof program, NULL))
-    return kiln_fail(err, KILN_STATUS_TOOL, "kiln-remote is not installed");
+  KILN_TRY(cli_need_program("kiln-remote", program, sizeof program, err));
   if (pipe2(in, O_CLOEXEC)) return kiln_fail(err, kiln_status_of_errno(errno), "pipe: %s", strerror(errno));
   if (pipe2(out, O_CLOEXEC)) {
     close(in[0]), close(in[1]);

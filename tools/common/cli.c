@@ -426,17 +426,29 @@ static bool resolved_folder(char *out) {
 typedef bool folder_function(char *out);
 static folder_function *const folders[] = {started_folder, file_folder, resolved_folder};
 
-bool cli_find_program(const char *name, char *out, size_t capacity, int *out_fd) {
+/// The first place where the file may be used as `mode` says, or, with `out_fd`, be read.
+static bool find_file(const char *name, int mode, char *out, size_t capacity, int *out_fd) {
   char folder[PATH_MAX];
   if (out_fd) *out_fd = -1;
   for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
     for (size_t i = 0; folders[f](folder) && i < sizeof places / sizeof *places; i++) {
       if (snprintf(out, capacity, "%s/%s%s", folder, places[i], name) >= (int)capacity) continue;
-      if (!out_fd && !access(out, X_OK)) return true;
+      if (!out_fd && !access(out, mode)) return true;
       if (out_fd && (*out_fd = open(out, O_RDONLY | O_CLOEXEC)) >= 0) return true;
     }
   }
   return false;
+}
+
+bool cli_find_program(const char *name, char *out, size_t capacity, int *out_fd) {
+  return find_file(name, X_OK, out, capacity, out_fd);
+}
+
+kiln_status cli_need_program(const char *name, char *out, size_t capacity, kiln_error *err) {
+  if (find_file(name, X_OK, out, capacity, NULL)) return KILN_OK;
+  if (find_file(name, F_OK, out, capacity, NULL))
+    return kiln_fail(err, KILN_STATUS_DENIED, "%s cannot be executed", out);
+  return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s is not next to this program nor in ../libexec/kiln", name);
 }
 
 const char *cli_name(const char *name) {

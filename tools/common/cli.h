@@ -144,6 +144,9 @@ kiln_status cli_write_made(const char *path, const char *input, const void *byte
 /// is there. Unless `out_fd` is NULL it is opened for reading instead of asked whether it can be executed,
 /// which takes one system call fewer than both; -1 when it is in neither place.
 bool cli_find_program(const char *name, char *out, size_t capacity, int *out_fd);
+/// The same of a program that is to be run. NOT_FOUND says where it was looked for, DENIED which file cannot be
+/// executed.
+kiln_status cli_need_program(const char *name, char *out, size_t capacity, kiln_error *err);
 
 /// A name from a file, fit for a terminal: control characters and line ends are shown as \x1b. Returns `name`
 /// itself if it has none, otherwise a text that is valid for the next seven calls. Not thread safe.

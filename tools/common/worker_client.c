@@ -25,9 +25,7 @@ kiln_status worker_client_init(worker_client *client, kiln_error *err) {
   memset(client, 0, sizeof *client);
   client->to = client->from = client->program_fd = client->assembler_fd = -1;
   signal(SIGPIPE, SIG_IGN); // a worker that died is a status, not a signal
-  if (cli_find_program("kiln-codegen", client->program, sizeof client->program, NULL)) return KILN_OK;
-  return kiln_fail(err, KILN_STATUS_NOT_FOUND,
-                   "kiln-codegen is not next to this program nor in ../libexec/kiln");
+  return cli_need_program("kiln-codegen", client->program, sizeof client->program, err);
 }
 
 /// Closes the pipes and reaps; the wait status in `out_how`.

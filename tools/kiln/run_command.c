@@ -51,10 +51,10 @@ __attribute__((noinline)) static int hand_over(char **argv) { // its path is not
   size_t i = 0;
   while (i < sizeof tool_commands / sizeof *tool_commands && strcmp(argv[1], tool_commands[i])) i++;
   if (i == sizeof tool_commands / sizeof *tool_commands) return unknown_command(argv[1]);
-  if (!cli_find_program("kiln-tool", path, sizeof path, NULL)) {
-    fprintf(stderr, "kiln: error: '%s' is a command of kiln-tool, which is not installed\n", argv[1]);
-    return CLI_USAGE;
-  }
+  kiln_error err = {0};
+  kiln_status status = cli_need_program("kiln-tool", path, sizeof path, &err);
+  if (status != KILN_OK)
+    return cli_report(kiln_context(&err, status, "'%s' is a command of kiln-tool", argv[1]), &err);
   execv(path, argv);
   fprintf(stderr, "kiln: error: cannot start %s: %s\n", path, strerror(errno));
   return CLI_FAILED;
