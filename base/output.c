@@ -294,9 +294,11 @@ kiln_status kiln_output_apart(const char *path, const char *other, kiln_error *e
              is_same = is_there && !stat(other, &b)
                            ? S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino
                            : !is_there && !strcmp(path, other);
-  return is_same
-             ? kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "writing '%s' would replace '%s'", path, other)
-             : KILN_OK;
+  if (!is_same) return KILN_OK;
+  if (!strcmp(path, other))
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' is named twice: writing it would replace it",
+                     path);
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "writing '%s' would replace '%s'", path, other);
 }
 
 bool kiln_output_is_stdout(const char *path) {

@@ -2,12 +2,14 @@
 // kiln run: launches one kernel of a bundle with arguments from the command line, and prints, saves or
 // compares what it wrote.
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/output.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/suggest.h"
 #include "tools/run/bounds.h"
@@ -64,6 +66,36 @@ static kiln_status need_buffer(run_state *r, const char *text, size_t length, co
   if ((*out)->bytes) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': argument '%s' (%s) is no buffer", text,
                    (*out)->param.name, (*out)->param.type);
+}
+
+/// `argument` is NAME=VALUE; a shape may follow the name of a file.
+static kiln_status check_not_read(const char *to, const char *argument, kiln_error *err) {
+  char file[PATH_MAX];
+  const char *from = strstr(argument, "=@"), *shape = from ? strrchr(from, '[') : NULL;
+  if (!from) return KILN_OK;
+  KILN_TRY(kiln_output_apart(to, from + 2, err));
+  if (!shape || snprintf(file, sizeof file, "%.*s", (int)(shape - from - 2), from + 2) >= (int)sizeof file)
+    return KILN_OK;
+  return kiln_output_apart(to, file, err);
+}
+
+/// No buffer is saved over what is read, or over another. Before anything is launched.
+static kiln_status check_saves(const run_settings *s, kiln_error *err) {
+  for (size_t i = 0; i < s->save.count; i++) {
+    const char *to = strchr(s->save.items[i], '=');
+    if (!to++) continue; // refused with the names of the buffers, once they are known
+    KILN_TRY(kiln_output_apart(to, s->words.items[0], err));
+    for (size_t k = 0; k < s->args.count; k++) KILN_TRY(check_not_read(to, s->args.items[k], err));
+    for (size_t k = 0; k < s->compare.count; k++) {
+      const char *from = strchr(s->compare.items[k], '=');
+      KILN_TRY(kiln_output_apart(to, from ? from + 1 : NULL, err));
+    }
+    for (size_t k = 0; k < i; k++) {
+      const char *other = strchr(s->save.items[k], '=');
+      KILN_TRY(kiln_output_apart(to, other ? other + 1 : NULL, err));
+    }
+  }
+  return KILN_OK;
 }
 
 /// The interpreter of PTX runs what there is of PTX in the bundle.
@@ -310,7 +342,8 @@ static kiln_status run_all(const run_settings *s, kiln_error *err) {
                  .guard = is_host                    ? RUN_GUARD_PAGES
                           : ptx_device_is(s->device) ? RUN_GUARD_DEVICE
                                                      : RUN_GUARD_ZONES};
-  kiln_status status = open_all(&r, s, err);
+  kiln_status status = check_saves(s, err);
+  if (status == KILN_OK) status = open_all(&r, s, err);
   if (status == KILN_OK) status = set_values(&r, s, err);
   if (status == KILN_OK) status = run_kernel(&r, s, err);
   if (status == KILN_OK) status = show_results(&r, s, err);
