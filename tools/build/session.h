@@ -34,7 +34,7 @@ void session_deinit(session *s);
       {"configs-all", 0, CLI_FLAG, &(s)->all_configs, NULL, "every config, also those no launch rule reaches"}, \
       {"warps", 0, CLI_COUNT, &(s)->warps, "N", "warps of Triton IR sources (default: metadata, then 4)", KILN_MOST_WARPS}, \
       {"stages", 0, CLI_COUNT, &(s)->stages, "N", "pipeline stages of Triton IR sources", KILN_MOST_STAGES}, \
-      {"jobs", 'j', CLI_COUNT, &(s)->jobs, "N", "workers at the same time (default: one per CPU)"},           \
+      {"jobs", 'j', CLI_COUNT, &(s)->jobs, "N", "workers at the same time (default: one per CPU)", CLI_MOST_JOBS},           \
       {"cache-dir", 0, CLI_TEXT, &(s)->cache_folder, "DIR", "folder of the cache (default: KILN_CACHE_DIR)"}, \
       {"no-cache", 0, CLI_FLAG, &(s)->no_cache, NULL, "neither read nor write the cache"},                    \
       {"force", 0, CLI_FLAG, &(s)->force, NULL, "compile everything again and store it"},                     \

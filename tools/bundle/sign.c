@@ -10,11 +10,10 @@
 #include "tools/bundle/view.h"
 #include "tools/kiln-tool/commands.h"
 
-#define AS_IT_IS INT64_MIN
-
 typedef struct sign_settings {
   const char *key, *out, *name;
-  int64_t version; // AS_IT_IS: as the bundle has it
+  const char *version_text; // NULL: the version is as the bundle has it
+  uint64_t version;
   uint8_t secret[KEY_FILE_SECRET];
   cli_list words;
 } sign_settings;
@@ -47,7 +46,7 @@ static kiln_status sign(const sign_settings *s, const char *path, kiln_buffer *f
   uint64_t statement;
   KILN_TRY(check(path, file, &statement, err));
   uint8_t *at = file->bytes + statement;
-  if (s->version != AS_IT_IS) kiln_put64(at + KILN_BS_VERSION, (uint64_t)s->version);
+  if (s->version_text) kiln_put64(at + KILN_BS_VERSION, s->version);
   if (s->name) {
     memset(at + KILN_BS_NAME, 0, KILN_BS_NAME_SIZE);
     memcpy(at + KILN_BS_NAME, s->name, strlen(s->name));
@@ -66,11 +65,11 @@ static kiln_status sign_file(const sign_settings *s, const char *path, kiln_erro
 }
 
 int kiln_command_sign(int argc, char **argv) {
-  sign_settings s = {.version = AS_IT_IS};
+  sign_settings s = {0};
   const cli_option options[] = {
       {"key", 'k', CLI_TEXT, &s.key, "FILE", "secret key of `kiln cache keygen`"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "state this name, so that no other bundle passes for this one"},
-      {"version", 0, CLI_NUMBER, &s.version, "N",
+      {"version", 0, CLI_TEXT, &s.version_text, "N",
        "state this version, so that users who require a lowest version refuse older bundles"},
       {"out", 'o', CLI_OUTPUT, &s.out, "FILE", "the signed bundle (in place of the other)"}};
   const cli_page page =
@@ -82,8 +81,7 @@ int kiln_command_sign(int argc, char **argv) {
   kiln_error err = {0};
   int code = cli_parse_one(&page, argc, argv, "bundle", &s.words);
   if (code == -1 && !s.key) code = cli_usage(&page, "--key is missing");
-  if (code == -1 && s.version != AS_IT_IS && s.version < 0)
-    code = cli_usage(&page, "--version: expected 0 or more, found %lld", (long long)s.version);
+  if (code == -1 && s.version_text) code = cli_u64(&page, "version", s.version_text, &s.version);
   if (code == -1 && s.name && strlen(s.name) >= KILN_BS_NAME_SIZE)
     code = cli_usage(&page, "--name: expected at most %d bytes, found %zu", KILN_BS_NAME_SIZE - 1,
                      strlen(s.name));

@@ -10,7 +10,8 @@
 typedef struct verify_settings {
   const char *key_path, *name;
   uint8_t key[KEY_FILE_PUBLIC];
-  int64_t min_version;
+  const char *least; // of --min-version
+  uint64_t min_version;
   bool json;
   cli_list words;
 } verify_settings;
@@ -19,9 +20,10 @@ static kiln_status check_statement(const verify_settings *s, const bundle_view *
   if (s->name && strcmp(v->statement.name, s->name))
     return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle's name is '%s', '%s' is wanted",
                      v->bundle->name, v->statement.name, s->name);
-  if (v->statement.version < (uint64_t)s->min_version)
-    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle's version is %llu, at least %lld is wanted",
-                     v->bundle->name, (unsigned long long)v->statement.version, (long long)s->min_version);
+  if (v->statement.version < s->min_version)
+    return kiln_fail(err, KILN_STATUS_UNTRUSTED, "%s: the bundle's version is %llu, at least %llu is wanted",
+                     v->bundle->name, (unsigned long long)v->statement.version,
+                     (unsigned long long)s->min_version);
   return KILN_OK;
 }
 
@@ -91,7 +93,7 @@ int kiln_command_verify(int argc, char **argv) {
   const cli_option options[] = {
       {"key", 'k', CLI_TEXT, &s.key_path, "FILE",
        "public key (of `kiln cache keygen`) that must have signed the bundles"},
-      {"min-version", 0, CLI_NUMBER, &s.min_version, "N", "the lowest version that the bundles must state"},
+      {"min-version", 0, CLI_TEXT, &s.least, "N", "the lowest version that the bundles must state"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "the name that the bundles must state"},
       {"json", 0, CLI_FLAG, &s.json, NULL, "print JSON"}};
   const cli_page page =
@@ -102,8 +104,7 @@ int kiln_command_verify(int argc, char **argv) {
   kiln_error err = {0};
   int code = cli_parse(&page, argc, argv, &s.words);
   if (code == -1 && !s.words.count) code = cli_usage(&page, "expected a bundle");
-  if (code == -1 && s.min_version < 0)
-    code = cli_usage(&page, "--min-version: expected 0 or more, found %lld", (long long)s.min_version);
+  if (code == -1 && s.least) code = cli_u64(&page, "min-version", s.least, &s.min_version);
   if (code == -1 && s.key_path && key_file_public(s.key_path, s.key, &err) != KILN_OK)
     code = cli_report(err.status, &err);
   if (code == -1) code = verify_all(&s);

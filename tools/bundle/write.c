@@ -115,10 +115,6 @@ static kiln_status take_manifest(kiln_bundle_writer *w, const char *path, const 
 static int check_settings(const cli_page *page, settings *s, const cli_list *words) {
   if (!s->out) return cli_usage(page, "--out is missing");
   if (!s->name) s->name = s->out;
-  if (s->level < 1 || s->level > 19)
-    return cli_usage(page, "--level: expected 1 to 19, found %lld", (long long)s->level);
-  if (s->threads < 1 || s->threads > 1024)
-    return cli_usage(page, "--jobs: expected 1 to 1024, found %lld", (long long)s->threads);
   if (!dictionary_parse(s->dictionary, &s->options.dictionary))
     return cli_usage(page, "--dictionary: expected auto, none, small or large, found '%s'", s->dictionary);
   if (words->count > 1) return cli_usage(page, "expected at most one manifest, found %zu", words->count);
@@ -161,12 +157,13 @@ int kiln_command_bundle_write(int argc, char **argv) {
   const cli_option options[] = {
       {"out", 'o', CLI_OUTPUT, &s.out, "FILE", "the bundle; - is standard output"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "what messages call it (FILE)"},
-      {"level", 0, CLI_NUMBER, &s.level, "N", "zstd level, 1 to 19 (3)"},
+      {"level", 0, CLI_COUNT, &s.level, "N", "zstd level, 1 to 19 (3)", 19},
       {"dictionary", 0, CLI_TEXT, &s.dictionary, "WHICH", "auto, none, small or large (auto)"},
       {"member-per-kernel", 0, CLI_FLAG, &s.member_per_kernel, NULL, "each code is a member of the archive"},
       {"sign", 0, CLI_TEXT, &s.sign, "KEY", "secret key of `kiln cache keygen`; the bundle is signed"},
       {"max-size", 0, CLI_NUMBER, &s.max_size, "BYTES", "fail when the bundle would be larger"},
-      {"jobs", 'j', CLI_COUNT, &s.threads, "N", "threads (one per CPU); the bytes do not depend on it"},
+      {"jobs", 'j', CLI_COUNT, &s.threads, "N", "threads (one per CPU); the bytes do not depend on it",
+       CLI_MOST_JOBS},
       {"quiet", 'q', CLI_FLAG, &s.quiet, NULL, "no line of sums"},
   };
   const cli_page page =

@@ -41,9 +41,10 @@ int cache_command_verify(int argc, char **argv) {
   cache_tool tool = {0};
   bool repair = false;
   int64_t jobs = cli_processors();
-  const cli_option options[] = {CACHE_TOOL_OPTIONS(&tool),
-                                {"repair", 0, CLI_FLAG, &repair, NULL, "remove what is damaged"},
-                                {"jobs", 'j', CLI_COUNT, &jobs, "N", "threads (default: one per CPU)"}};
+  const cli_option options[] = {
+      CACHE_TOOL_OPTIONS(&tool),
+      {"repair", 0, CLI_FLAG, &repair, NULL, "remove what is damaged"},
+      {"jobs", 'j', CLI_COUNT, &jobs, "N", "threads (default: one per CPU)", CLI_MOST_JOBS}};
   const cli_page page = CLI_PAGE("kiln cache verify [--repair] [--json] [-j N]",
                                  "Reads and checks every entry. Exit code 1 when one is damaged.", options);
   int code = cache_tool_begin(&tool, &page, argc, argv, 0, 0);
@@ -114,6 +115,8 @@ static int report_sweep(const cache_tool *tool, const kiln_evict_report *r, bool
   return r->failed ? CLI_FAILED : CLI_OK;
 }
 
+enum { MOST_AGE = 999999 };
+
 static kiln_status parse_limits(const char *size, const char *age, kiln_limits *limits,
                                 kiln_evict_choice *choice, kiln_error *err) {
   if (size && environment_parse_size(size, &limits->bytes))
@@ -126,11 +129,12 @@ static kiln_status parse_limits(const char *size, const char *age, kiln_limits *
   } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
   char *end;
   long long number = strtoll(age, &end, 10);
-  for (unsigned i = 0; i < 4 && end != age && number > 0 && number < 1000000; i++)
+  for (unsigned i = 0; i < 4 && end != age && number > 0 && number <= MOST_AGE; i++)
     if (end[0] == units[i].unit && !end[1]) choice->max_age_s = number * units[i].seconds;
   if (choice->max_age_s) return KILN_OK;
   return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                   "--older-than: expected a number with s, m, h or d, found \"%.60s\"", age);
+                   "--older-than: expected a number from 1 to %d with s, m, h or d, found \"%.60s\"",
+                   MOST_AGE, age);
 }
 
 int cache_command_gc(int argc, char **argv) {

@@ -245,8 +245,9 @@ int kiln_command_check_case(int argc, char **argv) {
        "host (default), cuda:N, hip:N; ptx:PROCESSOR: the interpreter of PTX; interpreter: of Kiln's IR"},
       {"target", 't', CLI_TEXT, &c.runner.target, "NAME",
        "compile for this target instead of the device's own"},
-      {"jobs", 'j', CLI_COUNT, &c.jobs, "N", "cases at the same time (1)"},
-      {"timeout", 0, CLI_NUMBER, &c.timeout, "SECONDS", "a case that takes longer has failed (120; 0: none)"},
+      {"jobs", 'j', CLI_COUNT, &c.jobs, "N", "cases at the same time (1)", MAX_LANES},
+      {"timeout", 0, CLI_NUMBER, &c.timeout, "SECONDS", "a case that takes longer has failed (120; 0: none)",
+       INT32_MAX},
       {"max-steps", 0, CLI_NUMBER, &c.max_steps, "N",
        "interpreter: operations before a case has failed (0: no limit)"},
       {"exact", 0, CLI_FLAG, &c.runner.exact, NULL,
@@ -264,10 +265,6 @@ int kiln_command_check_case(int argc, char **argv) {
       &c};
   int code = cli_parse(&page, argc, argv, &c.words);
   if (code == -1 && c.words.count == 0) code = cli_usage(&page, "expected the folder of a case");
-  if (code == -1 && (c.jobs < 1 || c.jobs > MAX_LANES))
-    code = cli_usage(&page, "expected 1 to %d jobs, found %lld", MAX_LANES, (long long)c.jobs);
-  if (code == -1 && (c.timeout < 0 || c.max_steps < 0))
-    code = cli_usage(&page, "expected limits of at least 0");
   if (code == -1) {
     c.runner.max_steps = (uint64_t)c.max_steps;
     kiln_status status = check(&c, &err);

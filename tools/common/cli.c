@@ -138,10 +138,21 @@ static int set_number(const cli_page *page, const cli_option *o, const char *val
   long long number = strtoll(value, &end, 10);
   *(int64_t *)o->to = number;
   if (!errno && !*end && end != value && number >= least && (!o->most || number <= o->most)) return -1;
-  if (o->most)
+  bool is_beyond = errno == ERANGE && number > 0;
+  if (o->most || is_beyond)
     return cli_usage(page, "--%s: expected a number from %d to %lld, found '%s'", o->name, least,
-                     (long long)o->most, value);
+                     o->most ? (long long)o->most : (long long)INT64_MAX, value);
   return cli_usage(page, "--%s: expected a number of at least %d, found '%s'", o->name, least, value);
+}
+
+int cli_u64(const cli_page *page, const char *name, const char *value, uint64_t *out) {
+  char *end;
+  errno = 0;
+  unsigned long long number = strtoull(value, &end, 10);
+  *out = number;
+  if (isdigit((unsigned char)*value) && !*end && !errno) return -1;
+  return cli_usage(page, "--%s: expected a number from 0 to %llu, found '%s'", name,
+                   (unsigned long long)UINT64_MAX, value);
 }
 
 static int set(const cli_page *page, const cli_option *o, const char *value) {

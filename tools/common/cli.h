@@ -46,8 +46,11 @@ typedef struct cli_option {
   cli_kind kind;
   void *to;
   const char *value, *help;
-  int64_t most; ///< of numbers; 0: any
+  int64_t most; ///< of numbers; 0: any of 63 bits
 } cli_option;
+
+/// The most threads that --jobs takes.
+enum { CLI_MOST_JOBS = 1024 };
 
 /// Copies an address from the command line and overwrites its user and password there, since everybody can
 /// see the arguments of a process. NULL stays NULL. One address per program.
@@ -119,6 +122,8 @@ void cli_json_error(kiln_buffer *out, const kiln_error *err, const cli_place *pl
 int cli_report(kiln_status status, const kiln_error *err);
 /// "kiln: error: ..." for a wrong command line. Returns CLI_USAGE.
 int cli_usage(const cli_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/// Reads the value of option `name`, a number of 64 bits without a sign. -1, or what cli_usage returns.
+int cli_u64(const cli_page *page, const char *name, const char *value, uint64_t *out);
 
 /// The whole file (path "-": standard input) into `out`, ended by a NUL that size does not count. LIMIT above
 /// `most` bytes, and above 1 GiB of what has no size: pipes, devices, files of /proc. A FIFO without a writer

@@ -11,6 +11,8 @@
 #include "tools/kiln-tool/commands.h"
 #include "tools/tune/session.h"
 
+enum { DAY_S = 86400 }; // the most that a limit of time may be
+
 static bool is_bundle(const char *path) {
   size_t length = strlen(path);
   return length > 8 && !strcmp(path + length - 8, ".kbundle");
@@ -73,10 +75,10 @@ static int check_settings(const cli_page *page, tune_settings *s) {
     return cli_usage(page, "--band: expected percent, found '%s'", s->band);
   s->rules.keep = percent / 100;
   s->gate_band /= 100;
-  s->rules.limit_ms = (unsigned)(s->timeout_s > 86400 ? 86400 : s->timeout_s) * 1000;
-  s->rules.judge_ms = (unsigned)(s->judge_s > 86400 ? 86400 : s->judge_s) * 1000;
-  s->rules.all_below = (uint32_t)(s->all_below > UINT32_MAX ? UINT32_MAX : s->all_below);
-  s->rules.most_spill = (uint32_t)(s->most_spill > UINT32_MAX ? UINT32_MAX : s->most_spill);
+  s->rules.limit_ms = (unsigned)s->timeout_s * 1000;
+  s->rules.judge_ms = (unsigned)s->judge_s * 1000;
+  s->rules.all_below = (uint32_t)s->all_below;
+  s->rules.most_spill = (uint32_t)s->most_spill;
   if (s->words.count && is_bundle(s->words.items[0]) && s->words.count > 1)
     return cli_usage(page, "expected one bundle, found %zu words", s->words.count);
   return -1;
@@ -107,12 +109,13 @@ static const cli_option options[] = {
     {"keep", 0, CLI_TEXT, &settings.keep, "PERCENT",
      "how many of the configs to keep after their first times, at least one (100)"},
     {"all-below", 0, CLI_NUMBER, &settings.all_below, "N",
-     "try all configs up to this number; search among more (16)"},
+     "try all configs up to this number; search among more (16)", UINT32_MAX},
     {"timeout", 0, CLI_COUNT, &settings.timeout_s, "SECONDS",
-     "a config that takes longer for a step is dropped (10)"},
+     "a config that takes longer for a step is dropped (10)", DAY_S},
     {"judge-limit", 0, CLI_NUMBER, &settings.judge_s, "SECONDS",
-     "for the reference interpreter; beyond that, results are compared with the first config's (20)"},
-    {"max-spill", 0, CLI_NUMBER, &settings.most_spill, "BYTES", "configs that spill more are dropped (1024)"},
+     "for the reference interpreter; beyond that, results are compared with the first config's (20)", DAY_S},
+    {"max-spill", 0, CLI_NUMBER, &settings.most_spill, "BYTES", "configs that spill more are dropped (1024)",
+     UINT32_MAX},
     {"again", 0, CLI_FLAG, &settings.again, NULL, "also measure what the table has already"},
     {"check", 0, CLI_FLAG, &settings.check, NULL,
      "measure whether the choices of the table hold; write nothing"},
@@ -135,7 +138,8 @@ static const cli_option options[] = {
     {"instance", 'i', CLI_LIST, &settings.instances, "K[P=V]", "for sources: one more instance"},
     {"key", 0, CLI_TEXT, &settings.key, "NAMES",
      "for Triton IR: the integer parameters that a choice depends on, separated by commas (all)"},
-    {"jobs", 'j', CLI_COUNT, &settings.jobs, "N", "for sources: compile this many at the same time"},
+    {"jobs", 'j', CLI_COUNT, &settings.jobs, "N", "for sources: compile this many at the same time",
+     CLI_MOST_JOBS},
     {"cache-dir", 0, CLI_TEXT, &settings.cache_folder, "DIR", "for sources: folder of the cache"},
     {"verbose", 'v', CLI_FLAG, &settings.verbose, NULL, "print the times of every config"},
     {"progress", 0, CLI_FLAG, &settings.progress, NULL,
