@@ -169,7 +169,7 @@ static int make_bundle(build *b, uint64_t start) {
   may_reuse &= !plan_failures(&b->s.plan);
   trace_phase(&b->timeline, "look up and compile");
   if (status == KILN_OK && !is_there) is_there = may_reuse && session_reuse_bundle(&b->s, &b->bundle, &sums);
-  if (status != KILN_OK) code = cli_report(status, &err);
+  if (status != KILN_OK) code = session_report(&b->s, status, &err);
   else code = is_there ? CLI_OK : session_make(&b->s, &sums);
   if (status == KILN_OK) code = finish(b, &sums, start, code, is_there, &err);
   trace_phase(&b->timeline, NULL);

@@ -332,7 +332,7 @@ int kiln_command_compile(int argc, char **argv) {
     if (status == KILN_OK && code == -1 && c.output) status = kiln_output_try(c.output, &err);
     if (status == KILN_OK && code == -1) status = session_lower(&c.s, &err);
     if (status == KILN_OK && code == -1) status = choose_job(&c, &err);
-    if (status != KILN_OK) code = cli_report(status, &err);
+    if (status != KILN_OK) code = session_report(&c.s, status, &err);
     else if (code == -1) code = compile_and_print(&c);
   }
   session_deinit(&c.s);

@@ -229,7 +229,7 @@ static int import_folder(import *m) {
   if (status == KILN_OK) status = session_open(&m->s, "host", &err);
   if (status == KILN_OK) status = add_sources(m, &err);
   if (status == KILN_OK) status = plan_lower(&m->s.plan, &m->s.only, &err);
-  if (status != KILN_OK) return cli_report(status, &err);
+  if (status != KILN_OK) return session_report(&m->s, status, &err);
   m->s.quiet += !m->s.quiet;
   int made = session_make(&m->s, &sums); // what fails is in the report
   report(m);

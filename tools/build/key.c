@@ -70,7 +70,7 @@ int kiln_command_key(int argc, char **argv) {
   if (code == -1) {
     s.no_cache = true;
     kiln_status status = session_prepare(&s, "host", &err);
-    code = status == KILN_OK ? CLI_OK : cli_report(status, &err);
+    code = status == KILN_OK ? CLI_OK : session_report(&s, status, &err);
     if (json && code == CLI_OK) printf("[");
     for (size_t i = 0; i < s.plan.job_count && code == CLI_OK; i++)
       print_key(&s.plan, &s.plan.jobs[i], fields, json);

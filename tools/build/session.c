@@ -101,11 +101,18 @@ static kiln_status open_cache(session *s, kiln_error *err) {
   return KILN_OK;
 }
 
+int session_report(const session *s, kiln_status status, const kiln_error *err) {
+  return s->is_misused ? cli_misuse(status, err) : cli_report(status, err);
+}
+
 kiln_status session_open(session *s, const char *fallback_target, kiln_error *err) {
   plan *p = &s->plan;
   if (!s->targets.count && fallback_target) cli_list_add(&s->targets, fallback_target);
   if (s->max_objects > 0) p->max_jobs = (size_t)s->max_objects;
-  KILN_TRY(plan_targets(p, &s->targets, err));
+  kiln_status status = plan_targets(p, &s->targets, err);
+  if (status == KILN_OK && s->fleet) status = cache_open_check_fleet(s->fleet, err);
+  s->is_misused = status != KILN_OK;
+  if (status != KILN_OK) return status;
   p->quiet = s->quiet;
   char slip[200];
   for (size_t at = 0; !s->quiet && environment_next_misspelt(&at, slip, sizeof slip);)

@@ -18,6 +18,7 @@ typedef struct session {
   bool beside;       ///< else the tables in the folders of the sources
   const char *fleet; ///< --fleet
   const char *sign;  ///< --sign
+  bool is_misused;   ///< what is wrong is in the command line
   bool no_cache, force, must_hit, all_configs, assembler_given, for_tuning, tuned_strict;
   unsigned quiet; ///< --quiet, how often
 } session;
@@ -56,6 +57,8 @@ const char *session_codegen_help(void);
 
 /// Refuses options that ask for what the cache has with one by which nothing is looked up; -1: none do.
 int session_check_cache(const cli_page *page, const session *s);
+/// Reports what session_open, or what follows it, failed with. Returns the exit code.
+int session_report(const session *s, kiln_status status, const kiln_error *err);
 /// Targets (`fallback` when none was named), tools, cache.
 kiln_status session_open(session *s, const char *fallback_target, kiln_error *err);
 /// After the command line is read: session_open, and the bytes of the sources.

@@ -57,16 +57,20 @@ static kiln_status print_kernel(const translate *t, plan *p, kiln_buffer *out, k
                    kiln_unit_instance_count(source->unit));
 }
 
-static kiln_status translate_source(const translate *t, plan *p, kiln_error *err) {
-  kiln_buffer text = {0};
+static kiln_status take_target(const translate *t, plan *p, kiln_error *err) {
   cli_list targets = {0};
-  kiln_front_options options = {.warps = (uint32_t)t->warps, .stages = (uint32_t)t->stages};
   cli_list_add(&targets, t->target);
   kiln_status status = plan_targets(p, &targets, err);
-  if (status == KILN_OK) status = plan_add_source(p, t->words.items[0], &options, err);
+  cli_list_deinit(&targets);
+  return status;
+}
+
+static kiln_status translate_source(const translate *t, plan *p, kiln_error *err) {
+  kiln_buffer text = {0};
+  kiln_front_options options = {.warps = (uint32_t)t->warps, .stages = (uint32_t)t->stages};
+  kiln_status status = plan_add_source(p, t->words.items[0], &options, err);
   if (status == KILN_OK) status = print_kernel(t, p, &text, err);
   if (status == KILN_OK) status = cli_write_made(t->output, t->words.items[0], text.bytes, text.size, err);
-  cli_list_deinit(&targets);
   kiln_buffer_deinit(&text);
   return status;
 }
@@ -90,6 +94,7 @@ int kiln_command_translate(int argc, char **argv) {
       sizeof options / sizeof *options};
   plan_init(&p);
   int code = cli_parse_one(&page, argc, argv, "source", &t.words);
+  if (code == -1 && take_target(&t, &p, &err) != KILN_OK) code = cli_misuse(err.status, &err);
   if (code == -1) {
     kiln_status status = translate_source(&t, &p, &err);
     code = status == KILN_OK ? CLI_OK : cli_report(status, &err);

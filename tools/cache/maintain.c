@@ -164,7 +164,7 @@ int cache_command_gc(int argc, char **argv) {
   kiln_limits limits = kiln_cache_limits(tool.cache);
   kiln_error err = {0};
   kiln_status status = parse_limits(size, age, &limits, &choice, &err);
-  if (status) return cache_tool_end(&tool, cli_report(status, &err));
+  if (status) return cache_tool_end(&tool, cli_misuse(status, &err));
   if (files > 0) limits.files = (uint64_t)files;
   choice.by_sums = !count;
   kiln_buffer out = {0};

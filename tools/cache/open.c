@@ -169,13 +169,18 @@ static void add_remote(kiln_cache_config *config, texts *t) {
 
 enum { FLEET_WAIT_MS = 120000 }; // for an object that another machine compiles
 
-static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *url, kiln_error *err) {
+kiln_status cache_open_check_fleet(const char *url, kiln_error *err) {
   char shown[KILN_URL_SHOWN];
   kiln_redis_address address;
   kiln_status status = kiln_redis_address_parse(url, &address, err);
   memset(address.password, 0, sizeof address.password);
-  if (status) return kiln_context(err, status, "--fleet=%s", kiln_url_shown(url, shown, sizeof shown));
-  status = cli_need_program("kiln-remote", t->remote, sizeof t->remote, err);
+  if (status == KILN_OK) return KILN_OK;
+  return kiln_context(err, status, "--fleet=%s", kiln_url_shown(url, shown, sizeof shown));
+}
+
+static kiln_status join_fleet(kiln_cache_config *config, texts *t, const char *url, kiln_error *err) {
+  KILN_TRY(cache_open_check_fleet(url, err));
+  kiln_status status = cli_need_program("kiln-remote", t->remote, sizeof t->remote, err);
   if (status != KILN_OK) return kiln_context(err, status, "--fleet");
   config->remote_program = t->remote;
   config->remote_url = url;

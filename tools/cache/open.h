@@ -27,4 +27,7 @@ const char *cache_open_trust_file(char *out, size_t capacity);
 /// False: nothing is wrong.
 bool cache_open_remote_fault(char *out, size_t capacity);
 
+/// Whether a fleet may meet at that address; INVALID_ARGUMENT with the form that is wanted.
+kiln_status cache_open_check_fleet(const char *url, kiln_error *err);
+
 #endif

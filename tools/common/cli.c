@@ -381,6 +381,11 @@ int cli_report(kiln_status status, const kiln_error *err) {
   return status == KILN_STATUS_INTERNAL ? CLI_INTERNAL : CLI_FAILED;
 }
 
+int cli_misuse(kiln_status status, const kiln_error *err) {
+  cli_report(status, err);
+  return CLI_USAGE;
+}
+
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err) {
   if (strcmp(path, "-")) return kiln_output_write(path, bytes, size, err);
   if (kiln_stream_write(1, bytes, size)) return KILN_OK;

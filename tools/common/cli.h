@@ -120,6 +120,8 @@ void cli_json_error(kiln_buffer *out, const kiln_error *err, const cli_place *pl
 /// "kiln: error: TEXT [KILN-E0012]" and the advice, on stderr. Returns CLI_FAILED, or CLI_INTERNAL for
 /// INTERNAL.
 int cli_report(kiln_status status, const kiln_error *err);
+/// The same where the command line alone is wrong. Returns CLI_USAGE.
+int cli_misuse(kiln_status status, const kiln_error *err);
 /// "kiln: error: ..." for a wrong command line. Returns CLI_USAGE.
 int cli_usage(const cli_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /// Reads the value of option `name`, a number of 64 bits without a sign. -1, or what cli_usage returns.
