@@ -133,6 +133,8 @@ def find(facts, target):
     """(the code, "") of a kernel, or (None, why no bundle has it); (None, "") where no bundle is loaded."""
     if not _state.bundles:
         return None, ""
+    if _index.UNCLEAR in facts:
+        return None, "no bundle has it, because no key says all that its code depends on: " + facts[_index.UNCLEAR]
     key, why = _index.key_of(facts), None
     for bundle in _state.bundles:
         if key in bundle.refused:
@@ -228,7 +230,7 @@ def save(found, targets, output, is_joined=False):
 def write(found, targets, output, is_joined=False, refused={}, results={}, others=()):
     """Writes one bundle of kernels with the notes that lead to them: (name, text, facts of the launch, [facts of keys]), and what bundles at the paths `others`
     have. With `is_joined` every kernel has its identity in its name."""
-    from .._compiler import build, run
+    from .._compiler import build, run, warn
     counts = {}
     for name, *_ in found:
         counts[name] = counts.get(name, 0) + 1
@@ -239,13 +241,15 @@ def write(found, targets, output, is_joined=False, refused={}, results={}, other
             identity = _compilation.identity(text, launch)
             title = name if counts[name] == 1 and not is_joined else "%s[%s]" % (name, identity[:12])
             sources.append(_compilation.write(folder, identity, _compilation.renamed(text, name, title), launch))
-            entries.update((_index.key_of(facts), (title, facts)) for facts in keys)
+            entries.update((_index.key_of(facts), (title, facts)) for facts in keys if _index.UNCLEAR not in facts)
+            for why in {facts[_index.UNCLEAR] for facts in keys if _index.UNCLEAR in facts}:
+                warn("%s: no launch finds kernel '%s' in it, because no key says all that its code depends on: %s" % (output, name, why))
         if sources:
             parts.append(os.path.join(folder, "kernels.kbundle"))
             build(sources, targets, parts[-1])
         manifest, notes = os.path.join(folder, "notes"), os.path.join(folder, "notes.kbundle")
         with open(manifest, "wb") as file:
-            file.write(_index.manifest(entries, refused, results))
+            file.write(_index.manifest(entries, {key: one for key, one in refused.items() if _index.UNCLEAR not in one[0]}, results))
         run("bundle-write", "-q", "-o", notes, manifest)
         merged = os.path.join(folder, "merged.kbundle")
         run("merge", "-o", merged, *parts, notes, *others)

@@ -16,6 +16,7 @@ from .._errors import Error
 NOTE = "triton "  # and the key: the key of a note
 HELION = "helion "  # and a key: the key of a note with a module that Helion wrote
 ALWAYS = (*_compilation.FACTS, "debug", "sanitize_overflow", "default_dot_input_precision", "allowed_dot_input_precisions")  # options; others where set
+UNCLEAR = "unclear"  # the fact that others are missing: why
 NEVER = ("launch_cooperative_grid", "launch_pdl", "instrumentation_mode")  # which change no code
 
 
@@ -42,19 +43,33 @@ def facts_of(source, options, read_for):
     names, usual = source.fn.arg_names, _defaults(read_for)
     with _compilation.parsing:
         facts = {"kernel": source.fn.__name__, "source": source.fn.cache_key, "backend": read_for.backend}
-        facts.update(("value of " + name, text) for name, text in _dependencies.of(source.fn)[0].items())
+        found = _dependencies.of(source.fn)
+    facts.update(("value of " + name, text) for name, text in found.facts.items())
     facts.update(("type of " + name, _kind(kind)) for name, kind in source.signature.items())
-    facts.update(("constant " + _place(names, path), _dependencies.text_of(value)) for path, value in source.constants.items())
+    unclear = dict.fromkeys(found.unclear)
+    for path, value in source.constants.items():
+        facts["constant " + _place(names, path)], more = _dependencies.described(value)
+        unclear.update(("constant %s %s" % (_place(names, path), one), None) for one in more)
     for path, promises in source.attrs.items():
         path = (names.index(path),) if isinstance(path, str) else (path,) if isinstance(path, int) else path
         if promises:
             facts["promise of " + _place(names, path)] = ", ".join("%s %s" % tuple(one) for one in promises)
     facts.update(("option " + name, _dependencies.text_of(value)) for name, value in vars(options).items()
                  if name not in NEVER and (name in ALWAYS or value != usual.get(name)))
+    if unclear:
+        facts[UNCLEAR] = "; ".join(unclear)
     return facts
 
 
+@functools.lru_cache(1)
+def _process(number):
+    return os.urandom(16).hex()
+
+
 def key_of(facts):
+    """The same in every process, unless a fact says that the facts are not all: then no other process has it."""
+    if UNCLEAR in facts:
+        facts = dict(facts, process=_process(os.getpid()))
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 

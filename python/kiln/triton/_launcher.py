@@ -206,6 +206,12 @@ class Compiled:
 
 
 _MISSING = object()
+
+
+def _changed(name, value, found):
+    return RuntimeError("%s has changed since we compiled this kernel, from %s to %s" % (name, value, found))
+
+
 _FIXED = (int, float, str, bool, type(None), tl.constexpr, tl.dtype)  # whose objects do not change, or show that they did
 
 
@@ -250,7 +256,7 @@ class Engine:
             raise TypeError("%s: functions of Gluon are not taken" % fn.__name__)
         self.fn = fn
         self.variants = {}
-        self._binders, self._source, self._watched = {}, fn.src, ()
+        self._binders, self._source, self._depends = {}, fn.src, None
         self._constants = [param.num for param in fn.params if param.is_constexpr]
         defaults = {param.name: param.default for param in fn.params if param.has_default}
         self.call = Variants(self.run, self._guards, tuple(map(sys.intern, fn.arg_names)), tuple(self._constants), defaults, tl.dtype)
@@ -275,8 +281,10 @@ class Engine:
             found += [where, name, where[name]]
             if isinstance(where[name], tl.constexpr):
                 found += [vars(where[name]), "value", where[name].value]
-        for where, name, value, _ in self._watched:
-            found += [where, name, value]
+        if self._depends.changing:
+            return None
+        for one in self._depends.watched:
+            found += [one.where, one.name, one.value]
         return tuple(found)
 
     def _begin(self, ahead, place, key, *kinds):
@@ -300,7 +308,7 @@ class Engine:
         begun = ahead and ahead.take((self, key))
         source = _compilation.source_of(fn, signature, constants, attributes)
         found = _bundles.find_or_compile(source, options, place.read_for, place.target, begun)
-        self._watched = _dependencies.of(fn)[1]
+        self._depend_on(_dependencies.of(fn))
         if found is None:
             self.variants[key] = TRITONS
             return TRITONS
@@ -310,10 +318,15 @@ class Engine:
         _versions.call_hook(fn, knobs.runtime.jit_post_compile_hook, *told)
         return compiled
 
+    def _depend_on(self, depends):
+        """What the code of all variants was compiled for: the first of them decides."""
+        if self._depends is None:
+            self._depends, self._texts = depends, [now() for _, now in depends.changing]
+
     def _forget_changed_source(self):
         if self.fn._src is not self._source or self.fn.hash is None:
             self.variants.clear()
-            self._source = self.fn._src
+            self._source, self._depends = self.fn._src, None
             with _compilation.parsing:
                 self.fn.cache_key
 
@@ -321,10 +334,14 @@ class Engine:
         for (name, _), (value, where) in self.fn.used_global_vals.items():
             found = where.get(name, _MISSING)
             if found != value:
-                raise RuntimeError("Global variable %s has changed since we compiled this kernel, from %s to %s" % (name, value, found))
-        for where, name, value, text in self._watched:
-            if where.get(name, _MISSING) is not value:
-                raise RuntimeError("%s has changed since we compiled this kernel, from %s to %s" % (text, value, where.get(name, "nothing")))
+                raise _changed("Global variable " + name, *map(_dependencies.shown, (value, found)))
+        for where, name, value, shown in self._depends.watched:
+            found = where.get(name, _MISSING)
+            if found is not value and (found is _MISSING or _dependencies.text_of(found) != _dependencies.text_of(value)):
+                raise _changed(shown, _dependencies.shown(value), "nothing" if found is _MISSING else _dependencies.shown(found))
+        for (name, now), then in zip(self._depends.changing, self._texts):
+            if now() != then:
+                raise _changed(name, then, now())
 
     def run(self, *arguments, grid, warmup=False, stream=None, **named):
         """Triton's way to launch; with `warmup` it only compiles."""
@@ -354,7 +371,7 @@ class Engine:
                 return None
         if compiled is TRITONS:
             return tritons_run(fn, *arguments, grid=grid, warmup=warmup, **named)
-        if fn.used_global_vals or self._watched:
+        if fn.used_global_vals or self._depends.watched or self._depends.changing:
             self._refuse_changed_globals()
         if warmup:
             return compiled
