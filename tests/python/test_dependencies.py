@@ -38,6 +38,10 @@ else:
     def by_environment(y):
         tl.store(y, number_of_names() * 1.0)
 
+    @triton.jit(repr=lambda special: "scaled_by_%d" % special.constants["A"])
+    def named_by_itself(y, v, A: tl.constexpr):
+        tl.store(y, v * A)
+
 # `pick(a, b)` is a in the one program and b in the other. ARGUMENTS has what `k` is called with besides y and v. A text without a kernel
 # is given the one that stores what its function of constants gives.
 HEAD = '''
@@ -362,6 +366,16 @@ class Launches(unittest.TestCase):
                 self.value(jitted)
             undo()
             self.assertEqual(self.value(jitted), 2)
+
+    def test_a_kernel_that_names_itself(self):
+        jitted = kiln.triton.jit(named_by_itself)
+        self.assertEqual([self.value(jitted, 7, 3), self.value(jitted, 7, 4)], [21, 28])
+        self.assertEqual({one.name for one in jitted.variants.values()}, {"named_by_itself"})
+        library = kiln.triton.export(named_by_itself, {"y": "*fp64", "v": "i32"}, {"A": 5}, targets=["host"], output=self.path)
+        self.assertEqual(list(library.kernels), ["named_by_itself"])
+        kiln.triton.save(self.path)
+        self.load()
+        self.assertEqual(self.value(kiln.triton.jit(named_by_itself), 7, 3), 21)
 
     def test_a_kernel_whose_key_does_not_say_all_is_not_found_in_a_bundle(self):
         self.value(kiln.triton.jit(by_environment))

@@ -213,7 +213,7 @@ def _write(found, targets, output):
         for number, (name, kernel) in enumerate(sorted(found.items())):
             titles[name] = name
             if kernel.kiln_text is not None:
-                text = _compilation.renamed(kernel.kiln_text, kernel.name, name)
+                text = _compilation.renamed(kernel.kiln_text, name)
                 sources.append(_compilation.write(folder, "kernel%d" % number, text, kernel.kiln_facts))
                 continue
             titles[name] = kernel.kiln_code.kernel

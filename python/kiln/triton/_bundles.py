@@ -240,7 +240,7 @@ def write(found, targets, output, is_joined=False, refused={}, results={}, other
         for name, text, launch, keys in found:
             identity = _compilation.identity(text, launch)
             title = name if counts[name] == 1 and not is_joined else "%s[%s]" % (name, identity[:12])
-            sources.append(_compilation.write(folder, identity, _compilation.renamed(text, name, title), launch))
+            sources.append(_compilation.write(folder, identity, _compilation.renamed(text, title), launch))
             entries.update((_index.key_of(facts), (title, facts)) for facts in keys if _index.UNCLEAR not in facts)
             for why in {facts[_index.UNCLEAR] for facts in keys if _index.UNCLEAR in facts}:
                 warn("%s: no launch finds kernel '%s' in it, because no key says all that its code depends on: %s" % (output, name, why))

@@ -77,7 +77,7 @@ def triton_ir(source: ASTSource, options, target):
     facts = {name: getattr(options, name) for name in FACTS if getattr(options, name, None) is not None}
     stages = {}  # each backend calls its functions in its own way
     backend.add_stages(stages, options, source.language)
-    return str(stages["ttir"](module, {})), dict(facts, backend=target.backend)
+    return renamed(str(stages["ttir"](module, {})), source.fn.__name__), dict(facts, backend=target.backend)
 
 
 def write(folder, name, text, facts):
@@ -120,6 +120,7 @@ def identity(text, facts):
     return hashlib.sha256(("%s\0%s" % (text, json.dumps(facts, sort_keys=True))).encode()).hexdigest()[:16]
 
 
-def renamed(text, name, title):
-    """The IR of a kernel with another name."""
-    return text if name == title else re.sub(r'(tt\.func public @)"?%s"?\(' % re.escape(name), lambda found: '%s"%s"(' % (found[1], title), text, count=1)
+def renamed(text, title):
+    """The IR of a kernel with another name than Triton gave it, which is its function's or that of @triton.jit(repr=...)."""
+    shown = title if title.isidentifier() and title.isascii() else '"%s"' % title
+    return re.sub(r'(tt\.func public @)"?[^"(]+"?\(', lambda found: "%s%s(" % (found[1], shown), text, count=1)

@@ -177,7 +177,7 @@ def _compile_library(kernel_name, output_dir):
     for one in variants:
         text, facts = _compilation.triton_ir(one.source, one.options, one.read_for)
         keys = _index.facts_of(one.source, one.options, one.read_for)
-        rows.append((one.name, _compilation.renamed(text, kernel_name, one.name), facts, keys, one.target))
+        rows.append((one.name, _compilation.renamed(text, one.name), facts, keys, one.target))
         found.append((*rows[-1][:3], [keys]))
     _bundles.write(found, _targets(), path, results={NOTE + kernel_name: json.dumps(dict(note, targets=_targets()), sort_keys=True)})
     with open(os.path.splitext(path)[0] + ".cpp", "w") as file:
