@@ -125,6 +125,66 @@ static bool pack_address(const kiln_parameter *p, PyObject *value, uint8_t *out)
   return true;
 }
 
+enum { MOST_RANK = 8 }; // of a view
+
+// Whether two different indices of extents and strides sorted from the largest stride on lead to one place: a
+// difference of indices, not all zero, at which the strides add up to `rest`. Gives up, with false, after
+// `budget` differences.
+static bool meets(const int64_t *extents, const int64_t *strides, int rank, int64_t rest, bool is_other,
+                  int *budget) {
+  if (--*budget < 0) return false;
+  if (!rank) return is_other && !rest;
+  int64_t reach = 0; // of all strides after this one
+  for (int i = 1; i < rank; i++) reach += (extents[i] - 1) * strides[i];
+  int64_t last = extents[0] - 1, least = is_other ? -last : 0; // the first that is not zero is positive
+  int64_t from = (-reach - rest) / strides[0] - 1, to = (reach - rest) / strides[0] + 1;
+  for (int64_t d = from > least ? from : least; d <= (to < last ? to : last) && *budget > 0; d++)
+    if (meets(extents + 1, strides + 1, rank - 1, rest + d * strides[0], is_other || d, budget)) return true;
+  return false;
+}
+
+// Whether elements of an array share memory, which PyTorch refuses to write as well: certain where it says so.
+static bool shares_memory(const kiln_array *array) {
+  int64_t extents[MOST_RANK], strides[MOST_RANK];
+  int rank = 0, budget = 100000;
+  if (array->rank > MOST_RANK) return false;
+  for (int i = 0; i < array->rank; i++) {
+    int64_t extent = array->shape[i], stride = array->strides[i] < 0 ? -array->strides[i] : array->strides[i];
+    if (extent <= 0) return false;
+    if (extent == 1) continue;
+    int at = rank++;
+    for (; at && strides[at - 1] < stride; at--) extents[at] = extents[at - 1], strides[at] = strides[at - 1];
+    extents[at] = extent;
+    strides[at] = stride;
+  }
+  if (rank && !strides[rank - 1]) return true;
+  return meets(extents, strides, rank, 0, false, &budget);
+}
+
+// Whether the elements are apart because each stride reaches past all after it, as in most arrays.
+static bool is_in_order(const kiln_array *array) {
+  int64_t reach = 0;
+  for (int i = array->rank; array->strides && i-- > 0;) {
+    if (array->strides[i] <= reach) return false;
+    reach += (array->shape[i] - 1) * array->strides[i];
+  }
+  return true;
+}
+
+static bool refuse_sharing(const kiln_array *array) {
+  PyObject *shape = kiln_integers(array->shape, (size_t)array->rank, 1);
+  PyObject *strides = kiln_integers(array->strides, (size_t)array->rank,
+                                    array->strides_are_bytes ? 1 : (array->type & 0xFFFF) / 8);
+  if (shape && strides)
+    PyErr_Format(PyExc_ValueError,
+                 "the kernel writes it, but several of its elements are one place in memory: found shape %R "
+                 "with strides %R in bytes; pass a copy",
+                 shape, strides);
+  Py_XDECREF(shape);
+  Py_XDECREF(strides);
+  return false;
+}
+
 static bool pack_extents(const kiln_parameter *p, const kiln_array *array, uint8_t *out) {
   int64_t size = p->element->size, step = 1;
   if (array->rank != p->rank) {
@@ -216,6 +276,7 @@ static bool pack_array(kiln_arguments *a, const kiln_parameter *p, PyObject *val
   if (!fits(a, p, &array, value)) return false;
   if (p->rank) {
     if (!pack_extents(p, &array, out)) return false;
+    if (p->access >= 2 && !is_in_order(&array) && shares_memory(&array)) return refuse_sharing(&array);
   } else if (!is_dense && !is_strided && !a->is_lenient && !kiln_array_is_contiguous(&array))
     return kiln_array_refuse_strides(&array), false;
   memcpy(out, &array.address, 8);

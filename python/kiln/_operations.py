@@ -5,7 +5,7 @@ import ast
 import itertools
 import re
 
-ACCUM = 4
+OUT, ACCUM = 2, 4
 _OPERATORS = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b}
 
 

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 from ._paths import HERE
-from ._operations import ACCUM, is_array
+from ._operations import ACCUM, OUT, is_array
 
 # By type of the kernel language: the numbers that PyTorch has for what is taken; the first is allocated.
 _NUMBERS = {"f32": (6,), "f64": (7,), "f16": (5,), "bf16": (15,), "i1": (11,), "i8": (1, 0), "i16": (2, 27), "i32": (3, 28), "i64": (4, 29), "e4m3": (24,), "e5m2": (23,)}
@@ -38,7 +38,7 @@ extern int aoti_torch_library_init_fragment(const char *, const char *, uint32_t
 extern __attribute__((weak)) int aoti_torch_get_current_cuda_stream(int32_t, void **);
 extern _Noreturn void refuse(const char *) __asm__("_ZSt21__throw_runtime_errorPKc"); // of libstdc++, which PyTorch brings
 
-typedef struct { const char *name; char kind; uint8_t rank, input; bool is_zeroed; uint16_t offset, bytes; int32_t types[2]; const char *type; } parameter;
+typedef struct { const char *name; char kind; uint8_t rank, input; bool is_zeroed, is_written; uint16_t offset, bytes; int32_t types[2]; const char *type; } parameter;
 typedef struct { const char *name; const parameter *parameters; int count, outputs; void (*shapes)(const int64_t *, int64_t (*)[8]); int number; } kernel;
 enum { DEVICES = 65, MOST = 64 };
 
@@ -99,6 +99,10 @@ static void pack(const kernel *k, const parameter *p, tensor t, place device, ui
   else if (p->rank && rank != p->rank) snprintf(why, size, "%s: argument '%s' (%s): expected a tensor of rank %d, found %d", k->name, p->name, p->type, p->rank, (int)rank);
   else if (!p->rank && !is_contiguous) snprintf(why, size, "%s: argument '%s' (%s): expected a contiguous tensor", k->name, p->name, p->type);
   memcpy(out, &data, 8);
+  bool is_empty = false, is_repeated = false;
+  for (int i = 0; i < p->rank && !*why; i++) is_empty |= !sizes[i], is_repeated |= sizes[i] > 1 && !strides[i];
+  if (p->is_written && is_repeated && !is_empty)
+    snprintf(why, size, "%s: argument '%s' (%s): the kernel writes it, but several of its elements are one place in memory", k->name, p->name, p->type);
   for (int i = 0; i < p->rank && !*why; i++) {
     memcpy(out + 8 + 8 * i, &sizes[i], 8);
     memcpy(out + 8 + 8 * (p->rank + i), &strides[i], 8);
@@ -225,9 +229,9 @@ def _kernel(number, interface):
             raise ValueError("%s: '%s' is a view that is returned; a library of C allocates for pointers only" % (interface.name, param.name))
         letters = {"f16": "h", "bf16": "b", "f32": "f", "f64": "d", "i1": "1", "e4m3": "8", "e5m2": "8"}
         kind = "o" if is_output else "t" if is_array(param) else letters.get(param.scalar if not param.depth else "", "i")
-        rows.append("{%s, '%s', %d, %d, %s, %d, %d, {%d, %d}, %s}" % (
-            _text(param.name), kind, rank, outputs.index(param.name) if is_output else inputs[param.name], "true" if param.access == ACCUM else "false",
-            param.offset, param.size, kinds[0], kinds[-1], _text(param.type)))
+        rows.append("{%s, '%s', %d, %d, %s, %s, %d, %d, {%d, %d}, %s}" % (
+            _text(param.name), kind, rank, outputs.index(param.name) if is_output else inputs[param.name],
+            *("true" if one else "false" for one in (param.access == ACCUM, param.access >= OUT)), param.offset, param.size, kinds[0], kinds[-1], _text(param.type)))
     for at, (_, extents) in enumerate(interface.returned.values()):
         shapes += ["s[%d][%d] = %s;" % (at, i, _extent(one, inputs)) for i, one in enumerate(extents)]
     text = "static const parameter parameters_%d[] = {%s};\n" % (number, ", ".join(rows))

@@ -56,6 +56,8 @@ kernel twice(x: in view f32[16, 16], y: out view f32[16, 16], rows: i32, cols: i
   store(y, [i, j], load(x, [i, j]) * 2.0)
 }
 
+kernel fill3(y: out view f32[4, 4, 4]) @grid(1) @config(warps = 1) { store(y, [0, 0, 0], full(f32[4, 4, 4], 1.0)) }
+
 kernel gridless(y: out *i32) @config(warps = 1) { store(y + pid(0), pid(0) + 10) }
 """
 

@@ -95,7 +95,7 @@ class Handles(Cases):
     def test_the_library_says_what_it_is(self):
         self.assertRegex(kiln.version(LIBRARY), r"^\d+\.\d+\.\d+$")
         self.assertIn("copy[T=bf16]", self.library.kernels)
-        self.assertEqual(len(self.library.kernels), 9)
+        self.assertEqual(len(self.library.kernels), 10)
         self.assertEqual(self.library.kernels, sorted(self.library.kernels))
 
     def test_sources_are_paths_bytes_descriptors_and_files(self):
@@ -108,7 +108,7 @@ class Handles(Cases):
 
     def test_several_bundles_are_one_library(self):
         with kiln.Library(BUNDLE, BUNDLE, library=LIBRARY) as library:
-            self.assertEqual(len(library.kernels), 18)
+            self.assertEqual(len(library.kernels), 20)
         with kiln.Library(library=LIBRARY) as library:
             self.assertEqual(library.kernels, [])
             self.assertEqual(bytes(library.device("host").memory(4)).__len__(), 4)
@@ -192,7 +192,7 @@ class Misses(Cases):
         candidates = device.candidates("saxpy")
         self.assertEqual([c.rank for c in candidates], [255])
         self.assertTrue(candidates[0].rule)
-        self.assertEqual(device.preflight()._replace(first_missing=None), kiln.Preflight(9, 0, 0, 0, 9, None))
+        self.assertEqual(device.preflight()._replace(first_missing=None), kiln.Preflight(10, 0, 0, 0, 10, None))
 
     def test_an_absent_device_says_what_was_tried(self):
         with self.assertRaises(kiln.NoDevice):
@@ -437,6 +437,24 @@ class Numpy(Cases):
         self.assertEqual(np.count_nonzero(into[1::2]), 0)
         self.assertRaisesRegex(ValueError, r"'x' \(view f32\): expected an array of rank 2, found shape \(3,\)", self.device.kernel("twice"),
                                np.zeros(3, np.float32), into, 1, 1)
+
+    def test_elements_that_share_memory_are_not_written(self):
+        """Of drawn extents and strides, judged by all places; arrays of any protocol."""
+        draw, memory, refused = random.Random(11), np.zeros(4096, np.float32), 0
+        for number in range(2000):
+            shape = [draw.choice((0, 1, 2, 3, 5, 8)) for _ in range(3)]
+            strides = [draw.choice((0, 1, 2, 3, 4, 5, 6, 8, 15, 16, 40, -1, -3)) for _ in range(3)]
+            y = np.lib.stride_tricks.as_strided(memory[1024:], shape, [4 * stride for stride in strides])
+            places = [sum(at * stride for at, stride in zip(index, strides)) for index in np.ndindex(*shape)]
+            try:
+                self.device.kernel("fill3")((lambda a: a, Tensor)[number % 2](y))
+                is_refused = False
+            except ValueError as error:
+                self.assertIn("argument 'y' (view f32): the kernel writes it, but several of its elements are one place in memory", str(error))
+                is_refused = True
+            self.assertEqual(is_refused, len(set(places)) < len(places), (shape, strides))
+            refused += is_refused
+        self.assertTrue(200 < refused < 1800, refused)
 
     def test_strides_of_broken_elements_are_refused(self):
         raw = np.zeros((4, 10), np.uint8)

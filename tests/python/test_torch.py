@@ -74,6 +74,22 @@ class Taken(Cases):
         self.assertTrue(torch.equal(y, base[2, 5:9]))
         self.refuse(ValueError, "expected an array of rank 2, found shape (3,)", torch.zeros(3), base, 1, 1, kernel=self.twice)
 
+    def test_elements_that_share_memory_are_not_written(self):
+        """As PyTorch's own operations; these are asked too."""
+        import kiln.torch
+        x, operation = torch.ones(4, 6), kiln.torch.register(BUNDLE, namespace="kiln_shared").twice
+        for y in (torch.zeros(1, 6).expand(4, 6), torch.zeros(4, 1).expand(4, 6), torch.zeros(()).expand(4, 6)):
+            self.assertRaisesRegex(RuntimeError, "more than one element of the written-to tensor refers to a single memory location", y.copy_, x)
+            for call in (self.twice, operation, operation.default):
+                with self.assertRaisesRegex(ValueError, "the kernel writes it, but several of its elements are one place in memory: found shape .*; pass a copy"):
+                    call(x, y, 4, 6)
+            self.assertFalse(y.any())
+            self.twice(y, x, 4, 6)  # it is read
+        self.assertRaisesRegex(ValueError, "one place in memory", self.twice, x, torch.zeros(20).as_strided((4, 6), (3, 1)), 4, 6)
+        for y in (torch.zeros(1, 1).expand(1, 6)[:, :1], torch.zeros(1, 6).expand(4, 6)[:0], torch.zeros(24).as_strided((4, 6), (1, 4)), torch.zeros(7, 4)[::2, ::3]):
+            self.twice(torch.ones(y.shape), y, *y.shape)
+            self.assertTrue((y == 2).all())
+
     def test_parameters_and_plain_subclasses(self):
         class Mine(torch.Tensor):
             pass
@@ -293,6 +309,7 @@ class Operations(Cases):
         arguments["copy"] = arguments["copy__T_f16"]
         arguments["twice"] = (torch.ones(20, 30).T, torch.zeros(30, 20), 30, 20)
         arguments["scalars"] = (True, 1, 2, 3.0, 4.0, 5.0, torch.zeros(6, dtype=torch.float64))
+        arguments["fill3"] = (torch.zeros(4, 4, 4),)
         arguments["gridless"] = (torch.zeros(1, dtype=torch.int32),)
         self.assertEqual(set(arguments), set(dir(self.ops)) & set(arguments) | {kiln.torch.operation_name(name) for name in self.library.kernels} | {"copy"})
         for name, these in arguments.items():

@@ -59,6 +59,7 @@ def refused(text, call, *arguments, **named):
 refused("argument 'x' (*f32): expected a contiguous tensor", ops.saxpy, 1.0, torch.zeros(8)[::2], torch.zeros(4), 4)
 refused("expected tensors of other types", ops.saxpy, 1.0, torch.zeros(4, dtype=torch.int32), torch.zeros(4), 4)
 refused("argument 'x' (view f32): expected a tensor of rank 2, found 1", ops.twice, torch.zeros(4), v, 4, 1)
+refused("argument 'y' (view f32): the kernel writes it, but several of its elements are one place in memory", ops.twice, v, torch.zeros(1, 32).expand(16, 32), 16, 32)
 refused("the grid is the kernel's own here", ops.saxpy, 1.0, s, t, 100, grid=[1])
 refused("n is promised to be divisible by 4, but is 5", ops.copy, torch.zeros(5, dtype=torch.int8), torch.zeros(5, dtype=torch.int8), 5)
 assert not any(name.partition(".")[0] == "kiln" for name in sys.modules)
