@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The package's type stubs: mypy takes a correct program strictly, names each mistake of a wrong one, and the stubs have what the package has, in the same
 order (stubtest)."""
+import ast
 import inspect
 import os
 import re
@@ -54,6 +55,7 @@ def use(path: Path, fn: object) -> list[str]:
     kiln.torch.library("app.kbundle", namespace="app", output=path)
     ops.saxpy(0.5, found)
     library = kiln.triton.export(fn, {"x": "*fp32", "n": range(100)}, {"BLOCK": 128}, targets=["sm_90a", "host"], output=path)
+    kiln.triton.capture(use, path, targets="sm_90a", gpu=fn)
     kiln.triton.load(path, "b", miss="compile", trust=["k.pub"])
     stop = kiln.triton.watch(lambda row: print(row.name, row.launches + 1))
     stop()
@@ -127,7 +129,36 @@ class Types(unittest.TestCase):
         self.assertEqual(re.findall(r":(\d+): error: .*\[([\w-]+)\]", output), [("4", "call-arg"), ("5", "arg-type"), ("6", "attr-defined")], output)
 
 
+def _functions(path):
+    """{name: its parameters} of a module's own functions, and {name: the module that it is imported from}."""
+    with open(path) as file:
+        tree = ast.parse(file.read())
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            every = node.args
+            found[node.name] = ([one.arg for one in every.posonlyargs + every.args], every.vararg and every.vararg.arg, [one.arg for one in every.kwonlyargs],
+                                every.kwarg and every.kwarg.arg, len(every.defaults))
+    imported = {one.asname or one.name: node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 1 for one in node.names}
+    return found, imported
+
+
 class Signatures(unittest.TestCase):
+    def test_functions_of_the_other_modules_have_the_parameters_of_their_stubs(self):
+        """Read as text: the frameworks need not be there, which mypy's own comparison wants."""
+        package, compared = os.path.join(support.BUILD, "python", "kiln"), 0
+        for stub in ("jax.pyi", "torch.pyi", "tvm_ffi.pyi", os.path.join("triton", "__init__.pyi"), "__init__.pyi"):
+            folder = os.path.dirname(os.path.join(package, stub))
+            theirs, imported = _functions(os.path.join(package, stub[:-1]))
+            for name, parameters in _functions(os.path.join(package, stub))[0].items():
+                source = os.path.join(folder, imported[name].replace(".", os.sep) + ".py") if name in imported else None
+                if source and not os.path.exists(source):
+                    continue  # of the extension
+                with self.subTest(stub, name=name):
+                    self.assertEqual(_functions(source)[0][name] if source else theirs[name], parameters)
+                    compared += 1
+        self.assertGreater(compared, 15)
+
     def test_methods_have_their_parameters(self):
         """As help() shows them; those that bound methods lacked the first before."""
         for method, names in ((kiln.Memory.copy_in, ["self", "array", "stream"]), (kiln.Library.device, ["self", "name"]), (kiln.Prepared.set, ["self", "parameter", "value"])):
