@@ -53,7 +53,8 @@ def run(command, *arguments):
         status, printed, said = done.returncode, done.stdout, done.stderr
     printed, said = printed.decode(errors="replace"), said.decode(errors="replace")
     if status:
-        raise Error(said.strip() or printed.strip() or "kiln %s: exit %d" % (command, status))
+        text = said.strip() or printed.strip() or "kiln %s: exit %d" % (command, status)
+        raise Error(text, int(text.partition("[KILN-E")[2][:4] or 0))
     for line in said.splitlines():
         place, mark, text = line.partition(": warning: ")
         if mark:

@@ -5,6 +5,8 @@ import collections
 import dataclasses
 import gc
 import os
+import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -387,6 +389,18 @@ class AtTheFirstCall(Cases):
             add[(1,)](types.SimpleNamespace(device="cpu"), x, x, 4, BLOCK=4)  # as NumPy's arrays have it
         self.assertRaisesRegex(kiln.Error, "KILN-E0013", kiln.triton.export, add_vectors, {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32"}, {"BLOCK": 128},
                                targets=["toaster"])
+
+
+    def test_what_is_not_compiled_is_said_of_the_kernel_and_its_line(self):
+        x, line = torch.zeros(64), add_vectors.starting_line_number
+        wanted = r"^kernel 'add_vectors' \(%s:\d+\): Triton IR: error: metadata: expected num_ctas 1, found 2[^/]*\[KILN-E0012\]$" % re.escape(os.path.abspath(__file__))
+        for call in (lambda: kiln.triton.jit(add_vectors)[(1,)](x, x, x, 64, BLOCK=64, num_ctas=2),
+                     lambda: kiln.triton.export(add_vectors, {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32"}, {"BLOCK": 64}, num_ctas=2)):
+            with self.assertRaisesRegex(kiln.triton.NotCompiled, wanted) as caught:
+                call()
+            found = int(str(caught.exception).partition(".py:")[2].partition(")")[0])
+            self.assertTrue(line <= found <= line + 1, (line, found))
+            self.assertEqual((caught.exception.number, str(pickle.loads(pickle.dumps(caught.exception)))), (12, str(caught.exception)))
 
 
 class Specialised(Cases):

@@ -16,7 +16,6 @@ from triton.runtime.jit import KernelInterface, MockTensor, create_function_from
 
 from . import _bundles, _compilation, _index, _launcher
 from .._core import Library
-from .._errors import Error
 from .._suggest import did_you_mean
 from ._devices import READ_FOR
 
@@ -65,10 +64,7 @@ def _write(variants, targets, output):
         raise why
     with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
         path = os.path.join(folder, "all.kbundle") if output is None else os.fspath(output)
-        try:
-            _bundles.write(list(found.values()), targets, path, refused=refused)
-        except Error as error:
-            raise _compilation.NotCompiled(str(error), error.number) from None
+        _bundles.write(list(found.values()), targets, path, refused=refused)
         if output is not None:
             return Library(path)
         with open(path, "rb") as file:

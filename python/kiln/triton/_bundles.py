@@ -236,17 +236,21 @@ def write(found, targets, output, is_joined=False, refused={}, results={}, other
         counts[name] = counts.get(name, 0) + 1
     entries = {}
     with tempfile.TemporaryDirectory(prefix="kiln-") as folder:
-        sources, parts = [], []
+        sources, parts = {}, []
         for name, text, launch, keys in found:
             identity = _compilation.identity(text, launch)
             title = name if counts[name] == 1 and not is_joined else "%s[%s]" % (name, identity[:12])
-            sources.append(_compilation.write(folder, identity, _compilation.renamed(text, title), launch))
+            text = _compilation.renamed(text, title)
+            sources[_compilation.write(folder, identity, text, launch)] = text
             entries.update((_index.key_of(facts), (title, facts)) for facts in keys if _index.UNCLEAR not in facts)
             for why in {facts[_index.UNCLEAR] for facts in keys if _index.UNCLEAR in facts}:
                 warn("%s: no launch finds kernel '%s' in it, because no key says all that its code depends on: %s" % (output, name, why))
         if sources:
             parts.append(os.path.join(folder, "kernels.kbundle"))
-            build(sources, targets, parts[-1])
+            try:
+                build(sources, targets, parts[-1])
+            except Error as error:
+                raise _compilation.refusal(error, sources) from None
         manifest, notes = os.path.join(folder, "notes"), os.path.join(folder, "notes.kbundle")
         with open(manifest, "wb") as file:
             file.write(_index.manifest(entries, {key: one for key, one in refused.items() if _index.UNCLEAR not in one[0]}, results))

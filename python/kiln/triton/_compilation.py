@@ -32,7 +32,8 @@ class NotCompiled(Error, PTXASError):
     def __init__(self, text, number=0):
         Error.__init__(self, text, number)
 
-    __str__ = Error.__str__
+    def __str__(self):
+        return str(self.args[0])
 
 
 class _Contexts(threading.local):
@@ -90,6 +91,20 @@ def write(folder, name, text, facts):
     return path
 
 
+def refusal(error, sources):
+    """NotCompiled, with what the compiler said of `sources`, {path: Triton IR}: whose kernels these are and where the Python is, in place of files that are gone."""
+    text = "\n".join(line.removeprefix("kiln: error: ") for line in str(error).splitlines() if not re.fullmatch(r"kiln: \d+ of \d+ objects failed; .* was not written", line))
+    kernels = []
+    for path, its in sources.items():
+        name = re.search(r'tt\.func public @"?([^"(]+)', its)
+        where = re.search(r'^#loc = loc\("(.*)":(\d+):\d+\)', its, re.M)
+        shown = "kernel '%s'%s" % (name[1] if name else "?", " (%s:%s)" % where.groups() if where else "")
+        if path in text or len(sources) == 1:
+            kernels.append(shown)
+        text = text.replace(path, "Triton IR" if len(sources) == 1 else "Triton IR of " + shown)
+    return NotCompiled("%s: %s" % (", ".join(kernels), text) if kernels else text, error.number)
+
+
 class Built(typing.NamedTuple):
     """What compiling gave: the bytes of a bundle, `cache` or `compiled` as the monitor has them, and how long it took."""
     code: bytes
@@ -105,7 +120,7 @@ def compile_ir(text, facts, targets, output=None, arguments=()) -> Built:
         try:
             report = json.loads(build([path], targets, bundled, ("--json", *arguments)))
         except Error as error:
-            raise NotCompiled(str(error), error.number) from None
+            raise refusal(error, {path: text}) from None
         with open(bundled, "rb") as file:
             code = file.read()
     return Built(code, _monitor.COMPILED if report["compiled"] else _monitor.CACHE, time.perf_counter() - begin)
