@@ -26,6 +26,7 @@ def _follow_triton(_=None):
     try:
         import kiln.triton  # noqa: F401
     except Exception as error:
+        _state.failure = str(error)
         if os.environ.get("KILN_TRITON_BUNDLE"):  # nothing else may run
             raise
         _say("not attached to Triton: %s" % error)
@@ -52,6 +53,7 @@ def _listed(name):
 
 
 class _State:
+    failure = "its import was not seen; another finder of sys.meta_path found it"  # why kiln.triton is not imported where Triton is
     is_wanted = False  # Kiln is to be attached to Triton
     folder = ""  # of the process at its start
     reported_by = None  # the process that has done what is done at the end
@@ -66,12 +68,9 @@ def _why_detached():
     """Why Kiln is not attached to Triton; None: it is."""
     if "triton" not in sys.modules:
         return "Triton was not imported"
-    was_there = "kiln.triton" in sys.modules
-    try:
-        from kiln.triton import _patch
-    except Exception as error:
-        return str(error)
-    return _patch.why_detached() if was_there else "its import was not seen; another finder of sys.meta_path found it"
+    if "kiln.triton._patch" not in sys.modules:  # which cannot be imported at the end of a process any more
+        return _state.failure
+    return sys.modules["kiln.triton._patch"].why_detached()
 
 
 def _at_end():

@@ -323,7 +323,7 @@ print(AsyncCompile.process_pool().submit(eval, "[name in __import__('sys').modul
         self.assertIn("Triton compiles nothing for the CPU", errors)
         code, _, errors = self.run_program(1, 128, KILN_TRITON="report", KILN_TRITON_BUNDLE=bundle, KILN_TRITON_MISS="compile")
         self.assertEqual(code, 0, errors)
-        self.assertRegex(errors, r"kiln:   from bundles \d+, from the cache 0, compiled now [1-9]\d*")
+        self.assertRegex(errors, r"kiln:   launches of code from bundles \d+, from the cache 0, compiled now [1-9]\d*")
 
 
 class Captured(Cases):

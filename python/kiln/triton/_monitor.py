@@ -85,6 +85,14 @@ def count(*facts):
     one.add()
 
 
+def _launches(count):
+    return "%d launch%s" % (count, "" if count == 1 else "es")
+
+
+def _kernels(count):
+    return "%d kernel%s" % (count, "" if count == 1 else "s")
+
+
 class Monitor(typing.NamedTuple):
     """What a process launched: `launches` by origin, and a row for each kernel that is in code or was launched."""
     process: int
@@ -111,14 +119,14 @@ class Monitor(typing.NamedTuple):
 
     def summary(self) -> list:
         """Lines: the sums, then each kernel of Triton's and each launch without code, with its reason."""
-        lines = ["%d launches of %d kernels ran Kiln's code, %d Triton's" % (self.by_kiln, self.kernel_count(*_KILNS), self.launches[TRITON])]
+        lines = ["%s of %s ran Kiln's code, %d Triton's" % (_launches(self.by_kiln), _kernels(self.kernel_count(*_KILNS)), self.launches[TRITON])]
         if self.by_kiln:
-            lines.append("  " + ", ".join("%s %d" % (words, self.launches[origin]) for origin, words in
-                                          ((BUNDLE, "from bundles"), (CACHE, "from the cache"), (COMPILED, "compiled now"))))
+            found = ", ".join("%s %d" % (words, self.launches[origin]) for origin, words in ((BUNDLE, "from bundles"), (CACHE, "from the cache"), (COMPILED, "compiled now")))
+            lines.append("  launches of code %s (%s)" % (found, _kernels(self.kernel_count(COMPILED))))
         for one in self.kernels:
             if one.origin in (TRITON, MISSING) and one.launches:
-                lines.append("  %s: %d launches of %s%s" % ("Triton's" if one.origin == TRITON else "no code", one.launches, one.name,
-                                                            ": " + one.reason if one.reason else ""))
+                lines.append("  %s: %s of %s%s" % ("Triton's" if one.origin == TRITON else "no code", _launches(one.launches), one.name,
+                                                   ": " + one.reason if one.reason else ""))
         return lines
 
     def text(self) -> str:
