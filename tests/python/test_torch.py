@@ -364,6 +364,17 @@ class Operations(Cases):
         self.assertRaises(kiln.NotFound, kiln.torch.register, path + ".kbundle", namespace="kiln_twice", kernels=["scael"])
         torch.testing.assert_close(torch.ops.kiln_twice.scale(x), torch.full((32,), 3.0))
 
+    def test_gradients_of_what_is_only_read_are_as_of_pytorchs_own_operations(self):
+        """Of an operation that returns nothing: the tensor that it writes takes no part in the graph, and what it reads gets no gradient from it."""
+        @torch.library.custom_op("kiln_own::copy", mutates_args={"y"})
+        def own(x: torch.Tensor, y: torch.Tensor) -> None:
+            y.copy_(x)
+        for call in (own, lambda x, y: self.ops.saxpy(1.0, x, y, 4), lambda x, y: self.ops.saxpy.default(1.0, x, y, 4), lambda x, y: self.saxpy(1.0, x, y, 4)):
+            x, y = torch.ones(4, requires_grad=True), torch.zeros(4)
+            call(x, y)
+            (x.sum() + y.sum()).backward()
+            self.assertEqual((y.requires_grad, y.tolist(), x.grad.tolist()), (False, [1] * 4, [1] * 4))
+
     def test_what_is_refused(self):
         import kiln.torch
         self.assertRaisesRegex(ValueError, "expected a name", kiln.torch.register, BUNDLE, namespace="a b")
