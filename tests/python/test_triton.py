@@ -819,6 +819,12 @@ class Unmodified(Cases):
             self.assertIn(text, done.stderr.decode())
         self.assertIn("active drivers", done.stderr.decode())  # Triton itself has no CPU
 
+    def test_variables_that_nothing_reads_are_named(self):
+        """As where no kiln-triton.pth is installed: here they are set after the interpreter has read it."""
+        for text, said in (("import kiln.triton", True), ("import kiln.triton.auto", False), ("import kiln", False)):
+            done = self.run_program("import os\nos.environ.update(KILN_TRITON='1', KILN_TRITON_SAVE='%s')\n%s" % (os.path.join(self.folder.name, "none.kbundle"), text))
+            self.assertEqual((done.returncode, "warning: KILN_TRITON, KILN_TRITON_SAVE had no effect: " in done.stderr.decode()), (0, said), done.stderr.decode())
+
     def test_triton_comes_back(self):
         before = triton.JITFunction.run
         kiln.triton.enable()

@@ -12,6 +12,7 @@
 
 `import kiln.triton.auto`, or KILN_TRITON=1 in the environment, puts Kiln behind every @triton.jit function of an unmodified program.
 """
+import atexit
 import copy
 import os
 import sys
@@ -22,6 +23,7 @@ from triton.runtime import Autotuner, Heuristics, JITFunction
 
 from . import _autotune, _bundles, _compilation, _inductor, _launcher
 from ._ahead import capture, export
+from .._compiler import warn
 from .._core import Library
 from .._errors import Error  # noqa: F401
 from ._patch import _replaced, disable, enable  # noqa: F401
@@ -82,5 +84,14 @@ def save(output, targets=None, join=False) -> Library:
     return _bundles.save(found, targets, os.fspath(output), join)
 
 
+def _say_what_was_not_read():
+    """At the end of a process that uses kiln.triton: variables that nothing read, as kiln-triton.pth is where the interpreter looks for none."""
+    wished = sorted(name for name in ("KILN_TRITON", "KILN_TRITON_REPORT", "KILN_TRITON_BUNDLE", "KILN_TRITON_SAVE") if os.environ.get(name, "0") not in ("", "0"))
+    if wished and "kiln._triton_startup" not in sys.modules:
+        warn("%s had no effect: the interpreter did not read kiln-triton.pth when it started (of PYTHONPATH it reads none; see Installing in docs/python.md)" % ", ".join(wished))
+
+
 if "kiln._triton_startup" in sys.modules:  # KILN_TRITON is set
     sys.modules["kiln._triton_startup"].attach(sys.modules[__name__])
+else:
+    atexit.register(_say_what_was_not_read)
