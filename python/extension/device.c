@@ -29,7 +29,7 @@ void kiln_held_drop(kiln_held *h) {
 
 bool kiln_held_begin(kiln_held *h) {
   if (!h || !h->handle || h->is_ending) {
-    PyErr_SetString(PyExc_ValueError, "this device is closed");
+    PyErr_SetString(PyExc_ValueError, "this device is closed, or the library that it is of");
     return false;
   }
   h->claims++;
@@ -154,7 +154,7 @@ PyObject *kiln_pickle(PyObject *self, PyObject *Py_UNUSED(none)) {
 
 bool kiln_device_is_open(kiln_device_object *device) {
   if (device && device->is_open && device->held->handle && !device->held->is_ending) return true;
-  PyErr_SetString(PyExc_ValueError, "this device is closed");
+  PyErr_SetString(PyExc_ValueError, "this device is closed, or the library that it is of");
   return false;
 }
 

@@ -43,7 +43,12 @@ static bool is_unsigned(PyObject *value, size_t size) {
   return is;
 }
 
-static bool refuse_integer(const char *name, unsigned bits, PyObject *number) {
+static bool refuse_integer(const char *name, unsigned bits, bool is_bits, PyObject *number) {
+  if (is_bits) {
+    PyErr_Format(PyExc_OverflowError, "%R is not the bits of a value of type %s (0 to 255, or -128 to 127)",
+                 number, name);
+    return false;
+  }
   long long most = bits == 1 ? 1 : (long long)(UINT64_MAX >> (65 - bits));
   PyErr_Format(PyExc_OverflowError, "%R is not a value of type %s (%lld to %lld)", number, name,
                bits == 1 ? 0 : -most - 1, most);
@@ -66,7 +71,7 @@ static bool pack_integer(const char *name, unsigned bits, size_t size, bool is_b
     overflow = PyErr_Occurred() || (bits < 64 && word >> bits);
     PyErr_Clear();
   }
-  if (overflow) refuse_integer(name, bits, number);
+  if (overflow) refuse_integer(name, bits, is_bits, number);
   else memcpy(out, &word, size); // little-endian, as all hosts of libkiln
   Py_DECREF(number);
   return !overflow;
@@ -114,7 +119,7 @@ bool kiln_scalar_pack(const kiln_element *element, PyObject *value, uint8_t *out
   unsigned kind = element->own >> 16;
   if (kind == 'b') return pack_integer(element->name, 1, 1, false, value, out);
   if (kind == 'i') return pack_integer(element->name, 8u * element->size, element->size, false, value, out);
-  if (kind == '4' || kind == '5') return pack_integer("i8", 8, 1, true, value, out); // the bits
+  if (kind == '4' || kind == '5') return pack_integer(element->name, 8, 1, true, value, out);
   double number;
   if (!number_of(value, &number)) return false;
   uint64_t wide;

@@ -422,6 +422,24 @@ class Numpy(Cases):
                 libm.fesetround(0)
             self.assertEqual((y[3] if name == "h" else y[4], y[5]), (want, value), (name, value))
 
+    def test_bits_of_small_floats(self):
+        source = os.path.join(FOLDER, "bits.kiln")
+        with open(source, "w") as file:
+            file.write("kiln 1\nkernel k(a: e4m3, b: e5m2, y: out *e4m3, z: out *e5m2) @grid(1) @config(warps = 1) { store(y, a) store(z, b) }\n")
+        kernel, y = kiln.compile(source).device("host").kernel("k"), np.zeros(2, np.uint8)
+        for given, bits in ((0, 0), (200, 200), (255, 255), (-1, 255), (-128, 128)):
+            kernel(given, given, y[:1], y[1:])
+            self.assertEqual(y.tolist(), [bits, bits])
+        for name, given in (("e4m3", 256), ("e5m2", -129)):
+            self.assertRaisesRegex(OverflowError, r"%d is not the bits of a value of type %s \(0 to 255, or -128 to 127\)" % (given, name), kernel,
+                                   *((given, 0) if name == "e4m3" else (0, given)), y[:1], y[1:])
+
+    def test_a_closed_library_is_said(self):
+        library = kiln.Library(BUNDLE)
+        kernel, x = library.device("host").kernel("gridless"), np.zeros(1, np.int32)
+        library.close()
+        self.assertRaisesRegex(ValueError, "this device is closed, or the library that it is of", kernel, x, grid=1)
+
     def test_views_have_shape_and_strides(self):
         base = np.arange(40 * 50, dtype=np.float32).reshape(40, 50)
         for x in (base, base.T, base[3:30, 5:45:2], np.asfortranarray(base)):
