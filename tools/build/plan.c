@@ -94,15 +94,16 @@ void plan_say(const uint8_t *said, size_t size, unsigned quiet) {
   }
 }
 
-/// False when there was no message. A warning is printed once.
+/// False when there was no message. One is printed once, with its notes: every instance of a kernel may have it.
 static bool print_diagnostics(plan *p, const kiln_diagnostics *d, const plan_source *source) {
+  bool is_known = false;
   for (uint32_t i = 0; i < d->count; i++) {
     kiln_buffer out = {0};
     kiln_diagnostics one = {.items = &d->items[i], .count = 1};
     kiln_diagnostics_print(&one, (const char *)source->text.bytes, source->text.size, &out);
     bool is_warning = d->items[i].severity == KILN_WARNING;
-    bool is_known =
-        is_warning && out.size && p->said.size && memmem(p->said.bytes, p->said.size, out.bytes, out.size);
+    if (d->items[i].severity != KILN_NOTE)
+      is_known = out.size && p->said.size && memmem(p->said.bytes, p->said.size, out.bytes, out.size);
     size_t before = p->said.size;
     if (out.size && !is_known)
       plan_add_said(&p->said, is_warning ? PLAN_SAID_TWICE_QUIET : PLAN_SAID_ALWAYS, out.bytes, out.size);
