@@ -60,7 +60,7 @@ static kiln_status take_options(const kiln_open_options *given, kiln_open_option
                      "policy 0x%x has bits that this library does not know (it knows 0x%x)", out->policy,
                      KILN_POLICIES);
   if (out->source_count && !out->sources)
-    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%zu sources are counted, none is given",
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "source_count is %zu, and sources is NULL",
                      out->source_count);
   return KILN_OK;
 }

@@ -2,6 +2,7 @@
 // Writes the error message of a call that no launch can come of. Those that quote expressions and values are in
 // runtime/more/refusals.c.
 #include "runtime/refusal.h"
+#include "base/plural.h"
 
 kiln_status kiln_refuse_programs(const kiln_kernel *k, const uint32_t *grid, kiln_error *err) {
   return kiln_fail(err, KILN_STATUS_LAUNCH, "'%s': a grid of %u x %u x %u programs; at most %d are allowed",
@@ -14,8 +15,9 @@ kiln_status kiln_refuse_count(const kiln_kernel *k, size_t count, kiln_error *er
   if (count == k->interface.param_count)
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s': an argument, or all of them, is NULL",
                      k->interface.name);
-  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u arguments, %zu were given",
-                   k->interface.name, k->interface.param_count, count);
+  return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "'%s' takes %u argument%s, %zu %s given",
+                   k->interface.name, k->interface.param_count, kiln_plural(k->interface.param_count), count,
+                   count == 1 ? "was" : "were");
 }
 
 kiln_status kiln_refuse_size(const kiln_kernel *k, size_t size, kiln_error *err) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "base/plural.h"
 #include "runtime/more/core.h"
 
 static const char rank_texts[][12] = {"exact", "exact", "generic", "same major", "family", "PTX"};
@@ -113,8 +114,8 @@ static const char *absence(const kiln_device *d, const char *name, const char *b
   }
   return near.best
              ? kiln_arena_format(arena, "no kernel '%s' in %s; did you mean '%s'?", name, bundles, near.best)
-             : kiln_arena_format(arena, "no kernel '%s' in %s; `kiln inspect` lists %zu kernels", name,
-                                 bundles, count);
+             : kiln_arena_format(arena, "no kernel '%s' in %s; `kiln inspect` lists %zu kernel%s", name,
+                                 bundles, count, kiln_plural(count));
 }
 
 static void write_text(kiln_device *d, const char *name, bool exists, kiln_report *r) {

@@ -142,8 +142,8 @@ TEST(more, two_libkilns_have_one_each) {
     FAIL("%s", out);
   free(out);
   check("cp -r two three && ./both o.kbundle two/libkiln.so.0 three/libkiln.so.0",
-        "/libkiln.so.0: no kernel 'x' in o.kbundle; `kiln inspect` lists 1 kernels\n"
-        "/libkiln.so.0: no kernel 'x' in o.kbundle; `kiln inspect` lists 1 kernels\n"
-        "/libkiln.so.0: no kernel 'x' in o.kbundle; `kiln inspect` lists 1 kernels\n"
-        "/libkiln.so.0: no kernel 'x' in o.kbundle; `kiln inspect` lists 1 kernels\n");
+        "/libkiln.so.0: no kernel 'x' in o.kbundle; `kiln inspect` lists 1 kernel\n"
+        "/libkiln.so.0: no kernel 'x' in o.kbundle; `kiln inspect` lists 1 kernel\n"
+        "/libkiln.so.0: no kernel 'x' in o.kbundle; `kiln inspect` lists 1 kernel\n"
+        "/libkiln.so.0: no kernel 'x' in o.kbundle; `kiln inspect` lists 1 kernel\n");
 }

@@ -57,7 +57,7 @@ TEST(tune, a_folder_stands_for_its_tables) {
   snprintf(words, sizeof words, "build -t host --tuned %s -o %s %s", kiln_test_path("tables"),
            kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   out = kiln(0, words);
-  CHECK_PART(out, ": 1 objects, "); // an empty folder chooses nothing
+  CHECK_PART(out, ": 1 object, "); // an empty folder chooses nothing
   free(out);
   kiln_test_put("tables/b.table", HEAD ENTRY("k", "1024", "BLOCK=256,warps=4") "\n");
   kiln_test_put("tables/a.table", HEAD ENTRY("k", "64", "BLOCK=128,warps=4") "\n");
@@ -185,7 +185,7 @@ TEST(tune, a_table_beside_the_source_is_taken) {
   free(rule);
   snprintf(words, sizeof words, format, "--no-tuned", kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   out = kiln(0, words);
-  CHECK_PART(out, ": 1 objects, ");
+  CHECK_PART(out, ": 1 object, ");
   free(out);
   // one for other devices is as none; one that names what is gone is left out with a note
   kiln_test_put("tuned/a.table",
@@ -193,7 +193,7 @@ TEST(tune, a_table_beside_the_source_is_taken) {
                      "config=BLOCK=256,warps=4\n");
   snprintf(words, sizeof words, format, "", kiln_test_path("k.kbundle"), kiln_test_path("k.kiln"));
   out = kiln(0, words);
-  CHECK_PART(out, ": 1 objects, ");
+  CHECK_PART(out, ": 1 object, ");
   free(out);
   kiln_test_put("tuned/a.table", HEAD ENTRY("k", "1024", "BLOCK=512,warps=4") "\n");
   out = kiln(0, words);

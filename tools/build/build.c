@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/output.h"
+#include "base/plural.h"
 #include "tools/kiln/commands.h"
 #include "tools/build/depfile.h"
 #include "tools/build/session.h"
@@ -132,9 +133,10 @@ static int finish(build *b, execute_counts *sums, uint64_t start, int code, bool
   }
   kiln_status status = write_bundle(b, is_written, err);
   if (status != KILN_OK) return cli_report(status, err);
+  const size_t count = is_written ? sums->hits : p->job_count;
   if (!b->s.quiet && !b->json)
-    printf("%s: %zu objects, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->bundle.output,
-           is_written ? sums->hits : p->job_count, sums->hits, sums->compiled, sums->failed,
+    printf("%s: %zu object%s, %zu from the cache, %zu compiled, %zu failed, in %.2f s\n", b->bundle.output,
+           count, kiln_plural(count), sums->hits, sums->compiled, sums->failed,
            (double)(cli_now_ns() - start) / 1e9);
   if (sources && b->s.quiet < 2)
     fprintf(stderr, "kiln: note: %zu of %zu sources are left out of %s\n", sources, p->source_count,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "base/plural.h"
 #include "compiler/analysis/live.h"
 #include "compiler/options.h"
 #include "compiler/positions.h"
@@ -327,7 +328,7 @@ static kiln_status lower_one(plan *p, const plan_job *wanted, kiln_error *err) {
     status = compile_key(&in, &job->key, err);
   } else {
     status = kiln_fail(err, KILN_STATUS_SOURCE, "%s: %s does not compile: %u error%s", source->path,
-                       interface->name, d.errors, d.errors == 1 ? "" : "s");
+                       interface->name, d.errors, kiln_plural(d.errors));
     cli_place place;
     if (find_place(&d, source, &place) && (job->place = malloc(sizeof place))) *job->place = place;
   }

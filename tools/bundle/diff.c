@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/plural.h"
 #include "tools/bundle/view.h"
 #include "tools/kiln-tool/commands.h"
 #include "tools/bundle/json.h"
@@ -140,7 +141,8 @@ int kiln_command_diff(int argc, char **argv) {
   kiln_error err = {0};
   int exit_code = cli_parse(&page, argc, argv, &words);
   if (exit_code == -1 && words.count != 2)
-    exit_code = cli_usage(&page, "expected two bundles, found %zu words", words.count);
+    exit_code =
+        cli_usage(&page, "expected two bundles, found %zu word%s", words.count, kiln_plural(words.count));
   if (exit_code == -1) {
     kiln_status status = bundle_view_open(words.items[0], &a, &err);
     if (status == KILN_OK && (status = bundle_view_open(words.items[1], &b, &err)) != KILN_OK)

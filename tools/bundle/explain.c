@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "base/stream.h"
 #include "base/tuned.h"
 #include "tools/bundle/view.h"
@@ -101,8 +102,8 @@ static kiln_status explain_preflight(kiln_device *d, bool json, kiln_error *err)
                                       : kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
   }
   printf(
-      "%zu kernels: %zu exact, %zu by generic or older code, %zu compiled by the driver, %zu without code\n",
-      p.kernels, p.exact, p.generic, p.jit, p.missing);
+      "%zu kernel%s: %zu exact, %zu by generic or older code, %zu compiled by the driver, %zu without code\n",
+      p.kernels, kiln_plural(p.kernels), p.exact, p.generic, p.jit, p.missing);
   return p.missing ? explain_kernel(d, p.first_missing, false, err) : KILN_OK;
 }
 
@@ -124,7 +125,8 @@ int kiln_command_explain(int argc, char **argv) {
   kiln_error err;
   int exit_code = cli_parse(&page, argc, argv, &words);
   if (exit_code == -1 && (!words.count || words.count > 2))
-    exit_code = cli_usage(&page, "expected BUNDLE [KERNEL], found %zu words", words.count);
+    exit_code =
+        cli_usage(&page, "expected BUNDLE [KERNEL], found %zu word%s", words.count, kiln_plural(words.count));
   if (exit_code == -1) {
     kiln_status status = kiln_open_file(words.items[0], &library, &err);
     if (status == KILN_OK && words.count == 2)
@@ -233,7 +235,8 @@ int kiln_command_disasm(int argc, char **argv) {
   kiln_error err;
   int exit_code = cli_parse(&page, argc, argv, &words);
   if (exit_code == -1 && words.count != 2)
-    exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", words.count);
+    exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu word%s", words.count,
+                          kiln_plural(words.count));
   if (exit_code == -1) {
     kiln_status status = bundle_view_open(words.items[0], &v, &err);
     if (status == KILN_OK) {

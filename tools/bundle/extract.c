@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "runtime/kiln.h"
 #include "tools/bundle/dictionary_family.h"
 #include "tools/bundle/suggest.h"
@@ -90,7 +91,8 @@ int kiln_command_extract(int argc, char **argv) {
   char target[KILN_TARGET_NAME];
   int exit_code = cli_parse(&page, argc, argv, &words);
   if (exit_code == -1 && words.count != 2)
-    exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", words.count);
+    exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu word%s", words.count,
+                          kiln_plural(words.count));
   if (exit_code == -1) {
     if (how.target) how.target = bundle_target_name(how.target, target);
     kiln_status status = bundle_view_open(words.items[0], &v, &err);

@@ -6,6 +6,7 @@
 
 #include "base/expr.h"
 #include "base/launches.h"
+#include "base/plural.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/suggest.h"
 #include "tools/bundle/dictionary_family.h"
@@ -203,10 +204,12 @@ static int show_inspect(const bundle_view *v, void *context) {
   while (shown < v->kernel_count && !is_shown(s, &v->kernels[shown])) shown++;
   if (shown == v->kernel_count && (s->kernel || s->target)) return nothing_to_show(v, s);
   if (s->json) return inspect_json(v, s);
-  printf("%s: %u kernels, %llu codes, %llu targets, %zu bytes, format %u.%u\n", v->bundle->name,
-         v->kernel_count, (ull)v->bundle->section_count[KILN_BUNDLE_CODES],
-         (ull)v->bundle->section_count[KILN_BUNDLE_TARGETS], v->bundle->size,
-         kiln_le16(v->bundle->header + KILN_BH_MAJOR), kiln_le16(v->bundle->header + KILN_BH_MINOR));
+  const ull codes = v->bundle->section_count[KILN_BUNDLE_CODES],
+            targets = v->bundle->section_count[KILN_BUNDLE_TARGETS];
+  printf("%s: %u kernel%s, %llu code%s, %llu target%s, %zu bytes, format %u.%u\n", v->bundle->name,
+         v->kernel_count, kiln_plural(v->kernel_count), codes, kiln_plural(codes), targets,
+         kiln_plural(targets), v->bundle->size, kiln_le16(v->bundle->header + KILN_BH_MAJOR),
+         kiln_le16(v->bundle->header + KILN_BH_MINOR));
   printf("signature: %s\n",
          kiln_le32(v->bundle->header + KILN_BH_SIZE + KILN_BG_KIND) ? "Ed25519 (see `kiln verify`)" : "none");
   print_targets(v);
@@ -220,7 +223,7 @@ static int show_inspect(const bundle_view *v, void *context) {
   for (uint32_t i = 0; i < v->kernel_count; i++) {
     const view_kernel *k = &v->kernels[i];
     if (!is_shown(s, k)) continue;
-    printf("%s  (%u codes)\n", cli_name(k->name), k->code_count);
+    printf("%s  (%u code%s)\n", cli_name(k->name), k->code_count, kiln_plural(k->code_count));
     if (!s->codes && !s->kernel) continue;
     print_interface(v, &k->interface);
     print_launches(v, k);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "tools/bundle/check.h"
 #include "tools/kiln-tool/commands.h"
 #include "tools/bundle/json.h"
@@ -44,8 +45,9 @@ static void print_good(const bundle_view *v, bool trusted) {
   if (v->statement.version || *v->statement.name)
     printf("%s: name '%s', version %llu\n", b->name, cli_name(v->statement.name),
            (unsigned long long)v->statement.version);
-  printf("%s: %u pages, %llu blobs: all as written\n", b->name, b->page_count,
-         (unsigned long long)b->section_count[KILN_BUNDLE_BLOBS]);
+  const unsigned long long blobs = b->section_count[KILN_BUNDLE_BLOBS];
+  printf("%s: %u page%s, %llu blob%s: all as written\n", b->name, b->page_count, kiln_plural(b->page_count),
+         blobs, kiln_plural(blobs));
 }
 
 // One bundle; its JSON object goes to `out`.

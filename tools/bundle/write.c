@@ -7,6 +7,7 @@
 
 #include "base/bundle_format.h"
 #include "base/output.h"
+#include "base/plural.h"
 #include "base/record.h"
 #include "cache/bundle/writer.h"
 #include "cache/bundle/manifest.h"
@@ -180,11 +181,11 @@ int kiln_command_bundle_write(int argc, char **argv) {
   if (status != KILN_OK) return cli_report(status, &err);
   if (!s.quiet)
     fprintf(stderr,
-            "%s: %u kernels, %u codes, %u blobs, %llu bytes raw -> %llu (codes %llu, dictionaries %llu, "
+            "%s: %u kernel%s, %u code%s, %u blob%s, %llu bytes raw -> %llu (codes %llu, dictionaries %llu, "
             "index %llu, container %llu)\n",
-            s.name, sums.kernels, sums.codes, sums.blobs, (unsigned long long)sums.raw,
-            (unsigned long long)sums.file, (unsigned long long)sums.payload,
-            (unsigned long long)sums.dictionaries, (unsigned long long)sums.index,
-            (unsigned long long)sums.container);
+            s.name, sums.kernels, kiln_plural(sums.kernels), sums.codes, kiln_plural(sums.codes), sums.blobs,
+            kiln_plural(sums.blobs), (unsigned long long)sums.raw, (unsigned long long)sums.file,
+            (unsigned long long)sums.payload, (unsigned long long)sums.dictionaries,
+            (unsigned long long)sums.index, (unsigned long long)sums.container);
   return CLI_OK;
 }

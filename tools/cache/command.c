@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "base/plural.h"
 #include "tools/cache/commands.h"
 #include "tools/cache/open.h"
 #include "tools/kiln/commands.h"
@@ -47,10 +48,10 @@ int cache_tool_begin(cache_tool *tool, const cli_page *page, int argc, char **ar
   int code = cli_parse(page, argc, argv, &tool->words);
   if (code != -1) return code;
   if (tool->words.count < least || tool->words.count > most)
-    return least < most
-               ? cli_usage(page, "expected %zu to %zu words, found %zu", least, most, tool->words.count)
-               : cli_usage(page, "expected %zu word%s, found %zu", most, most == 1 ? "" : "s",
-                           tool->words.count);
+    return least < most ? cli_usage(page, "expected %zu %s %zu words, found %zu", least,
+                                    most - least == 1 ? "or" : "to", most, tool->words.count)
+                        : cli_usage(page, "expected %zu word%s, found %zu", most, kiln_plural(most),
+                                    tool->words.count);
   cache_open_options options = {.folder = tool->folder, .local = true};
   kiln_status status = cache_open(&options, &tool->cache, &err);
   if (status) return cli_report(status, &err);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "cache/explain.h"
 #include "tools/cache/commands.h"
 #include "tools/kiln/commands.h"
@@ -25,7 +26,7 @@ static int why_pair(cache_tool *tool, kiln_digest keys[2], kiln_buffer *out) {
     int count = kiln_explain_difference(entries[0].fields.bytes, entries[0].fields.size,
                                         entries[1].fields.bytes, entries[1].fields.size, ir_difference, out);
     kiln_buffer_format(out, count ? "%d field%s differ%s\n" : "the two are the same entry\n", count,
-                       count == 1 ? "" : "s", count == 1 ? "s" : "");
+                       kiln_plural(count), count == 1 ? "s" : "");
   }
   for (unsigned i = 0; i < 2; i++) kiln_cache_entry_deinit(&entries[i]);
   return code;
@@ -48,7 +49,7 @@ static int why_one(cache_tool *tool, const kiln_digest *key, int64_t limit, kiln
     char hex[KILN_DIGEST_HEX + 1];
     kiln_digest_hex(&nearest_key, hex);
     kiln_buffer_format(out, "nearest other entry %s, %d field%s differ%s:\n", hex, distance,
-                       distance == 1 ? "" : "s", distance == 1 ? "s" : "");
+                       kiln_plural((uint64_t)distance), distance == 1 ? "s" : "");
     kiln_explain_difference(entry.fields.bytes, entry.fields.size, nearest.fields.bytes, nearest.fields.size,
                             ir_difference, out);
     kiln_cache_entry_deinit(&nearest);

@@ -18,6 +18,7 @@
 
 #include "base/nearest.h"
 #include "base/output.h"
+#include "base/plural.h"
 #include "base/program.h"
 #include "base/control_characters.h"
 #include "base/stream.h"
@@ -324,7 +325,7 @@ int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
 int cli_parse_one(const cli_page *page, int argc, char **argv, const char *what, cli_list *words) {
   int how = cli_parse(page, argc, argv, words);
   if (how != -1 || words->count == 1) return how;
-  return cli_usage(page, "expected one %s, found %zu words", what, words->count);
+  return cli_usage(page, "expected one %s, found %zu word%s", what, words->count, kiln_plural(words->count));
 }
 
 void cli_json_on_failure(bool on) { reports_json = on; }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/plural.h"
 #include "compiler/front.h"
 
 typedef struct listing {
@@ -62,7 +63,7 @@ static void compare(const listing *a, const listing *b, kiln_buffer *out) {
     append_line(out, "here: ", a, i, a_end);
     append_line(out, "there:", b, i, b_end);
   }
-  if (more) kiln_buffer_format(out, "    and %zu more line%s\n", more, more == 1 ? "" : "s");
+  if (more) kiln_buffer_format(out, "    and %zu more line%s\n", more, kiln_plural(more));
 }
 
 void ir_difference(const kiln_key_part *here, const kiln_key_part *there, kiln_buffer *out) {

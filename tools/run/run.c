@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/output.h"
+#include "base/plural.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/suggest.h"
 #include "tools/run/bounds.h"
@@ -415,7 +416,8 @@ int kiln_command_run(int argc, char **argv) {
   kiln_error err = {0};
   int exit_code = cli_parse(&page, argc, argv, &s.words);
   if (exit_code == -1 && s.words.count != 2)
-    exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu words", s.words.count);
+    exit_code = cli_usage(&page, "expected BUNDLE and KERNEL, found %zu word%s", s.words.count,
+                          kiln_plural(s.words.count));
   if (exit_code == -1 && s.grid_text && !parse_grid(s.grid_text, s.grid))
     exit_code = cli_usage(&page, "--grid: expected X, X,Y or X,Y,Z of 32 bits each, found '%s'", s.grid_text);
   if (exit_code == -1 && s.repeat > 0 && ptx_device_is(s.device))

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "base/stream.h"
 #include "tools/case/replay.h"
 #include "tools/tune/session.h"
@@ -54,7 +55,7 @@ static kiln_status build(const tune_settings *s, const char *target, const char 
   uint64_t begin = cli_now_ns();
   if (is_shown)
     fprintf(stderr, "kiln: tune: compiling %zu source%s with all configs for %s\n", s->words.count,
-            s->words.count == 1 ? "" : "s", target);
+            kiln_plural(s->words.count), target);
   fflush(NULL);
   pid_t pid = fork();
   if (!pid) {

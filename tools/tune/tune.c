@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/plural.h"
 #include "tools/common/code_metrics.h"
 #include "tools/common/tuned_file.h"
 #include "tools/case/replay.h"
@@ -37,9 +38,9 @@ static void print_contest(const tuner *t, const char *title, const tune_subject 
   else if (c->contenders[c->usual].samples.count)
     kiln_buffer_format(&out, ", %.3f x the default %s", usual / best,
                        configs[c->candidates[c->usual].config].text);
-  kiln_buffer_format(&out, " (%zu configs, ", c->count);
+  kiln_buffer_format(&out, " (%zu config%s, ", c->count, kiln_plural(c->count));
   if (c->tried < count_valid(c)) kiln_buffer_format(&out, "%u tried, ", c->tried);
-  kiln_buffer_format(&out, "%u rounds, judged by %s)\n", c->rounds, c->judge.by);
+  kiln_buffer_format(&out, "%u round%s, judged by %s)\n", c->rounds, kiln_plural(c->rounds), c->judge.by);
   for (size_t i = 0; i < c->count; i++) {
     const tune_candidate *k = &c->candidates[i];
     kiln_estimate e = kiln_samples_estimate(&c->contenders[i].samples);
