@@ -42,5 +42,6 @@ void help_print(void) {
   }
   printf("\n`kiln help COMMAND` or `kiln COMMAND --help` describes one command. All take "
          "--color=auto|always|never, "
-         "for messages.\nExit codes: 0 done, 1 failed, 2 wrong command line, 3 internal error.\n");
+         "for messages; `kiln --version` prints the version.\nExit codes: 0 done, 1 failed, 2 wrong command "
+         "line, 3 internal error.\n");
 }

@@ -40,7 +40,8 @@ static int unknown_command(const char *name) {
   if (n.best) fprintf(stderr, "; did you mean '%s'?", n.best);
   fputs("\n\ncommands:", stderr);
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) fprintf(stderr, " %s", commands[i].name);
-  for (size_t i = 0; i < sizeof tool_commands / sizeof *tool_commands; i++)
+  for (size_t i = 0; i < sizeof tool_commands / sizeof *tool_commands - 1;
+       i++) // but tool-help, which is ours
     fprintf(stderr, " %s", tool_commands[i]);
   fputs("\n`kiln --help` says what each one does.\n", stderr);
   return CLI_USAGE;
