@@ -510,7 +510,8 @@ TEST(fleet_build, mistakes_are_named) {
   static const struct {
     const char *options, *says;
     int code;
-  } wrong[] = {{"--fleet http://x", "--fleet: expected redis://HOST[:PORT][/DATABASE], found 'http://x'", 2},
+  } wrong[] = {{"--fleet http://x",
+                "--fleet=http://x: expected redis://HOST[:PORT][/DATABASE]; rediss:// is by TLS", 2},
                {"--fleet redis://x --no-cache",
                 "--fleet needs the cache, and with --no-cache nothing is looked up", 2},
                {"--fleet redis://x --force", "--fleet needs the cache", 2}};
