@@ -271,8 +271,8 @@ TEST(remote, push_uploads_what_waits) {
   static const char push[] = "KILN_CACHE_DIR=%s/writer KILN_CACHE_REMOTE=%s %s/bin/kiln cache push %s";
   int64_t start = now_ms();
   CHECK_INT(kiln_test_run(&out, push, folder, url, kiln_test_build(), "--wait=1"), 1);
-  snprintf(want, sizeof want, "0 uploaded, 12 wait\nkiln: note: %s: Couldn't connect to server\n", url);
-  CHECK_TEXT(out, want);
+  snprintf(want, sizeof want, "0 uploaded, 12 wait\nkiln: note: %s: Could", url); // not: in libcurl's words
+  CHECK_PART(out, want);
   free(out);
   CHECK(now_ms() - start >= 1000);
   snprintf(url, sizeof url, "redis://127.0.0.1:%d", start_redis(folder));
