@@ -36,7 +36,8 @@ FORTIFY := $(if $(filter release,$(CONFIG)),$(or $(call probe,-U_FORTIFY_SOURCE 
 # Calls and returns that only go where they may: CET on x86-64, BTI and signed returns on aarch64.
 BRANCHES := $(or $(call probe,-fcf-protection=full),$(call probe,-mbranch-protection=standard))
 # gcc 14.2, which Debian 13 has, takes the wrong side of a choice by a bit test: where s is known to be small, `s == 1 || s == 8 ? s : 3` is 3 for 1. It
-# makes the conditional move of the other sense; without this pass it makes a branch, which is right.
+# makes the conditional move of the other sense (cmovnc); without this pass it makes a branch, which is right. A compiler that has the move and is right
+# loses the pass and nothing else; test_compiler runs the choice.
 SOUND := $(if $(shell printf '%s\n' 'int get(void); static __attribute__((noinline)) int ask(void) {int s = get(); return s < 1 || s > 8 ? 3 : s;}' \
   'int put(void) {int s = ask(); return s == 1 || s == 8 ? s : 3;}' | $(CC) -O2 -S -x c - -o - 2>/dev/null | grep cmovnc),-fno-if-conversion)
 HARDEN  := $(if $(HARDENED),-fstack-protector-strong $(call probe,-fstack-clash-protection) $(BRANCHES) $(FORTIFY))
