@@ -48,7 +48,7 @@ LONG = [
     ("compiler/test_gpu_library", "gpu_library/*", 80),
     ("compiler/test_gpu_nests", "gpu_nests/*", 100),
     ("compiler/test_interpreter_random", "random_kernels/*", 10),
-    ("ptx/test_ptx_kernels", "ptx_kernels/@(every_config|generated|kernels_that_read_again|products)", 100),
+    ("ptx/test_ptx_kernels", "ptx_kernels/@(every_config|generated|kernels_that_read_again|products|results_stored_by_the_engine)", 100),
     ("tools/test_matrix", "matrix/@(all_kernels|recorded_texts)*", 65),
 ]
 

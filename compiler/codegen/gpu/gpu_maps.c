@@ -9,18 +9,19 @@
 
 #include <string.h>
 
-/// Rows, then columns of the box, innermost first; axes without a place in the tile have extent 1. `row`: bytes.
-static void put_box(kiln_buffer *out, const ir_op *op, ir_type view, unsigned row, unsigned rows) {
-  const bool is_stage = op->code == IR_STAGE;
-  const unsigned parts = is_stage ? op->attrs.access.spread : 0;
+/// The box, innermost axis first: `row` bytes of each of `rows` rows, of one index on other axes.
+static void put_box(kiln_buffer *out, ir_type view, unsigned row, unsigned rows) {
+  const unsigned bytes = kiln_scalars[view.scalar].bytes;
+  uint32_t elements = 1;
   for (unsigned i = view.rank; i-- > 0;) {
     uint32_t extent = view.log2[i] == IR_DROPPED ? 1 : 1u << view.log2[i];
-    if (i + 1 == view.rank) extent = row / kiln_scalars[view.scalar].bytes;
-    else if (extent > (is_stage ? rows : 1)) extent = rows;
-    else if (parts && extent > 1) extent /= parts;
+    if (i + 1 == view.rank) extent = row / bytes;
+    else if (extent > 1) extent = rows;
     uint8_t word[4] = {(uint8_t)extent, (uint8_t)(extent >> 8), 0, 0};
     kiln_buffer_bytes(out, word, 4);
+    elements *= extent;
   }
+  KILN_ASSERT(elements * bytes == row * rows); // what is copied from and to shared memory at a time
 }
 
 static void put_constant(kiln_buffer *out, int64_t value) {
@@ -88,7 +89,7 @@ void gpu_collect_map(ir_op *op, void *context) {
   kiln_buffer_u8(&map, 0); // not interleaved
   kiln_buffer_u8(&map, 0); // zeros outside
   kiln_buffer_u8(&map, (uint8_t)base->index);
-  put_box(&map, op, type, row, rows);
+  put_box(&map, type, row, rows);
   if (!put_expressions(g, &map, op))
     gpu_fail(g, KILN_STATUS_UNSUPPORTED, "operation %u: its view is not an expression of the parameters",
              ir_operation(op));

@@ -25,7 +25,7 @@ typedef struct spreading {
   line lines[MOST_LINES];
   unsigned line_count, loads; ///< loads: of tiles through pointers
   unsigned turns, turned;     ///< transpositions of what is computed, stores that take one
-  bool has_places[2];         ///< something depends on an element's row, its column
+  bool has_columns;           ///< something depends on an element's column
   bool is_part, is_scattered; ///< of a product's columns only some count; blocks have a part of the sums
   bool has_product, is_possible;
 } spreading;
@@ -64,10 +64,9 @@ static void note_line(ir_op *load, const ir_op *expand, void *context) {
 }
 
 /// Lines are loaded in the layout of accumulators (note_spread in layouts/assign.c): each is spread over the
-/// accumulators and over nothing else, which are turned for a store at most.
+/// accumulators and over nothing else.
 static bool has_lines_of_sums(const spreading *s) {
-  if (s->loads != s->line_count) return false;
-  return !s->loads || (ir_same_shape(s->wide, s->sums) && s->turns == s->turned);
+  return s->loads == s->line_count && (!s->loads || ir_same_shape(s->wide, s->sums));
 }
 
 static void note_broadcast(spreading *s, const ir_op *op) {
@@ -155,15 +154,10 @@ static void note_op(ir_op *op, void *context) {
   if (op->code == IR_BROADCAST) note_broadcast(s, op);
   if (op->code == IR_TRANS) s->turns += !is_mapped_load(op->operands[0]);
   if (op->code == IR_VIEW_STORE && is_mapped) note_store(s, op);
-  if (op->code == IR_EXPAND) s->has_places[op->attrs.axis == 0] = true;
+  if (op->code == IR_EXPAND) s->has_columns |= op->attrs.axis == 0;
   s->loads += is_line;
   if (is_access || is_write) s->is_possible &= is_access && is_mapped;
   else if (is_tile_op(op)) s->is_possible &= is_local;
-}
-
-/// Where what is computed is transposed and not stored at once, a row may be a column.
-static bool depends_on_column(const spreading *s) {
-  return s->has_places[1] || (s->has_places[0] && s->turns != s->turned);
 }
 
 kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *kernel) {
@@ -175,6 +169,8 @@ kiln_spread kiln_gpu_blocks_of_program(const kiln_matrix_machine *m, ir_kernel *
   // Blocks side by side have each its part of the columns that count, which only a store of as many puts
   // there; the number of a column is another then.
   if (s.columns > 1 && s.stored && s.stored != s.made) return one;
-  if (s.columns > 1 && s.is_part && depends_on_column(&s)) return one;
+  if (s.columns > 1 && s.is_part && s.has_columns) return one;
+  // What is computed may be transposed by the store that takes it. Any other use of it wants the layout of accumulators.
+  if (s.turns != s.turned) return one;
   return s.is_possible && s.has_product && has_lines_of_sums(&s) ? (kiln_spread){s.blocks, s.columns} : one;
 }
