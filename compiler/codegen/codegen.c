@@ -96,7 +96,7 @@ static bool has_far_registers(const compile *c) {
 
 static kiln_status check_pass_name(const char *name, kiln_error *err) {
   kiln_buffer names = {0};
-  if (!name || !strcmp(name, "all") || kiln_find_pass(name)) return KILN_OK;
+  if (!name || !strcmp(name, "all") || !strcmp(name, KILN_STAGE_LLVM) || kiln_find_pass(name)) return KILN_OK;
   kiln_pass_names(&names);
   kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no pass is called '%.40s'; expected one of all, %.*s", name,
             (int)names.size, (const char *)names.bytes);
@@ -109,12 +109,14 @@ static bool may_be_promoted(const compile *c) {
          c->artifact->info.format != KILN_FORMAT_IR;
 }
 
+static bool is_until_llvm(const compile *c) { return c->until && !strcmp(c->until, KILN_STAGE_LLVM); }
+
 // Kernels with products in loops take the GPU form where the target has one.
 static kiln_status run_passes(compile *c, kiln_error *err) {
   c->stage.is_wide = c->is_wide && has_far_registers(c);
   const kiln_stage_run run = {.stage = &c->stage,
                               .mapping = may_be_promoted(c) ? KILN_MAP_RECOVER | KILN_MAP_PROMOTE : 0,
-                              .until = c->until,
+                              .until = is_until_llvm(c) ? NULL : c->until,
                               .print_after = c->options->print_after,
                               .verify = c->options->verify_passes,
                               .printed = &c->artifact->printed};
@@ -127,6 +129,38 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
   kiln_fail(err, c->caught.status, "%s: %s", c->kernel->name, c->caught.text);
   err->operation = c->caught.operation;
   return c->caught.status;
+}
+
+// The module that the stage brings takes the place of the one that was made. What was said of the code stays: threads, shared
+// memory, tensor maps.
+static kiln_status replace_module(compile *c, kiln_error *err) {
+  LLVMModuleRef read;
+  KILN_TRY(kiln_llvm_read(c->context, c->stage.module, c->stage.module_size, "module", c->stage.module_line,
+                          &read, err));
+  const bool is_for_target = !strcmp(LLVMGetTarget(read), LLVMGetTarget(c->module)) &&
+                             !strcmp(LLVMGetDataLayoutStr(read), LLVMGetDataLayoutStr(c->module));
+  size_t length;
+  const char *name = LLVMGetModuleIdentifier(c->module, &length);
+  LLVMSetModuleIdentifier(read, name, length);
+  LLVMDisposeModule(c->module);
+  c->module = read;
+  if (!is_for_target)
+    return kiln_fail(err, KILN_STATUS_SOURCE,
+                     "the module's triple and data layout are not those of the target");
+  LLVMValueRef function = LLVMGetNamedFunction(read, c->kernel->name);
+  return function && !LLVMIsDeclaration(function)
+             ? KILN_OK
+             : kiln_fail(err, KILN_STATUS_SOURCE, "the module defines no function %s", c->kernel->name);
+}
+
+static void print_lowered(compile *c, kiln_buffer *out) {
+  kiln_buffer text = {0};
+  kiln_stage at = c->stage;
+  kiln_llvm_print(c->module, &text);
+  at.module = (const char *)text.bytes, at.module_size = text.size;
+  kiln_stage_print(&at, c->kernel, out);
+  out->failed |= text.failed;
+  kiln_buffer_deinit(&text);
 }
 
 static kiln_status run_lower(compile *c, kiln_error *err) {
@@ -152,7 +186,11 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
                                   .refusals = &c->stage.refusals};
   kiln_status status = c->backend->lower(&lowering, err);
   kiln_llvm_lines_end(lines);
+  if (status == KILN_OK && c->stage.module) status = replace_module(c, err);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
+  const char *wanted = c->options->print_after;
+  if (status == KILN_OK && wanted && !strcmp(wanted, KILN_STAGE_LLVM))
+    print_lowered(c, &c->artifact->printed);
   LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
   if (status == KILN_OK && has_far_registers(c) && !c->is_wide && function)
     c->backend->registers.keep_near(function);
@@ -261,7 +299,19 @@ static bool start_plain(compile *c, kiln_status status, kiln_error *err) {
   return true;
 }
 
-enum { STEP_PASSES = 0, STEP_COUNT = sizeof steps / sizeof *steps };
+enum { STEP_PASSES, STEP_LOWER, STEP_COUNT = sizeof steps / sizeof *steps };
+
+// True when the kernel as it is after the step is what was asked for.
+static bool stop_after(compile *c, size_t step) {
+  if (is_until_llvm(c)) {
+    if (step == STEP_LOWER) print_lowered(c, &c->artifact->code);
+    return step == STEP_LOWER;
+  }
+  if (step != STEP_PASSES || (!c->until && c->artifact->info.format != KILN_FORMAT_IR)) return false;
+  if (c->until) kiln_stage_print(&c->stage, c->kernel, &c->artifact->code);
+  else kiln_print_ir(c->kernel, &c->artifact->code);
+  return true;
+}
 
 static kiln_status run_steps(compile *c, kiln_error *err) {
   for (size_t i = 0; i < STEP_COUNT; i++) {
@@ -279,11 +329,7 @@ static kiln_status run_steps(compile *c, kiln_error *err) {
       continue;
     }
     if (i == STEP_COUNT - 1 && start_again(c)) i = STEP_PASSES;
-    if (i == STEP_PASSES && (c->until || c->artifact->info.format == KILN_FORMAT_IR)) {
-      if (c->until) kiln_stage_print(&c->stage, c->kernel, &c->artifact->code);
-      else kiln_print_ir(c->kernel, &c->artifact->code);
-      return KILN_OK;
-    }
+    if (stop_after(c, i)) return KILN_OK;
   }
   return c->artifact->code.failed
              ? kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the code of %s", c->kernel->name)

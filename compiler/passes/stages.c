@@ -75,6 +75,7 @@ kiln_status kiln_run_pass(const kiln_pass *pass, ir_kernel *kernel, kiln_pass_co
 void kiln_pass_names(kiln_buffer *out) {
   for (size_t i = 0; i < kiln_pass_count; i++)
     kiln_buffer_format(out, i ? ", %s" : "%s", kiln_passes[i].name);
+  kiln_buffer_format(out, ", " KILN_STAGE_LLVM);
 }
 
 /// Which of the passes for GPUs the kernel goes through; ALL: none, since the target has no warps. Asked when

@@ -8,6 +8,7 @@
 //   refused 12 map_align p3
 //   refused others groups
 //   kernel kiln_k ...                      as ir/text.h has it
+//   module                                 lowered: LLVM's text of it, up to the end
 //
 // `after front`: no pass has run. docs/kir.md describes the text.
 #ifndef KILN_COMPILER_PASSES_STAGES_H
@@ -18,7 +19,7 @@
 
 enum { KILN_TEXT_VERSION = 2 };
 
-/// "canonical, open-views, ..."
+/// "canonical, open-views, ..., llvm"
 void kiln_pass_names(kiln_buffer *out);
 
 typedef struct kiln_stage {
@@ -27,7 +28,15 @@ typedef struct kiln_stage {
   bool is_plain;         ///< the kernel did not fit the form with roles: it does not take that any more
   bool is_wide; ///< it may have all registers of a processor that has some out of reach of most operations
   kiln_refusals refusals;
+  /// The lowered kernel before LLVM's passes, as LLVM IR; borrowed of the text, whose line is `module_line`. NULL: it is not
+  /// lowered yet.
+  const char *module;
+  size_t module_size;
+  uint32_t module_line;
 } kiln_stage;
+
+/// Names the stage after lowering where passes are named (--until, --print-after).
+#define KILN_STAGE_LLVM "llvm"
 
 /// Appends the text.
 void kiln_stage_print(const kiln_stage *stage, ir_kernel *kernel, kiln_buffer *out);

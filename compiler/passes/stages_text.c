@@ -47,6 +47,9 @@ void kiln_stage_print(const kiln_stage *stage, ir_kernel *kernel, kiln_buffer *o
                      stage->is_plain ? " plain" : "", stage->is_wide ? " wide" : "");
   put_refusals(&stage->refusals, out);
   ir_text_print(kernel, NULL, &kiln_layouts_text, out);
+  if (!stage->module) return;
+  kiln_buffer_format(out, "module\n");
+  kiln_buffer_bytes(out, stage->module, stage->module_size);
 }
 
 // ----------------------------------------------------------------------------------------- reading
@@ -130,6 +133,25 @@ static bool check_conditions(ir_words *w, const ir_kernel *kernel, ir_place plac
                                     KILN_EXPR_OPS);
 }
 
+/// All that is left of the text, after the line "module". LLVM reads it when the kernel is lowered; whether it is text is
+/// looked at here, since LLVM would take its binary form as well.
+static bool read_module(ir_words *w, kiln_stage *out) {
+  const ir_place place = w->place;
+  if (w->at == w->end || *w->at != '\n')
+    return ir_words_fail_at(w, place, "expected nothing after 'module' on its line");
+  out->module = w->at + 1;
+  out->module_size = (size_t)(w->end - out->module);
+  out->module_line = place.line + 1;
+  for (size_t i = 0; i < out->module_size; i++) {
+    const unsigned char c = (unsigned char)out->module[i];
+    if ((c < ' ' && !strchr("\t\r\n", c)) || !c)
+      return ir_words_fail_at(w, place, "expected LLVM IR as text, found byte %u at byte %zu of it", c, i);
+  }
+  w->at = w->end;
+  ir_words_next(w);
+  return true;
+}
+
 kiln_status kiln_stage_read(kiln_arena *arena, const char *text, size_t size, kiln_stage *out_stage,
                             ir_kernel **out_kernel, ir_place *out_place, kiln_error *err) {
   ir_reading *r = KILN_NEW(arena, ir_reading);
@@ -140,6 +162,7 @@ kiln_status kiln_stage_read(kiln_arena *arena, const char *text, size_t size, ki
   const ir_place place = r->w.place;
   is_good = is_good && ir_text_read(r, &kiln_layouts_text) && check_conditions(&r->w, r->kernel, place) &&
             check_layouts(&r->w, out_stage, r->kernel, place);
+  if (is_good && ir_words_at(&r->w, "module")) is_good = read_module(&r->w, out_stage);
   if (is_good && r->w.kind != IR_TOKEN_END)
     is_good = ir_words_fail(&r->w, "the end of the text: it holds one kernel");
   *out_place = is_good ? (ir_place){0} : r->w.place;

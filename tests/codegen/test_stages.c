@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tests kernels at a stage, as text: what is printed after each pass reads back to the same text, and
 // compiling on from there gives what the uninterrupted compile gives: the same kernel after the last pass,
-// the same code, the same info and report. For the library, for Triton's kernels, and for generated ones.
+// the same code, the same info and report; so does the lowered kernel with its LLVM IR. For the library, for Triton's kernels,
+// and for generated ones.
 // `make check` takes first configs, and of each compile one stage, drawn, all the way through LLVM; `make
 // check-full` all configs and all stages.
 #include <dirent.h>
@@ -179,6 +180,20 @@ static unsigned split_texts(const kiln_buffer *printed, const char *begins[MOST_
   return count;
 }
 
+/// From the last text to the lowered kernel, and on from there.
+static void check_lowered(const subject *s, const char *last, size_t size, const outcome *whole,
+                          bool has_lines) {
+  outcome lowered = go_on(s, last, size, "llvm", has_lines);
+  if (lowered.status != KILN_OK) FAIL("%s: lowering the last stage: %s", s->name, lowered.err.text);
+  const char *text = (const char *)lowered.artifact.code.bytes;
+  CHECK(memmem(text, lowered.artifact.code.size, "\nmodule\n", 8));
+  check_text(s, text, lowered.artifact.code.size);
+  outcome rest = go_on(s, text, lowered.artifact.code.size, NULL, has_lines);
+  compare(s, text, whole, &rest);
+  drop(&rest);
+  drop(&lowered);
+}
+
 static void check_stages(const subject *s, const outcome *whole, const outcome *with_lines) {
   const char *begins[MOST_STAGES + 1] = {0};
   kiln_buffer *printed = (kiln_buffer *)&whole->artifact.printed;
@@ -199,6 +214,9 @@ static void check_stages(const subject *s, const outcome *whole, const outcome *
     compare(s, begins[i], with_lines ? with_lines : whole, &rest);
     drop(&rest);
   }
+  if (kiln_test_full() || kiln_test_random(s->random) % 4 == 0)
+    check_lowered(s, begins[count - 1], (size_t)(begins[count] - begins[count - 1]),
+                  with_lines ? with_lines : whole, with_lines != NULL);
 }
 
 /// The text before any pass: of the whole compile.

@@ -286,7 +286,8 @@ int kiln_command_compile(int argc, char **argv) {
       {"place", 0, CLI_NUMBER, &c.place, "N",
        "only show the place in the source of operation N, which a message named"},
       {"until", 0, CLI_TEXT, &c.until, "PASS",
-       "stop after this pass and write the kernel as text (.kir), from which `kiln compile` continues"},
+       "stop after this pass (llvm: after lowering) and write the kernel as text (.kir), from which `kiln "
+       "compile` continues"},
       {"time", 0, CLI_FLAG, &c.times, NULL, "print the time of each stage"},
       {"report", 0, CLI_MAYBE, &c.report, "json",
        "print what the code costs, how it accesses memory, and why not better"},

@@ -287,14 +287,27 @@ void kiln_llvm_print(LLVMModuleRef module, kiln_buffer *out) {
   LLVMDisposeMessage(text);
 }
 
+kiln_status kiln_llvm_read(LLVMContextRef context, const char *text, size_t size, const char *name,
+                           uint32_t line, LLVMModuleRef *out, kiln_error *err) {
+  kiln_buffer whole = {0};
+  for (uint32_t i = 1; i < line; i++) kiln_buffer_u8(&whole, '\n'); // by which LLVM counts lines
+  kiln_buffer_bytes(&whole, text, size);
+  if (whole.failed) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the text of a module");
+  // The reader takes the copy over, also when it fails.
+  LLVMMemoryBufferRef memory =
+      LLVMCreateMemoryBufferWithMemoryRangeCopy((const char *)whole.bytes, whole.size, name);
+  kiln_buffer_deinit(&whole);
+  char *message = NULL;
+  if (!LLVMParseIRInContext(context, memory, out, &message)) return KILN_OK;
+  *out = NULL;
+  return fail_with(err, KILN_STATUS_SOURCE, "LLVM", message);
+}
+
 kiln_status kiln_llvm_link_text(LLVMContextRef context, LLVMModuleRef module, const char *text, size_t size,
                                 const char *name, kiln_error *err) {
-  // The reader takes the buffer over, also when it fails.
-  LLVMMemoryBufferRef memory = LLVMCreateMemoryBufferWithMemoryRangeCopy(text, size, name);
-  LLVMModuleRef read = NULL;
-  char *message = NULL;
-  if (LLVMParseIRInContext(context, memory, &read, &message))
-    return fail_with(err, KILN_STATUS_INTERNAL, name, message);
+  LLVMModuleRef read;
+  if (kiln_llvm_read(context, text, size, name, 1, &read, err) != KILN_OK)
+    return err->status = KILN_STATUS_INTERNAL;
   LLVMSetTarget(read, LLVMGetTarget(module));
   LLVMSetDataLayout(read, LLVMGetDataLayoutStr(module));
   if (LLVMLinkModules2(module, read))

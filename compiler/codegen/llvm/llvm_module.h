@@ -38,6 +38,9 @@ kiln_status kiln_llvm_optimise(LLVMModuleRef module, LLVMTargetMachineRef machin
 /// Appends object or assembly to `out`.
 kiln_status kiln_llvm_emit(LLVMModuleRef module, LLVMTargetMachineRef machine, LLVMCodeGenFileType type,
                            kiln_buffer *out, kiln_error *err);
+/// Makes a module of textual LLVM IR. SOURCE with LLVM's message, in which the text begins at line `line` of `name`.
+kiln_status kiln_llvm_read(LLVMContextRef context, const char *text, size_t size, const char *name,
+                           uint32_t line, LLVMModuleRef *out, kiln_error *err);
 /// Reads textual LLVM IR in `context` and links it into `module`. INTERNAL with LLVM's message when the text
 /// is wrong. `name` is for messages.
 kiln_status kiln_llvm_link_text(LLVMContextRef context, LLVMModuleRef module, const char *text, size_t size,
