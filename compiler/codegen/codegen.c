@@ -94,16 +94,6 @@ static bool has_far_registers(const compile *c) {
   return c->backend->registers.has_far && c->backend->registers.has_far(c->target);
 }
 
-static kiln_status check_pass_name(const char *name, kiln_error *err) {
-  kiln_buffer names = {0};
-  if (!name || !strcmp(name, "all") || !strcmp(name, KILN_STAGE_LLVM) || kiln_find_pass(name)) return KILN_OK;
-  kiln_pass_names(&names);
-  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "no pass is called '%.40s'; expected one of all, %.*s", name,
-            (int)names.size, (const char *)names.bytes);
-  kiln_buffer_deinit(&names);
-  return KILN_STATUS_INVALID_ARGUMENT;
-}
-
 static bool may_be_promoted(const compile *c) {
   return !c->stage.is_plain && kiln_matrix_machine_of(c->target) &&
          c->artifact->info.format != KILN_FORMAT_IR;
@@ -360,8 +350,8 @@ static kiln_status generate(ir_kernel *kernel, const kiln_stage *stage, const ch
   c.form = find_form(c.backend, form);
   kiln_status status = c.form ? KILN_OK : refuse_format(&c, form, err);
   if (c.form) out->info.format = (uint8_t)form;
-  if (status == KILN_OK) status = check_pass_name(options->print_after, err);
-  if (status == KILN_OK) status = check_pass_name(until, err);
+  if (status == KILN_OK) status = kiln_check_pass_name(options->print_after, err);
+  if (status == KILN_OK) status = kiln_check_pass_name(until, err);
   // After the pass that begins the form the kernel is no longer what could be compiled without it.
   if (may_be_promoted(&c) && (!stage->pass || stage->pass < kiln_find_pass("recover")))
     c.plain = ir_kernel_copy(kernel);

@@ -72,10 +72,15 @@ kiln_status kiln_run_pass(const kiln_pass *pass, ir_kernel *kernel, kiln_pass_co
 
 // ----------------------------------------------------------------------------------------- all that are left
 
-void kiln_pass_names(kiln_buffer *out) {
-  for (size_t i = 0; i < kiln_pass_count; i++)
-    kiln_buffer_format(out, i ? ", %s" : "%s", kiln_passes[i].name);
-  kiln_buffer_format(out, ", " KILN_STAGE_LLVM);
+kiln_status kiln_check_pass_name(const char *name, kiln_error *err) {
+  kiln_buffer names = {0};
+  if (!name || !strcmp(name, "all") || !strcmp(name, KILN_STAGE_LLVM) || kiln_find_pass(name)) return KILN_OK;
+  for (size_t i = 0; i < kiln_pass_count; i++) kiln_buffer_format(&names, "%s, ", kiln_passes[i].name);
+  kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+            "no pass is called '%.40s'; expected one of all, %.*s" KILN_STAGE_LLVM, name, (int)names.size,
+            (const char *)names.bytes);
+  kiln_buffer_deinit(&names);
+  return KILN_STATUS_INVALID_ARGUMENT;
 }
 
 /// Which of the passes for GPUs the kernel goes through; ALL: none, since the target has no warps. Asked when

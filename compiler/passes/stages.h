@@ -19,9 +19,6 @@
 
 enum { KILN_TEXT_VERSION = 2 };
 
-/// "canonical, open-views, ..., llvm"
-void kiln_pass_names(kiln_buffer *out);
-
 typedef struct kiln_stage {
   kiln_target target;
   const kiln_pass *pass; ///< the last one that has run; NULL: none
@@ -37,6 +34,9 @@ typedef struct kiln_stage {
 
 /// Names the stage after lowering where passes are named (--until, --print-after).
 #define KILN_STAGE_LLVM "llvm"
+
+/// Whether --until or --print-after may name it; NULL: they name nothing. INVALID_ARGUMENT, with all names.
+kiln_status kiln_check_pass_name(const char *name, kiln_error *err);
 
 /// Appends the text.
 void kiln_stage_print(const kiln_stage *stage, ir_kernel *kernel, kiln_buffer *out);

@@ -185,7 +185,7 @@ TEST(codegen_common, bad_text_is_an_internal_error_with_words) {
   kiln_error err = {0};
   CHECK_INT(kiln_llvm_link_text(context, module, text, sizeof text - 1, "prelude", &err),
             KILN_STATUS_INTERNAL);
-  CHECK(strstr(err.text, "prelude: ") && !strchr(err.text, '\n'));
+  CHECK(strstr(err.text, "LLVM: prelude:1:") && !strchr(err.text, '\n'));
   LLVMDisposeModule(module);
   LLVMContextDispose(context);
 }

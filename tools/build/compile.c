@@ -6,6 +6,7 @@
 
 #include "base/output.h"
 #include "compiler/options.h"
+#include "compiler/passes/stages.h"
 #include "tools/build/bundle_memo.h"
 #include "tools/build/compile_kir.h"
 #include "tools/build/report.h"
@@ -317,6 +318,8 @@ int kiln_command_compile(int argc, char **argv) {
                      c.s.must_hit ? "must-hit" : "verify-cache");
   if (code == -1 && c.until && (c.report || c.s.plan.options.output == KILN_FORMAT_IR))
     code = cli_usage(&page, "--until: the kernel is what is written, without --report and --emit=ir");
+  if (code == -1 && kiln_check_pass_name(c.until, &err) != KILN_OK)
+    code = cli_usage(&page, "--until: %s", err.text);
   // Text that was asked for by --emit and nothing else goes to standard output.
   unsigned form = c.s.plan.options.output;
   bool is_text = form == KILN_FORMAT_PTX || form == KILN_FORMAT_LLVM || form == KILN_FORMAT_ASM;

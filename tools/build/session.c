@@ -10,6 +10,7 @@
 #include "base/url.h"
 #include "cache/admin.h"
 #include "compiler/options.h"
+#include "compiler/passes/stages.h"
 #include "tools/kiln/environment.h"
 #include "tools/cache/open.h"
 #include "tools/build/tuning.h"
@@ -35,6 +36,7 @@ bool session_codegen_option(void *context, const char *text, kiln_error *err) {
   size_t length = strcspn(text, "=");
   if (!kiln_option_find(text, length)) return false;
   if (kiln_codegen_options_set(&s->plan.options, text, err) != KILN_OK) return false;
+  if (kiln_check_pass_name(s->plan.options.print_after, err) != KILN_OK) return false;
   if (length == strlen("ptx-assembler") && !memcmp(text, "ptx-assembler", length)) s->assembler_given = true;
   return true;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/launches.h"
+#include "base/plural.h"
 #include "base/sizes.h"
 #include "tools/bundle/view.h"
 #include "tools/bundle/suggest.h"
@@ -79,15 +80,18 @@ static void say_params(kiln_buffer *out, const kiln_param_record *a, const kiln_
 /// The first difference between two interfaces whose records differ. The caller deinits `out`.
 static void say_difference(kiln_buffer *out, const kiln_interface *a, const kiln_interface *b) {
   if (a->param_count != b->param_count)
-    kiln_buffer_format(out, "%u parameters here and %u there", a->param_count, b->param_count);
+    kiln_buffer_format(out, "%u parameter%s here and %u there", a->param_count, kiln_plural(a->param_count),
+                       b->param_count);
   for (uint32_t i = 0; i < a->param_count && !out->size; i++) say_params(out, &a->params[i], &b->params[i]);
   if (!out->size && a->config_count != b->config_count)
-    kiln_buffer_format(out, "%u configs here and %u there", a->config_count, b->config_count);
+    kiln_buffer_format(out, "%u config%s here and %u there", a->config_count, kiln_plural(a->config_count),
+                       b->config_count);
   for (uint32_t i = 0; i < a->config_count && !out->size; i++)
     if (strcmp(a->configs[i].text, b->configs[i].text))
       kiln_buffer_format(out, "a config '%s' here and '%s' there", a->configs[i].text, b->configs[i].text);
   if (!out->size && a->variant_count != b->variant_count)
-    kiln_buffer_format(out, "%u variants here and %u there", a->variant_count, b->variant_count);
+    kiln_buffer_format(out, "%u variant%s here and %u there", a->variant_count, kiln_plural(a->variant_count),
+                       b->variant_count);
   if (!out->size) kiln_buffer_format(out, "the same parameters and configs; something else of it differs");
 }
 
@@ -252,8 +256,9 @@ static kiln_status need_listed(const combine_settings *s, kiln_error *err) {
 /// `dropped`: how many of the listed targets prune left out.
 static void print_sums(const combine_settings *s, const kiln_bundle_sums *sums, size_t dropped) {
   if (!s->json) {
-    printf("%s: %u kernels, %u codes, %llu bytes%s\n", s->out, sums->kernels, sums->codes,
-           (unsigned long long)sums->file, dropped && s->max_size ? ", listed targets dropped to fit" : "");
+    printf("%s: %u kernel%s, %u code%s, %llu bytes%s\n", s->out, sums->kernels, kiln_plural(sums->kernels),
+           sums->codes, kiln_plural(sums->codes), (unsigned long long)sums->file,
+           dropped && s->max_size ? ", listed targets dropped to fit" : "");
     return;
   }
   kiln_buffer out = {0};

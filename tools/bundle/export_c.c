@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/output.h"
+#include "base/plural.h"
 #include "tools/bundle/header.h"
 #include "tools/kiln-tool/commands.h"
 
@@ -341,8 +342,8 @@ static kiln_status export_bundle(export *e, const kiln_buffer *bundle, kiln_erro
   if (!status) status = cli_write_file(e->object, object.bytes, object.size, err);
   if (!status) status = cli_write_file(e->header, typed.bytes, typed.size, err);
   if (!status)
-    printf("%s: %zu bytes, %zu of them the bundle; %s: %u kernels\n", cli_name(e->object), object.size,
-           bundle->size, cli_name(e->header), e->view.kernel_count);
+    printf("%s: %zu bytes, %zu of them the bundle; %s: %u kernel%s\n", cli_name(e->object), object.size,
+           bundle->size, cli_name(e->header), e->view.kernel_count, kiln_plural(e->view.kernel_count));
   remove_folder(e);
   kiln_buffer_deinit(&typed);
   kiln_buffer_deinit(&object);

@@ -160,8 +160,11 @@ static int set(const cli_page *page, const cli_option *o, const char *value) {
   switch (o->kind) {
   case CLI_FLAG: *(bool *)o->to = true; break;
   case CLI_TIMES: ++*(unsigned *)o->to; break;
-  case CLI_TEXT:
   case CLI_OUTPUT:
+    if (!*value) return cli_usage(page, "--%s needs the name of a file; it is empty", o->name);
+    *(const char **)o->to = value;
+    break;
+  case CLI_TEXT:
   case CLI_MAYBE: *(const char **)o->to = value; break;
   case CLI_LIST: cli_list_add(o->to, value); break;
   case CLI_NUMBER:
