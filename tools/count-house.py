@@ -101,7 +101,7 @@ class House:
         for target in ("sm_90a", "sm_80"):
             ask = kiln + ["-t", target, self.product]
             passes = re.findall(r"^after (\S+)$", run(ask + ["--emit=ptx", "--print-after=all", "-o", here("whole.ptx")]), re.M)
-            dumps = [("ir", "ir.kiln", ["--emit=ir"]), ("llvm", "llvm.ll", ["--emit=llvm"])]
+            dumps = [("ir", "ir.kiln", ["--emit=ir"]), ("llvm", "llvm.kir", ["--until=llvm"])]
             for stage, name, how in dumps + [(p, "pass.kir", ["--until=" + p]) for p in passes]:
                 run(ask + how + ["-o", here(name)])
                 again = subprocess.run(kiln + ["-t", target, "--emit=ptx", "-o", here("again.ptx"), here(name)], capture_output=True)

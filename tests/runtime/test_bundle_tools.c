@@ -65,7 +65,7 @@ TEST(bundle_tools, nothing_is_merged_of_bundles_without_code) {
   fixture_write(&f, kiln_test_path("empty.kb"), "");
   expect(1, "merge -o p.kb empty.kb empty.kb", "p.kb would have no code");
   CHECK_INT(kiln_test_run(NULL, "test -e %s", kiln_test_path("p.kb")), 1);
-  expect(0, "merge -o p.kb empty.kb a.kb", "1 kernels, 1 codes");
+  expect(0, "merge -o p.kb empty.kb a.kb", "1 kernel, 1 code");
 }
 
 // Names with anything in them stay inside the header's strings and comments.

@@ -221,7 +221,7 @@ TEST(hostile, what_the_craft_makes_is_a_bundle) {
   CHECK_OK(open_all(kiln_test_path("h.kb"), KILN_CHECK_ALL, &l, &err), err);
   kiln_close(l);
   expect(0, "inspect h.kb", "1 kernel, 1 code");
-  expect(0, "merge -o m.kb h.kb", "1 kernels, 1 codes");
+  expect(0, "merge -o m.kb h.kb", "1 kernel, 1 code");
 }
 
 // 15 KB that would become 1.6 GB: one frame, the dictionary of a hundred codes under a hundred numbers.
