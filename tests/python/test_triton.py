@@ -63,8 +63,8 @@ if triton is not None:
 
     @triton.constexpr_function
     def kind_number(one):
-        while isinstance(one, (Wrapped, tuple)):
-            one = one.v if isinstance(one, Wrapped) else one[0]
+        while isinstance(one, (Wrapped, tl.constexpr, tuple, tl.tuple)):  # Triton 3.9 hands tuples over as its own
+            one = one.v if isinstance(one, Wrapped) else one.value if isinstance(one, tl.constexpr) else one[0]
         return 3 if one is True else 2 if isinstance(one, float) else 1
 
     @triton.jit
