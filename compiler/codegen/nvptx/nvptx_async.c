@@ -283,30 +283,13 @@ static unsigned coordinates(gpu *g, const ir_op *op, ir_type view, LLVMValueRef 
 
 static const kl_function loads[] = {KL_kl_tensor_load_2, KL_kl_tensor_load_3, KL_kl_tensor_load_4,
                                     KL_kl_tensor_load_5};
+/// To the same place in all blocks of a set, and to the barrier of each.
+static const kl_function loads_for_all[] = {KL_kl_tensor_load_all_2, KL_kl_tensor_load_all_3,
+                                            KL_kl_tensor_load_all_4, KL_kl_tensor_load_all_5};
 static const kl_function stores[] = {KL_kl_tensor_store_2, KL_kl_tensor_store_3, KL_kl_tensor_store_4,
                                      KL_kl_tensor_store_5};
 static const kl_function additions[] = {KL_kl_tensor_add_2, KL_kl_tensor_add_3, KL_kl_tensor_add_4,
                                         KL_kl_tensor_add_5};
-
-/// To the same place in all blocks of the set `mask`, and to the barrier of each.
-static void load_for_all(gpu *g, const LLVMValueRef *arguments, unsigned rank, LLVMValueRef mask) {
-  char text[200], constraints[40] = "r,l,r";
-  int n = snprintf(text, sizeof text,
-                   "{ .reg .b16 m; cvt.u16.u32 m, $%u; cp.async.bulk.tensor.%ud.shared::cluster.global.tile"
-                   ".mbarrier::complete_tx::bytes.multicast::cluster [$0], [$1, {",
-                   3 + rank, rank);
-  for (unsigned i = 0; i < rank; i++) {
-    n += snprintf(text + n, sizeof text - (size_t)n, "%s$%u", i ? ", " : "", 3 + i);
-    strcat(constraints, ",r");
-  }
-  snprintf(text + n, sizeof text - (size_t)n, "}], [$2], m; }");
-  strcat(constraints, ",r,~{memory}");
-  LLVMValueRef values[9];
-  memcpy(values, arguments, (3 + rank) * sizeof *values);
-  values[3 + rank] = mask;
-  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS_TOGETHER, text, constraints, LLVMVoidTypeInContext(g->context),
-                values, 4 + rank);
-}
 
 /// What a block that shares the program copies of an operand. All blocks of a row (left operands) or column of
 /// blocks have the same part of the tile, and each of them copies some of the part's rows to all of them.
@@ -347,10 +330,11 @@ static void lower_copy(gpu *g, ir_op *op) {
   to = plus_times(g, to, mine.inside, boxes.row);
   LLVMValueRef barrier = barrier_address(g, barriers, slot);
   for (unsigned i = 0; i < boxes.count; i++) {
-    LLVMValueRef arguments[8] = {plus(g, to, i * boxes.row * boxes.part_rows), g->maps[how->map].param,
+    LLVMValueRef arguments[9] = {plus(g, to, i * boxes.row * boxes.part_rows), g->maps[how->map].param,
                                  barrier};
     unsigned rank = coordinates(g, op, view, plus(g, mine.column, i * elements), mine.row, arguments + 3);
-    if (how->is_multicast) load_for_all(g, arguments, rank, mine.blocks);
+    arguments[3 + rank] = mine.blocks;
+    if (how->is_multicast) kl_call(&g->prelude, loads_for_all[rank - 2], arguments, 4 + rank);
     else kl_call(&g->prelude, loads[rank - 2], arguments, 3 + rank);
   }
 }
