@@ -393,19 +393,33 @@ class Behind(Cases):
         with open(os.path.join(self.folder.name, "relative.json")) as file:
             self.assertEqual(json.loads(file.read())["detached"], "Triton was not imported")
 
-    def test_tritons_driver_compiles_nothing_until_it_is_asked(self):
-        from triton.backends.nvidia import driver
-        theirs, made = driver.CudaUtils, []
-        driver.CudaUtils = lambda: made.append(1) or types.SimpleNamespace(load_binary=7)
-        self.addCleanup(setattr, driver, "CudaUtils", theirs)
-        kiln.triton.enable()
-        try:
-            utils = driver.CudaUtils()
-            self.assertEqual(made, [])
-            self.assertEqual((utils.load_binary, utils.load_binary, made), (7, 7, [1]))
-        finally:
-            kiln.triton.disable()
-        self.assertEqual((driver.CudaUtils().load_binary, made), (7, [1, 1]))
+    def test_tritons_drivers_compile_nothing_until_they_are_asked(self):
+        """Triton's own classes, without the compiler of C and the driver that they want."""
+        from triton.backends.amd import driver as amd
+        from triton.backends.nvidia import driver as nvidia
+        for driver, name in ((nvidia, "CudaUtils"), (amd, "HIPUtils")):
+            made, theirs = [], getattr(driver, name)
+
+            class Module:
+                def __init__(self, *_, **__):
+                    made.append(1)
+
+                def __getattr__(self, name):
+                    return name
+            for function in ("compile_module_from_src", "compile_module_from_file", "library_dirs", "_get_path_to_hip_runtime_dylib"):
+                if hasattr(driver, function):
+                    self.addCleanup(setattr, driver, function, getattr(driver, function))
+                    setattr(driver, function, Module if function.startswith("compile") else lambda: "")
+            self.addCleanup(lambda theirs=theirs: hasattr(theirs, "instance") and delattr(theirs, "instance"))
+            kiln.triton.enable()
+            try:
+                utils = getattr(driver, name)()
+                self.assertEqual(made, [])
+                self.assertEqual((utils.get_device_properties, utils.load_binary, made), ("get_device_properties", "load_binary", [1]))
+                self.assertIs(type(getattr(driver, name)()), theirs)
+            finally:
+                kiln.triton.disable()
+            self.assertIs(getattr(driver, name), theirs)
 
     def test_other_versions_are_refused_by_name(self):
         stub = os.path.join(self.folder.name, "stub")

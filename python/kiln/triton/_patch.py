@@ -63,7 +63,10 @@ def _make_utils_later():
         module = sys.modules.get("triton.backends.%s.driver" % name)
         theirs = getattr(module, utils, None)
         if theirs is not None:
-            _replace(module, utils, lambda theirs=theirs: _Later(theirs))
+            def make(module=module, utils=utils, theirs=theirs):
+                setattr(module, utils, theirs)  # their __new__ looks its own class up by name
+                return theirs()
+            _replace(module, utils, lambda make=make: _Later(make))
 
 
 def enable():
