@@ -25,6 +25,7 @@ import torch
 import triton
 
 from . import _bundles, _index
+from .._compiler import warn
 
 LARGEST = 12 << 20  # of all notes; a bundle has at most 16 MiB
 KNOWN = {"torch", "triton", "helion", "math"}  # packages whose versions, or Python's, are in the key: what is in their modules is not looked at
@@ -168,8 +169,17 @@ def _guards(bound, arguments):
         return None
 
 
+def _tells_enough(bound):
+    """Whether a bound kernel says what its module was written for; before Helion 1.5 it does not."""
+    return hasattr(bound.env, "runtime_input_specializations") and all(hasattr(bound, name) for name in ("_base_spec_key", "_compiler_seed_specialization_extractors"))
+
+
 def _note(bound, arguments):
     kernel = bound.kernel
+    if not _tells_enough(bound):
+        if os.environ.get("KILN_TRITON_SAVE"):
+            warn("Helion %s: what it writes goes into no bundle, expected Helion 1.5 or newer" % _version())
+        return
     if kernel.settings.backend != "triton" or bound.env.runtime_input_specializations:  # which depend on what tensors hold
         return
     guards = _guards(bound, arguments)
