@@ -90,6 +90,14 @@ class Peers(unittest.TestCase):
         self.assertNotIn("  f " + IN_BOTH, out)
         self.assertEqual(self.run_it(0, "results.py", "out"), out[out.index("flaggems, 36 tests, triton"):])
 
+    def test_suites_that_come_first_have_the_processes_until_their_time_is_up(self):
+        words = ["lease.py", "out", "liger=.", "flaggems=.", "helion=.", "--workers", "1", "--modes", "run", "--scratch", self.folder, "--first", "flaggems=400,helion=0"]
+        out = self.run_it(0, *words)
+        for text in "flaggems.run: 36 ended", "liger.run: 36 ended", "helion.run: 0 ended in 0 s, 36 left":
+            self.assertIn(text, out)
+        ended = {suite: os.stat(os.path.join(self.folder, "out", suite + ".run.jsonl")).st_mtime_ns for suite in ("flaggems", "liger")}
+        self.assertLess(ended["flaggems"], ended["liger"])
+
     def test_five_minutes_are_measured_with_what_passes_under_triton(self):
         words = ["five_minutes.py", "five", ".", "--workers", "2"]
         out = [line for line in self.run_it(0, *words).splitlines() if "; ready " in line]

@@ -9,7 +9,8 @@ six tests of every function, spread over its parameters, then the others, so tha
 
 Options: --seconds N (stop after; 480), --workers N (8), --each N (seconds a test may take; 60), --modes triton,run, --most N (tests of a suite),
 --last TEXT,.. (tests with such a name, which take long, come last), --configs N (a tuner with more of them tries N, the same ones in both modes),
---group N (tests of a function that a process takes at a time; 20), --expect N (seconds a test takes, before any has ended; 0.5)
+--group N (tests of a function that a process takes at a time; 20), --expect N (seconds a test takes, before any has ended; 0.5),
+--first SUITE=N,.. (these suites get the processes before the others, in this order, each until the lease is N seconds old or all of it has ended)
 """
 import argparse
 import collections
@@ -40,7 +41,7 @@ def chunks(ids, last=(), more=MORE):
     for name in names:
         its = functions[name]
         drawn = run.some_of_each(its, FIRST)
-        first.append(drawn)
+        first.extend(drawn[i:i + more] for i in range(0, len(drawn), more))
         rest = [one for one in its if one not in set(drawn)]
         later.extend(rest[i:i + more] for i in range(0, len(rest), more))
     return sorted(first + later, key=lambda chunk: any(text in chunk[0] for text in last))
@@ -54,6 +55,7 @@ class Queue:
         self.left = collections.deque(left)
         self.path = os.path.join(folder, "%s.%s.jsonl" % (suite, mode))
         self.seconds, self.ended, self.workers, self.expect = 0, 0, 0, expect
+        self.rank, self.until = 0, float("inf")  # lower ranks come first; its processes end at that time
         self.tries = collections.Counter()
 
     def expected(self):
@@ -93,6 +95,9 @@ class Worker:
                                   configs=arguments.configs, brief=arguments.brief)
         environment = run.environment(wish, queue.suite, queue.checkout, None)
         environment["FLAGGEMS_CACHE_DIR"] = os.path.join(arguments.scratch, "flaggems", name)  # its files are for one process
+        if queue.suite == "ninetoothed":
+            environment["HOME"] = os.path.join(arguments.scratch, "ninetoothed", name)  # these, too
+            os.makedirs(environment["HOME"], exist_ok=True)
         for cache in ("TRITON_CACHE_DIR", "KILN_CACHE_DIR"):
             environment.setdefault(cache, os.path.join(arguments.scratch, cache.lower()))
         with open(os.path.join(folder, name + ".log"), "w") as log:
@@ -149,14 +154,13 @@ class Pool:
         self.failed_starts = collections.Counter()
 
     def start(self):
-        """One more process, for the queue with the most left a process."""
-        useful = [queue for queue in self.queues if queue.left and self.failed_starts[queue] < 4]
-        if not useful:
-            return False
-        queue = max(useful, key=lambda one: (not one.workers, one.expected() / (one.workers + 1)))
-        if queue.workers and queue.expected() / queue.workers < 25:
-            return False  # it would not have started before they are done
-        return self.start_for(queue)
+        """One more process, of those that come first for the queue with the most left a process."""
+        useful = [queue for queue in self.queues if queue.left and self.failed_starts[queue] < 4 and time.monotonic() < queue.until]
+        for rank in sorted({queue.rank for queue in useful}):
+            queue = max((one for one in useful if one.rank == rank), key=lambda one: (not one.workers, one.expected() / (one.workers + 1)))
+            if not queue.workers or queue.expected() / queue.workers >= 25:  # else it would not have started before they are done
+                return self.start_for(queue)
+        return False
 
     def start_for(self, queue):
         self.number += 1
@@ -183,6 +187,8 @@ class Pool:
                 if not worker.queue.runs_again(row):
                     worker.queue.write(row)
                 worker.running = None
+                if row.get("ends"):
+                    return self.end(worker, None)
                 self.next(worker)
 
     def next(self, worker):
@@ -207,6 +213,8 @@ class Pool:
             now = time.monotonic()
             for worker in [one for one in self.workers if now > one.until]:
                 self.end(worker, "long")
+            for worker in [one for one in self.workers if now > one.queue.until]:
+                self.end(worker, None)
             if now > shown + 30:
                 shown = now
                 print("; ".join("%s.%s %d ended, %d left, %d processes" % (one.suite, one.mode, one.ended, sum(map(len, one.left)), one.workers)
@@ -247,6 +255,7 @@ def main():
     parser.add_argument("--configs", type=int)
     parser.add_argument("--group", type=int, default=MORE)
     parser.add_argument("--expect", type=float, default=0.5)
+    parser.add_argument("--first", default={}, type=lambda text: {suite: float(seconds) for suite, seconds in (one.split("=") for one in text.split(","))})
     parser.set_defaults(brief=True)
     arguments = parser.parse_args()
     until = time.monotonic() + arguments.seconds
@@ -262,6 +271,8 @@ def main():
             known = results.rows(suite, mode, arguments.folder)
             left = [[one for one in chunk if one not in known and (again is None or one in again)] for chunk in chunks(ids, arguments.last, arguments.group)]
             queues.append(Queue(suite, checkout, mode, [one for one in left if one], arguments.folder, arguments.expect))
+            queues[-1].rank = ([*arguments.first, suite]).index(suite)
+            queues[-1].until = until - arguments.seconds + arguments.first.get(suite, arguments.seconds)
     Pool(queues, arguments.folder, arguments).run(until)
     for queue in queues:
         print("%s.%s: %d ended in %.0f s, %d left" % (queue.suite, queue.mode, queue.ended, queue.seconds, sum(map(len, queue.left))))

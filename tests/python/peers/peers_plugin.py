@@ -115,8 +115,27 @@ def _count_tritons():
     CompiledKernel.run = property(run)
 
 
+def _count_ninetootheds():
+    """What NineToothed builds ahead of time is Triton's code, too, which its own library in C++ launches."""
+    import importlib
+    aot, build = map(importlib.import_module, ("ninetoothed.aot", "ninetoothed.build"))  # ninetoothed.build is a function, too
+    theirs = aot._load_launch_func
+
+    def load(*arguments, **named):
+        launch = theirs(*arguments, **named)
+
+        def counted(*tensors):
+            result = launch(*tensors)
+            _seen["triton"] += 1
+            return result
+        return counted
+    aot._load_launch_func = build._load_launch_func = load
+
+
 if not IS_OURS:
     _count_tritons()
+if not IS_OURS and os.path.isdir(os.path.join(WISH["suite"], "src", "ninetoothed")):
+    _count_ninetootheds()
 
 
 def launches():
@@ -207,13 +226,14 @@ def pytest_runtest_protocol(item):
     item.kiln_outcome = {}
     yield
     after, used = launches(), [name for name, count in kernels().items() if count != kernels_before.get(name, 0)]
+    ends = WISH["mode"] in ("run", "triton") and item.kiln_outcome.get("outcome") not in ("passed", "skipped") and _is_broken()
     _write({"id": name_of(item), "outcome": item.kiln_outcome.get("outcome", "error"), "error": item.kiln_outcome.get("error", ""),
             "kiln": after["kiln"] - before["kiln"], "triton": after["triton"] - before["triton"], "kernels": used,
-            "seconds": round(time.monotonic() - start, 3)})
+            "seconds": round(time.monotonic() - start, 3), "ends": ends})
     if WISH["mode"] == "run" and item.kiln_outcome.get("outcome") != "passed":
         _keep(set(used) | set(kernels()) - set(kernels_before))
-    if WISH["mode"] in ("run", "triton") and item.kiln_outcome.get("outcome") not in ("passed", "skipped"):
-        _end_with_a_broken_device()
+    if ends:
+        os._exit(1)
 
 
 def _seed(name):
@@ -223,13 +243,14 @@ def _seed(name):
     torch.manual_seed(random.getrandbits(31))
 
 
-def _end_with_a_broken_device():
-    """After a fault of a kernel nothing runs in this process any more: another one of pytest-xdist goes on."""
+def _is_broken():
+    """After a fault of a kernel nothing runs in this process any more: another one goes on."""
     import torch
     try:
         torch.cuda.synchronize()
     except RuntimeError:
-        os._exit(1)
+        return True
+    return False
 
 
 def _keep(names):

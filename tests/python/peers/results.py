@@ -15,7 +15,7 @@ import sys
 import run
 
 MODES = {"triton": "triton", "run": "kiln"}
-SUITES = ("liger", "flaggems", "tutorials")
+SUITES = ("ninetoothed", "helion", "liger", "flaggems", "tutorials")
 
 
 def letter(row, mode):

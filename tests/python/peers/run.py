@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the suites of others with Kiln behind their kernels: run.py SUITE CHECKOUT MODE [options]
 
-SUITE is liger, flaggems or tutorials; CHECKOUT a folder with Liger-Kernel, FlagGems, or Triton's tutorials. MODE:
+SUITE is liger, flaggems, helion, ninetoothed or tutorials; CHECKOUT a folder with Liger-Kernel, FlagGems, Helion, NineToothed, or Triton's tutorials. MODE:
   ids      prints the ids of the tests, less those of excluded.txt
   both     under Triton, then with Kiln, then compares: OUT.triton and OUT.run
   run      with Kiln: passes where the test does and every launch in it ran Kiln's code
@@ -27,9 +27,12 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SUITES = {
-    # what pytest gets, and what the environment has; files of cute and cutile test kernels of other languages than Triton's
+    # what pytest gets, and what the environment has; files of cute, cutile and pallas test kernels of other languages than Triton's, and Helion's own runs leave its
+    # examples for several GPUs out, too
     "liger": (["test/transformers", "--ignore-glob=*cute*", "--ignore-glob=*cutile*", "-c", os.devnull, "--rootdir=."], {}),
     "flaggems": (["tests", "--mode", "quick"], {"GEMS_VENDOR": "nvidia"}),
+    "helion": (["test", "--ignore-glob=*test_cute*", "--ignore-glob=*test_pallas*", "--ignore-glob=*test_examples_dist*", "-c", os.devnull, "--rootdir=."], {}),
+    "ninetoothed": (["tests", "-c", os.devnull, "--rootdir=."], {}),
     "tutorials": ([os.path.join(HERE, "test_tutorials.py"), "-c", os.devnull, "--rootdir=" + HERE], {}),
 }
 

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 H200 = types.SimpleNamespace(
     name="NVIDIA H200", major=9, minor=0, multi_processor_count=132, total_memory=140 << 30, warp_size=32, max_threads_per_multi_processor=2048,
-    shared_memory_per_block_optin=232448, regs_per_multiprocessor=65536, L2_cache_size=60 << 20, is_integrated=0)
+    shared_memory_per_block=49152, shared_memory_per_block_optin=232448, regs_per_multiprocessor=65536, L2_cache_size=60 << 20, is_integrated=0)
 
 
 def _is_gpu(value):
