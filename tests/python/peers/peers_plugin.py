@@ -154,10 +154,22 @@ def pytest_configure(config):
             plugin.TO_CPU = False
 
 
+_seed_of_python = random.seed
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """A file of FlagGems draws parameters by the time of day."""
+    if IS_FLAGGEMS:
+        random.seed = lambda *_: None
+    yield
+    random.seed = _seed_of_python
+
+
 def pytest_collectstart(collector):
     """Parameters that a suite draws are the same in every process."""
     if isinstance(collector, pytest.Module):
-        random.seed(0)
+        _seed_of_python(0)
 
 
 def name_of(item):
