@@ -111,7 +111,7 @@ class Pages(unittest.TestCase):
                 self.assertGreaterEqual(float(number) * (16 if unit == "rem" else 1), 11, size)
             for element in parsed(page).iter():
                 self.assertRegex(element.get("style", ""), r"^(width:[0-9.]+%)?$")
-                self.assertIn(element.tag, "html head meta title style body h1 h2 p section div dl dt dd span table thead tbody tfoot tr th td".split())
+                self.assertIn(element.tag, "html head meta title style body h1 h2 p section div dl dt dd span table thead tbody tfoot tr th td wbr".split())
 
     def test_nothing_is_wider_than_the_screen(self):
         """Tables scroll by themselves; least widths outside of them, and of columns, leave room on 360 pixels."""
@@ -124,6 +124,10 @@ class Pages(unittest.TestCase):
             for number in re.findall(r"min-width:([0-9.]+)rem", style) + re.findall(r"minmax\(([0-9.]+)rem", style):
                 self.assertLessEqual(float(number) * 16, 360 - 2 * 16)
             self.assertNotRegex(style, r"[;{](width|min-width):[0-9]{3,}px")
+
+    def test_configs_break_after_a_comma(self):
+        self.assertIn("=128,<wbr/>warps=", PAGES["tune"])
+        self.assertNotRegex(PAGES["tune"], r"<th class=\"text\">BLOCK=[0-9]+,[^<]")
 
     def test_colours(self):
         style = parsed(PAGES["tune"]).find("head/style").text
@@ -140,7 +144,7 @@ class Pages(unittest.TestCase):
     def test_times_are_sorted_on_a_logarithmic_scale(self):
         body = parsed(PAGES["tune"]).find("body")
         sections = body.findall("section")
-        winners = [row.findall("td")[0].text for row in sections[0].findall(".//tbody/tr")]
+        winners = ["".join(row.findall("td")[0].itertext()) for row in sections[0].findall(".//tbody/tr")]
         self.assertEqual([s.find("h2").text for s in sections[1:]], ["%s[T=f32] n=%d" % (NAME, n) for n in (100, 100000)])
         for section, winner in zip(sections[1:], winners, strict=True):
             low, high = (float(n) for n in re.search(r"([0-9.e+-]+) to ([0-9.e+-]+) us", "".join(section.find("p").itertext())).groups())
@@ -165,7 +169,7 @@ class Pages(unittest.TestCase):
             best = max(float(row.findall("td")[4].text) for row in rows)
             for width, score in scores:
                 self.assertAlmostEqual(width, 100 * score / best, delta=0.2)
-            self.assertEqual([row.find("th").text for row in rows if row.get("class") == "win"], [winner])
+            self.assertEqual(["".join(row.find("th").itertext()) for row in rows if row.get("class") == "win"], [winner])
 
 
 @unittest.skipIf(shutil.which("chromium") is None, "chromium is not installed")

@@ -13,7 +13,7 @@ static unsigned character_size(const char *s) {
   return size && is_text ? size : 0;
 }
 
-void html_text(kiln_buffer *out, const char *text, size_t most) {
+static void put_text(kiln_buffer *out, const char *text, size_t most, const char *after_comma) {
   static const char *const entities[128] = {
       ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
   for (size_t count = 0; *text; count++) {
@@ -26,6 +26,11 @@ void html_text(kiln_buffer *out, const char *text, size_t most) {
     if (!size) kiln_buffer_format(out, "\xef\xbf\xbd");
     else if (entity) kiln_buffer_format(out, "%s", entity);
     else kiln_buffer_bytes(out, text, size);
+    if (*text == ',') kiln_buffer_format(out, "%s", after_comma);
     text += size ? size : 1;
   }
 }
+
+void html_text(kiln_buffer *out, const char *text, size_t most) { put_text(out, text, most, ""); }
+
+void html_list(kiln_buffer *out, const char *text, size_t most) { put_text(out, text, most, "<wbr/>"); }

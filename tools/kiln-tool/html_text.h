@@ -8,4 +8,7 @@
 /// Text for an element or an attribute, cut after `most` characters.
 void html_text(kiln_buffer *out, const char *text, size_t most);
 
+/// The same for an element, of a list like "BLOCK=128,warps=4": lines break after a comma first.
+void html_list(kiln_buffer *out, const char *text, size_t most);
+
 #endif

@@ -74,7 +74,7 @@ static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const 
   const tune_candidate *k = &c->candidates[i];
   const char *mark = i == c->winner ? " class=\"win\"" : *k->why_out ? " class=\"out\"" : "";
   kiln_buffer_format(out, "<tr%s><th class=\"text\">", mark);
-  html_text(out, config, MOST_TEXT);
+  html_list(out, config, MOST_TEXT);
   if (is_measured(c, i)) {
     double median = median_of(c, i);
     kiln_buffer_format(out, "</th><td class=\"scale\">");
@@ -100,9 +100,9 @@ static void put_winner(kiln_buffer *out, const char *title, const char *device, 
   kiln_buffer_format(out, "</th><th>");
   html_text(out, device, MOST_TEXT);
   kiln_buffer_format(out, "</th><td class=\"text\">");
-  html_text(out, configs[c->candidates[c->winner].config].text, MOST_TEXT);
+  html_list(out, configs[c->candidates[c->winner].config].text, MOST_TEXT);
   kiln_buffer_format(out, "</td><td>%.2f</td><td class=\"text\">", median_of(c, c->winner) / 1e3);
-  html_text(out, configs[c->candidates[c->usual].config].text, MOST_TEXT);
+  html_list(out, configs[c->candidates[c->usual].config].text, MOST_TEXT);
   kiln_buffer_format(out, "</td><td>");
   if (is_measured(c, c->usual))
     kiln_buffer_format(out, "%.3f", median_of(c, c->usual) / median_of(c, c->winner));
