@@ -87,7 +87,7 @@ static void put_config(kiln_buffer *out, const tune_contest *c, size_t i, const 
                      k->score, k->block_threads, k->registers, k->shared_bytes, k->spill_bytes);
   kiln_buffer_format(out, "%s%s", i == c->usual ? "the default " : "",
                      !k->is_tried && !*k->why_out ? "not tried" : "");
-  html_text(out, k->why_out, MOST_TEXT);
+  html_list(out, k->why_out, MOST_TEXT);
   kiln_buffer_format(out, "</td></tr>\n");
 }
 
