@@ -202,15 +202,16 @@ static void add_condition(conditions *c, LLVMValueRef condition) {
   c->all[c->count++] = condition;
 }
 
+static bool is_and(LLVMValueRef v) { return LLVMIsAInstruction(v) && LLVMGetInstructionOpcode(v) == LLVMAnd; }
+
 /// All lanes of the thread are live in registers [first, first + count). A tile's mask says the same of each
 /// row in all its columns, and of each column in all its rows: that is asked once.
 static LLVMValueRef all_live(gpu *g, const tile_access *x, uint32_t first, uint32_t count) {
   conditions c = {KILN_NEW_ARRAY(g->arena, LLVMValueRef, 2 * (size_t)count), 0};
   for (uint32_t r = first; r < first + count; r++) {
     LLVMValueRef mask = x->mask.regs[r];
-    bool is_both = LLVMIsAInstruction(mask) && LLVMGetInstructionOpcode(mask) == LLVMAnd;
-    add_condition(&c, is_both ? LLVMGetOperand(mask, 0) : mask);
-    if (is_both) add_condition(&c, LLVMGetOperand(mask, 1));
+    add_condition(&c, is_and(mask) ? LLVMGetOperand(mask, 0) : mask);
+    if (is_and(mask)) add_condition(&c, LLVMGetOperand(mask, 1));
   }
   LLVMValueRef all = c.all[0];
   for (uint32_t i = 1; i < c.count; i++) all = LLVMBuildAnd(g->builder, all, c.all[i], "");
@@ -523,14 +524,14 @@ static void store_pieces(gpu *g, const tile_access *x, const kiln_pieces *p, uin
   }
 }
 
-/// The wide piece at register `r` in narrow ones, each with its mask.
-static bool store_parts(gpu *g, const tile_access *x, uint32_t r) {
+/// The wide piece at register `r` in pieces of `p`, each with its mask.
+static bool store_parts(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t r) {
   const gpu_access a = access_to(x, &x->wide);
-  unsigned parts = 1u << (x->wide.vector - x->narrow.vector);
+  unsigned parts = 1u << (x->wide.vector - p->vector);
   LLVMValueRef masks[16];
   if (parts < 2 || !g->machine->store_parts) return false;
   for (unsigned i = 0; i < parts; i++) {
-    uint32_t at = kiln_piece_register(&x->wide, r, i << x->narrow.vector);
+    uint32_t at = kiln_piece_register(&x->wide, r, i << p->vector);
     masks[i] = gpu_both(g, x->owner, x->mask.regs[at]);
   }
   return g->machine->store_parts(g, &a, x->pointer.regs[r], masks, parts, packed_piece(g, x, &x->wide, r));
@@ -538,7 +539,33 @@ static bool store_parts(gpu *g, const tile_access *x, uint32_t r) {
 
 static void store_all(gpu *g, const tile_access *x, const kiln_pieces *p, uint32_t count, bool masked) {
   for (uint32_t r = 0; r < count; r++)
-    if (!(r & x->wide.mask) && !(masked && store_parts(g, x, r))) store_pieces(g, x, p, r, masked);
+    if (!(r & x->wide.mask) && !store_parts(g, x, p, r)) store_pieces(g, x, p, r, masked);
+}
+
+/// Some wide piece has live lanes and others. Where the masks of a piece have a condition in common, as those
+/// of a row have the row's, the rest is compared, which is the same in all rows, and is asked once.
+static LLVMValueRef some_piece_is_cut(gpu *g, const tile_access *x, uint32_t count) {
+  typedef struct pair {
+    LLVMValueRef first, other;
+  } pair;
+  pair *seen = KILN_NEW_ARRAY(g->arena, pair, count);
+  uint32_t known = 0;
+  LLVMValueRef is_cut = LLVMConstInt(g->i1, 0, false);
+  for (uint32_t r = 0; r < count; r++) {
+    if (r & x->narrow.mask) continue;
+    pair p = {x->mask.regs[r & ~x->wide.mask], x->mask.regs[r]};
+    if (is_and(p.first) && is_and(p.other)) {
+      unsigned common = LLVMGetOperand(p.first, 0) == LLVMGetOperand(p.other, 0) ? 0 : 1;
+      if (LLVMGetOperand(p.first, common) == LLVMGetOperand(p.other, common))
+        p = (pair){LLVMGetOperand(p.first, !common), LLVMGetOperand(p.other, !common)};
+    }
+    uint32_t at = 0;
+    while (at < known && (seen[at].first != p.first || seen[at].other != p.other)) at++;
+    if (p.first == p.other || at < known) continue;
+    seen[known++] = p;
+    is_cut = LLVMBuildOr(g->builder, is_cut, LLVMBuildXor(g->builder, p.first, p.other, ""), "");
+  }
+  return is_cut;
 }
 
 void gpu_lower_store(gpu *g, ir_op *op) {
@@ -561,12 +588,17 @@ void gpu_lower_store(gpu *g, ir_op *op) {
     return;
   }
   LLVMBasicBlockRef live = gpu_block(g, "live"), masked = gpu_block(g, "masked"),
-                    after = gpu_block(g, "stored");
+                    whole = gpu_block(g, "whole"), cut = gpu_block(g, "cut"), after = gpu_block(g, "stored");
   LLVMBuildCondBr(g->builder, all_live(g, &x, 0, count), live, masked);
   LLVMPositionBuilderAtEnd(g->builder, live);
   store_all(g, &x, &x.wide, count, false);
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, masked);
+  LLVMBuildCondBr(g->builder, some_piece_is_cut(g, &x, count), cut, whole);
+  LLVMPositionBuilderAtEnd(g->builder, whole);
+  store_all(g, &x, &x.wide, count, true);
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, cut);
   store_all(g, &x, &x.narrow, count, true);
   LLVMBuildBr(g->builder, after);
   LLVMPositionBuilderAtEnd(g->builder, after);
