@@ -101,7 +101,9 @@ static void constancy_of_operands(const ir_op *op, facts3 x, kiln_fact *f) {
 
 // -------------------------------------------------------------------------------------- arithmetic
 
-static void sum_axes(const ir_op *op, facts3 x, kiln_fact *f, unsigned offset_scale, bool both_ways) {
+/// Of pointers, operand 1 counts elements.
+static void sum_axes(const ir_op *op, facts3 x, kiln_fact *f, bool both_ways) {
+  const unsigned offset_scale = scale(type_of(op, 0));
   for (unsigned i = 0; i < axes(op->results[0].type); i++) {
     unsigned run = least(x[0]->contiguity[i], x[1]->constancy[i]);
     if (both_ways) run = most(run, least(x[0]->constancy[i], x[1]->contiguity[i]));
@@ -113,8 +115,9 @@ static void sum_axes(const ir_op *op, facts3 x, kiln_fact *f, unsigned offset_sc
   }
 }
 
+/// Also of a pointer and an offset: nothing is known of its bounds, so nothing of the sum's.
 static void transfer_add(const ir_op *op, facts3 x, kiln_fact *f) {
-  sum_axes(op, x, f, 0, true);
+  sum_axes(op, x, f, true);
   bounds(op, f, (__int128)x[0]->lo + x[1]->lo, (__int128)x[0]->hi + x[1]->hi);
 }
 
@@ -145,7 +148,7 @@ static bool is_at_most(const ir_value *bound, const ir_value *v, bool is_positiv
 }
 
 static void transfer_sub(const ir_op *op, facts3 x, kiln_fact *f) {
-  sum_axes(op, x, f, 0, false);
+  sum_axes(op, x, f, false);
   // What a loop up to x[0], or to less, has not done yet: its counter is less there.
   enum { DEPTH = 4 };
   const ir_value *counter = op->operands[1];
@@ -154,10 +157,6 @@ static void transfer_sub(const ir_op *op, facts3 x, kiln_fact *f) {
       is_at_most(ir_for_upper(loop), op->operands[0], x[0]->lo >= 0, DEPTH))
     bounds(op, f, 1, (__int128)x[0]->hi - x[1]->lo);
   else bounds(op, f, (__int128)x[0]->lo - x[1]->hi, (__int128)x[0]->hi - x[1]->lo);
-}
-
-static void transfer_ptradd(const ir_op *op, facts3 x, kiln_fact *f) {
-  sum_axes(op, x, f, scale(type_of(op, 0)), true);
 }
 
 static void transfer_mul(const ir_op *op, facts3 x, kiln_fact *f) {
@@ -420,14 +419,6 @@ static void transfer_iota(const ir_op *op, facts3 x, kiln_fact *f) {
   f->divisibility[0] = KILN_FACT_MAX_DIVISIBILITY;
 }
 
-static void transfer_splat(const ir_op *op, facts3 x, kiln_fact *f) {
-  keep_bounds(x, f);
-  for (unsigned i = 0; i < op->results[0].type.rank; i++) {
-    f->constancy[i] = op->results[0].type.log2[i];
-    f->divisibility[i] = x[0]->divisibility[0];
-  }
-}
-
 static void copy_axis(kiln_fact *f, unsigned to, const kiln_fact *from, unsigned axis) {
   f->divisibility[to] = from->divisibility[axis];
   f->contiguity[to] = from->contiguity[axis];
@@ -447,12 +438,13 @@ static void transfer_expand(const ir_op *op, facts3 x, kiln_fact *f) {
   plain_axis(f, axis, of_all(x[0], type_of(op, 0)));
 }
 
+/// A scalar is the same along every axis.
 static void transfer_broadcast(const ir_op *op, facts3 x, kiln_fact *f) {
   ir_type from = type_of(op, 0), to = op->results[0].type;
   keep_bounds(x, f);
   for (unsigned i = 0; i < to.rank; i++) {
-    copy_axis(f, i, x[0], i);
-    if (from.log2[i] != to.log2[i]) f->constancy[i] = to.log2[i];
+    copy_axis(f, i, x[0], from.rank ? i : 0);
+    if (!from.rank || from.log2[i] != to.log2[i]) f->constancy[i] = to.log2[i];
   }
 }
 
@@ -506,7 +498,7 @@ static transfer *transfer_of(ir_opcode code, bool is_integral) {
   switch (code) {
   case IR_CONST: return transfer_const;
   case IR_IOTA: return transfer_iota;
-  case IR_SPLAT: return transfer_splat;
+  case IR_SPLAT: return transfer_broadcast;
   case IR_ADD: return is_integral ? transfer_add : NULL;
   case IR_SUB: return is_integral ? transfer_sub : NULL;
   case IR_MUL: return is_integral ? transfer_mul : NULL;
@@ -532,7 +524,7 @@ static transfer *transfer_of(ir_opcode code, bool is_integral) {
   case IR_SPLIT: return transfer_split;
   case IR_REDUCE:
   case IR_SCAN: return transfer_lanes;
-  case IR_PTRADD: return transfer_ptradd;
+  case IR_PTRADD: return transfer_add;
   case IR_HINT:
   case IR_CONVERT: return transfer_hint;
   case IR_SORT:

@@ -37,14 +37,6 @@ const ir_value *kiln_behind(const ir_value *v) {
 
 // ------------------------------------------------------------------------------------- all sources
 
-bool kiln_is_first_source(const ir_value *source) {
-  const ir_op *op = source->def;
-  if (!op) return !source->block->parent;
-  for (uint32_t i = 0; ir_has(op->code, IR_PASSES) && i < op->operand_count; i++)
-    if (points(op->operands[i])) return false;
-  return op->code != IR_IF && !ir_is_loop(op);
-}
-
 kiln_sources kiln_sources_of(kiln_arena *arena, ir_kernel *kernel) {
   return (kiln_sources){.arena = arena, .seen = KILN_NEW_ARRAY(arena, uint32_t, ir_number(kernel) + 1u)};
 }
@@ -67,22 +59,24 @@ void kiln_visit_sources(kiln_sources *s, const ir_value *v, kiln_source_visit *v
   meet(s, v);
   for (uint32_t i = 0; i < s->count; i++) {
     v = s->found[i];
-    const ir_op *outer = v->block ? v->block->parent : NULL; // of an argument
-
-    if (v->def) {
-      for (uint32_t k = 0; ir_has(v->def->code, IR_PASSES) && k < v->def->operand_count; k++)
-        meet(s, v->def->operands[k]);
-      switch (v->def->code) {
+    const ir_op *op = v->def, *outer = op ? NULL : v->block->parent;
+    bool is_first = op ? op->code != IR_IF && !ir_is_loop(op) : !outer;
+    if (op) {
+      for (uint32_t k = 0; ir_has(op->code, IR_PASSES) && k < op->operand_count; k++) {
+        is_first &= !points(op->operands[k]);
+        meet(s, op->operands[k]);
+      }
+      switch (op->code) {
       case IR_IF:
-        for (unsigned which = 0; which < 2; which++) meet(s, ir_if_end(v->def, which)->operands[v->index]);
+        for (unsigned which = 0; which < 2; which++) meet(s, ir_if_end(op, which)->operands[v->index]);
         break;
-      case IR_FOR: meet_carried(s, v->def, v->index); break;
-      case IR_WHILE: meet(s, ir_cond_passed(ir_while_test(v->def))[v->index]); break;
+      case IR_FOR: meet_carried(s, op, v->index); break;
+      case IR_WHILE: meet(s, ir_cond_passed(ir_while_test(op))[v->index]); break;
       default: break;
       }
     } else if (outer && ir_is_loop(outer) && v->block == outer->regions[0])
       meet_carried(s, outer, v->index - ir_loop_counters(outer));
     else if (outer && ir_is_loop(outer)) meet(s, ir_cond_passed(ir_while_test(outer))[v->index]);
-    visit(v, context);
+    if (is_first) visit(v, context);
   }
 }

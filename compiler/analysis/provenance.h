@@ -16,11 +16,9 @@ int kiln_param_of(const ir_value *v);
 /// number or address, of which less may be known.
 const ir_value *kiln_behind(const ir_value *v);
 
-/// Called for each value that a pointer may be, in no order that means anything.
+/// Called for each source of a pointer: a parameter, as an argument of the kernel's body, or the result of an
+/// operation that takes it from memory or from a number. In no order that means anything.
 typedef void kiln_source_visit(const ir_value *source, void *context);
-
-/// Whether a source is made of no other pointer or view: a parameter, or what comes from memory or a number.
-bool kiln_is_first_source(const ir_value *source);
 
 /// A search for all sources. Valid until the kernel changes; the arena is the caller's.
 typedef struct kiln_sources {
@@ -32,8 +30,8 @@ typedef struct kiln_sources {
 
 /// Numbers the kernel.
 kiln_sources kiln_sources_of(kiln_arena *arena, ir_kernel *kernel);
-/// Visits `v` and all pointers and views that it may be made of, through selections, branches and loops, each
-/// once. Parameters are among them as arguments of the kernel's body.
+/// Follows `v` through selections, branches and loops, and visits each of its sources once. A source is made of
+/// no other pointer or view.
 void kiln_visit_sources(kiln_sources *s, const ir_value *v, kiln_source_visit *visit, void *context);
 
 #endif

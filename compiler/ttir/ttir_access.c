@@ -11,7 +11,6 @@
 enum { READ = 1, WRITTEN = 2, ADDED = 4, CHANGED = 8 };
 
 typedef struct uses {
-  const ir_kernel *kernel;
   kiln_sources sources;
   uint8_t *used; // by parameter
   uint8_t how;   // of the use that is looked at
@@ -19,7 +18,7 @@ typedef struct uses {
 
 static void note(const ir_value *source, void *context) {
   uses *u = context;
-  if (!source->def && source->block == u->kernel->body) u->used[source->index] |= u->how;
+  if (!source->def) u->used[source->index] |= u->how;
 }
 
 static void use(uses *u, const ir_value *v, uint8_t how) {
@@ -64,8 +63,7 @@ static ir_access mode_of(uint8_t used) {
 }
 
 void ttir_set_access(ir_kernel *kernel, kiln_arena *scratch) {
-  uses u = {.kernel = kernel,
-            .sources = kiln_sources_of(scratch, kernel),
+  uses u = {.sources = kiln_sources_of(scratch, kernel),
             .used = KILN_NEW_ARRAY(scratch, uint8_t, kernel->param_count + 1u)};
   ir_walk(kernel->body, visit, &u);
   for (uint32_t i = 0; i < kernel->param_count; i++)

@@ -107,7 +107,6 @@ static bool commutes(const ir_op *first, const ir_op *second) {
 
 static void note_owner(const ir_value *source, void *context) {
   ordering *o = context;
-  if (!kiln_is_first_source(source)) return;
   if (source->def) o->found->is_unknown = true;
   else o->found->params[source->index / 64] |= (uint64_t)1 << source->index % 64;
 }
