@@ -428,34 +428,31 @@ static kiln_status rule_none(ir_typing *t) {
   return KILN_OK;
 }
 
-static kiln_status rule_i32scalar(ir_typing *t) {
-  if (t->op->attrs.axis > 2)
-    return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected an axis of 0, 1 or 2, found %u", ir_name_of(t),
-                     t->op->attrs.axis);
-  return ir_yield_type(t, ir_scalar_type(KILN_I32));
-}
-
-static kiln_status rule_i64scalar(ir_typing *t) {
+/// A number that belongs to an axis: of a view, or of the grid where there is no operand.
+static kiln_status rule_axis(ir_typing *t) {
+  const unsigned axis = t->op->attrs.axis;
+  if (!t->op->operand_count) {
+    if (axis > 2)
+      return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected an axis of 0, 1 or 2, found %u",
+                       ir_name_of(t), axis);
+    return ir_yield_type(t, ir_scalar_type(KILN_I32));
+  }
   ir_type view = ir_operand_type(t, 0);
   if (!view.is_view) return ir_refuse(t, "a view", view);
-  if (t->op->attrs.axis >= view.rank)
+  if (axis >= view.rank)
     return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected an axis below %u, found %u", ir_name_of(t),
-                     view.rank, t->op->attrs.axis);
+                     view.rank, axis);
   return ir_yield_type(t, ir_scalar_type(KILN_I64));
 }
 
 static kiln_status rule_given(ir_typing *t) {
   KILN_TRY(ir_need_given(t));
-  if (t->op->code == IR_CONST && (t->given->rank || t->given->pointer || t->given->is_view))
-    return ir_refuse(t, "a scalar type", *t->given);
-  return ir_yield_type(t, *t->given);
-}
-
-static kiln_status rule_iota(ir_typing *t) {
-  KILN_TRY(ir_need_given(t));
-  if (t->given->rank != 1 || t->given->scalar != KILN_I32 || t->given->pointer || t->given->is_view)
-    return ir_refuse(t, "a result type i32[n]", *t->given);
-  return ir_yield_type(t, *t->given);
+  const ir_type to = *t->given;
+  const bool is_plain = !to.pointer && !to.is_view;
+  if (t->op->code == IR_CONST && (to.rank || !is_plain)) return ir_refuse(t, "a scalar type", to);
+  if (t->op->code == IR_IOTA && (to.rank != 1 || to.scalar != KILN_I32 || !is_plain))
+    return ir_refuse(t, "a result type i32[n]", to);
+  return ir_yield_type(t, to);
 }
 
 static kiln_status rule_splat(ir_typing *t) {
@@ -467,43 +464,30 @@ static kiln_status rule_splat(ir_typing *t) {
   return ir_yield_type(t, *t->given);
 }
 
-static kiln_status rule_same(ir_typing *t) {
-  KILN_TRY(all_equal(t, 0));
-  if (t->op->code == IR_MULHI && ir_type_bits(ir_operand_type(t, 0)) < 32)
-    return ir_refuse(t, "i32 or i64", ir_operand_type(t, 0));
-  return ir_yield_type(t, ir_operand_type(t, 0));
-}
-
-static kiln_status rule_bool(ir_typing *t) {
-  KILN_TRY(all_equal(t, 0));
+/// Operands of one type, which the result has too, or its shape. A selection has a condition before them.
+static kiln_status rule_equal(ir_typing *t) {
+  const uint32_t first = t->op->code == IR_SELECT ? 1 : 0;
+  const ir_type type = ir_operand_type(t, first);
+  if (first && ir_operand_type(t, 0).rank) KILN_TRY(ir_expect_shape(t, ir_operand_type(t, 0), type));
+  KILN_TRY(all_equal(t, first));
+  if (t->op->code == IR_MULHI && ir_type_bits(type) < 32) return ir_refuse(t, "i32 or i64", type);
+  if (t->op->code != IR_CMP) return ir_yield_type(t, type);
   if (t->op->attrs.kind > IR_GE)
     return kiln_fail(t->err, KILN_STATUS_SOURCE, "cmp: unknown predicate %u", t->op->attrs.kind);
-  return ir_yield_type(t, ir_with_element(ir_operand_type(t, 0), ir_scalar_type(KILN_I1)));
-}
-
-static kiln_status rule_select(ir_typing *t) {
-  if (ir_operand_type(t, 0).rank) KILN_TRY(ir_expect_shape(t, ir_operand_type(t, 0), ir_operand_type(t, 1)));
-  KILN_TRY(all_equal(t, 1));
-  return ir_yield_type(t, ir_operand_type(t, 1));
+  return ir_yield_type(t, ir_with_element(type, ir_scalar_type(KILN_I1)));
 }
 
 static kiln_status rule_cast(ir_typing *t) {
   KILN_TRY(ir_need_given(t));
-  if (t->given->pointer || t->given->is_view) return ir_refuse(t, "an element type as result", *t->given);
-  KILN_TRY(ir_expect_shape(t, ir_operand_type(t, 0), *t->given));
-  return ir_yield_type(t, *t->given);
-}
-
-static kiln_status rule_bitcast(ir_typing *t) {
-  KILN_TRY(ir_need_given(t));
-  KILN_TRY(ir_expect_shape(t, ir_operand_type(t, 0), *t->given));
-  if (ir_type_bits(ir_operand_type(t, 0)) != ir_type_bits(*t->given))
-    return ir_wrong(t, "widths differ", ir_operand_type(t, 0), *t->given);
-  ir_type from = ir_operand_type(t, 0), to = *t->given;
-  bool is_address = from.pointer || to.pointer;
-  if (is_address && !((from.pointer || from.scalar == KILN_I64) && (to.pointer || to.scalar == KILN_I64)))
+  const ir_type from = ir_operand_type(t, 0), to = *t->given;
+  const bool keeps_bits = t->op->code == IR_BITCAST, is_address = from.pointer || to.pointer;
+  if (!keeps_bits && (to.pointer || to.is_view)) return ir_refuse(t, "an element type as result", to);
+  KILN_TRY(ir_expect_shape(t, from, to));
+  if (keeps_bits && ir_type_bits(from) != ir_type_bits(to)) return ir_wrong(t, "widths differ", from, to);
+  if (keeps_bits && is_address &&
+      !((from.pointer || from.scalar == KILN_I64) && (to.pointer || to.scalar == KILN_I64)))
     return ir_wrong(t, "a pointer becomes i64 or another pointer", from, to);
-  return ir_yield_type(t, *t->given);
+  return ir_yield_type(t, to);
 }
 
 static kiln_status rule_expand(ir_typing *t) {
@@ -763,16 +747,16 @@ static kiln_status rule_memory(ir_typing *t) {
 typedef kiln_status rule_function(ir_typing *t);
 static rule_function *const rules[] = {
     [IR_RULE_NONE] = rule_none,
-    [IR_RULE_I32SCALAR] = rule_i32scalar,
-    [IR_RULE_I64SCALAR] = rule_i64scalar,
+    [IR_RULE_I32SCALAR] = rule_axis,
+    [IR_RULE_I64SCALAR] = rule_axis,
     [IR_RULE_GIVEN] = rule_given,
-    [IR_RULE_IOTA] = rule_iota,
+    [IR_RULE_IOTA] = rule_given,
     [IR_RULE_SPLAT] = rule_splat,
-    [IR_RULE_SAME] = rule_same,
-    [IR_RULE_BOOL] = rule_bool,
-    [IR_RULE_SELECT] = rule_select,
+    [IR_RULE_SAME] = rule_equal,
+    [IR_RULE_BOOL] = rule_equal,
+    [IR_RULE_SELECT] = rule_equal,
     [IR_RULE_CAST] = rule_cast,
-    [IR_RULE_BITCAST] = rule_bitcast,
+    [IR_RULE_BITCAST] = rule_cast,
     [IR_RULE_EXPAND] = rule_expand,
     [IR_RULE_BROADCAST] = rule_broadcast,
     [IR_RULE_RESHAPE] = rule_reshape,
@@ -788,8 +772,8 @@ static rule_function *const rules[] = {
     [IR_RULE_CAS] = ir_rule_cas,
     [IR_RULE_VIEW] = ir_rule_view,
     [IR_RULE_BASE] = ir_rule_base,
-    [IR_RULE_VIEWLOAD] = ir_rule_viewload,
-    [IR_RULE_VIEWSTORE] = ir_rule_viewstore,
+    [IR_RULE_VIEWLOAD] = ir_rule_viewaccess,
+    [IR_RULE_VIEWSTORE] = ir_rule_viewaccess,
     [IR_RULE_DOT] = rule_dot,
     [IR_RULE_FOR] = ir_rule_for,
     [IR_RULE_WHILE] = ir_rule_while,

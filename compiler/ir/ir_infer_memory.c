@@ -99,30 +99,22 @@ static kiln_status check_first(const ir_typing *t, ir_type tile) {
   return check_count(t, tile, tile.rank - 1u, a->across);
 }
 
-static kiln_status check_view_access(const ir_typing *t, uint32_t extra) {
+/// view, one index per axis, then what a load gives past the end of the view, if it has that, or what is stored.
+kiln_status ir_rule_viewaccess(ir_typing *t) {
+  const bool loads = t->op->code == IR_VIEW_LOAD;
+  const uint32_t extra = loads ? t->op->attrs.access.has_other : 1;
   ir_type view = ir_operand_type(t, 0);
   if (!view.is_view) return ir_refuse(t, "a view", view);
   if (t->op->operand_count != 1u + view.rank + extra)
     return kiln_fail(t->err, KILN_STATUS_SOURCE, "%s: expected %u indices, found %d", ir_name_of(t),
                      view.rank, (int)t->op->operand_count - 1 - (int)extra);
-  KILN_TRY(check_first(t, ir_view_tile(view)));
-  return check_scalars(t, 1, view.rank, KILN_I64);
-}
-
-kiln_status ir_rule_viewload(ir_typing *t) {
-  uint32_t extra = t->op->attrs.access.has_other;
-  KILN_TRY(check_view_access(t, extra));
-  ir_type tile = ir_view_tile(ir_operand_type(t, 0));
-  if (extra)
-    KILN_TRY(ir_expect_type(t, "other", ir_element(tile), ir_operand_type(t, t->op->operand_count - 1)));
-  return ir_yield_type(t, tile);
-}
-
-kiln_status ir_rule_viewstore(ir_typing *t) {
-  KILN_TRY(check_view_access(t, 1));
-  ir_type tile = ir_view_tile(ir_operand_type(t, 0));
-  KILN_TRY(ir_expect_type(t, "value", tile, ir_operand_type(t, t->op->operand_count - 1)));
-  return t->op->code == IR_VIEW_ATOMIC ? check_atomic(t, tile) : KILN_OK;
+  const ir_type tile = ir_view_tile(view), last = ir_operand_type(t, t->op->operand_count - 1);
+  KILN_TRY(check_first(t, tile));
+  KILN_TRY(check_scalars(t, 1, view.rank, KILN_I64));
+  if (!loads) KILN_TRY(ir_expect_type(t, "value", tile, last));
+  else if (extra) KILN_TRY(ir_expect_type(t, "other", ir_element(tile), last));
+  if (t->op->code == IR_VIEW_ATOMIC) KILN_TRY(check_atomic(t, tile));
+  return loads ? ir_yield_type(t, tile) : KILN_OK;
 }
 
 kiln_status ir_rule_base(ir_typing *t) {
