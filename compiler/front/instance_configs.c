@@ -233,14 +233,6 @@ bool kiln_native_has_config(const kiln_unit *unit, size_t index, uint32_t config
                         : is_reached(in, config, &in->configs[config], target->processor);
 }
 
-/// Some processor reaches a config after those that are there. Of the one that this program runs on only the
-/// table's row is asked: the interface says the same on all machines.
-static bool is_reached_anywhere(const kiln_native_instance *in, const kiln_native_config *c) {
-  for (size_t i = 0; i < kiln_processor_count(); i++)
-    if (is_reached(in, in->interface.config_count, c, kiln_processor_at(i))) return true;
-  return false;
-}
-
 // The config `base` (NULL: that of the defaults) with the values of @space that `chosen` numbers.
 static kiln_node varied(kiln_maker *m, const kiln_node *base, const kiln_node *ranges,
                         const uint32_t *chosen) {
@@ -305,9 +297,14 @@ void kiln_make_configs(kiln_maker *m) {
     if (!kiln_is_attribute(a, "config")) continue;
     written++;
     m->instance->never_holds[i] = !make_config(m, a, &c);
-    if (m->instance->never_holds[i] || !(m->unit->all_configs || is_reached_anywhere(m->instance, &c)))
-      continue;
-    add_config(m, a, &c, &capacity);
+    if (m->instance->never_holds[i]) continue;
+    // Some processor is to reach it after those that are there. Of the one that this program runs on only the
+    // table's row is asked: the interface says the same on all machines.
+    bool is_reached_by_one = m->unit->all_configs;
+    for (size_t p = 0; p < kiln_processor_count() && !is_reached_by_one; p++)
+      is_reached_by_one =
+          is_reached(m->instance, m->instance->interface.config_count, &c, kiln_processor_at(p));
+    if (is_reached_by_one) add_config(m, a, &c, &capacity);
   }
   if (!written && make_config(m, NULL, &c)) add_config(m, NULL, &c, &capacity);
   for (uint32_t i = 0; m->unit->with_ranges && i < m->kernel->attributes.count; i++) // each on its own

@@ -191,23 +191,22 @@ void kiln_make_statements(kiln_maker *m) {
 
 typedef void taker(kiln_maker *m, const kiln_node *a, ir_param *p);
 
-/// The one argument: bytes, a power of two. 0 after an error.
-static uint32_t take_bytes(kiln_maker *m, const kiln_node *a) {
+/// @align and @rows: bytes, a power of two. 0 after an error.
+static void take_bytes(kiln_maker *m, const kiln_node *a, ir_param *p) {
   enum { MOST = 1 << 20 };
+  const bool is_rows = !strcmp(a->atom->text, "rows");
+  uint32_t *bytes = is_rows ? &p->rows : &p->align;
   int64_t v;
-  if (!kiln_elab_integer(&m->e, a->list.items[0], 1, MOST, a->atom->text, &v)) return 0;
-  if (!(v & (v - 1))) return (uint32_t)v;
-  kiln_elab_error(&m->e, a->place, "'@%s' takes a power of two, found %lld", a->atom->text, (long long)v);
-  return 0;
-}
-
-static void take_align(kiln_maker *m, const kiln_node *a, ir_param *p) { p->align = take_bytes(m, a); }
-
-static void take_rows(kiln_maker *m, const kiln_node *a, ir_param *p) {
-  p->rows = take_bytes(m, a);
-  if (p->rows && p->rows < kiln_scalars[p->type.scalar].bytes)
+  *bytes = 0;
+  if (!kiln_elab_integer(&m->e, a->list.items[0], 1, MOST, a->atom->text, &v)) return;
+  if (v & (v - 1)) {
+    kiln_elab_error(&m->e, a->place, "'@%s' takes a power of two, found %lld", a->atom->text, (long long)v);
+    return;
+  }
+  *bytes = (uint32_t)v;
+  if (is_rows && *bytes < kiln_scalars[p->type.scalar].bytes)
     kiln_elab_error(&m->e, a->place, "'@rows': expected the bytes of an element of %s or more, found %u",
-                    kiln_scalars[p->type.scalar].spelling, p->rows);
+                    kiln_scalars[p->type.scalar].spelling, *bytes);
 }
 
 static void take_div(kiln_maker *m, const kiln_node *a, ir_param *p) {
@@ -251,7 +250,7 @@ static const struct attribute {
   const char *name;
   uint8_t args, pointers, views, integers;
   taker *take;
-} attributes[] = {{"align", 1, 1, 1, 0, take_align},     {"rows", 1, 0, 1, 0, take_rows},
+} attributes[] = {{"align", 1, 1, 1, 0, take_bytes},     {"rows", 1, 0, 1, 0, take_bytes},
                   {"div", 1, 0, 0, 1, take_div},         {"range", 2, 0, 0, 1, take_range},
                   {"noalias", 0, 1, 1, 0, take_noalias}, {"within", 0, 1, 0, 0, take_within},
                   {"size", 1, 1, 0, 0, take_size}};

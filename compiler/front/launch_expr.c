@@ -36,15 +36,6 @@ static bool is_number(tree *x, int64_t value) {
   return x->op == KILN_EXPR_CONST && !x->is_bool && x->value == value;
 }
 
-// The operand that the operation leaves as it is: x + 0, x * 1. NULL: it changes both.
-static tree *operand_alone(kiln_expr_op op, tree *left, tree *right) {
-  bool adds = op == KILN_EXPR_ADD || op == KILN_EXPR_SUB;
-  if (!adds && op != KILN_EXPR_MUL && op != KILN_EXPR_DIV) return NULL;
-  if (is_number(right, !adds) && !left->is_bool) return left;
-  bool turns = op == KILN_EXPR_ADD || op == KILN_EXPR_MUL;
-  return turns && is_number(left, !adds) && !right->is_bool ? right : NULL;
-}
-
 static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place place) {
   int64_t v = 0;
   if (!left || !right) return NULL;
@@ -62,8 +53,11 @@ static tree *node(builder *b, kiln_expr_op op, tree *left, tree *right, ir_place
     kiln_elab_error(b->e, place, "%s: a division by zero, which has no value", b->what);
     return NULL;
   }
-  tree *unchanged = operand_alone(op, left, right);
-  if (unchanged) return unchanged;
+  // x + 0, x * 1 are x; so are 0 + x, 1 * x.
+  bool adds = op == KILN_EXPR_ADD || op == KILN_EXPR_SUB, scales = op == KILN_EXPR_MUL || op == KILN_EXPR_DIV,
+       turns = op == KILN_EXPR_ADD || op == KILN_EXPR_MUL;
+  if ((adds || scales) && is_number(right, scales) && !left->is_bool) return left;
+  if (turns && is_number(left, scales) && !right->is_bool) return right;
   if (op == KILN_EXPR_AND || op == KILN_EXPR_OR) { // one side known: it decides, or is left out
     tree *known = left->op == KILN_EXPR_CONST ? left : right->op == KILN_EXPR_CONST ? right : NULL;
     if (known) return (known->value != 0) == (op == KILN_EXPR_OR) ? known : known == left ? right : left;
