@@ -34,7 +34,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "hou
 import entered  # noqa: E402
 import sources  # noqa: E402
 
-HANDLERS = ("kiln_judge_product", "roles_consume", "assign_mma", "take_mma", "assign_dot", "take_dot", "gpu_note_product", "lower_copy",
+HANDLERS = ("kiln_judge_product", "roles_consume", "assign_mma", "take_sums", "assign_dot", "take_dot", "gpu_note_product", "lower_copy",
             "gpu_lower_fetch", "gpu_lower_slot_load", "gpu_lower_dot", "nvptx_lower_mma")
 GEMM = "gemm[T=bf16,ACT=0,BIAS=false]"
 

@@ -62,13 +62,6 @@ static void need_origin(sweeping *s, const ir_value *v) {
   }
 }
 
-static bool has_effect(const ir_op *op) {
-  if (ir_is_terminator(op) || op->code == IR_FOR || op->code == IR_IF) return false;
-  if (op->code == IR_WHILE) return true; // might not end
-  if (ir_ops[op->code].effect == IR_READ) return op->attrs.flags & IR_VOLATILE;
-  return !ir_is_pure(op);
-}
-
 // ---------------------------------------------------------------------------------------- removing
 
 /// Keeps operand `from + i` where keep[i], for i < count.
@@ -147,8 +140,12 @@ kiln_status kiln_pass_dce(ir_kernel *kernel, kiln_pass_context *context, kiln_er
   uint32_t operations = 0;
   for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) operations++;
   s.live_op = KILN_NEW_ARRAY(s.scratch, uint8_t, operations + 1u);
-  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
-    if (has_effect(op)) need_op(&s, op);
+  // What has an effect is needed from the start, and so is a while, which might not end.
+  for (ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op)) {
+    if (ir_is_terminator(op) || op->code == IR_FOR || op->code == IR_IF) continue; // by what is in them
+    const bool only_reads = ir_ops[op->code].effect == IR_READ && !(op->attrs.flags & IR_VOLATILE);
+    if (op->code == IR_WHILE || (!only_reads && !ir_is_pure(op))) need_op(&s, op);
+  }
   while (s.count) need_origin(&s, s.work[--s.count]);
   for (ir_op *op = ir_next(kernel->body, NULL), *next; op; op = next) {
     if (!ir_is_terminator(op) && !s.live_op[op->number]) {

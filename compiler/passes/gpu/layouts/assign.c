@@ -155,10 +155,6 @@ static void assign_mma(kiln_layouts *c, ir_op *op) {
     set_home(c, &op->results[i], kiln_layout_of_accumulator(c, op->results[i].type));
 }
 
-static void assign_roles(kiln_layouts *c, ir_op *op) {
-  for (uint32_t r = 0; r < op->region_count; r++) assign_block(c, op->regions[r]);
-}
-
 static void assign_asm(kiln_layouts *c, ir_op *op) {
   if (!op->result_count || !op->results[0].type.rank) return;
   kiln_layout layout = kiln_layout_default(c, op->results[0].type);
@@ -247,7 +243,8 @@ static void assign_while(kiln_layouts *c, ir_op *op) {
   assign_block(c, after);
 }
 
-static void assign_if(kiln_layouts *c, ir_op *op) {
+/// A branch, or roles, which have no results.
+static void assign_sides(kiln_layouts *c, ir_op *op) {
   for (uint32_t r = 0; r < op->region_count; r++) assign_block(c, op->regions[r]);
   for (uint32_t i = 0; i < op->result_count; i++) {
     joined j = {{&op->results[i]}, {NULL}};
@@ -325,17 +322,18 @@ static void take_scatter(kiln_layouts *c, ir_op *op) {
   take(c, op, 2, each);
 }
 
+/// All tiles are sums, except the left operand of a product, which is operand 2 if it is in registers.
 static void take_sums(kiln_layouts *c, ir_op *op) {
-  for (uint32_t i = 0; i < op->operand_count; i++)
-    if (is_tile(op->operands[i]->type))
-      take(c, op, i, keep(c, kiln_layout_of_accumulator(c, op->operands[i]->type)));
-}
-
-static void take_mma(kiln_layouts *c, ir_op *op) {
-  const kiln_mma_split split = kiln_mma_split_of(c, op->operands[0]->type);
-  take(c, op, 0, keep(c, kiln_layout_of_accumulator(c, op->operands[0]->type)));
-  if (is_tile(op->operands[2]->type))
-    take(c, op, 2, keep(c, kiln_layout_of_mma_left(c, op->operands[2]->type, &split)));
+  for (uint32_t i = 0; i < op->operand_count; i++) {
+    const ir_type type = op->operands[i]->type;
+    if (!is_tile(type)) continue;
+    if (op->code == IR_MMA && i == 2) {
+      const kiln_mma_split split = kiln_mma_split_of(c, op->operands[0]->type);
+      take(c, op, i, keep(c, kiln_layout_of_mma_left(c, type, &split)));
+    } else {
+      take(c, op, i, keep(c, kiln_layout_of_accumulator(c, type)));
+    }
+  }
 }
 
 static void take_assert(kiln_layouts *c, ir_op *op) {
@@ -351,25 +349,21 @@ static void take_elements(kiln_layouts *c, ir_op *op) {
 
 // ----------------------------------------------------------------------------------------- control
 
-static void take_as(kiln_layouts *c, ir_op *op, uint32_t first, ir_value *const *likes) {
-  for (uint32_t i = first; i < op->operand_count; i++) take(c, op, i, likes[i - first]->layout);
-}
-
 static void take_initials(kiln_layouts *c, ir_op *op) {
-  take_as(c, op, ir_loop_bounds(op), ir_loop_args(op));
+  const uint32_t first = ir_loop_bounds(op);
+  for (uint32_t i = first; i < op->operand_count; i++) take(c, op, i, ir_loop_args(op)[i - first]->layout);
 }
 
-static void take_results_of(kiln_layouts *c, ir_op *end, uint32_t first, ir_op *outer) {
-  for (uint32_t i = first; i < end->operand_count; i++) take(c, end, i, outer->results[i - first].layout);
-}
-
-static void take_yield(kiln_layouts *c, ir_op *op) {
+/// What a region yields becomes arguments of the next iteration, or results of the operation around it. The first
+/// operand of `cond` is the condition.
+static void take_end(kiln_layouts *c, ir_op *op) {
   ir_op *outer = op->block->parent;
-  if (ir_is_loop(outer)) take_as(c, op, 0, ir_loop_args(outer));
-  else if (outer->code == IR_IF) take_results_of(c, op, 0, outer);
+  const bool is_yield = op->code == IR_YIELD, is_next = is_yield && ir_is_loop(outer);
+  if (is_yield && !is_next && outer->code != IR_IF) return; // of a combination
+  const uint32_t first = is_yield ? 0 : 1;
+  for (uint32_t i = first; i < op->operand_count; i++)
+    take(c, op, i, is_next ? ir_loop_args(outer)[i]->layout : outer->results[i - first].layout);
 }
-
-static void take_cond(kiln_layouts *c, ir_op *op) { take_results_of(c, op, 1, op->block->parent); }
 
 // ----------------------------------------------------------------------------------- by operation
 
@@ -401,11 +395,11 @@ static rule rule_of(ir_opcode code) {
   case IR_SPLIT: return (rule){.take = take_elements};
   case IR_FOR: return (rule){.assign = assign_for, .take = take_initials};
   case IR_WHILE: return (rule){.assign = assign_while, .take = take_initials};
-  case IR_IF: return (rule){.assign = assign_if};
-  case IR_YIELD: return (rule){.take = take_yield};
-  case IR_COND: return (rule){.take = take_cond};
-  case IR_ROLES: return (rule){.assign = assign_roles};
-  case IR_MMA: return (rule){.assign = assign_mma, .take = take_mma};
+  case IR_IF: return (rule){.assign = assign_sides};
+  case IR_YIELD: return (rule){.take = take_end};
+  case IR_COND: return (rule){.take = take_end};
+  case IR_ROLES: return (rule){.assign = assign_sides};
+  case IR_MMA: return (rule){.assign = assign_mma, .take = take_sums};
   case IR_MMA_WAIT:
   case IR_CLUSTER_SUM:
   case IR_CLUSTER_SCATTER: return (rule){.assign = assign_mma, .take = take_sums};

@@ -166,8 +166,7 @@ static void rewrite_block(splitting *s, ir_block *block) {
     const bool is_mapped = ir_is_mapped(op);
     if (op->code == IR_FOR) rewrite_for(s, op);
     else if (op->code == IR_IF) rewrite_if(s, op);
-    else if (op->code == IR_VIEW_LOAD && is_mapped && s->is_producer) roles_produce(s, op, seen);
-    else if (op->code == IR_VIEW_LOAD && is_mapped) roles_hold(s, op);
+    else if (op->code == IR_VIEW_LOAD && is_mapped) roles_load(s, op, seen);
     else if (op->code == IR_DOT && !s->is_producer) roles_consume(s, op);
     else if (op->code == IR_BARRIER && s->meets) roles_meet(s, op);
     else if (op->code == IR_CLUSTER_SCATTER && s->taken) exchange(s, op);

@@ -49,13 +49,32 @@ void roles_release(splitting *s, const site *x) {
   roles_emit_arrival(s, s->rings[x->ring].empty, x->slot, s->rings[x->ring].by_warps);
 }
 
-// ------------------------------------------------------------------------------------------ producer
+// --------------------------------------------------------------------------------------------- loads
 
-/// All loads of a site are filled where the last of them stands. `loads` are those of the producer's copy.
-static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where) {
+static ir_value *wait_for(splitting *s, const site *x) {
+  position *p = &s->at[x->ring];
+  ir_value *slot = p->slot;
+  roles_emit_barrier(s, IR_BAR_WAIT, s->rings[x->ring].full, p->slot, p->phase);
+  roles_advance(s, x->ring);
+  return slot;
+}
+
+void roles_load(splitting *s, ir_op *load, ir_op **seen) {
+  site *x = &s->sites[load->attrs.access.site - 1];
+  if (!s->is_producer) { // a product in the same block waits itself
+    if (x->dot->block == load->block || x->loads[x->count - 1] != load) return;
+    roles_after(s, load);
+    x->slot = wait_for(s, x);
+    return;
+  }
+  ir_op **loads = &seen[(load->attrs.access.site - 1) * MAX_LOADS];
+  unsigned have = 0;
+  while (have < x->count && loads[have]) have++;
+  loads[have] = load;
+  if (have + 1 != x->count) return;
   roles_ring *r = &s->rings[x->ring];
   position *p = &s->at[x->ring];
-  roles_after(s, where);
+  roles_after(s, load);
   roles_emit_barrier(s, IR_BAR_WAIT, r->empty, p->slot, p->phase);
   const ir_attrs bytes = {.expect = {.bytes = r->bytes, .part = r->part}};
   ir_emit(&s->b, IR_BAR_EXPECT, &bytes, (ir_value *[]){r->full, p->slot}, 2, NULL, NULL, 0);
@@ -74,23 +93,7 @@ static void fill(splitting *s, const site *x, ir_op *const *loads, ir_op *where)
   roles_advance(s, x->ring);
 }
 
-void roles_produce(splitting *s, ir_op *op, ir_op **seen) {
-  site *x = &s->sites[op->attrs.access.site - 1];
-  unsigned have = 0;
-  while (have < x->count && seen[(op->attrs.access.site - 1) * MAX_LOADS + have]) have++;
-  seen[(op->attrs.access.site - 1) * MAX_LOADS + have] = op;
-  if (have + 1 == x->count) fill(s, x, &seen[(op->attrs.access.site - 1) * MAX_LOADS], op);
-}
-
-// ----------------------------------------------------------------------------------------- consumers
-
-static ir_value *wait_for(splitting *s, const site *x) {
-  position *p = &s->at[x->ring];
-  ir_value *slot = p->slot;
-  roles_emit_barrier(s, IR_BAR_WAIT, s->rings[x->ring].full, p->slot, p->phase);
-  roles_advance(s, x->ring);
-  return slot;
-}
+// ------------------------------------------------------------------------------------------ products
 
 static site *site_of(splitting *s, const ir_op *load) {
   return load && load->attrs.access.site ? &s->sites[load->attrs.access.site - 1] : NULL;
@@ -160,13 +163,6 @@ void roles_consume(splitting *s, ir_op *dot) {
   if (left && left != right) release_after(s, left, dot);
   dot->results[0].forward = &made->results[0];
   ir_remove(dot);
-}
-
-void roles_hold(splitting *s, ir_op *load) {
-  site *x = &s->sites[load->attrs.access.site - 1];
-  if (x->dot->block == load->block || x->loads[x->count - 1] != load) return;
-  roles_after(s, load);
-  x->slot = wait_for(s, x);
 }
 
 void roles_stage(splitting *s, ir_op *op) {

@@ -94,13 +94,11 @@ void roles_emit_arrival(splitting *s, ir_value *barriers, ir_value *slot, bool b
 /// The position moves to the next slot of the ring.
 void roles_advance(splitting *s, unsigned ring);
 
-/// A load becomes copies after the last load of its site. `seen`: of all sites, the loads of the block so
-/// far.
-void roles_produce(splitting *s, ir_op *load, ir_op **seen);
+/// A load. Producer: it becomes copies after the last load of its site. `seen`: of all sites, the loads of the
+/// block so far. Consumers: where the product stands deeper, they wait at the last load.
+void roles_load(splitting *s, ir_op *load, ir_op **seen);
 /// A product reads the slots of its loads.
 void roles_consume(splitting *s, ir_op *dot);
-/// Loads whose product stands deeper are waited for where they stand.
-void roles_hold(splitting *s, ir_op *load);
 /// The slot is no longer read.
 void roles_release(splitting *s, const site *x);
 /// A store that goes through shared memory.
