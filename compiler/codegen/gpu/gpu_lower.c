@@ -127,15 +127,6 @@ void gpu_expect_first(gpu *g, LLVMValueRef branch) {
   LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(g->context, "prof", strlen("prof")), weights);
 }
 
-/// A block that stays one: what a loop gives that does not run is made there and not before the loop.
-static LLVMBasicBlockRef without_loop(gpu *g, LLVMBasicBlockRef after) {
-  LLVMBasicBlockRef block = gpu_block(g, "none");
-  LLVMPositionBuilderAtEnd(g->builder, block);
-  kiln_llvm_asm(g->builder, KILN_ASM_EFFECTS, "", "", LLVMVoidTypeInContext(g->context), NULL, 0);
-  LLVMBuildBr(g->builder, after);
-  return block;
-}
-
 /// Whether the loop goes on after the iteration of `iv`, so that the index never passes the upper bound: that is
 /// (hi - iv) > step without sign. Where that is a comparison of a counter that may begin below zero with a constant,
 /// the assembler of NVIDIA (ptxas 13.0) compares the counter of the next iteration, which has just become zero, and
@@ -169,9 +160,16 @@ void gpu_lower_for(gpu *g, ir_op *op) {
   LLVMValueRef warp = is_full && is_outer ? g->machine->warp(g) : NULL;
   LLVMBasicBlockRef enter = open_loop(g);
   LLVMBasicBlockRef header = gpu_block(g, "for"), after = gpu_block(g, "next");
+  // Where sums are only stored, what the loop gives if it does not run is made in a block of its own and not
+  // before the loop. The empty text keeps LLVM from removing that block.
   LLVMBasicBlockRef around = enter;
-  for (uint32_t i = 0; i < count && around == enter; i++)
-    if (starts_anywhere(op, i) && is_only_stored(&op->results[i])) around = without_loop(g, after);
+  for (uint32_t i = 0; i < count && around == enter; i++) {
+    if (!starts_anywhere(op, i) || !is_only_stored(&op->results[i])) continue;
+    around = gpu_block(g, "none");
+    LLVMPositionBuilderAtEnd(b, around);
+    kiln_llvm_asm(b, KILN_ASM_EFFECTS, "", "", LLVMVoidTypeInContext(g->context), NULL, 0);
+    LLVMBuildBr(b, after);
+  }
   LLVMPositionBuilderAtEnd(b, enter);
   LLVMValueRef enters =
       LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), header, around == enter ? after : around);
@@ -407,25 +405,25 @@ static void make_function(gpu *g) {
   for (unsigned i = 0; i < extras; i++)
     types[count + i] = g->has_roles && i < 3 ? g->i32 : LLVMPointerTypeInContext(g->context, 0);
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), types, count + extras, false);
-  g->function = LLVMAddFunction(g->module, g->kernel->name, type);
-  kiln_llvm_attribute(g->function, KILN_LLVM_ITSELF, "nounwind", 0);
+  LLVMValueRef function = LLVMAddFunction(g->module, g->kernel->name, type);
+  kiln_llvm_attribute(function, KILN_LLVM_ITSELF, "nounwind", 0);
   for (uint32_t i = 0; i < count; i++) {
     const ir_param *p = &g->kernel->params[i];
     if (!p->type.pointer) continue;
     uint32_t align = p->align ? p->align : p->type.pointer > 1 ? 8 : kiln_scalars[p->type.scalar].bytes;
-    kiln_llvm_attribute(g->function, (int)i + 1, "align", align > 1u << 30 ? 1u << 30 : align);
-    if (p->noalias) kiln_llvm_attribute(g->function, (int)i + 1, "noalias", 0);
+    kiln_llvm_attribute(function, (int)i + 1, "align", align > 1u << 30 ? 1u << 30 : align);
+    if (p->noalias) kiln_llvm_attribute(function, (int)i + 1, "noalias", 0);
   }
   uint32_t at = count;
-  for (unsigned axis = 0; g->has_roles && axis < 3; axis++) g->grid[axis] = LLVMGetParam(g->function, at++);
-  for (unsigned i = 0; i < g->map_count; i++) g->maps[i].param = LLVMGetParam(g->function, at + i);
-  if (g->map_count) g->machine->mark_maps(g, g->function, at);
-  if (g->kernel->fp_flush) kiln_llvm_mark(g->function, "denormal-fp-math-f32", "preserve-sign,preserve-sign");
-  g->machine->finish_kernel(g, g->function);
-  kiln_llvm_lines_begin(g->lines, g->function);
-  LLVMPositionBuilderAtEnd(g->builder, gpu_block(g, "entry"));
+  for (unsigned axis = 0; g->has_roles && axis < 3; axis++) g->grid[axis] = LLVMGetParam(function, at++);
+  for (unsigned i = 0; i < g->map_count; i++) g->maps[i].param = LLVMGetParam(function, at + i);
+  if (g->map_count) g->machine->mark_maps(g, function, at);
+  if (g->kernel->fp_flush) kiln_llvm_mark(function, "denormal-fp-math-f32", "preserve-sign,preserve-sign");
+  g->machine->finish_kernel(g, function);
+  kiln_llvm_lines_begin(g->lines, function);
+  LLVMPositionBuilderAtEnd(g->builder, LLVMAppendBasicBlockInContext(g->context, function, "entry"));
   for (uint32_t i = 0; i < g->kernel->param_count; i++) {
-    LLVMValueRef value = LLVMGetParam(g->function, i);
+    LLVMValueRef value = LLVMGetParam(function, i);
     ir_type param = g->kernel->params[i].type;
     if (!param.pointer && param.scalar == KILN_I1)
       value = LLVMBuildICmp(g->builder, LLVMIntNE, value, LLVMConstInt(g->i8, 0, false), "");

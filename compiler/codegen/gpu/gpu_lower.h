@@ -185,7 +185,6 @@ struct gpu {
   struct gpu_note *first_note, *last_note; ///< gpu_report.c
   const kiln_refusals *refusals;
   LLVMBuilderRef builder;
-  LLVMValueRef function;
   kl_prelude prelude;
   kiln_elements elements;
   LLVMTypeRef i1, i8, i16, i32, i64, half, f32, f64, global_pointer, shared_pointer;
@@ -236,7 +235,8 @@ bool gpu_words_fit(gpu *g, const ir_op *op, const char *what, ir_type type, unsi
                    uint64_t most);
 /// Of an element, also of a tile's.
 LLVMTypeRef gpu_type(gpu *g, ir_type type);
-LLVMValueRef gpu_i32(gpu *g, uint32_t value);
+/// The constant of that number, with or without sign: it has at most 32 bits.
+LLVMValueRef gpu_i32(gpu *g, int64_t value);
 LLVMValueRef gpu_i1(gpu *g, bool value);
 /// XOR over the set bits of the thread number of basis[bit]; lanes and warps of a layout or derived from one.
 LLVMValueRef gpu_thread_bits(gpu *g, const uint32_t *basis, unsigned count);
@@ -256,6 +256,7 @@ void gpu_set_scalar(gpu *g, ir_value *value, LLVMValueRef scalar);
 void gpu_set_home(gpu *g, ir_value *value, gpu_tile tile);
 /// The tile of a result in its layout, ready but for its registers, which whoever asks for it fills.
 gpu_tile gpu_result(gpu *g, ir_value *value);
+/// A new block, at the end of the function that the builder is in.
 LLVMBasicBlockRef gpu_block(gpu *g, const char *name);
 /// A conditional branch that hardly ever goes to its second block, which then stands after everything else.
 void gpu_expect_first(gpu *g, LLVMValueRef branch);

@@ -2,7 +2,10 @@
 // Elements as bits: constants, packed into words for memory and registers and back, and moved between lanes.
 #include "compiler/codegen/gpu/gpu_lower.h"
 
-LLVMValueRef gpu_i32(gpu *g, uint32_t value) { return LLVMConstInt(g->i32, value, false); }
+LLVMValueRef gpu_i32(gpu *g, int64_t value) {
+  KILN_ASSERT(value >= INT32_MIN && value <= UINT32_MAX);
+  return LLVMConstInt(g->i32, (uint32_t)value, false);
+}
 LLVMValueRef gpu_i1(gpu *g, bool value) { return LLVMConstInt(g->i1, value, false); }
 
 // ------------------------------------------------------------------------------ elements and words
@@ -51,12 +54,6 @@ static piece piece_of(gpu *g, LLVMValueRef bits) {
   return (piece){LLVMGetOperand(word, 0), (unsigned)LLVMConstIntGetZExtValue(LLVMGetOperand(word, 1))};
 }
 
-static bool is_same_word(LLVMValueRef a, LLVMValueRef b) {
-  bool are_parts = LLVMIsAExtractElementInst(a) && LLVMIsAExtractElementInst(b);
-  return a == b || (are_parts && LLVMGetOperand(a, 0) == LLVMGetOperand(b, 0) &&
-                    LLVMGetOperand(a, 1) == LLVMGetOperand(b, 1));
-}
-
 /// Halves of two words.
 static LLVMValueRef join_halves(gpu *g, const piece pieces[2]) {
   const uint8_t low = (uint8_t)(pieces[0].at / 8), high = (uint8_t)(4 + pieces[1].at / 8);
@@ -89,7 +86,12 @@ static LLVMValueRef join_pieces(gpu *g, const LLVMValueRef *elements, unsigned c
     if (!pieces[i].word) return NULL;
     are_halves &= pieces[i].at % 16 == 0;
     are_column &= pieces[i].at % 8 == 0 && pieces[i].at == pieces[0].at;
-    is_whole &= pieces[i].at == i * (32 / count) && is_same_word(pieces[0].word, pieces[i].word);
+    // All of one word, which may have been taken out of one vector again for each.
+    const LLVMValueRef first = pieces[0].word, word = pieces[i].word;
+    const bool is_same_part = LLVMIsAExtractElementInst(first) && LLVMIsAExtractElementInst(word) &&
+                              LLVMGetOperand(first, 0) == LLVMGetOperand(word, 0) &&
+                              LLVMGetOperand(first, 1) == LLVMGetOperand(word, 1);
+    is_whole &= pieces[i].at == i * (32 / count) && (word == first || is_same_part);
   }
   if (is_whole) return pieces[0].word;
   if (!g->machine->join_bytes) return NULL;

@@ -50,7 +50,8 @@ LLVMTypeRef gpu_type(gpu *g, ir_type type) {
 }
 
 LLVMBasicBlockRef gpu_block(gpu *g, const char *name) {
-  return LLVMAppendBasicBlockInContext(g->context, g->function, name);
+  LLVMValueRef function = LLVMGetBasicBlockParent(LLVMGetInsertBlock(g->builder));
+  return LLVMAppendBasicBlockInContext(g->context, function, name);
 }
 
 // ---------------------------------------------------------------------------------- thread numbers

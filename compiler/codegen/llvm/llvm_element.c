@@ -216,21 +216,19 @@ static LLVMValueRef float_to_int(const kiln_elements *e, ir_type from, kiln_scal
   return e->machine->float_to_int(e, to, how->flags & IR_UNSIGNED, value);
 }
 
-/// An integer that is to lose its high bits, which may be those of a float.
-static LLVMValueRef before_truncation(const kiln_elements *e, LLVMValueRef x) {
-  if (!e->machine->bits_of_float || !LLVMIsABitCastInst(x)) return x;
-  LLVMValueRef real = LLVMGetOperand(x, 0);
-  LLVMTypeKind kind = LLVMGetTypeKind(LLVMTypeOf(real));
-  return kind == LLVMFloatTypeKind || kind == LLVMDoubleTypeKind ? e->machine->bits_of_float(e, real) : x;
-}
-
 static LLVMValueRef int_to_int(const kiln_elements *e, ir_type from, kiln_scalar to, const ir_attrs *how,
                                LLVMValueRef x) {
   LLVMTypeRef type = kiln_type_like(e->types[to], x);
   if (to == KILN_I1) return LLVMBuildICmp(B, LLVMIntNE, x, kiln_int_like(e->types[from.scalar], x, 0), "");
-  if (kiln_scalars[to].bits < ir_type_bits(from)) return LLVMBuildTrunc(B, before_truncation(e, x), type, "");
   if (kiln_scalars[to].bits == ir_type_bits(from)) return x;
-  return is_unsigned(how, from) ? LLVMBuildZExt(B, x, type, "") : LLVMBuildSExt(B, x, type, "");
+  if (kiln_scalars[to].bits > ir_type_bits(from))
+    return is_unsigned(how, from) ? LLVMBuildZExt(B, x, type, "") : LLVMBuildSExt(B, x, type, "");
+  if (e->machine->bits_of_float && LLVMIsABitCastInst(x)) { // the high bits may be those of a float
+    LLVMValueRef real = LLVMGetOperand(x, 0);
+    LLVMTypeKind kind = LLVMGetTypeKind(LLVMTypeOf(real));
+    if (kind == LLVMFloatTypeKind || kind == LLVMDoubleTypeKind) x = e->machine->bits_of_float(e, real);
+  }
+  return LLVMBuildTrunc(B, x, type, "");
 }
 
 LLVMValueRef kiln_element_cast(const kiln_elements *e, kiln_scalar from, kiln_scalar to, const ir_attrs *how,

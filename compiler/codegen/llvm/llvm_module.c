@@ -415,25 +415,20 @@ static void order_block(block_order *o) {
   if (o->ordered == o->count) move_all(o); // what nothing uses would be left
 }
 
-/// Without memory the block stays as it is.
-static void order_long_block(LLVMBasicBlockRef block, uint32_t count) {
-  block_order o = {.block = block, .count = count};
-  char *memory = malloc(count * (sizeof *o.instructions + sizeof *o.places + 2 * sizeof *o.order + 1));
-  if (!memory) return;
-  o.places = (place *)memory;
-  o.instructions = (LLVMValueRef *)(o.places + count);
-  o.order = (uint32_t *)(o.instructions + count);
-  o.stack = o.order + count;
-  o.states = (uint8_t *)(o.stack + count);
-  order_block(&o);
-  free(memory);
-}
-
 void kiln_llvm_order(LLVMModuleRef module) {
   for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
     for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b; b = LLVMGetNextBasicBlock(b)) {
-      uint32_t count = 0;
-      for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) count++;
-      if (count > LONG_BLOCK) order_long_block(b, count);
+      block_order o = {.block = b};
+      for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) o.count++;
+      if (o.count <= LONG_BLOCK) continue;
+      char *memory = malloc(o.count * (sizeof *o.instructions + sizeof *o.places + 2 * sizeof *o.order + 1));
+      if (!memory) continue; // the block stays as it is
+      o.places = (place *)memory;
+      o.instructions = (LLVMValueRef *)(o.places + o.count);
+      o.order = (uint32_t *)(o.instructions + o.count);
+      o.stack = o.order + o.count;
+      o.states = (uint8_t *)(o.stack + o.count);
+      order_block(&o);
+      free(memory);
     }
 }

@@ -83,13 +83,13 @@ void nvptx_find_place(gpu *g, unsigned groups) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef block = kl_call(&g->prelude, KL_kl_pid_0, NULL, 0);
   const unsigned spread = g->spread ? g->spread : 1, split = g->split ? g->split : 1;
-  g->share = LLVMBuildLShr(b, block, gpu_i32(g, (uint32_t)__builtin_ctz(spread)), "");
+  g->share = LLVMBuildLShr(b, block, gpu_i32(g, __builtin_ctz(spread)), "");
   g->share = LLVMBuildURem(b, g->share, gpu_i32(g, split), "");
   LLVMValueRef place = LLVMBuildAnd(b, block, gpu_i32(g, spread - 1), "");
   if (!g->spread) return;
 
   unsigned columns = g->spread_columns;
-  g->block_row = LLVMBuildLShr(b, place, gpu_i32(g, (uint32_t)__builtin_ctz(columns)), "");
+  g->block_row = LLVMBuildLShr(b, place, gpu_i32(g, __builtin_ctz(columns)), "");
   g->block_column = LLVMBuildAnd(b, place, gpu_i32(g, columns - 1), "");
   g->program_group =
       g->kernel->groups_beside
@@ -158,18 +158,17 @@ static void pin(gpu *g, ir_value *value) {
                 &scalar, 1);
 }
 
-static bool is_read_after(const ir_op *loop, const ir_value *value) {
-  for (const ir_op *op = loop->next; op; op = ir_next(loop->block, op))
-    for (uint32_t i = 0; op->code != IR_VIEW && i < op->operand_count; i++)
-      if (op->operands[i] == value) return true;
-  return false;
-}
-
-/// There a thread waits for copies; after the loop others wait for what it stores.
+/// Pins what is read after a loop of products: there a thread waits for copies, after the loop others wait for
+/// what it stores.
 void nvptx_enter_loop(gpu *g, ir_op *loop) {
   if (!ir_find(ir_loop_body(loop), IR_MMA)) return;
-  for (ir_op *op = loop->block->first; op != loop; op = op->next)
-    if (op->result_count == 1 && is_read_after(loop, op->results)) pin(g, op->results);
+  for (ir_op *op = loop->block->first; op != loop; op = op->next) {
+    bool is_read = false;
+    for (const ir_op *user = loop->next; user && !is_read; user = ir_next(loop->block, user))
+      for (uint32_t i = 0; user->code != IR_VIEW && i < user->operand_count; i++)
+        is_read |= user->operands[i] == op->results;
+    if (is_read && op->result_count == 1) pin(g, op->results);
+  }
 }
 
 /// Copies are one thread's. What their indices need of the first program all threads of the warp compute
@@ -235,22 +234,26 @@ static LLVMValueRef barrier_address(gpu *g, ir_value *barriers, ir_value *slot) 
   return plus_times(g, start, gpu_scalar(g, slot), KILN_BARRIER_BYTES);
 }
 
-static void lower_expect(gpu *g, ir_op *op) {
-  LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
-                               gpu_i32(g, op->attrs.expect.part)};
-  kl_call(&g->prelude, KL_kl_mbar_expect, arguments, 2);
-}
+/// The copying thread expects bytes at a barrier; threads wait for its phase, or arrive.
+static void lower_barrier(gpu *g, ir_op *op) {
+  LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]), NULL};
 
-static void lower_wait(gpu *g, ir_op *op) {
-  LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]),
-                               gpu_scalar(g, op->operands[2])};
-  if (op->attrs.arrive.is_own) arguments[0] = plus_times(g, arguments[0], g->group, KILN_BARRIER_BYTES);
-  kl_call(&g->prelude, op->attrs.arrive.is_cluster ? KL_kl_mbar_wait_cluster : KL_kl_mbar_wait, arguments, 2);
-}
+  if (op->code == IR_BAR_EXPECT) {
+    arguments[1] = gpu_i32(g, op->attrs.expect.part);
+    kl_call(&g->prelude, KL_kl_mbar_expect, arguments, 2);
+    return;
+  }
 
-static void lower_arrive(gpu *g, ir_op *op) {
+  const bool is_cluster = op->attrs.arrive.is_cluster;
+  if (op->code == IR_BAR_WAIT) {
+    arguments[1] = gpu_scalar(g, op->operands[2]);
+    if (op->attrs.arrive.is_own) arguments[0] = plus_times(g, arguments[0], g->group, KILN_BARRIER_BYTES);
+    kl_call(&g->prelude, is_cluster ? KL_kl_mbar_wait_cluster : KL_kl_mbar_wait, arguments, 2);
+    return;
+  }
+
   const bool by_warps = op->attrs.arrive.by_warps;
-  LLVMValueRef arguments[2] = {barrier_address(g, op->operands[0], op->operands[1]), gpu_i32(g, 1)};
+  arguments[1] = gpu_i32(g, 1);
   if (!g->is_alone) { // of a warp or a group the first thread arrives
     if (by_warps) kl_call(&g->prelude, KL_kl_warp_meet, NULL, 0);
     arguments[1] = LLVMBuildZExt(g->builder, is_first_of(g, by_warps ? 32 : NVPTX_GROUP_THREADS), g->i32, "");
@@ -258,8 +261,7 @@ static void lower_arrive(gpu *g, ir_op *op) {
   if (!op->attrs.arrive.blocks) kl_call(&g->prelude, KL_kl_mbar_arrive_if, arguments, 2);
   for (unsigned place = 0; place < op->attrs.arrive.blocks; place++) {
     LLVMValueRef there[2] = {arguments[0], nvptx_block_at(g, gpu_i32(g, place))};
-    kl_call(&g->prelude,
-            op->attrs.arrive.is_cluster ? KL_kl_cluster_release_writes_if : KL_kl_cluster_release_if,
+    kl_call(&g->prelude, is_cluster ? KL_kl_cluster_release_writes_if : KL_kl_cluster_release_if,
             (LLVMValueRef[2]){kl_call(&g->prelude, KL_kl_cluster_address, there, 2), arguments[1]}, 2);
   }
 }
@@ -343,7 +345,8 @@ static void lower_copy(gpu *g, ir_op *op) {
 
 typedef struct staging {
   gpu_tile tile;
-  unsigned columns; ///< staged at a time
+  unsigned slots;   ///< that the group's part is divided into; one is read while the next is written
+  unsigned columns; ///< staged at a time, in one slot
   unsigned row;     ///< bytes of a row in shared memory
   unsigned box_rows;
   uint32_t box;        ///< bytes from one column of `row` bytes to the next
@@ -476,13 +479,17 @@ static void meet_after(gpu *g, LLVMValueRef leader, kl_function wait) {
   nvptx_group_barrier(g);
 }
 
-static staging open_staging(gpu *g, ir_op *op, unsigned slots) {
+static staging open_staging(gpu *g, ir_op *op) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
   ir_value *memory = op->operands[op->operand_count - 2];
-  unsigned bytes = kiln_memory_bytes(memory->type, 0, 0);
+  unsigned bytes = kiln_memory_bytes(memory->type, 0, 0),
+           at_a_time = kiln_stage_at_a_time(machine, g->kernel, op);
+  const bool has_two_rows =
+      at_a_time * kiln_scalars[op->operands[0]->type.scalar].bytes == 2 * machine->row_bytes;
   staging s = {.row = kiln_stage_row(machine, g->kernel, op),
                .box_rows = kiln_stage_box_rows(machine, g->kernel, op),
-               .columns = kiln_stage_at_a_time(machine, g->kernel, op) / slots};
+               .slots = has_two_rows ? 2 : 1};
+  s.columns = at_a_time / s.slots;
   s.box = 64 * s.row;
   s.tile = gpu_operand(g, op, op->operand_count - 1);
   s.memory = LLVMBuildAdd(g->builder, nvptx_slot_address(g, memory, NULL),
@@ -495,11 +502,10 @@ static staging open_staging(gpu *g, ir_op *op, unsigned slots) {
 static void lower_stage(gpu *g, ir_op *op) {
   const kiln_matrix_machine *machine = kiln_matrix_machine_of(g->target);
   kiln_mma_split split = kiln_mma_split_of(g->layouts, op->operands[op->operand_count - 1]->type);
-  unsigned all = kiln_stage_columns(machine, g->kernel, op), number = 0,
-           slots = kiln_stage_slots(machine, g->kernel, op);
+  unsigned all = kiln_stage_columns(machine, g->kernel, op), number = 0;
   // Of a group's columns, which lie between it and the next; this is one of them.
   unsigned shares = op->attrs.access.split ? op->attrs.access.split : 1;
-  staging s = open_staging(g, op, slots);
+  staging s = open_staging(g, op);
   if (g->status != KILN_OK) return;
   LLVMValueRef leader = is_first_of(g, NVPTX_GROUP_THREADS), memory = s.memory;
   const unsigned bytes = kiln_scalars[op->operands[0]->type.scalar].bytes,
@@ -514,9 +520,9 @@ static void lower_stage(gpu *g, ir_op *op) {
                first = (block << (split.columns - 1)) + at / 2;
       // Part `number` goes where the part before the last was. Before the first, all that was staged has been
       // read, so that both slots are free then.
-      if (!number || number >= slots)
-        meet_after(g, leader, number && slots > 1 ? KL_kl_bulk_wait_read_1 : KL_kl_bulk_wait_read);
-      s.memory = plus(g, memory, number % slots * slot_bytes);
+      if (!number || number >= s.slots)
+        meet_after(g, leader, number && s.slots > 1 ? KL_kl_bulk_wait_read_1 : KL_kl_bulk_wait_read);
+      s.memory = plus(g, memory, number % s.slots * slot_bytes);
       write(g, &s, first, columns);
       kl_call(&g->prelude, KL_kl_proxy_fence, NULL, 0);
       nvptx_group_barrier(g);
@@ -570,9 +576,9 @@ void nvptx_lower_machine(gpu *g, ir_op *op) {
   static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
       [IR_ROLES] = lower_roles,
       [IR_BLOCK] = lower_block_number,
-      [IR_BAR_EXPECT] = lower_expect,
-      [IR_BAR_WAIT] = lower_wait,
-      [IR_BAR_ARRIVE] = lower_arrive,
+      [IR_BAR_EXPECT] = lower_barrier,
+      [IR_BAR_WAIT] = lower_barrier,
+      [IR_BAR_ARRIVE] = lower_barrier,
       [IR_COPY] = lower_copy,
       [IR_STAGE] = lower_stage,
       [IR_PUT] = lower_put,

@@ -133,45 +133,30 @@ static void keep_denormals(kiln_buffer *ptx) {
   ptx->size = (size_t)(end - text);
 }
 
-/// Makes a text of the object, with a NUL that does not count.
-static kiln_status end_text(kiln_finishing *f, kiln_error *err) {
-  kiln_buffer_u8(f->object, 0);
+/// The object is PTX. It is corrected, and then is the code, or the assembler makes the code of it.
+static kiln_status finish(kiln_finishing *f, kiln_error *err) {
+  kiln_buffer_u8(f->object, 0); // a NUL that does not count
   if (f->object->failed)
     return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the PTX of %s", f->symbol);
   drop_call_numbers(f->object);
   keep_denormals(f->object);
-  return KILN_OK;
-}
-
-static void keep_ptx(kiln_finishing *f) {
+  if (f->info->format == KILN_FORMAT_CUBIN) {
+    kiln_status status = kiln_finish_cubin(f->target, f->options, (const char *)f->object->bytes, f->code,
+                                           f->info, f->producer, err);
+    if (status != KILN_STATUS_UNSUPPORTED || f->options->output) return status;
+    // The assembler does not know the processor: who asked for no form gets the PTX, and why.
+    f->info->why_ptx = kiln_arena_text(f->texts, err->text, strlen(err->text));
+    err->status = KILN_OK;
+    f->info->format = KILN_FORMAT_PTX;
+  }
   kiln_buffer_deinit(f->code);
   *f->code = *f->object;
   *f->object = (kiln_buffer){0};
-}
-
-static kiln_status finish_ptx(kiln_finishing *f, kiln_error *err) {
-  kiln_status status = end_text(f, err);
-  if (status == KILN_OK) keep_ptx(f);
-  return status;
-}
-
-static kiln_status finish_cubin(kiln_finishing *f, kiln_error *err) {
-  kiln_status status = end_text(f, err);
-  if (status != KILN_OK) return status;
-  status = kiln_finish_cubin(f->target, f->options, (const char *)f->object->bytes, f->code, f->info,
-                             f->producer, err);
-  if (status != KILN_STATUS_UNSUPPORTED || f->options->output) return status;
-  // The assembler does not know the processor: who asked for no form gets the PTX, and why.
-  f->info->why_ptx = kiln_arena_text(f->texts, err->text, strlen(err->text));
-  err->status = KILN_OK;
-  f->info->format = KILN_FORMAT_PTX;
-  keep_ptx(f);
   return KILN_OK;
 }
 
-static const kiln_backend_form forms[] = {{KILN_FORMAT_PTX, LLVMAssemblyFile, finish_ptx},
-                                          {KILN_FORMAT_CUBIN, LLVMAssemblyFile, finish_cubin},
-                                          {0}};
+static const kiln_backend_form forms[] = {
+    {KILN_FORMAT_PTX, LLVMAssemblyFile, finish}, {KILN_FORMAT_CUBIN, LLVMAssemblyFile, finish}, {0}};
 
 const kiln_backend kiln_backend_nvptx = {
     .family = KILN_FAMILY_NVPTX,

@@ -187,9 +187,6 @@ unsigned kiln_stage_box_rows(const kiln_matrix_machine *machine, const ir_kernel
 /// Columns of a group that are staged at a time; bytes of its part of the memory for them.
 unsigned kiln_stage_at_a_time(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
 
-/// Into how many slots that part is divided, of which one is read while the next is written.
-unsigned kiln_stage_slots(const kiln_matrix_machine *machine, const ir_kernel *kernel, const ir_op *op);
-
 /// What a store by the copy engine stages: its value, or what a transposition before it transposes.
 ir_value *kiln_staged_value(const ir_op *store);
 

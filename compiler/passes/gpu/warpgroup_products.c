@@ -67,11 +67,6 @@ unsigned kiln_stage_at_a_time(const kiln_matrix_machine *m, const ir_kernel *ker
   return all < most ? all : most;
 }
 
-unsigned kiln_stage_slots(const kiln_matrix_machine *m, const ir_kernel *kernel, const ir_op *op) {
-  unsigned bytes = kiln_scalars[op->operands[0]->type.scalar].bytes;
-  return kiln_stage_at_a_time(m, kernel, op) * bytes == 2 * m->row_bytes ? 2 : 1;
-}
-
 static unsigned whole_part(unsigned count, unsigned most) {
   unsigned whole = 1u << __builtin_ctz(count);
   return whole < most ? whole : most;
