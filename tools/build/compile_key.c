@@ -55,30 +55,29 @@ static void add_options(kiln_key_builder *b, const kiln_codegen_options *options
   kiln_buffer_deinit(&value);
 }
 
-/// The requested form, resolved. If the assembler does not know the processor, it is the other form.
-static const char *format_text(const kiln_codegen_options *options, kiln_family family, char out[32]) {
-  const kiln_family_info *f = kiln_family_of(family);
-  if (options->output) return kiln_format_name(options->output);
-  if (!f->assembled || options->assembler == KILN_ASSEMBLER_NONE) return kiln_format_name(f->plain);
-  snprintf(out, 32, "%s, else %s", kiln_format_name(f->assembled), kiln_format_name(f->plain));
-  return out;
-}
-
 kiln_status compile_key(const compile_inputs *in, kiln_key *out, kiln_error *err) {
   kiln_key_builder b;
-  char form[32];
   kiln_family family = in->target->processor->family;
+  const kiln_family_info *f = kiln_family_of(family);
   kiln_key_begin(&b, KILN_KEY_COMPILE);
   kiln_key_add(&b, KILN_FIELD_IR, NULL, in->canonical->bytes, in->canonical->size);
   kiln_key_text(&b, KILN_FIELD_SYMBOL, in->symbol);
   add_parameters(&b, in->interface);
   add_target(&b, in->target);
-  kiln_key_text(&b, KILN_FIELD_FORMAT, format_text(in->options, family, form));
+  // The requested form, resolved. If the assembler does not know the processor, it is the other form.
+  const bool is_assembled = f->assembled && in->options->assembler != KILN_ASSEMBLER_NONE;
+  const char *form = kiln_format_name(in->options->output ? in->options->output : f->plain);
+  char either[32];
+  if (!in->options->output && is_assembled) {
+    snprintf(either, sizeof either, "%s, else %s", kiln_format_name(f->assembled), form);
+    form = either;
+  }
+  kiln_key_text(&b, KILN_FIELD_FORMAT, form);
   add_options(&b, in->options, family);
   if (in->positions->size)
     kiln_key_add(&b, KILN_FIELD_POSITION, NULL, in->positions->bytes, in->positions->size);
   kiln_key_add(&b, KILN_FIELD_COMPILER, NULL, in->who->compiler.digest.bytes, KILN_DIGEST_SIZE);
-  if (kiln_family_of(family)->assembled && in->who->assembler.text[0])
+  if (f->assembled && in->who->assembler.text[0])
     kiln_key_named_text(&b, KILN_FIELD_TOOLCHAIN, "assembler", in->who->assembler.text);
   kiln_key_named_number(&b, KILN_FIELD_SCHEMA, "canonical", KILN_CANONICAL_VERSION);
   kiln_key_named_number(&b, KILN_FIELD_SCHEMA, "kernel_abi", KILN_KERNEL_ABI);

@@ -23,14 +23,6 @@ typedef struct request {
   kiln_positions positions;     // arena and borrowed
 } request;
 
-// A C identifier: it becomes a symbol and stands in assembly.
-static bool is_symbol(kiln_span s) {
-  if (!s.size || isdigit(s.bytes[0])) return false;
-  for (size_t i = 0; i < s.size; i++)
-    if (!isalnum(s.bytes[i]) && s.bytes[i] != '_') return false;
-  return true;
-}
-
 // Names are echoed in messages of one line.
 static bool is_printable(kiln_span s) {
   for (size_t i = 0; i < s.size; i++)
@@ -46,7 +38,11 @@ static kiln_status malformed(kiln_error *err, const char *what) {
 static kiln_status read_compile(kiln_arena *arena, const kiln_span blocks[5], request *out, kiln_error *err) {
   const kiln_span target = blocks[0], symbol = blocks[1], positions = blocks[4];
   if (!is_printable(target)) return malformed(err, "the target's name is not printable");
-  if (!is_symbol(symbol)) return malformed(err, "the symbol is not an identifier");
+  // A C identifier: it stands in assembly.
+  bool is_identifier = symbol.size && !isdigit(symbol.bytes[0]);
+  for (size_t i = 0; i < symbol.size; i++)
+    is_identifier &= isalnum(symbol.bytes[i]) || symbol.bytes[i] == '_';
+  if (!is_identifier) return malformed(err, "the symbol is not an identifier");
   if (symbol.size > MOST_SYMBOL)
     return kiln_fail(err, KILN_STATUS_LIMIT, "the kernel's symbol has %zu bytes, expected at most %d",
                      symbol.size, MOST_SYMBOL);

@@ -224,20 +224,17 @@ static int other_option(const cli_page *page, const char *text, size_t length, c
   return unknown_option(page, text, length);
 }
 
-static int set_color(const cli_page *page, const char *when, cursor *c) {
-  if (!when && c->at + 1 < c->argc) when = c->argv[++c->at];
-  if (when && cli_color(when, NULL, NULL)) return -1;
-  return cli_usage(page, "--color: expected auto, always or never%s%s%s", when ? ", found '" : "",
-                   when ? when : "", when ? "'" : "");
-}
-
 static int long_option(const cli_page *page, const char *text, cursor *c) {
-  const char *equals = strchr(text, '=');
+  const char *equals = strchr(text, '='), *value = equals ? equals + 1 : NULL;
   size_t length = equals ? (size_t)(equals - text) : strlen(text);
-  if (length == strlen("color") && !memcmp(text, "color", length))
-    return set_color(page, equals ? equals + 1 : NULL, c);
+  if (length == strlen("color") && !memcmp(text, "color", length)) { // every page has it
+    if (!value && c->at + 1 < c->argc) value = c->argv[++c->at];
+    if (value && cli_color(value, NULL, NULL)) return -1;
+    return cli_usage(page, "--color: expected auto, always or never%s%s%s", value ? ", found '" : "",
+                     value ? value : "", value ? "'" : "");
+  }
   const cli_option *o = find_option(page, text, length);
-  return o ? set_with_value(page, o, equals ? equals + 1 : NULL, c) : other_option(page, text, length, c);
+  return o ? set_with_value(page, o, value, c) : other_option(page, text, length, c);
 }
 
 static int short_options(const cli_page *page, const char *text, cursor *c) {
@@ -409,65 +406,48 @@ kiln_status cli_write_made(const char *path, const char *input, const void *byte
   return cli_write_file(path, bytes, size, err);
 }
 
-/// Where the other programs are, relative to this program's folder, in order.
-static const char *const places[] = {"", "../libexec/kiln/"};
+/// How this program finds its own folder, in this order: by the name that it was started by; by its file, after
+/// links are followed; by that name after links are followed, where there is no /proc.
+enum { BY_NAME, BY_FILE, BY_RESOLVED_NAME, WAYS };
 
-static bool cut_name(char *path) {
-  char *slash = strrchr(path, '/');
-  if (slash) *slash = 0;
-  return slash;
+/// Where another program is, seen from there, in this order.
+static const char *const subfolders[] = {"", "../libexec/kiln/"};
+enum { PLACES = WAYS * (sizeof subfolders / sizeof *subfolders) };
+
+/// A path where another program may be, one for each way and subfolder. False: there is none.
+static bool place_of(const char *name, unsigned number, char *out, size_t capacity) {
+  const unsigned subfolder_count = PLACES / WAYS, way = number / subfolder_count;
+  char folder[PATH_MAX] = "";
+  // The kernel passes the name on. It is not trusted by programs with more rights than their caller.
+  const char *started = getauxval(AT_SECURE) ? NULL : (const char *)getauxval(AT_EXECFN);
+  if (way == BY_FILE) {
+    if (readlink("/proc/self/exe", folder, sizeof folder - 1) <= 0) return false;
+  } else if (!started || (way == BY_RESOLVED_NAME && !realpath(started, folder)) ||
+             (way == BY_NAME && snprintf(folder, sizeof folder, "%s", started) >= (int)sizeof folder)) {
+    return false;
+  }
+  char *slash = strrchr(folder, '/');
+  if (!slash) return false;
+  *slash = 0;
+  const char *subfolder = subfolders[number % subfolder_count];
+  return snprintf(out, capacity, "%s/%s%s", folder, subfolder, name) < (int)capacity;
 }
 
-/// The name by which this program was started, which the kernel passes on; NULL for programs with more rights
-/// than their caller.
-static const char *started_name(void) {
-  return getauxval(AT_SECURE) ? NULL : (const char *)getauxval(AT_EXECFN);
-}
-
-static bool started_folder(char *out) {
-  const char *name = started_name();
-  return name && snprintf(out, PATH_MAX, "%s", name) < PATH_MAX && cut_name(out);
-}
-
-/// The folder of its file, after links are followed.
-static bool file_folder(char *out) {
-  ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
-  if (length <= 0) return false;
-  out[length] = 0;
-  return cut_name(out);
-}
-
-/// The same where there is no /proc: of the name that it was started by.
-static bool resolved_folder(char *out) {
-  const char *name = started_name();
-  return name && realpath(name, out) && cut_name(out);
-}
-
-typedef bool folder_function(char *out);
-static folder_function *const folders[] = {started_folder, file_folder, resolved_folder};
-
-/// The first place where the file may be used as `mode` says, or, with `out_fd`, be read.
-static bool find_file(const char *name, int mode, char *out, size_t capacity, int *out_fd) {
-  char folder[PATH_MAX];
+bool cli_find_program(const char *name, char *out, size_t capacity, int *out_fd) {
   if (out_fd) *out_fd = -1;
-  for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
-    for (size_t i = 0; folders[f](folder) && i < sizeof places / sizeof *places; i++) {
-      if (snprintf(out, capacity, "%s/%s%s", folder, places[i], name) >= (int)capacity) continue;
-      if (!out_fd && !access(out, mode)) return true;
-      if (out_fd && (*out_fd = open(out, O_RDONLY | O_CLOEXEC)) >= 0) return true;
-    }
+  for (unsigned i = 0; i < PLACES; i++) {
+    if (!place_of(name, i, out, capacity)) continue;
+    if (!out_fd && !access(out, X_OK)) return true;
+    if (out_fd && (*out_fd = open(out, O_RDONLY | O_CLOEXEC)) >= 0) return true;
   }
   return false;
 }
 
-bool cli_find_program(const char *name, char *out, size_t capacity, int *out_fd) {
-  return find_file(name, X_OK, out, capacity, out_fd);
-}
-
 kiln_status cli_need_program(const char *name, char *out, size_t capacity, kiln_error *err) {
-  if (find_file(name, X_OK, out, capacity, NULL)) return KILN_OK;
-  if (find_file(name, F_OK, out, capacity, NULL))
-    return kiln_fail(err, KILN_STATUS_DENIED, "%s cannot be executed", out);
+  if (cli_find_program(name, out, capacity, NULL)) return KILN_OK;
+  for (unsigned i = 0; i < PLACES; i++)
+    if (place_of(name, i, out, capacity) && !access(out, F_OK))
+      return kiln_fail(err, KILN_STATUS_DENIED, "%s cannot be executed", out);
   return kiln_fail(err, KILN_STATUS_NOT_FOUND, "%s is not next to this program nor in ../libexec/kiln", name);
 }
 
