@@ -33,7 +33,7 @@ typedef struct writer {
   kiln_buffer text;
   const char *type, *sum, *result, *precision; ///< of operands, of sums, of C
   unsigned bm, bn, bk, part, warps, stages, split, slices, programs, depth, times;
-  unsigned m, n, k, shape;
+  unsigned m, n, k, shape, channels;
   bool is_batched, is_chained, is_pointer, is_whole, is_fetched, has_old, is_doubled, is_atomic;
   matrix matrices[MOST_MATRICES];
   unsigned matrix_count;
@@ -105,16 +105,25 @@ static void add_matrix(writer *w, char name, const char *scalar, const char *acc
                                             .is_aligned = w->is_fetched ? chance(w, 95) : chance(w, 50)};
 }
 
+/// `count` numbers from `first` on, which of divided ones are put together again from a quotient and a remainder, as
+/// places of convolutions are.
+static void put_places(writer *w, const char *first, unsigned count) {
+  if (!w->channels) PUT("(%s + iota(%u))", first, count);
+  else PUT("((%s + iota(%u)) / Q * E + (%s + iota(%u)) %% Q)", first, count, first, count);
+}
+
 /// The elements of an operand's tile at (row, column) of the product, through its view or pointers.
 static void put_load(writer *w, char name, const char *row, const char *column) {
   const matrix *m = find(w, name);
   const char *down = m->is_turned ? column : row, *across = m->is_turned ? row : column;
   const bool is_part = w->part < w->bn && (name == 'B' || name == 'V') && !w->is_chained;
   if (m->is_turned) PUT("trans(");
-  if (!w->is_fetched && !w->is_batched && !is_part && chance(w, 25)) {
-    PUT("load(view_base(%c) + (%s + iota(%u))[:, _] as i64 * view_stride(%c, 0) + (%s + iota(%u))[_, :] as "
-        "i64, ",
-        name, down, m->rows.tile, name, across, m->columns.tile);
+  if (!w->is_batched && !is_part && (w->channels || (!w->is_fetched && chance(w, 25)))) {
+    PUT("load(view_base(%c) + ", name);
+    put_places(w, down, m->rows.tile);
+    PUT("[:, _] as i64 * view_stride(%c, 0) + ", name);
+    put_places(w, across, m->columns.tile);
+    PUT("[_, :] as i64, ");
     PUT("((%s + iota(%u))[:, _] as i64 < dim(%c, 0)) & ((%s + iota(%u))[_, :] as i64 < dim(%c, 1)))", down,
         m->rows.tile, name, across, m->columns.tile, name);
   } else {
@@ -218,6 +227,10 @@ static void put_parameters(writer *w) {
   put_number(w, "N", "i32", w->n);
   put_number(w, "K", chance(w, 50) ? "i32 @range(0, 65536)" : "i32", w->k);
   put_number(w, "times", "i32", w->times);
+  if (w->channels) {
+    put_number(w, "Q", w->channels % 32 ? "i32 @range(1, 65536)" : "i32", w->channels);
+    put_number(w, "E", "i32", w->channels);
+  }
   for (unsigned i = 0; i < w->matrix_count && w->is_pointer; i++) {
     const char name[] = {'l', 'd', (char)(w->matrices[i].name + 'a' - 'A'), 0};
     if (w->matrices[i].columns.tile) put_number(w, name, "i64", w->matrices[i].pitch);
@@ -308,7 +321,7 @@ static unsigned draw_extent(writer *w, unsigned tile, unsigned most) {
 }
 
 static void draw_extents(writer *w) {
-  w->is_whole = chance(w, w->is_fetched ? 75 : 50);
+  w->is_whole = chance(w, w->is_fetched ? 75 : 50) || w->channels;
   w->m = draw_extent(w, w->bm, 2), w->n = draw_extent(w, w->part, 2);
   w->k = chance(w, 90) ? draw_extent(w, w->bk, 5) : below(w, 2) * 8;
   w->times = below(w, 3);
@@ -335,6 +348,9 @@ static void draw_matrices(writer *w) {
 
 static void draw(writer *w) {
   for (unsigned i = 0; i < 4; i++) kiln_test_random(&w->seed);
+  const unsigned divided =
+      (unsigned)(w->seed % 48); // drawn apart: what a seed means does not depend on the rest
+  if (divided < 6) w->channels = 16 * (1 + divided);
   w->shape = below(w, sizeof shapes / sizeof *shapes);
   const bool is_sliced = shapes[w->shape].is_sliced;
   w->is_fetched = chance(w, 50); // by tensor maps and for products of warpgroups, where a GPU has them

@@ -76,15 +76,20 @@ static uint32_t bytes_of(const ir_op *load) {
   return (uint32_t)(((uint64_t)ir_type_bits(type) << ir_log2_elements(type)) / 8);
 }
 
-/// Slots that shared memory has room for beside `others` bytes, at most as asked for by loop or kernel.
+/// Slots that loop or kernel ask for.
+static unsigned slots_asked(const kiln_pipeline *a) {
+  const unsigned asked = a->loop->attrs.loop.stages ? a->loop->attrs.loop.stages
+                         : a->kernel->stages        ? a->kernel->stages
+                                                    : DEFAULT_SLOTS;
+  return asked < MOST_SLOTS ? asked : MOST_SLOTS;
+}
+
+/// Slots that shared memory has room for beside `others` bytes, at most as asked for.
 static unsigned slots_for(const kiln_pipeline *a, uint32_t others) {
-  unsigned asked = a->loop->attrs.loop.stages ? a->loop->attrs.loop.stages
-                   : a->kernel->stages        ? a->kernel->stages
-                                              : DEFAULT_SLOTS;
+  unsigned asked = slots_asked(a);
   uint32_t shared = a->machine->shared_bytes;
   uint64_t bytes = 0, room = shared > SPARE_SHARED + others ? shared - SPARE_SHARED - others : 0;
   for (unsigned i = 0; i < a->count; i++) bytes += bytes_of(a->loads[i].load);
-  if (asked > MOST_SLOTS) asked = MOST_SLOTS;
   while (asked && asked * bytes > room) asked--;
   return asked;
 }
@@ -127,13 +132,44 @@ static bool has_pieces(const fetching *f, const ir_op *load) {
   return bits >= 8 && bits << row >= LEAST_PIECE;
 }
 
+/// The value rests on a quotient or remainder that the body computes. What is in a row there depends on the sign
+/// of the numerator.
+static bool divides(const ir_block *body, const ir_value *value, unsigned *size) {
+  const ir_op *op = value->def;
+  if (!op || op->block != body) return false;
+  if (++*size > KILN_PIPELINE_SLICE || op->code == IR_DIV || op->code == IR_REM) return true;
+  for (uint32_t i = 0; i < op->operand_count; i++)
+    if (divides(body, op->operands[i], size)) return true;
+  return false;
+}
+
+/// Pieces are in a row also where slots are filled ahead. There the counter may be beyond the last iteration's, where it
+/// wraps around as far as anybody knows, so what is divided may be negative. The addresses are made, looked at, and removed.
+static bool has_pieces_ahead(fetching *f, const ir_op *load) {
+  kiln_pipeline *a = f->a;
+  ir_op *first = a->body->first;
+  unsigned size = 0, bits = ir_type_bits(load->results[0].type), row;
+  uint8_t last;
+  const unsigned ahead = slots_asked(a) - 1;
+  if (!ahead || !divides(a->body, load->operands[0], &size)) return true;
+  const bool is_split = split_axis(f, load, &row, &last) >= 0;
+  kiln_pipeline_open_inside(a, ahead);
+  const kiln_pipeline_place at = kiln_pipeline_at(a, load, KILN_THIS + ahead);
+  f->facts = kiln_facts_compute(a->kernel->arena, a->kernel);
+  row = kiln_fact_vector(f->facts, at.pointer, is_split ? NULL : at.mask, last, 4);
+  while (a->body->first != first) ir_remove(first->prev);
+  a->copy_count = 0;
+  f->facts = kiln_facts_compute(a->kernel->arena, a->kernel);
+  return bits << row >= LEAST_PIECE;
+}
+
 /// Each thread has a piece, and the tile goes straight to a matrix instruction.
-static bool can_fetch(const fetching *f, const kiln_pipeline_load *x) {
+static bool can_fetch(fetching *f, const kiln_pipeline_load *x) {
   const kiln_fetch_machine *machine = f->a->machine;
   for (const ir_value *v = x->dot->operands[x->operand]; v->def != x->load; v = v->def->operands[0])
     if (v->def->code == IR_CAST) return false;
   return has_pieces(f, x->load) && kiln_pipeline_words(f->a, x->load->results[0].type) &&
-         kiln_matrix_form_of(machine->matrix, machine->lanes, x->dot, NULL);
+         kiln_matrix_form_of(machine->matrix, machine->lanes, x->dot, NULL) && has_pieces_ahead(f, x->load);
 }
 
 /// Whether one slot is worth while: a thread has no registers for the tiles, and each copy moves 16 bytes of
@@ -240,13 +276,14 @@ static bool changes(const kiln_pipeline *a, const ir_value *value, unsigned *bud
 }
 
 /// A vector that each iteration wants besides, such as a number for each row: of a memory that the loop does not write.
-static bool is_beside(const fetching *f, ir_op *op) {
+static bool is_beside(fetching *f, ir_op *op) {
   kiln_pipeline *a = f->a;
   writing w = {.a = a};
   if (a->count == KILN_PIPELINE_LOADS || op->code != IR_LOAD || op->results[0].type.rank != 1) return false;
   if (!changes(a, op->operands[0], &(unsigned){KILN_PIPELINE_SLICE})) return false;
   kiln_visit_earlier_writes(a->kernel, a->kernel->body, op, note_write_of_read, &w);
-  return !w.is_refused && has_pieces(f, op) && kiln_pipeline_add(a, op, MOST_SLOTS - 1);
+  return !w.is_refused && has_pieces(f, op) && has_pieces_ahead(f, op) &&
+         kiln_pipeline_add(a, op, MOST_SLOTS - 1);
 }
 
 /// Adds those that take no slot from the products of warpgroups: nothing waits for memory between these then. (What others
@@ -485,7 +522,7 @@ static ir_op *fill_ahead(fetching *f, const writing *w) {
 }
 
 /// Leaves the loads that can be fetched. Whether those are all.
-static bool keep_fetched(const fetching *f) {
+static bool keep_fetched(fetching *f) {
   kiln_pipeline *a = f->a;
   const unsigned all = a->count;
   a->count = 0;
