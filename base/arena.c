@@ -75,7 +75,7 @@ void *kiln_arena_array(kiln_arena *arena, size_t count, size_t size) {
 }
 
 void *kiln_arena_copy(kiln_arena *arena, const void *bytes, size_t size) {
-  void *at = kiln_arena_alloc(arena, size);
+  void *at = kiln_arena_array(arena, size, 1);
   if (at && size) memcpy(at, bytes, size);
   return at;
 }

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Elements as bits: constants, packed into words for memory and registers and back, and moved between lanes.
+// Elements as bits: packed into words for memory and registers and back, and moved between lanes.
 #include "compiler/codegen/gpu/gpu_lower.h"
-
-LLVMValueRef gpu_i32(gpu *g, int64_t value) {
-  KILN_ASSERT(value >= INT32_MIN && value <= UINT32_MAX);
-  return LLVMConstInt(g->i32, (uint32_t)value, false);
-}
-LLVMValueRef gpu_i1(gpu *g, bool value) { return LLVMConstInt(g->i1, value, false); }
 
 // ------------------------------------------------------------------------------ elements and words
 

@@ -103,6 +103,13 @@ gpu_tile gpu_tile_new(gpu *g, const kiln_layout *layout) {
   return tile;
 }
 
+LLVMValueRef gpu_i32(gpu *g, int64_t value) {
+  KILN_ASSERT(value >= INT32_MIN && value <= UINT32_MAX);
+  return LLVMConstInt(g->i32, (uint32_t)value, false);
+}
+
+LLVMValueRef gpu_i1(gpu *g, bool value) { return LLVMConstInt(g->i1, value, false); }
+
 LLVMValueRef gpu_scalar(gpu *g, ir_value *value) {
   gpu_value *v = gpu_value_of(g, value);
   if (v->scalar) return v->scalar;
