@@ -43,8 +43,8 @@ TEST(tune, the_page_shows_spaces_times_and_winners) {
     last = at;
   }
   CHECK_PART(page, "<tr><th class=\"text\">k n=1000</th><th>host:1</th><td class=\"text\">BLOCK=");
-  CHECK_PART(page, "<th class=\"text\">BLOCK=128,warps=4</th>");
-  CHECK_PART(page, "it is the same code as BLOCK=64,warps=4");
+  CHECK_PART(page, "<th class=\"text\">BLOCK=128,<wbr/>warps=4</th>");
+  CHECK_PART(page, "it is the same code as BLOCK=64,<wbr/>warps=4");
   CHECK_PART(page, "the default ");
   CHECK_NO_PART(page, "<script");
   free(page);
