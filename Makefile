@@ -76,7 +76,7 @@ OBSERVE  := $(call sources,runtime/observe)
 # What libkiln-observe takes of base, for itself: it uses nothing of libkiln's inside.
 OBSERVE_BASE := $(addprefix base/,buffer.c checksum.c control_characters.c fs.c output.c status.c stream.c)
 # What libkiln takes of base: no other library than zstd's decoder, so that a C compiler and two headers build it (docs/runtime.md).
-OF_BASE  := $(addprefix base/,arena.c buffer.c checksum.c control_characters.c expr.c expr_code.c fs.c launches.c nearest.c output.c record.c status.c stream.c tuned.c types.c)
+OF_BASE  := $(addprefix base/,arena.c buffer.c checksum.c control_characters.c expr.c expr_code.c fs.c launches.c nearest.c output.c printed.c record.c status.c stream.c tuned.c types.c)
 EXTENSION := $(call sources,python/extension)
 # What the programs link of tools/, by folder. The folders have what is in common first; each may use those before it (tools/lint-folders.sh).
 OF_KILN  := $(call sources,$(addprefix tools/,common kiln cache build))
@@ -141,7 +141,7 @@ $(call objects,runtime/hook.c): CFLAGS += $(call probe,-mtls-dialect=gnu2)
 
 # libkiln is small: what runs once a program or once a kernel, and texts of errors, are compiled for size (-Oz: gcc 12 and later, clang).
 SMALL := $(or $(call probe,-Oz),-Os)
-COLD := $(filter-out $(WARM) runtime/bundle/reader.c runtime/device/null.c,$(RUNTIME)) $(MORE) $(TARGETS) base/record.c base/launches.c base/tuned.c base/nearest.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest.c base/control_characters.c base/output.c base/fs.c
+COLD := $(filter-out $(WARM) runtime/bundle/reader.c runtime/device/null.c,$(RUNTIME)) $(MORE) $(TARGETS) base/record.c base/launches.c base/tuned.c base/nearest.c base/printed.c base/status.c base/expr_code.c base/file_mark.c base/stream.c base/digest.c base/control_characters.c base/output.c base/fs.c
 ifeq ($(CONFIG),release)
 # Without jump threading our part is 400 bytes smaller; clang knows no such flag.
 UNTHREADED := $(shell $(CC) -fno-tree-dominator-opts -E -x c /dev/null >/dev/null 2>&1 && echo -fno-tree-dominator-opts)

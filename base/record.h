@@ -47,6 +47,12 @@ typedef int32_t kiln_host_kernel(const void *args, const uint32_t program_id[3],
 typedef int32_t kiln_host_wait(const uint32_t program_id[3], int32_t is_waiting);
 #define KILN_HOST_GAVE_UP INT32_MIN
 
+/// Appended to the kernel's symbol: the symbol of a pointer to a kiln_host_printer in the object, NULL until the loader sets
+/// it. An instance calls it with what it prints (base/printed.h); with NULL it prints nothing. Objects that print nothing
+/// have none.
+#define KILN_HOST_PRINT "_print"
+typedef void kiln_host_printer(const void *what, const uint32_t program_id[3], const void *elements);
+
 typedef struct kiln_span {
   const uint8_t *bytes; ///< borrowed or arena
   size_t size;

@@ -90,16 +90,18 @@ const char *kiln_generic_of(const kiln_processor *processor) { return generics[p
 static const kiln_family_info families[KILN_FAMILY_COUNT] = {
     {.name = "none", .maker = "an unknown family"},
 #define KILN_FORMAT_NONE 0
-#define FAMILY(code, name, maker, plain, assembled, flushes, assembly, listed, units, buffers, registers) \
-  [KILN_FAMILY_##code] = {name,                                                                           \
-                          maker,                                                                          \
-                          KILN_FORMAT_##plain,                                                            \
-                          KILN_FORMAT_##assembled,                                                        \
-                          flushes,                                                                        \
-                          KILN_ASSEMBLY_##assembly,                                                       \
-                          listed,                                                                         \
-                          units,                                                                          \
-                          buffers,                                                                        \
+#define FAMILY(code, name, maker, plain, assembled, flushes, assembly, listed, units, buffers, prints, \
+               registers)                                                                              \
+  [KILN_FAMILY_##code] = {name,                                                                        \
+                          maker,                                                                       \
+                          KILN_FORMAT_##plain,                                                         \
+                          KILN_FORMAT_##assembled,                                                     \
+                          flushes,                                                                     \
+                          KILN_ASSEMBLY_##assembly,                                                    \
+                          listed,                                                                      \
+                          units,                                                                       \
+                          buffers,                                                                     \
+                          prints,                                                                      \
                           registers},
 #include "targets/families.def"
 #undef FAMILY

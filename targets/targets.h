@@ -27,7 +27,7 @@ typedef struct kiln_family_info {
   uint8_t plain, assembled; ///< kiln_format; 0: none
   bool flushes;
   uint8_t assembly; ///< kiln_assembly
-  bool is_listed, has_units, has_buffers;
+  bool is_listed, has_units, has_buffers, prints;
   uint16_t registers;
 } kiln_family_info;
 

@@ -23,6 +23,7 @@ PARTS = (
     ("tuned choices", "tuned_choice tuned"),
     ("launches with scratch memory", "launches"),
     ("sizes of buffers", "sizes"),
+    ("lines that host kernels print", "printing printed"),
     ("shape records", "shape_record output"),
     ("reports, reasons of choices and refusals", "report reason refusals assertion"),
     ("zstd's decoder", "zstd zstd_legacy"),

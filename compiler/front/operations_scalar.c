@@ -278,6 +278,23 @@ static bool text_argument(kiln_elab *e, const kiln_call *c, uint32_t i, const ch
   return false;
 }
 
+kiln_values kiln_operation_print(kiln_elab *e, const kiln_call *c, kiln_value *one) {
+  const char *text;
+  int64_t digits = 0;
+  uint32_t flags = 0;
+  const kiln_node *hex = kiln_call_named(c, "hex");
+  bool ok = text_argument(e, c, 0, &text) && kiln_call_flag(e, c, "unsigned", IR_UNSIGNED, &flags) &&
+            (!hex || kiln_elab_integer(e, hex, 1, 16, "hex", &digits));
+  ir_value *v = ok && c->count == 2 ? kiln_call_value(e, c, 1) : NULL;
+  if (v && v->type.is_view) {
+    kiln_elab_error(e, c->args[1]->place, "'print': expected a value, found a view");
+  } else if (ok && (v || c->count == 1)) {
+    ir_print_value(&e->b, text, v, flags, (unsigned)digits);
+    if (e->b.error.status != KILN_OK) (void)kiln_elab_result(e, c->place, NULL);
+  }
+  return (kiln_values){one, 0};
+}
+
 static kiln_value asm_value(kiln_elab *e, const kiln_call *c) {
   ir_attrs attrs = {0};
   uint32_t is_pure = 0;

@@ -346,6 +346,18 @@ static void put_assert(printer *p, const ir_op *op) {
   kiln_buffer_format(p->out, ", %llu)", (unsigned long long)op->attrs.assertion.line);
 }
 
+static void put_print(printer *p, const ir_op *op) {
+  kiln_buffer_format(p->out, "print(");
+  put_string(p->out, op->attrs.print.text);
+  if (ir_printed(op)) {
+    kiln_buffer_format(p->out, ", ");
+    put_value(p, ir_printed(op));
+  }
+  if (op->attrs.print.digits) kiln_buffer_format(p->out, ", hex = %u", op->attrs.print.digits);
+  put_flag(p->out, "unsigned", op->attrs.flags & IR_UNSIGNED && !op->attrs.print.digits);
+  kiln_buffer_u8(p->out, ')');
+}
+
 static void put_of_view(printer *p, const ir_op *op) {
   kiln_buffer_format(p->out, "%s(", ir_ops[op->code].text);
   put_value(p, op->operands[0]);
@@ -389,6 +401,7 @@ static expression *expression_of(ir_opcode code) {
   case IR_HINT: return put_hint;
   case IR_ASM: return put_asm;
   case IR_ASSERT: return put_assert;
+  case IR_PRINT: return put_print;
   default: return put_plain;
   }
 }

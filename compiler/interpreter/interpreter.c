@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/float_state.h"
+#include "base/printed.h"
 #include "compiler/ir/scalar.h"
 
 uint64_t *machine_place(machine *m, const ir_value *v) {
@@ -514,6 +515,27 @@ static kiln_status run_nothing(machine *m, const ir_op *op) {
   return KILN_OK;
 }
 
+static kiln_status run_print(machine *m, const ir_op *op) {
+  const ir_print_line *print = &op->attrs.print;
+  const ir_value *v = ir_printed(op);
+  const ir_type type = v ? v->type : (ir_type){0};
+  const uint64_t *values = v ? machine_place(m, v) : NULL;
+  kiln_printed what = {.has_value = values != NULL,
+                       .scalar = type.pointer ? KILN_I64 : type.scalar,
+                       .is_pointer = type.pointer != 0,
+                       .is_unsigned = op->attrs.flags & IR_UNSIGNED,
+                       .digits = print->digits,
+                       .rank = type.rank};
+  memcpy(what.log2, type.log2, type.rank);
+  const size_t count = element_count(type), bytes = values ? kiln_scalars[what.scalar].bytes : 0;
+  uint8_t *elements = malloc(count * bytes + 1);
+  if (!elements) return kiln_fail(m->err, KILN_STATUS_OUT_OF_MEMORY, "memory is exhausted");
+  for (size_t i = 0; values && i < count; i++) memcpy(elements + i * bytes, &values[i], bytes);
+  kiln_print_lines(&what, print->text ? print->text : "", m->program, elements);
+  free(elements);
+  return KILN_OK;
+}
+
 /// assume and assert: every element has to be true.
 static kiln_status run_claim(machine *m, const ir_op *op) {
   const uint64_t *claim = operand_place(m, op, 0);
@@ -590,6 +612,7 @@ static execute *const executors[IR_OPCODE_COUNT] = {
     [IR_BARRIER] = run_nothing,
     [IR_ASSUME] = run_claim,
     [IR_ASSERT] = run_claim,
+    [IR_PRINT] = run_print,
     [IR_ASM] = run_asm,
 };
 

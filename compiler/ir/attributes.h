@@ -54,6 +54,11 @@ typedef struct ir_assertion {
   uint64_t line;    ///< of the source
 } ir_assertion;
 
+typedef struct ir_print_line {
+  const char *text; ///< before the value
+  uint8_t digits;   ///< hexadecimal digits, at least; 0: in decimal
+} ir_print_line;
+
 typedef struct ir_hint {
   int64_t divisible, contiguous;
 } ir_hint;
@@ -170,6 +175,7 @@ typedef struct ir_attrs {
   union {
     ir_asm assembly;
     ir_assertion assertion;
+    ir_print_line print;
     ir_hint hint;
     ir_loop loop;
     ir_view_access access;

@@ -143,6 +143,7 @@ typedef enum ir_rule {
   IR_RULE_SORT,
   IR_RULE_GATHER,
   IR_RULE_SCATTER,
+  IR_RULE_PRINT,
 } ir_rule;
 
 /// Bits of the last column of ops.def, where each is explained.
@@ -487,6 +488,13 @@ ir_value *ir_compare(ir_builder *b, ir_predicate predicate, uint32_t flags, ir_v
 ir_value *ir_cast(ir_builder *b, ir_value *a, kiln_scalar to, uint32_t flags, ir_round round);
 ir_value *ir_bitcast(ir_builder *b, ir_value *a, ir_type element);
 ir_value *ir_splat(ir_builder *b, ir_value *scalar, ir_type tile_type);
+/// Prints `text`, and after it the value, unless that is NULL. Narrow types are widened; with hexadecimal `digits` floats are
+/// printed as their bits, and integers as unsigned ones.
+void ir_print_value(ir_builder *b, const char *text, ir_value *v, bool is_unsigned, unsigned digits);
+/// What `print` prints after its text; NULL: nothing. The numbers of the program follow it.
+static inline ir_value *ir_printed(const ir_op *print) {
+  return print->operand_count == 4 ? print->operands[0] : NULL;
+}
 ir_value *ir_expand(ir_builder *b, ir_value *a, unsigned axis);
 ir_value *ir_broadcast(ir_builder *b, ir_value *a, ir_type type);
 ir_value *ir_reshape(ir_builder *b, ir_value *a, ir_type type);

@@ -269,6 +269,23 @@ ir_value *ir_bitcast(ir_builder *b, ir_value *a, ir_type element) {
   return a && b->error.status == KILN_OK ? given(b, IR_BITCAST, a, ir_with_element(a->type, element)) : NULL;
 }
 
+void ir_print_value(ir_builder *b, const char *text, ir_value *v, bool is_unsigned, unsigned digits) {
+  ir_attrs attrs = {.print = {.text = text, .digits = (uint8_t)digits}};
+  ir_value *operands[4] = {NULL};
+  for (uint8_t axis = 0; axis < 3 && b->error.status == KILN_OK; axis++)
+    operands[1 + axis] = one(ir_emit(b, IR_PID, &(ir_attrs){.axis = axis}, NULL, 0, NULL, NULL, 0));
+  if (v && !v->type.pointer) {
+    bool is_float = kiln_scalars[v->type.scalar].type_class & (KILN_CLASS_FLOAT | KILN_CLASS_FP8);
+    if (is_float && digits) v = ir_bitcast(b, v, ir_scalar_type(ir_integer_of(ir_type_bits(v->type))));
+    is_float &= !digits;
+    if (v && !is_float && (is_unsigned || digits || v->type.scalar == KILN_I1)) attrs.flags = IR_UNSIGNED;
+    if (v && ir_type_bits(v->type) < 32)
+      v = ir_cast(b, v, is_float ? KILN_F32 : KILN_I32, attrs.flags, IR_ROUND_NEAREST);
+  }
+  operands[0] = v;
+  if (b->error.status == KILN_OK) ir_emit(b, IR_PRINT, &attrs, operands + !v, v ? 4 : 3, NULL, NULL, 0);
+}
+
 ir_value *ir_splat(ir_builder *b, ir_value *scalar, ir_type tile_type) {
   return scalar && b->error.status == KILN_OK
              ? given(b, IR_SPLAT, scalar, ir_with_element(tile_type, scalar->type))
@@ -608,6 +625,18 @@ static kiln_status rule_scatter(ir_typing *t) {
   return ir_yield_type(t, into);
 }
 
+static kiln_status rule_print(ir_typing *t) {
+  const uint32_t count = t->op->operand_count;
+  for (uint32_t i = count - 3; i < count; i++)
+    if (!ir_is_scalar(ir_operand_type(t, i), KILN_I32))
+      return ir_refuse(t, "a number of the program, i32", ir_operand_type(t, i));
+  if (count == 3) return KILN_OK;
+  const ir_type type = ir_operand_type(t, 0);
+  if (type.is_view || type.slots) return ir_refuse(t, "a value", type);
+  const bool is_wide = type.pointer || ir_type_bits(type) >= 32;
+  return is_wide ? KILN_OK : ir_refuse(t, "i32, i64, f32, f64 or pointers", type);
+}
+
 // ---------------------- typing: what only passes for GPUs make (shared memory, barriers, products, clusters)
 
 static bool is_barriers(ir_type type) { return type.slots && !type.rank && type.scalar == KILN_I64; }
@@ -791,6 +820,7 @@ static rule_function *const rules[] = {
     [IR_RULE_SORT] = rule_sort,
     [IR_RULE_GATHER] = rule_gather,
     [IR_RULE_SCATTER] = rule_scatter,
+    [IR_RULE_PRINT] = rule_print,
 };
 
 static kiln_status refuse_class(const ir_typing *t, unsigned classes) {

@@ -127,14 +127,17 @@ void ttir_form_assert(ttir_reader *r, const ttir_row *row) {
   if (!r->failed) ttir_emit(r, (ir_opcode)row->code, &attrs, &v, 1, NULL);
 }
 
-// tt.print "prefix" {hex = false, ..} : %a, %b : T, U. It changes no result, so the kernel is taken without
-// it, with one warning a kernel, which ttir_build gives.
+// tt.print "prefix" {hex = false, isSigned = array<i32: 1, 0>} : %a, %b : T, U. One line for each element, of one
+// operand after the other.
 void ttir_form_print(ttir_reader *r, const ttir_row *row) {
   (void)row;
   ir_value *v[TTIR_MAX_VALUES];
   uint32_t count = 0;
   ttir_token prefix = ttir_take(r, TTIR_STRING, "the prefix of a print");
   ttir_read_dictionary(r, &r->dictionary);
+  const bool is_hex = ttir_entry_int(&r->dictionary, "hex", 0);
+  int64_t is_signed[TTIR_MAX_VALUES];
+  const uint32_t known = ttir_entry_list(&r->dictionary, "isSigned", is_signed, TTIR_MAX_VALUES);
   if (ttir_accept(r, ':')) {
     count = ttir_values(r, v, TTIR_MAX_VALUES);
     ttir_expect(r, ':');
@@ -143,9 +146,15 @@ void ttir_form_print(ttir_reader *r, const ttir_row *row) {
     if (i) ttir_expect(r, ',');
     ttir_check_type(r, v[i], ttir_read_type(r, false).type);
   }
-  if (r->failed || r->print_count++) return;
-  r->print = (ir_place){r->line, r->b.place.line == r->line ? r->b.place.column : 0};
-  r->print_prefix = ttir_unquote(r->arena, prefix.at, prefix.length);
+  if (r->failed) return;
+  const char *text = ttir_unquote(r->arena, prefix.at, prefix.length);
+  if (!count) ir_print_value(&r->b, text, NULL, false, 0);
+  for (uint32_t i = 0; i < count; i++) {
+    const char *its = count > 1 ? kiln_arena_format(r->arena, "%s(operand %u) ", text, i) : text;
+    const unsigned digits = is_hex && !v[i]->type.pointer ? (ir_type_bits(v[i]->type) + 3) / 4 : 0;
+    ir_print_value(&r->b, its, v[i], i < known && !is_signed[i], digits);
+  }
+  ttir_builder_error(r);
 }
 
 // tt.grid_dependency_wait: launches here do not overlap, so there is nothing to wait for.

@@ -174,17 +174,6 @@ static void set_facts(ir_kernel *kernel, const ttir_facts *facts) {
   kernel->fp_strict = facts->no_fusion;
 }
 
-// Nothing a kernel computes depends on what it prints, but whoever wrote it waits for that.
-static void warn_of_prints(const ttir_reader *r, const char *kernel) {
-  char at[TTIR_PLACE_TEXT], more[40] = "";
-  if (!r->print_count) return;
-  ttir_source_place(r->module, r->print.line, at);
-  if (r->print_count > 1) snprintf(more, sizeof more, ", and %u more", r->print_count - 1);
-  kiln_diagnose(r->d, KILN_WARNING, r->module->file, r->print,
-                "kernel '%s' prints nothing: tt.print (tl.device_print) is left out; \"%s\"%s%s%s", kernel,
-                r->print_prefix, *at ? " at " : "", at, more);
-}
-
 ir_kernel *ttir_build(const ttir_module *module, size_t index, const ttir_facts *facts, kiln_arena *arena,
                       kiln_diagnostics *d) {
   const ttir_function *f = &module->functions[module->publics[index]];
@@ -204,6 +193,5 @@ ir_kernel *ttir_build(const ttir_module *module, size_t index, const ttir_facts 
     ttir_error(r, "%s", err.text);
     return NULL;
   }
-  warn_of_prints(r, f->name);
   return kernel;
 }

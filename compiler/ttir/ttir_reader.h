@@ -102,9 +102,6 @@ typedef struct ttir_reader {
   ttir_view_fact *views; ///< arena
   uint32_t view_count, view_capacity;
 
-  uint32_t print_count; ///< tt.print, which are left out
-  ir_place print;       ///< the first
-  const char *print_prefix;
 } ttir_reader;
 
 /// A row of ttir_ops.def.

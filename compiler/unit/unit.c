@@ -3,6 +3,7 @@
 // form.
 #include "compiler/unit/unit.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/float_state.h"
@@ -65,6 +66,24 @@ uint32_t kiln_unit_first_config(kiln_unit *unit, size_t index, const kiln_target
   return config;
 }
 
+/// Says that a kernel's code prints nothing, for a target whose code cannot: it computes the same, but who wrote it waits
+/// for that.
+static void warn_of_prints(const kiln_unit *unit, ir_kernel *kernel, const char *name,
+                           const kiln_target *target, kiln_diagnostics *d) {
+  char processor[KILN_TARGET_NAME], origin[KILN_PLACE_TEXT] = "", more[40] = "";
+  const ir_op *first = NULL;
+  unsigned count = 0;
+  if (!target || kiln_family_of(target->processor->family)->prints) return;
+  for (const ir_op *op = ir_next(kernel->body, NULL); op; op = ir_next(kernel->body, op))
+    if (op->code == IR_PRINT && !count++) first = op;
+  if (!count) return;
+  kiln_unit_origin(unit, first->place.line, origin);
+  if (count > 1) snprintf(more, sizeof more, ", and %u more", count - 1);
+  kiln_diagnose(d, KILN_WARNING, unit->file, first->place, "kernel '%s' prints nothing on %s: \"%s\"%s%s%s",
+                name, kiln_target_name(target, processor), first->attrs.print.text, *origin ? " at " : "",
+                origin, more);
+}
+
 static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32_t config, uint32_t variant,
                         const kiln_target *target, kiln_diagnostics *d) {
   const kiln_interface *interface = kiln_unit_interface(unit, index);
@@ -82,6 +101,7 @@ static ir_kernel *lower(kiln_unit *unit, kiln_arena *arena, size_t index, uint32
   ir_kernel *kernel = unit->methods->build(unit, arena, index, config, variant, target, d);
   if (!kernel) return NULL;
   kiln_canonicalise(kernel);
+  warn_of_prints(unit, kernel, interface->name, target, d);
   uint32_t errors = d->errors + d->suppressed;
   if (unit->methods->check) unit->methods->check(kernel, unit->file, d);
   if (d->errors + d->suppressed != errors) return NULL;

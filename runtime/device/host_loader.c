@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/record.h"
+#include "runtime/more/more.h"
 
 #if defined(__x86_64__)
 enum { MACHINE = EM_X86_64, RELATIVE = R_X86_64_RELATIVE };
@@ -255,6 +256,12 @@ static kiln_status protect(const image *im, size_t page, kiln_error *err) {
   return KILN_OK;
 }
 
+// Where libkiln-more is absent, nothing is printed.
+static void print_lines(const void *what, const uint32_t program_id[3], const void *elements) {
+  kiln_error err;
+  (void)kiln_host_print(what, program_id, elements, &err);
+}
+
 kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *symbol, kiln_host_wait *wait,
                                  kiln_host_object *out, void **out_function, kiln_error *err) {
   Elf64_Phdr segments[MOST_SEGMENTS];
@@ -271,10 +278,13 @@ kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *
   if (status == KILN_OK) status = find_symbol(&im, &d, symbol, out_function, err);
   if (status == KILN_OK && !is_executable(&im, *out_function))
     status = bad(err, "'%s' is not in an executable segment", symbol);
-  void *asserts = NULL, *waits = NULL;
+  void *asserts = NULL, *waits = NULL, *prints = NULL;
+  kiln_host_printer *const print = print_lines;
   if (status == KILN_OK) status = find_beside(&im, &d, symbol, KILN_HOST_ASSERTS, 1, &asserts, err);
   if (status == KILN_OK) status = find_beside(&im, &d, symbol, KILN_HOST_WAIT, sizeof wait, &waits, err);
+  if (status == KILN_OK) status = find_beside(&im, &d, symbol, KILN_HOST_PRINT, sizeof print, &prints, err);
   if (waits) memcpy(waits, &wait, sizeof wait);
+  if (prints) memcpy(prints, &print, sizeof print);
   if (status == KILN_OK) status = protect(&im, page, err);
   *out = (kiln_host_object){im.base, im.span, asserts};
   if (status != KILN_OK) kiln_host_object_unmap(out);

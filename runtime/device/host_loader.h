@@ -17,7 +17,7 @@ typedef struct kiln_host_object {
   const uint8_t *asserts; ///< inside the mapping: the table of KILN_HOST_ASSERTS, or NULL
 } kiln_host_object;
 
-/// Maps `bytes`, finds `symbol` in its dynamic symbol table and sets what instances call that wait. Every
+/// Maps `bytes`, finds `symbol` in its dynamic symbol table and sets what instances call that wait, or print. Every
 /// header, segment, relocation and symbol is bounded; CORRUPT or UNSUPPORTED with what is wrong.
 kiln_status kiln_host_object_map(const uint8_t *bytes, size_t size, const char *symbol, kiln_host_wait *wait,
                                  kiln_host_object *out, void **out_function, kiln_error *err);

@@ -192,6 +192,7 @@ static const struct unplaced {
   const char *why;
 } unplaced[] = {
     {IR_ASM, EVERYWHERE, "its text is of one machine; test_inline_ptx draws it"},
+    {IR_PRINT, EVERYWHERE, "writes to standard output; test_printing draws it"},
     {IR_YIELD, 1 << TOP, "ends a region"},
     {IR_COND, 1 << TOP | 1 << BRANCH, "ends the test of a while"},
 };
@@ -208,9 +209,10 @@ static const struct unsaid {
   ir_opcode code;
   const char *spelling, *why;
 } unsaid[] = {
-    {IR_LOAD, "feeds", "is set by a pass"},   {IR_ASM, "text", "as all of asm"},
-    {IR_ASM, "constraints", "as all of asm"}, {IR_ASM, "pack", "as all of asm"},
-    {IR_ASM, "pure", "as all of asm"},
+    {IR_LOAD, "feeds", "is set by a pass"},    {IR_ASM, "text", "as all of asm"},
+    {IR_ASM, "constraints", "as all of asm"},  {IR_ASM, "pack", "as all of asm"},
+    {IR_ASM, "pure", "as all of asm"},         {IR_PRINT, "hex", "as all of print"},
+    {IR_PRINT, "unsigned", "as all of print"}, {IR_PRINT, "text", "as all of print"},
 };
 
 static bool is_unsaid(ir_opcode code, const char *spelling) {
@@ -692,7 +694,7 @@ static bool may_have(ir_opcode code, unsigned element) {
   const unsigned classes = is_view ? (unsigned)KILN_CLASS_POINTER : ir_ops[code].classes;
   const bool is_control = code == IR_FOR || code == IR_WHILE || code == IR_IF; // of any element, pointers too
   if (is_control) return true;
-  if (!classes || code == IR_ASM || code == IR_COND) return false;
+  if (!classes || code == IR_ASM || code == IR_PRINT || code == IR_COND) return false;
   if (element == POINTERS) return classes & KILN_CLASS_POINTER && classes != KILN_CLASS_POINTER;
   bool is_taken = code != IR_ATOMIC && code != IR_VIEW_ATOMIC;
   for (unsigned kind = 1; kind < IR_COMBINE_COUNT && !is_taken; kind++)
@@ -728,7 +730,7 @@ static void expect_sizes(missing *m, const census *all) {
     unsigned least = 0, most = ir_ops[code].results || ir_ops[code].most ? RANKS - 1 : 0;
     for (size_t i = 0; i < sizeof ranked / sizeof *ranked; i++)
       if (ranked[i].code == code) least = ranked[i].least, most = ranked[i].most;
-    if (code == IR_ASM || code == IR_BARRIER) continue;
+    if (code == IR_ASM || code == IR_PRINT || code == IR_BARRIER) continue;
     for (unsigned rank = least; rank <= most; rank++)
       expect(m, all->ranks[code][rank], "%s of rank %u%s", ir_ops[code].text, rank,
              rank == ANY ? " or more" : "");

@@ -292,27 +292,3 @@ TEST(ttir_errors, nesting_is_bounded) {
   ttir_read_end(&t);
   free(text);
 }
-
-// One a kernel, with the kernel, the first prefix and where that is from.
-TEST(ttir_errors, a_print_is_a_warning) {
-  static const char print[] =
-      "    tt.print \" x: \" {hex = false, isSigned = array<i32: 1>} : %x : i32 loc(#loc2)\n";
-  char text[2000];
-  for (unsigned count = 0; count <= 3; count++) {
-    size_t size = (size_t)snprintf(
-        text, sizeof text, "#loc2 = loc(\"dir/k.py\":12:7)\nmodule {\n  tt.func public @k(%%x: i32) {\n");
-    for (unsigned i = 0; i < count; i++)
-      size += (size_t)snprintf(text + size, sizeof text - size, "%s", print);
-    snprintf(text + size, sizeof text - size, "    tt.return\n  }\n}\n");
-    ttir_read t = ttir_read_good(text);
-    CHECK_INT(t.d.count, count > 0);
-    if (count) {
-      CHECK_INT(t.d.items[0].severity, KILN_WARNING);
-      CHECK_INT(t.d.items[0].line, 4);
-      CHECK(strstr(t.d.items[0].text, "kernel 'k' prints nothing"));
-      CHECK(strstr(t.d.items[0].text, "\" x: \" at dir/k.py:12:7"));
-      CHECK(!strstr(t.d.items[0].text, "more") == (count == 1));
-    }
-    ttir_read_end(&t);
-  }
-}

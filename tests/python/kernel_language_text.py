@@ -24,7 +24,7 @@ OTHER_SCALARS = {"f16", "bf16", "f64", "e4m3", "e5m2"}
 WORDS = set("kiln const fn kernel type tune in out inout accum view typeof let var for step while loop break if else when return yield "
             "true false inf nan as".split())
 OPERATIONS = set("""abs asm assert assume atomic barrier bitcast bits broadcast cas cast ceil cos dim div dot erf exp2 floor fma full gather hint
-iota join load log2 max min mulhi npid pid poly reduce reshape round rsqrt scan scatter select sin sort split sqrt store tanh topk trans ucast
+iota join load log2 max min mulhi npid pid poly print reduce reshape round rsqrt scan scatter select sin sort split sqrt store tanh topk trans ucast
 udiv uge ugt ule ult umax umin umulhi urem ushr view view_base view_stride zeros TARGET WARP SMEM""".split())
 LEVELS = [["|"], ["^"], ["&"], ["<", "<=", ">", ">=", "==", "!="], ["<<", ">>"], ["+", "-"], ["*", "/", "%"]]
 

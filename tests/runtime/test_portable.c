@@ -12,7 +12,7 @@ static const char build_script[] =
     "base/buffer.c "
     "base/checksum.c base/expr.c "
     "base/expr_code.c "
-    "base/fs.c base/launches.c base/nearest.c base/output.c base/control_characters.c base/record.c "
+    "base/fs.c base/launches.c base/nearest.c base/output.c base/printed.c base/control_characters.c base/record.c "
     "base/status.c "
     "base/stream.c "
     "base/tuned.c base/types.c; do\n"

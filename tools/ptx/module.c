@@ -270,7 +270,7 @@ static void parse_body_directive(ptx_parser *p) {
   else if (ptx_take(l, TOKEN_DOT, "shared")) ptx_parse_variable(p, SPACE_SHARED, false);
   else if (ptx_take(l, TOKEN_DOT, "branchtargets")) parse_targets(p);
   else if (ptx_take(l, TOKEN_DOT, "pragma")) skip_to_semicolon(p);
-  else if (ptx_take(l, TOKEN_DOT, "param")) skip_to_semicolon(p); // of a call: parse_assertion
+  else if (ptx_take(l, TOKEN_DOT, "param")) skip_to_semicolon(p); // of a call: parse_given
   else
     ptx_fail(l, KILN_STATUS_UNSUPPORTED, "'.%.*s' is not known in a kernel", (int)l->token.length,
              l->token.text);
@@ -293,25 +293,58 @@ static bool parse_label(ptx_parser *p) {
   return true;
 }
 
-/// A call of the function by which the driver ends a kernel whose assert has failed: read as `trap`. What it
-/// is told is only printed, so its parameters are nowhere and what is stored to them is passed over.
-static bool parse_assertion(ptx_parser *p) {
+/// `st.param.b64 [paramK], VALUE;`, after the first word: what a call is given. Parameters of calls are nowhere; of the
+/// first two the parser keeps what is stored to them.
+static void parse_given(ptx_parser *p) {
+  ptx_lexer *l = &p->lex;
+  while (l->token.kind == TOKEN_DOT) ptx_next(l);
+  ptx_expect(l, "[");
+  const unsigned number = l->token.length == 6 ? (unsigned)(l->token.text[5] - '0') : 2;
+  ptx_next(l);
+  ptx_expect(l, "]");
+  ptx_expect(l, ",");
+  if (number < 2) p->given[number] = l->token;
+  skip_to_semicolon(p);
+}
+
+/// One instruction that stands for a call, of `text`.
+static void parse_in_place_of_call(ptx_parser *p, const char *text) {
+  const ptx_lexer after = p->lex;
+  p->lex.at = text, p->lex.end = text + strlen(text);
+  ptx_next(&p->lex);
+  p->lex.token.line = after.token.line, p->lex.token.column = after.token.column;
+  ptx_parse_instruction(p);
+  const kiln_status status = p->lex.status;
+  p->lex = after;
+  p->lex.status = status;
+}
+
+/// Calls of functions of the driver: of the one that ends a kernel whose assert has failed, read as `trap` (what it is told
+/// is only printed), and of its printf.
+static bool parse_call(ptx_parser *p) {
   ptx_lexer *l = &p->lex, before = *l;
   if (ptx_take(l, TOKEN_NAME, "st") && ptx_is(l, TOKEN_DOT, "param")) {
-    skip_to_semicolon(p);
+    parse_given(p);
     return true;
   }
   *l = before;
   if (!ptx_take(l, TOKEN_NAME, "call")) return false;
   ptx_take(l, TOKEN_DOT, "uni");
-  if (!ptx_take(l, TOKEN_NAME, "__assertfail")) {
+  if (ptx_take(l, TOKEN_PUNCTUATION, "(")) { // the result, which nobody takes
+    ptx_next(l);
+    ptx_expect(l, ")");
+    ptx_expect(l, ",");
+  }
+  const bool prints = ptx_is(l, TOKEN_NAME, "vprintf");
+  if (!prints && !ptx_is(l, TOKEN_NAME, "__assertfail"))
     ptx_fail(l, KILN_STATUS_UNSUPPORTED, "calls of '%.*s' are not supported", (int)l->token.length,
              l->token.text);
-    return true;
-  }
-  while (l->token.kind != TOKEN_END && !ptx_is(l, TOKEN_PUNCTUATION, ")")) ptx_next(l);
-  l->token.kind = TOKEN_NAME, l->token.text = "trap", l->token.length = 4;
-  ptx_parse_instruction(p);
+  else if (prints)
+    parse_in_place_of_call(p, kiln_arena_format(p->module->arena, "vprintf.u64 %.*s, %.*s;",
+                                                (int)p->given[0].length, p->given[0].text,
+                                                (int)p->given[1].length, p->given[1].text));
+  else parse_in_place_of_call(p, "trap;");
+  skip_to_semicolon(p);
   return true;
 }
 
@@ -333,7 +366,7 @@ static void parse_body(ptx_parser *p) {
       p->symbol_count = scopes[--depth];
     } else if (l->token.kind == TOKEN_DOT) {
       parse_body_directive(p);
-    } else if (!ptx_take(l, TOKEN_PUNCTUATION, ";") && !parse_label(p) && !parse_assertion(p)) {
+    } else if (!ptx_take(l, TOKEN_PUNCTUATION, ";") && !parse_label(p) && !parse_call(p)) {
       ptx_parse_instruction(p);
     }
   }

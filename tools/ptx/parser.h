@@ -33,6 +33,7 @@ typedef struct ptx_parser {
   ptx_label *labels;
   uint32_t label_count, label_capacity;
   int32_t last_label;          ///< that was placed, or PTX_NONE
+  ptx_token given[2];          ///< what was stored last to the first two parameters of a call
   uint32_t file, line, column; ///< of the last .loc
 } ptx_parser;
 

@@ -2,11 +2,13 @@
 // kiln run: launches one kernel of a bundle with arguments from the command line, and prints, saves or
 // compares what it wrote.
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/output.h"
@@ -232,8 +234,36 @@ static kiln_status launch_before(run_call *c, run_state *r, const run_settings *
   return KILN_OK;
 }
 
+/// What kernels print is dropped from here on. Returns what end_silence wants; -1 where that is not possible.
+static int begin_silence(void) {
+  fflush(stdout);
+  const int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3),
+            nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (kept >= 0 && nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
+  if (nowhere >= 0) close(nowhere);
+  return kept;
+}
+
+static void end_silence(int kept) {
+  fflush(stdout);
+  if (kept < 0) return;
+  dup2(kept, STDOUT_FILENO);
+  close(kept);
+}
+
+/// The launches before the one that counts: they find accesses outside of buffers, and are repeated.
+static kiln_status prepare_launch(run_call *c, run_state *r, const run_settings *s, const kiln_choice *choice,
+                                  kiln_error *err) {
+  kiln_choice again;
+  const int kept = begin_silence();
+  kiln_status status = run_call_find_outside(c, choice, err);
+  if (status == KILN_OK) status = run_call_begin(c, &again, err);
+  end_silence(kept);
+  return status == KILN_OK ? launch_before(c, r, s, err) : status;
+}
+
 static kiln_status launch_all(run_call *c, run_state *r, const run_settings *s, kiln_error *err) {
-  kiln_choice choice, again;
+  kiln_choice choice;
   KILN_TRY(run_call_begin(c, &choice, err));
   if (s->scratch) KILN_TRY(run_call_take_scratch(c, err));
   if (r->grid) memcpy(choice.grid, r->grid, sizeof choice.grid);
@@ -246,9 +276,7 @@ static kiln_status launch_all(run_call *c, run_state *r, const run_settings *s, 
   }
   fflush(stdout); // a fault ends the process
   warn_of_no_grid(s);
-  KILN_TRY(run_call_find_outside(c, &choice, err));
-  KILN_TRY(run_call_begin(c, &again, err));
-  KILN_TRY(launch_before(c, r, s, err));
+  KILN_TRY(prepare_launch(c, r, s, &choice, err));
   KILN_TRY(run_call_launch(c, err));
   KILN_TRY(run_call_check(c, err));
   for (size_t i = 0; i < r->count; i++) KILN_TRY(run_value_fetch(&r->values[i], r->device, err));

@@ -208,7 +208,7 @@ LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands) 
 
 static uint32_t count_of(const gpu_tile *tile) { return 1u << tile->layout.registers; }
 
-static void make_iota(gpu *g, gpu_tile *tile) {
+void gpu_number_elements(gpu *g, gpu_tile *tile) {
   const kiln_layout *l = &tile->layout;
   LLVMValueRef base = gpu_thread_bits(g, l->basis + l->registers, layout_thread_bits(l));
   uint32_t thread_mask = 0;
@@ -349,7 +349,7 @@ static void make_elements(gpu *g, const ir_op *op, gpu_tile *tile) {
 
 static void make(gpu *g, const ir_op *op, unsigned index, gpu_tile *tile) {
   switch (op->code) {
-  case IR_IOTA: make_iota(g, tile); break;
+  case IR_IOTA: gpu_number_elements(g, tile); break;
   case IR_SPLAT: make_same(tile, gpu_scalar(g, op->operands[0])); break;
   case IR_EXPAND:
   case IR_RESHAPE:

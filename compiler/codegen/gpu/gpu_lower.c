@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "compiler/codegen/gpu/gpu_lower.h"
+
+#include "base/printed.h"
 #include "compiler/passes/gpu/gpu.h"
 #include "compiler/passes/gpu/layouts/shared_layouts.h"
 
@@ -328,6 +330,76 @@ static void lower_assert(gpu *g, ir_op *op) {
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
 
+/// What printf makes the lines of base/printed.h from.
+static void put_format(kiln_buffer *out, const ir_op *op) {
+  const ir_print_line *print = &op->attrs.print;
+  const ir_value *v = ir_printed(op);
+  const ir_type type = v ? v->type : (ir_type){0};
+  const char *size = type.scalar == KILN_I64 ? "ll" : "";
+  const bool is_unsigned = op->attrs.flags & IR_UNSIGNED;
+  kiln_buffer_format(out, "pid (%%u, %%u, %%u)%s", v ? " idx (" : "");
+  for (unsigned i = 0; i < type.rank; i++)
+    kiln_buffer_format(out, "%s%%%du", i ? ", " : "", kiln_printed_width(type.log2[i]));
+  if (v) kiln_buffer_u8(out, ')');
+  for (const char *c = print->text ? print->text : ""; *c; c++)
+    kiln_buffer_bytes(out, *c == '%' ? "%%" : c, *c == '%' ? 2 : 1);
+  if (!v) (void)0;
+  else if (type.pointer) kiln_buffer_format(out, "0x%%llx");
+  else if (kiln_scalars[type.scalar].type_class == KILN_CLASS_FLOAT) kiln_buffer_format(out, "%%f");
+  else if (print->digits) kiln_buffer_format(out, "0x%%0%u%sx", print->digits, size);
+  else kiln_buffer_format(out, "%%%s%c", size, is_unsigned ? 'u' : 'd');
+  kiln_buffer_bytes(out, "\n", 2);
+}
+
+/// One line: of element `number` (i32; NULL: there is no tile) of the value.
+static void print_line(gpu *g, const ir_op *op, const char *format, LLVMValueRef number, LLVMValueRef x) {
+  LLVMValueRef values[4 + IR_MAX_RANK];
+  unsigned count = 0, below = 0;
+  const ir_value *v = ir_printed(op);
+  const ir_type type = v ? v->type : (ir_type){0};
+  for (; count < 3; count++) values[count] = gpu_scalar(g, op->operands[op->operand_count - 3 + count]);
+  for (unsigned i = 0; i < type.rank; i++) below += type.log2[i];
+  for (unsigned i = 0; i < type.rank; i++) {
+    below -= type.log2[i];
+    LLVMValueRef index = LLVMBuildLShr(g->builder, number, gpu_i32(g, below), "");
+    values[count++] = LLVMBuildAnd(g->builder, index, gpu_i32(g, (1 << type.log2[i]) - 1), "");
+  }
+  if (x && type.pointer) x = LLVMBuildPtrToInt(g->builder, x, g->i64, "");
+  else if (x && type.scalar == KILN_F32) x = LLVMBuildFPExt(g->builder, x, g->f64, "");
+  if (x) values[count++] = x;
+  g->machine->print(g, format, values, count);
+}
+
+/// The owner of an element prints it; of what all threads have, the first one.
+static void lower_print(gpu *g, ir_op *op) {
+  ir_value *v = ir_printed(op);
+  const bool is_tile = v && v->type.rank;
+  if (!g->machine->print) {
+    gpu_fail_at(g, op, KILN_STATUS_UNSUPPORTED, "operation %u: code for %s prints nothing", ir_operation(op),
+                g->machine->name);
+    return;
+  }
+  gpu_tile tile = {0}, numbers = {0};
+  if (is_tile) {
+    tile = gpu_operand(g, op, 0);
+    numbers = gpu_tile_new(g, &tile.layout);
+    gpu_number_elements(g, &numbers);
+  }
+  kiln_buffer format = {0};
+  put_format(&format, op);
+  LLVMValueRef prints = is_tile ? gpu_is_owner(g, &tile.layout) : gpu_first_thread(g);
+  LLVMBasicBlockRef body = gpu_block(g, "print"), after = gpu_block(g, "printed");
+  if (prints) LLVMBuildCondBr(g->builder, prints, body, after);
+  else LLVMBuildBr(g->builder, body);
+  LLVMPositionBuilderAtEnd(g->builder, body);
+  for (uint32_t r = 0; is_tile && r < 1u << tile.layout.registers; r++)
+    print_line(g, op, (const char *)format.bytes, numbers.regs[r], tile.regs[r]);
+  if (!is_tile) print_line(g, op, (const char *)format.bytes, NULL, v ? gpu_scalar(g, v) : NULL);
+  LLVMBuildBr(g->builder, after);
+  LLVMPositionBuilderAtEnd(g->builder, after);
+  kiln_buffer_deinit(&format);
+}
+
 static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_PID] = lower_pid,
     [IR_NPID] = lower_pid,
@@ -342,6 +414,7 @@ static void (*const lowerings[IR_OPCODE_COUNT])(gpu *, ir_op *) = {
     [IR_SCAN] = gpu_lower_scan,
     [IR_ASM] = gpu_lower_asm,
     [IR_ASSERT] = lower_assert,
+    [IR_PRINT] = lower_print,
     [IR_FOR] = gpu_lower_for,
     [IR_WHILE] = gpu_lower_while,
     [IR_IF] = gpu_lower_if,
@@ -542,7 +615,8 @@ kiln_status gpu_lower_kernel(const kiln_lowering *l, const gpu_machine *machine,
   if (g.has_roles) ir_walk(kernel->body, gpu_collect_map, &g);
   for (const ir_op *op = ir_next(kernel->body, NULL); op && !g.has_writes; op = ir_next(kernel->body, op)) {
     const bool is_pure_text = op->code == IR_ASM && op->attrs.assembly.is_pure;
-    g.has_writes = ir_ops[op->code].effect == IR_WRITE && op->code != IR_ASSERT && !is_pure_text;
+    const bool is_said = op->code == IR_ASSERT || op->code == IR_PRINT;
+    g.has_writes = ir_ops[op->code].effect == IR_WRITE && !is_said && !is_pure_text;
   }
   plan_copies_and_products(&g);
   make_function(&g);

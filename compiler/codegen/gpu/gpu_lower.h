@@ -98,6 +98,8 @@ struct gpu_machine {
                        const LLVMValueRef *values, unsigned count, LLVMValueRef mask);
   /// What a thread does whose assert fails, besides stopping; NULL: nothing.
   void (*report_assert)(gpu *g, const ir_op *op);
+  /// This thread prints `values` (i32, i64, f64, generic pointers) as printf does with `format`; NULL: it cannot.
+  void (*print)(gpu *g, const char *format, const LLVMValueRef *values, unsigned count);
   /// The same integer or float, computed here and not later; where kiln_thread_registers
   /// knows.
   LLVMValueRef (*pin)(gpu *g, LLVMValueRef value);
@@ -299,6 +301,8 @@ LLVMValueRef gpu_shuffle_idx(gpu *g, LLVMValueRef value, LLVMValueRef lane);
 // gpu_elements.c
 /// One element of an elementwise operation.
 LLVMValueRef gpu_element(gpu *g, const ir_op *op, const LLVMValueRef *operands);
+/// Registers of the row-major numbers of a tile's elements, i32.
+void gpu_number_elements(gpu *g, gpu_tile *tile);
 extern const kiln_element_machine gpu_element_machine;
 LLVMValueRef gpu_to_f32(gpu *g, kiln_scalar from, LLVMValueRef value);
 LLVMValueRef gpu_from_f32(gpu *g, kiln_scalar to, LLVMValueRef value);

@@ -231,6 +231,9 @@ LLVMValueRef host_intrinsic(host *h, const char *name, LLVMTypeRef *types, unsig
 LLVMValueRef host_shuffle(host *h, LLVMValueRef a, LLVMValueRef b, const uint32_t *lanes, unsigned count);
 LLVMValueRef host_i64(const host *h, int64_t value);
 LLVMValueRef host_stack(host *h, LLVMTypeRef type);
+/// A pointer of the object, with this at the end of its symbol, that the loader sets: no constant for the compiler, though
+/// nothing here writes it.
+LLVMValueRef host_set_by_loader(host *h, const char *suffix);
 host_buffer *host_buffer_create(host *h, ir_type type);
 LLVMBasicBlockRef host_block(host *h, const char *name);
 /// A constant of an IR type.

@@ -3,6 +3,7 @@
 // loops.
 #include "compiler/codegen/host/host.h"
 
+#include <stdio.h>
 #include <string.h>
 
 unsigned host_log2(unsigned n) {
@@ -61,6 +62,20 @@ LLVMValueRef host_stack(host *h, LLVMTypeRef type) { return LLVMBuildAlloca(h->e
 
 LLVMBasicBlockRef host_block(host *h, const char *name) {
   return LLVMAppendBasicBlockInContext(h->context, h->function, name);
+}
+
+LLVMValueRef host_set_by_loader(host *h, const char *suffix) {
+  char name[512];
+  snprintf(name, sizeof name, "%s%s", h->kernel->name, suffix);
+  LLVMValueRef at = LLVMGetNamedGlobal(h->module, name);
+  if (!at) {
+    at = LLVMAddGlobal(h->module, h->pointer, name);
+    LLVMSetInitializer(at, LLVMConstNull(h->pointer));
+    LLVMSetGlobalConstant(at, true);
+    LLVMSetExternallyInitialized(at, true);
+    LLVMSetVisibility(at, LLVMProtectedVisibility);
+  }
+  return LLVMBuildLoad2(h->builder, h->pointer, at, "");
 }
 
 host_buffer *host_buffer_create(host *h, ir_type type) {

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printed.h"
+
 #define B h->builder
 
 host_value *host_info(const ir_value *v) { return v->slot; }
@@ -127,6 +129,51 @@ static void emit_assert(host *h, ir_op *op) {
   host_root root = {.kind = HOST_ROOT_ASSERT, .op = op};
   host_add_root(h, &root, op->operands[0]->type, 0);
   host_flush(h);
+}
+
+/// What is printed, as a constant of the object (base/printed.h).
+static LLVMValueRef printed(host *h, const ir_op *op, ir_type type) {
+  const char *text = op->attrs.print.text ? op->attrs.print.text : "";
+  kiln_printed what = {.has_value = ir_printed(op) != NULL,
+                       .scalar = type.pointer ? KILN_I64 : type.scalar,
+                       .is_pointer = type.pointer != 0,
+                       .is_unsigned = (op->attrs.flags & IR_UNSIGNED) != 0,
+                       .digits = op->attrs.print.digits,
+                       .rank = type.rank};
+  memcpy(what.log2, type.log2, type.rank);
+  kiln_buffer all = {0};
+  kiln_buffer_bytes(&all, &what, sizeof what);
+  kiln_buffer_bytes(&all, text, strlen(text) + 1);
+  LLVMValueRef bytes =
+      LLVMConstStringInContext(h->context, (const char *)all.bytes, (unsigned)all.size, true);
+  kiln_buffer_deinit(&all);
+  LLVMValueRef constant = LLVMAddGlobal(h->module, LLVMTypeOf(bytes), "printed");
+  LLVMSetInitializer(constant, bytes);
+  LLVMSetGlobalConstant(constant, true);
+  LLVMSetLinkage(constant, LLVMPrivateLinkage);
+  return constant;
+}
+
+static void emit_print(host *h, ir_op *op) {
+  ir_value *v = ir_printed(op);
+  const ir_type type = v ? v->type : (ir_type){0};
+  LLVMTypeRef params[3] = {h->pointer, h->pointer, h->pointer},
+              callee = LLVMFunctionType(LLVMVoidTypeInContext(h->context), params, 3, false);
+  LLVMValueRef args[3] = {printed(h, op, type), h->program_id, LLVMConstNull(h->pointer)};
+  host_flush(h);
+  if (v && type.rank) {
+    args[2] = host_keep_now(h, v)->pointer;
+  } else if (v) {
+    args[2] = host_stack(h, host_memory_type(h, type));
+    LLVMBuildStore(B, host_pull_scalar(h, v), args[2]);
+  }
+  LLVMValueRef pointer = host_set_by_loader(h, KILN_HOST_PRINT);
+  LLVMBasicBlockRef call = host_block(h, "print"), done = host_block(h, "printed");
+  LLVMBuildCondBr(B, LLVMBuildIsNotNull(B, pointer, ""), call, done);
+  LLVMPositionBuilderAtEnd(B, call);
+  LLVMBuildCall2(B, callee, pointer, args, 3, "");
+  LLVMBuildBr(B, done);
+  LLVMPositionBuilderAtEnd(B, done);
 }
 
 static void refuse(host *h, ir_op *op) {

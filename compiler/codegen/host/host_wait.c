@@ -92,22 +92,6 @@ bool host_wait_is(host *h, const ir_op *loop) {
   return c.signals && c.writes <= 1 && !c.others && keeps_nothing(h, loop);
 }
 
-// The pointer of the object that the loader sets: no constant for the compiler, though nothing here writes
-// it.
-static LLVMValueRef wait_pointer(host *h) {
-  char name[512];
-  snprintf(name, sizeof name, "%s" KILN_HOST_WAIT, h->kernel->name);
-  LLVMValueRef at = LLVMGetNamedGlobal(h->module, name);
-  if (!at) {
-    at = LLVMAddGlobal(h->module, h->pointer, name);
-    LLVMSetInitializer(at, LLVMConstNull(h->pointer));
-    LLVMSetGlobalConstant(at, true);
-    LLVMSetExternallyInitialized(at, true);
-    LLVMSetVisibility(at, LLVMProtectedVisibility);
-  }
-  return LLVMBuildLoad2(B, h->pointer, at, "");
-}
-
 /// Calls `pointer`, when there is one; the answer.
 static LLVMValueRef tell(host *h, LLVMValueRef pointer, bool is_waiting) {
   LLVMTypeRef params[2] = {h->pointer, h->i32}, type = LLVMFunctionType(h->i32, params, 2, false);
@@ -139,7 +123,7 @@ void host_wait_turn(host *h, const host_wait *w) {
   LLVMValueRef rest = LLVMBuildURem(B, turns, LLVMConstInt(h->i32, TURNS, false), "");
   LLVMBuildCondBr(B, LLVMBuildIsNull(B, rest, ""), wait, next);
   LLVMPositionBuilderAtEnd(B, wait);
-  LLVMValueRef answer = tell(h, wait_pointer(h), true),
+  LLVMValueRef answer = tell(h, host_set_by_loader(h, KILN_HOST_WAIT), true),
                gave_up = LLVMConstInt(h->i32, (uint32_t)KILN_HOST_GAVE_UP, false);
   // The next call is TURNS later also when the count comes round; it never looks as if nothing was told.
   LLVMBuildStore(B, LLVMConstInt(h->i32, TURNS, false), w->turns);
@@ -154,7 +138,7 @@ void host_wait_end(host *h, const host_wait *w) {
   LLVMValueRef turns = LLVMBuildLoad2(B, h->i32, w->turns, "");
   LLVMBuildCondBr(B, LLVMBuildICmp(B, LLVMIntUGE, turns, LLVMConstInt(h->i32, TURNS, false), ""), told, done);
   LLVMPositionBuilderAtEnd(B, told);
-  tell(h, wait_pointer(h), false);
+  tell(h, host_set_by_loader(h, KILN_HOST_WAIT), false);
   LLVMBuildBr(B, done);
   LLVMPositionBuilderAtEnd(B, done);
 }

@@ -431,6 +431,26 @@ static void report_assert(gpu *g, const ir_op *op) {
   LLVMBuildCall2(g->builder, type, callee, arguments, 5, "");
 }
 
+/// The driver's printf, which takes the values as they lie in a structure of C.
+static void print(gpu *g, const char *format, const LLVMValueRef *values, unsigned count) {
+  LLVMTypeRef pointer = LLVMPointerTypeInContext(g->context, 0), types[2] = {pointer, pointer}, fields[32];
+  LLVMTypeRef type = LLVMFunctionType(g->i32, types, 2, false);
+  LLVMValueRef callee = LLVMGetNamedFunction(g->module, "vprintf");
+  if (!callee) callee = LLVMAddFunction(g->module, "vprintf", type);
+  for (unsigned i = 0; i < count; i++) fields[i] = LLVMTypeOf(values[i]);
+  LLVMTypeRef all = LLVMStructTypeInContext(g->context, fields, count, false);
+  LLVMBasicBlockRef here = LLVMGetInsertBlock(g->builder),
+                    entry = LLVMGetEntryBasicBlock(LLVMGetBasicBlockParent(here));
+  LLVMPositionBuilderBefore(g->builder, LLVMGetFirstInstruction(entry));
+  LLVMValueRef memory = LLVMBuildAlloca(g->builder, all, "");
+  LLVMSetAlignment(memory, 8);
+  LLVMPositionBuilderAtEnd(g->builder, here);
+  for (unsigned i = 0; i < count; i++)
+    LLVMBuildStore(g->builder, values[i], LLVMBuildStructGEP2(g->builder, all, memory, i, ""));
+  LLVMValueRef arguments[2] = {constant_text(g, format), memory};
+  LLVMBuildCall2(g->builder, type, callee, arguments, 2, "");
+}
+
 const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *storage) {
   const kiln_processor *p = target->processor;
   const bool has_wgmma = kiln_matrix_machine_of(target) != NULL;
@@ -454,6 +474,7 @@ const gpu_machine *gpu_machine_nvptx(const kiln_target *target, gpu_machine *sto
                            .cas = cas,
                            .atomic_piece = atomic_piece,
                            .report_assert = report_assert,
+                           .print = print,
                            .enter_loop = has_wgmma ? nvptx_enter_loop : NULL,
                            .lower_machine = has_wgmma ? nvptx_lower_machine : NULL,
                            .meet_engine = has_wgmma ? nvptx_meet_engine : NULL,

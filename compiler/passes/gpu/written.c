@@ -15,7 +15,7 @@ void kiln_visit_earlier_writes(const ir_kernel *kernel, const ir_block *program,
                                kiln_write_visit *visit, void *context) {
   const int from = kiln_param_of(load->operands[0]);
   for (ir_op *op = ir_next(program, NULL); op; op = ir_next(program, op)) {
-    if (ir_ops[op->code].effect != IR_WRITE) continue;
+    if (ir_ops[op->code].effect != IR_WRITE || op->code == IR_PRINT) continue;
     kiln_earlier_write w = {
         .op = op, .to = op->operand_count ? kiln_param_of(op->operands[0]) : -1, .from = from};
     const bool are_known = w.to >= 0 && w.from >= 0;

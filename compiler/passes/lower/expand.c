@@ -97,7 +97,8 @@ typedef ir_value *expansion(expanding *x, const ir_op *op);
 
 static expansion *expansion_of(kiln_expansion kind) {
   switch (kind) {
-  case KILN_EXPAND_NONE: break;
+  case KILN_EXPAND_NONE:
+  case KILN_EXPAND_NOTHING: break;
   case KILN_EXPAND_LIBRARY: return through_library;
   case KILN_EXPAND_INVERSE_ROOT: return inverse_root;
   case KILN_EXPAND_REMAINDER: return expand_remainder;
@@ -137,6 +138,11 @@ kiln_status kiln_pass_expand(ir_kernel *kernel, kiln_pass_context *context, kiln
           is_half(op->results[0].type) && kiln_scalar_flushes(op)) // the mode of a kernel is about f32
         legality = (kiln_legality){KILN_LEGAL_EXPANDED, "", KILN_EXPAND_THROUGH_F32};
       if (legality.legal == KILN_LEGAL_NATIVE) continue;
+      if (legality.expansion == KILN_EXPAND_NOTHING) {
+        ir_remove(op);
+        x.changed = true;
+        continue;
+      }
       const bool has_parts = (op->operand_count || op->code == IR_ASM) && op->result_count == 1;
       if (legality.legal == KILN_LEGAL_REFUSED || !has_parts) return refuse(op, target, legality.reason, err);
       ir_build_before(&x.b, op);

@@ -132,6 +132,8 @@ kiln_legality kiln_op_legality(ir_opcode code, kiln_scalar scalar, bool pointer,
         holds(row->place, target))
       return (kiln_legality){row->outcome, row->how, row->expansion};
   }
+  if (code == IR_PRINT && !kiln_family_of(target->processor->family)->prints)
+    return (kiln_legality){KILN_LEGAL_EXPANDED, "left out: nothing is printed", KILN_EXPAND_NOTHING};
   return native;
 }
 

@@ -26,6 +26,7 @@ typedef enum kiln_expansion {
   KILN_EXPAND_DOT,          ///< a product of wider elements
   KILN_EXPAND_CAST,         ///< a sequence of integer operations
   KILN_EXPAND_ASM,          ///< the operations that PTX stands for
+  KILN_EXPAND_NOTHING,      ///< it is left out
 } kiln_expansion;
 
 typedef struct kiln_legality {

@@ -340,6 +340,11 @@ static void take_assert(kiln_layouts *c, ir_op *op) {
   if (op->operands[0]->type.rank) take(c, op, 0, keep(c, kiln_layout_of_operand(c, op->operands[0])));
 }
 
+static void take_print(kiln_layouts *c, ir_op *op) {
+  const ir_value *v = ir_printed(op);
+  if (v && v->type.rank) take(c, op, 0, keep(c, kiln_layout_of_operand(c, v)));
+}
+
 /// A tile of one element, or of two that are split, becomes scalars: all threads have them.
 static void take_elements(kiln_layouts *c, ir_op *op) {
   const ir_type type = op->operands[0]->type;
@@ -387,6 +392,7 @@ static rule rule_of(ir_opcode code) {
   case IR_DOT: return (rule){.assign = assign_dot, .take = take_dot};
   case IR_ASM: return (rule){.assign = assign_asm, .take = take_result};
   case IR_ASSERT: return (rule){.take = take_assert};
+  case IR_PRINT: return (rule){.take = take_print};
   case IR_EXPAND:
   case IR_BROADCAST:
   case IR_RESHAPE:
