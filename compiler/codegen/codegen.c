@@ -146,7 +146,7 @@ static kiln_status replace_module(compile *c, kiln_error *err) {
 static void print_lowered(compile *c, kiln_buffer *out) {
   kiln_buffer text = {0};
   kiln_stage at = c->stage;
-  kiln_llvm_print(c->module, &text);
+  kiln_llvm_print_whole(c->module, &text);
   at.module = (const char *)text.bytes, at.module_size = text.size;
   kiln_stage_print(&at, c->kernel, out);
   out->failed |= text.failed;

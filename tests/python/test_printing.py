@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Drawn kernels print drawn values of all types: the host, the PTX of two processors in the interpreter, and Python print the same lines."""
+"""Drawn kernels print drawn values of all types: the host, the PTX of two processors in the interpreter, and Python print the same lines. With
+KILN_TEST_DEVICE=cuda an NVIDIA GPU (sm_90a) does so, too."""
 import os
 import random
 import struct
@@ -14,6 +15,7 @@ SEED = int(os.environ.get("KILN_TEST_SEED", "20261201"))
 KERNELS = 40 if os.environ.get("KILN_TEST_FULL") == "1" else 8
 # Of an element: bits, and how Python's struct reads them.
 TYPES = {"i1": (1, ""), "i8": (8, "b"), "i16": (16, "h"), "i32": (32, "i"), "i64": (64, "q"), "f16": (16, "e"), "bf16": (16, ""), "f32": (32, "f"), "f64": (64, "d")}
+DEVICES = [("host", "host"), ("ptx:sm_80", "sm_80"), ("ptx:sm_90a", "sm_90a")] + ([("cuda:0", "sm_90a")] if os.environ.get("KILN_TEST_DEVICE") == "cuda" else [])
 KILN = os.path.join(support.BUILD, "bin", "kiln")
 
 
@@ -91,7 +93,7 @@ class Printing(unittest.TestCase):
                 source, bundle = os.path.join(folder, "k.kiln"), os.path.join(folder, "k.kbundle")
                 with open(source, "w") as file:
                     file.write(kernel.source)
-                for device, target in (("host", "host"), ("ptx:sm_80", "sm_80"), ("ptx:sm_90a", "sm_90a")):
+                for device, target in DEVICES:
                     subprocess.run([KILN, "build", "-q", source, "-t", target, "--ptx-assembler=none", "--no-cache", "-o", bundle], check=True, stdout=subprocess.PIPE)
                     words = [word for argument in kernel.arguments for word in ("-a", argument)]
                     done = subprocess.run([KILN, "run", "-d", device, bundle, "k", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)

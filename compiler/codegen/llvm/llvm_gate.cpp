@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which passes of code generation run, for one context or for all: LLVM's C interface has no form of it.
+// Which passes of code generation run, for one context or for all, and a complete text of a module: LLVM's C interface has no
+// form of it.
 #include "compiler/codegen/llvm/llvm_gate.h"
 
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/OptBisect.h>
+#include <llvm/IR/Module.h>
 #include <llvm/Support/CommandLine.h>
+#include <llvm/Support/raw_ostream.h>
 
 #if LLVM_VERSION_MAJOR >= 22
 #define UNCHANGED const
@@ -37,4 +40,12 @@ extern "C" bool kiln_llvm_set_flag(const char *name) {
   if (found == options.end()) return false;
   static_cast<llvm::cl::opt<bool> *>(found->second)->setInitialValue(true);
   return true;
+}
+
+extern "C" void kiln_llvm_print_whole(LLVMModuleRef module, kiln_buffer *out) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  llvm::unwrap(module)->print(stream, nullptr, true);
+  stream.flush();
+  kiln_buffer_bytes(out, text.data(), text.size());
 }
