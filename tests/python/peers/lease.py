@@ -269,7 +269,7 @@ def main():
         ids = ids_in(arguments.folder, suite, checkout)[:arguments.most]
         for mode in arguments.modes.split(","):
             known = results.rows(suite, mode, arguments.folder)
-            left = [[one for one in chunk if one not in known and (again is None or one in again)] for chunk in chunks(ids, arguments.last, arguments.group)]
+            left = [[one for one in chunk if (one not in known if again is None else one in again)] for chunk in chunks(ids, arguments.last, arguments.group)]
             queues.append(Queue(suite, checkout, mode, [one for one in left if one], arguments.folder, arguments.expect))
             queues[-1].rank = ([*arguments.first, suite]).index(suite)
             queues[-1].until = until - arguments.seconds + arguments.first.get(suite, arguments.seconds)
