@@ -286,7 +286,9 @@ kiln_values kiln_operation_print(kiln_elab *e, const kiln_call *c, kiln_value *o
   bool ok = text_argument(e, c, 0, &text) && kiln_call_flag(e, c, "unsigned", IR_UNSIGNED, &flags) &&
             (!hex || kiln_elab_integer(e, hex, 1, 16, "hex", &digits));
   ir_value *v = ok && c->count == 2 ? kiln_call_value(e, c, 1) : NULL;
-  if (v && v->type.is_view) {
+  if (ok && c->count == 1 && (hex || flags)) {
+    kiln_elab_error(e, c->place, "'print': expected a value, which 'hex' or 'unsigned' is about");
+  } else if (v && v->type.is_view) {
     kiln_elab_error(e, c->args[1]->place, "'print': expected a value, found a view");
   } else if (ok && (v || c->count == 1)) {
     ir_print_value(&e->b, text, v, flags, (unsigned)digits);

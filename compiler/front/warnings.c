@@ -140,8 +140,8 @@ static void warn_of(kiln_diagnostics *d, const char *file, ir_place place, const
   if (!is_said(d, place, text)) kiln_diagnose(d, KILN_WARNING, file, place, "%s", text);
 }
 
-static const char no_pipeline[] =
-    "only a 'for' that loads operands of a 'dot' and writes nothing, but in branches, becomes a pipeline";
+static const char no_pipeline[] = "only a 'for' that loads operands of a 'dot', stores only in branches and "
+                                  "prints nothing becomes a pipeline";
 
 void kiln_native_warn_of_loops(const ir_kernel *kernel, const char *file, ir_place place,
                                kiln_diagnostics *d) {

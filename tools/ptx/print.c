@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "tools/ptx/handlers.h"
 
-enum { MOST_FORMAT = 4096, MOST_SPECIFIER = 32 };
+enum { MOST_SPECIFIER = 32 };
 
 /// `size` bytes at the next value; false where there is no memory.
 static bool take_value(ptx_exec *x, uint32_t lane, uint64_t *at, uint32_t size, uint64_t *out) {
@@ -54,17 +54,14 @@ static bool put_value(ptx_exec *x, uint32_t lane, kiln_buffer *out, const char *
 }
 
 static void print_lane(ptx_exec *x, uint32_t lane, uint64_t format, uint64_t values) {
-  kiln_buffer out = {0};
-  char text[MOST_FORMAT];
-  size_t length = 0;
-  for (bool ends = false; !ends; length++) {
-    ptx_place at = ptx_locate(x, lane, SPACE_GENERIC, format + length, 1, 1);
-    if (!at.region || length == sizeof text) return;
-    text[length] = (char)at.region->bytes[at.offset];
-    ends = !text[length];
-  }
+  kiln_buffer out = {0}, text = {0};
   bool is_good = true;
-  for (const char *c = text; *c && is_good;) {
+  do { // a format that does not end in its memory is a finding
+    ptx_place at = ptx_locate(x, lane, SPACE_GENERIC, format + text.size, 1, 1);
+    is_good = at.region != NULL;
+    kiln_buffer_u8(&text, is_good ? at.region->bytes[at.offset] : 0);
+  } while (text.bytes[text.size - 1]);
+  for (const char *c = (const char *)text.bytes; *c && is_good;) {
     if (*c != '%' || c[1] == '%') {
       kiln_buffer_u8(&out, (uint8_t)*c);
       c += *c == '%' ? 2 : 1;
@@ -78,6 +75,7 @@ static void print_lane(ptx_exec *x, uint32_t lane, uint64_t format, uint64_t val
   }
   if (is_good) fwrite(out.bytes, 1, out.size, stdout);
   kiln_buffer_deinit(&out);
+  kiln_buffer_deinit(&text);
 }
 
 void ptx_do_vprintf(ptx_exec *x) {
