@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""kiln.triton with the oldest and the newest Triton that it supports, each in an environment with Triton's wheel alone, which is made here from PyPI and kept
+"""kiln.triton with the oldest and the newest Triton that it supports, in the long run with all of them, each in an environment with Triton's wheel alone, which is made here from PyPI and kept
 in the build's folder. triton_alone.py has the tests."""
 import os
 import re
@@ -11,7 +11,8 @@ import unittest
 
 import support
 
-VERSIONS = ("3.6.0", "3.9.0")
+BETWEEN = ("3.7.0", "3.8.0") if os.environ.get("KILN_TEST_FULL") == "1" else ()
+VERSIONS = ("3.6.0", *BETWEEN, "3.9.0")
 UNREACHABLE = re.compile(r"from versions: none|[Cc]onnection|Temporary failure|Read timed out|Network is unreachable|ProxyError|No module named 'ensurepip'|ensurepip is not available")
 
 
@@ -58,6 +59,12 @@ class Versions(unittest.TestCase):
 
     def test_the_oldest(self):
         self.check(VERSIONS[0])
+
+    def test_those_between(self):
+        if not BETWEEN:
+            self.skipTest("the long run has the versions between the oldest and the newest")
+        for version in BETWEEN:
+            self.check(version)
 
     def test_the_newest(self):
         self.check(VERSIONS[-1])
