@@ -3,9 +3,11 @@
 // the buffers.
 #include "tools/run/bounds.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "tools/common/cli.h"
@@ -91,12 +93,33 @@ static kiln_status check_scratch(const run_call *c, kiln_error *err) {
   return KILN_OK;
 }
 
+void run_call_silence(run_call *c) {
+  fflush(stdout);
+  const int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3),
+            nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (kept >= 0 && nowhere >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0) c->kept_output = kept;
+  else if (kept >= 0) close(kept);
+  if (nowhere >= 0) close(nowhere);
+}
+
+void run_call_unsilence(run_call *c) {
+  if (!c->kept_output) return;
+  fflush(stdout);
+  dup2(c->kept_output, STDOUT_FILENO);
+  close(c->kept_output);
+  c->kept_output = 0;
+}
+
 kiln_status run_call_launch(run_call *c, kiln_error *err) {
   if (c->guard == RUN_GUARD_PAGES) run_memory_watch(true);
   kiln_status status = launch(c, err);
   if (status == KILN_OK) status = kiln_sync(c->device, NULL, err);
   if (c->guard == RUN_GUARD_PAGES) run_memory_watch(false);
   if (c->interpreter) status = ptx_device_explain(c->interpreter, c->name, UINT32_MAX, status, err);
+  if (c->prints_once) {
+    c->prints_once = false;
+    run_call_silence(c);
+  }
   return status;
 }
 

@@ -27,7 +27,15 @@ typedef struct run_call {
   size_t size;
   uint8_t *scratch; ///< scratch memory of the device, and bytes after it that stay as they are; NULL: none
   size_t scratch_bytes; ///< of what the kernel may use
+  bool prints_once;     ///< run_call_silence follows the next launch, which makes it false
+  bool has_printed;     ///< a launch before the one that counts
+  int kept_output;      ///< a descriptor while it is silent; 0: it is not
 } run_call;
+
+/// What kernels print is dropped until run_call_unsilence, where the descriptors for it can be had. Standard output is
+/// that of the process: nothing else may use it meanwhile.
+void run_call_silence(run_call *call);
+void run_call_unsilence(run_call *call);
 
 /// Gives the kernel the scratch memory that it wants for the arguments in the block, to be freed with
 /// run_call_end.

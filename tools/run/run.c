@@ -2,13 +2,11 @@
 // kiln run: launches one kernel of a bundle with arguments from the command line, and prints, saves or
 // compares what it wrote.
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/output.h"
@@ -234,31 +232,16 @@ static kiln_status launch_before(run_call *c, run_state *r, const run_settings *
   return KILN_OK;
 }
 
-/// What kernels print is dropped from here on. Returns what end_silence wants; -1 where that is not possible.
-static int begin_silence(void) {
-  fflush(stdout);
-  const int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3),
-            nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (kept >= 0 && nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
-  if (nowhere >= 0) close(nowhere);
-  return kept;
-}
-
-static void end_silence(int kept) {
-  fflush(stdout);
-  if (kept < 0) return;
-  dup2(kept, STDOUT_FILENO);
-  close(kept);
-}
-
-/// The launches before the one that counts: they find accesses outside of buffers, and are repeated.
+/// The launches before the one that counts: they find accesses outside of buffers, and are repeated. What the kernel prints
+/// is seen once, of the first launch, which may be the last.
 static kiln_status prepare_launch(run_call *c, run_state *r, const run_settings *s, const kiln_choice *choice,
                                   kiln_error *err) {
   kiln_choice again;
-  const int kept = begin_silence();
+  c->prints_once = true;
   kiln_status status = run_call_find_outside(c, choice, err);
+  run_call_unsilence(c);
+  c->has_printed = !c->prints_once, c->prints_once = false;
   if (status == KILN_OK) status = run_call_begin(c, &again, err);
-  end_silence(kept);
   return status == KILN_OK ? launch_before(c, r, s, err) : status;
 }
 
@@ -277,7 +260,10 @@ static kiln_status launch_all(run_call *c, run_state *r, const run_settings *s, 
   fflush(stdout); // a fault ends the process
   warn_of_no_grid(s);
   KILN_TRY(prepare_launch(c, r, s, &choice, err));
-  KILN_TRY(run_call_launch(c, err));
+  if (c->has_printed) run_call_silence(c);
+  kiln_status status = run_call_launch(c, err);
+  run_call_unsilence(c);
+  KILN_TRY(status);
   KILN_TRY(run_call_check(c, err));
   for (size_t i = 0; i < r->count; i++) KILN_TRY(run_value_fetch(&r->values[i], r->device, err));
   return KILN_OK;
