@@ -122,9 +122,12 @@ static kiln_status prefer_caught(compile *c, kiln_status status, kiln_error *err
 }
 
 // The module that the stage brings takes the place of the one that was made. What was said of the code stays: threads, shared
-// memory, tensor maps.
-static kiln_status replace_module(compile *c, kiln_error *err) {
+// memory, tensor maps. The one that was made goes first: constants belong to the context, and the text gives the order of all
+// uses that a constant has.
+static kiln_status replace_module(compile *c, const char *layout, kiln_error *err) {
   LLVMModuleRef read;
+  LLVMDisposeModule(c->module);
+  c->module = kiln_llvm_module(c->context, c->target, layout);
   KILN_TRY(kiln_llvm_read(c->context, c->stage.module, c->stage.module_size, "module", c->stage.module_line,
                           &read, err));
   const bool is_for_target = !strcmp(LLVMGetTarget(read), LLVMGetTarget(c->module)) &&
@@ -176,7 +179,7 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
                                   .refusals = &c->stage.refusals};
   kiln_status status = c->backend->lower(&lowering, err);
   kiln_llvm_lines_end(lines);
-  if (status == KILN_OK && c->stage.module) status = replace_module(c, err);
+  if (status == KILN_OK && c->stage.module) status = replace_module(c, layout, err);
   if (status == KILN_OK) status = kiln_llvm_verify(c->module, "the lowering made invalid LLVM IR", err);
   const char *wanted = c->options->print_after;
   if (status == KILN_OK && wanted && !strcmp(wanted, KILN_STAGE_LLVM))

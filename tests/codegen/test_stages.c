@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tests kernels at a stage, as text: what is printed after each pass reads back to the same text, and
 // compiling on from there gives what the uninterrupted compile gives: the same kernel after the last pass,
-// the same code, the same info and report; so does the lowered kernel with its LLVM IR. For the library, for Triton's kernels,
-// and for generated ones.
+// the same code, the same info and report; so does the lowered kernel with its LLVM IR, which keeps the order of
+// each value's uses. For the library, for Triton's kernels, and for generated ones.
 // `make check` takes first configs, and of each compile one stage, drawn, all the way through LLVM; `make
 // check-full` all configs and all stages.
 #include <dirent.h>
+#include <llvm-c/Core.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/codegen.h"
+#include "compiler/codegen/llvm/llvm_gate.h"
+#include "compiler/codegen/llvm/llvm_module.h"
 #include "compiler/front.h"
 #include "compiler/passes/stages.h"
 #include "compiler/positions.h"
@@ -333,13 +336,16 @@ TEST(stages, recorded_kernels) {
   check_folder(folder, "/kernel.ttir", SEED + 5);
 }
 
-TEST(stages, generated_kernels) {
-  const uint64_t first = 77000, count = kiln_test_full() ? 60 : 5;
-  uint64_t random = SEED;
-  printf("seeds %llu to %llu, drawn by %d\n", (unsigned long long)first,
-         (unsigned long long)(first + count - 1), SEED);
+typedef void checker(const subject *s);
+
+/// Of generated kernels from 77000 on, for each target or, `drawn`, for two of seven.
+static void check_generated(uint64_t count, bool drawn, uint64_t random, checker *check_one) {
+  const uint64_t first = 77000;
+  printf("seeds %llu to %llu, drawn by %llu\n", (unsigned long long)first,
+         (unsigned long long)(first + count - 1), (unsigned long long)random);
   for (uint64_t i = 0; i < count; i++)
     for (unsigned t = 0; t < TARGETS; t++) {
+      if (drawn && kiln_test_random(&random) % TARGETS >= 2) continue;
       if (!llvm_has(targets[t]) || !kiln_test_wants_piece(i)) continue;
       kiln_arena *arena = kiln_arena_create();
       const kernelgen_options generator = {.no_maths = i % 2};
@@ -351,8 +357,80 @@ TEST(stages, generated_kernels) {
       kernelgen_make(arena, first + i, &generator, &c);
       CHECK_OK(kiln_target_parse(targets[t], &s.target, &err), err);
       kiln_canonical_encode(c.kernel, &s.canonical);
-      check(&s);
+      check_one(&s);
       kiln_buffer_deinit(&s.canonical);
       kiln_arena_destroy(arena);
     }
+}
+
+TEST(stages, generated_kernels) { check_generated(kiln_test_full() ? 60 : 5, false, SEED, check); }
+
+/// The last text before LLVM's passes says all that they go by: each value's uses in order, attributes, metadata.
+static void check_text_of_llvm(const subject *s) {
+  outcome whole = compile_whole(s, "llvm", false);
+  const kiln_buffer *text = &whole.artifact.printed;
+  const char *last = NULL, *at = (const char *)text->bytes, *end = at + text->size;
+  for (; at && at < end; at = memmem(at + 1, (size_t)(end - at - 1), "\nkir 2\n", 7))
+    last = at + (*at == '\n');
+  if (whole.status == KILN_OK) {
+    CHECK(last);
+    outcome rest = go_on(s, last, (size_t)(end - last), NULL, false);
+    compare(s, "after llvm", &whole, &rest);
+    drop(&rest);
+  }
+  drop(&whole);
+}
+
+TEST(stages, generated_kernels_from_their_llvm) {
+  check_generated(kiln_test_full() ? 300 : 24, !kiln_test_full(), SEED + 6, check_text_of_llvm);
+}
+
+static void read_module(LLVMContextRef context, const kiln_buffer *text, LLVMModuleRef *out) {
+  kiln_error err = {0};
+  CHECK_OK(kiln_llvm_read(context, (const char *)text->bytes, text->size, "uses", 1, out, &err), err);
+}
+
+// Instructions that change places leave the uses of their operands in the order in which they were made.
+TEST(stages, order_of_uses_in_the_text_of_llvm) {
+  static const char source[] = "@g = global i32 0\n"
+                               "define i32 @f(i32 %x, ptr %p) {\n"
+                               "  %a = call i32 asm \"mov $0, $1;\", \"=r,r\"(i32 %x)\n"
+                               "  store <2 x ptr> <ptr @g, ptr null>, ptr %p\n"
+                               "  %b = call i32 asm \"mov $0, $1;\", \"=r,r\"(i32 %x)\n"
+                               "  store <2 x ptr> <ptr @g, ptr null>, ptr %p\n"
+                               "  store i32 %x, ptr getelementptr (i8, ptr @g, i64 2)\n"
+                               "  store i32 1, ptr getelementptr (i8, ptr @g, i64 2)\n"
+                               "  ret i32 %b\n"
+                               "}\n";
+  kiln_error caught = {0};
+  kiln_buffer text = {0}, again = {0};
+  LLVMContextRef first = kiln_llvm_context(&caught), second = kiln_llvm_context(&caught);
+  LLVMModuleRef module, read;
+  kiln_buffer_bytes(&text, source, sizeof source - 1);
+  read_module(first, &text, &module);
+  LLVMValueRef function = LLVMGetNamedFunction(module, "f");
+  LLVMBasicBlockRef block = LLVMGetEntryBasicBlock(function);
+  LLVMBuilderRef builder = LLVMCreateBuilderInContext(first);
+  LLVMPositionBuilderBefore(builder, LLVMGetBasicBlockTerminator(block));
+  for (LLVMValueRef at = LLVMGetPreviousInstruction(LLVMGetBasicBlockTerminator(block)), before; at;
+       at = before) {
+    before = LLVMGetPreviousInstruction(at);
+    LLVMInstructionRemoveFromParent(at);
+    LLVMInsertIntoBuilder(builder, at);
+  }
+  LLVMDisposeBuilder(builder);
+  kiln_buffer_clear(&text);
+  kiln_llvm_print_whole(module, &text);
+  kiln_buffer_u8(&text, 0);
+  CHECK_PART((const char *)text.bytes, "uselistorder i32 %x");
+  CHECK_PART((const char *)text.bytes, "uselistorder <2 x ptr>");
+  CHECK_PART((const char *)text.bytes, "uselistorder ptr getelementptr");
+  text.size--;
+  read_module(second, &text, &read);
+  kiln_llvm_print_whole(read, &again);
+  kiln_buffer_u8(&again, 0);
+  CHECK_TEXT((const char *)again.bytes, (const char *)text.bytes);
+  LLVMDisposeModule(read), LLVMDisposeModule(module);
+  LLVMContextDispose(first), LLVMContextDispose(second);
+  kiln_buffer_deinit(&text), kiln_buffer_deinit(&again);
 }

@@ -10,6 +10,8 @@
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
+
 #if LLVM_VERSION_MAJOR >= 22
 #define UNCHANGED const
 #else
@@ -47,5 +49,10 @@ extern "C" void kiln_llvm_print_whole(LLVMModuleRef module, kiln_buffer *out) {
   llvm::raw_string_ostream stream(text);
   llvm::unwrap(module)->print(stream, nullptr, true);
   stream.flush();
-  kiln_buffer_bytes(out, text.data(), text.size());
+  // The order of the uses of inline assembly: LLVM prints it and cannot read it back, and no pass goes by it.
+  for (size_t at = 0, end; at < text.size(); at = end) {
+    end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    const llvm::StringRef line = llvm::StringRef(text).slice(at, end);
+    if (!line.ltrim().starts_with("uselistorder ptr asm ")) kiln_buffer_bytes(out, line.data(), line.size());
+  }
 }
