@@ -184,13 +184,13 @@ static kiln_status run_lower(compile *c, kiln_error *err) {
   const char *wanted = c->options->print_after;
   if (status == KILN_OK && wanted && !strcmp(wanted, KILN_STAGE_LLVM))
     print_lowered(c, &c->artifact->printed);
-  LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
-  if (status == KILN_OK && has_far_registers(c) && !c->is_wide && function)
-    c->backend->registers.keep_near(function);
   return prefer_caught(c, status, err);
 }
 
+// Which registers the kernel may use is the attempt's and not the text's of the lowered kernel, from which both attempts begin.
 static kiln_status run_optimise(compile *c, kiln_error *err) {
+  LLVMValueRef function = LLVMGetNamedFunction(c->module, c->kernel->name);
+  if (has_far_registers(c) && !c->is_wide && function) c->backend->registers.keep_near(function);
   unsigned level = c->options->optimise < KILN_LLVM_LEVELS ? c->options->optimise : KILN_LLVM_LEVELS - 1;
   kiln_status status = kiln_llvm_optimise(c->module, c->machine, c->backend->passes[level], err);
   if (status == KILN_OK && c->backend->work_around) c->backend->work_around(c->module);
