@@ -8,6 +8,7 @@
 
 #include "compiler/front/elaborate.h"
 #include "compiler/ir/ir.h"
+#include "compiler/unit/unit.h"
 
 typedef struct printer {
   kiln_buffer *out, *functions; ///< combiners go to the second
@@ -630,8 +631,12 @@ static bool is_name(const char *name) {
 
 static void put_head(printer *p) {
   const ir_kernel *k = p->kernel;
-  kiln_buffer_format(p->out, "kiln 1\n\nkernel %s", is_name(k->name) ? "" : "kernel_");
-  for (const char *c = k->name; *c; c++) {
+  // Without the prefix of symbols, which the kernel gets again when the text is read.
+  const char *name =
+      k->name +
+      (strncmp(k->name, KILN_SYMBOL_PREFIX, strlen(KILN_SYMBOL_PREFIX)) ? 0 : strlen(KILN_SYMBOL_PREFIX));
+  kiln_buffer_format(p->out, "kiln 1\n\nkernel %s", is_name(name) ? "" : "kernel_");
+  for (const char *c = name; *c; c++) {
     bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
     kiln_buffer_u8(p->out, plain ? (uint8_t)*c : '_');
   }

@@ -145,7 +145,7 @@ ir_place kiln_operation_place(ir_kernel *kernel, uint32_t number) {
 }
 
 const char *kiln_unit_symbol(kiln_arena *arena, const char *name) {
-  char *symbol = kiln_arena_format(arena, "kiln_%s", name);
+  char *symbol = kiln_arena_format(arena, KILN_SYMBOL_PREFIX "%s", name);
   for (char *c = symbol; *c; c++) {
     bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
     if (!plain) *c = '_';

@@ -46,7 +46,9 @@ kiln_unit *kiln_native_unit_open(kiln_arena *arena, const char *file, const char
 kiln_unit *kiln_ttir_unit_open(kiln_arena *arena, const char *file, const char *text, size_t size,
                                const kiln_front_options *options, kiln_diagnostics *d);
 
-/// "kiln_" and `name` with every byte that C does not allow in a name replaced by '_'. In `arena`.
+#define KILN_SYMBOL_PREFIX "kiln_"
+
+/// The prefix and `name` with every byte that C does not allow in a name replaced by '_'. In `arena`.
 const char *kiln_unit_symbol(kiln_arena *arena, const char *name);
 
 #endif
