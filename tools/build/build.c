@@ -190,7 +190,7 @@ int kiln_command_build(int argc, char **argv) {
       {"output", 'o', CLI_OUTPUT, &b.bundle.output, "FILE", "the bundle to write (default: kernels.kbundle)"},
       SESSION_OPTIONS(&b.s),
       SESSION_BUNDLE_OPTIONS(&b.bundle),
-      {"tuned", 0, CLI_TEXT, &b.s.tuned, "TABLE",
+      {"tuned", 0, CLI_INPUT, &b.s.tuned, "TABLE",
        "take the choices of a table of `kiln tune`, or of a folder's *.table, into the bundle"},
       {"no-tuned", 0, CLI_FLAG, &without, NULL,
        "without --tuned: also ignore the tables of the folder `tuned` next to a source"},

@@ -81,7 +81,7 @@ typedef struct session_bundle {
       {"dictionary", 0, CLI_TEXT, &(b)->dictionary, "WHICH", "auto, none, small or large (auto)"},           \
       {"sign",                                                                                               \
        0,                                                                                                    \
-       CLI_TEXT,                                                                                             \
+       CLI_INPUT,                                                                                            \
        &(b)->sign,                                                                                           \
        "KEY",                                                                                                \
        "secret key of `kiln cache keygen`: sign the bundle; objects that nobody signed are compiled again"}, \

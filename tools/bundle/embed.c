@@ -50,7 +50,10 @@ static int embed(const char *bundle, const char *path, const char *symbol) {
   kiln_buffer out = {0}, file = {0};
   kiln_status status = bundle_view_open(bundle, &v, &err);
   if (status == KILN_OK) {
+    status = kiln_bundle_check_all(v.bundle, &err);
     bundle_view_close(&v);
+  }
+  if (status == KILN_OK) {
     status = cli_read_file(bundle, "", (size_t)1 << 40, &file, &err);
   }
   if (status == KILN_OK) {

@@ -88,10 +88,11 @@ static void put_launch(const export *e, kiln_buffer *out, uint32_t index) {
   header_put_block(out, in, name);
   put_declaration(out, in, e->prefix, name);
   kiln_buffer_format(out, " {\n");
+  header_put_view_checks(out, in);
   header_put_packing(out, in, name);
-  kiln_buffer_format(out, "  return kiln_launch_%s(device->kernels[%u], stream, %s&packed, %u, err);\n}\n",
-                     wants_grid(in) ? "grid" : "packed", index, wants_grid(in) ? "grid, " : "",
-                     in->block_bytes);
+  kiln_buffer_format(
+      out, "  return kiln_launch_%s(device ? device->kernels[%u] : NULL, stream, %s&packed, %u, err);\n}\n",
+      wants_grid(in) ? "grid" : "packed", index, wants_grid(in) ? "grid, " : "", in->block_bytes);
 }
 
 // P stands for the prefix. The functions of libkiln are declared without its header.
@@ -106,8 +107,11 @@ static const char *const source_head =
     "extern void kiln_device_close(void *), kiln_close(void *);\n"
     "extern const unsigned char kiln_exported[], kiln_exported_end[];\n\n";
 static const char *const source_functions =
+    "static inline int refuse(Perror *err, const char *text) {\n"
+    "  if (err) err->status = INVALID_ARGUMENT, strcpy(err->text, text);\n  return INVALID_ARGUMENT;\n}\n\n"
     "struct Pdevice {\n  void *library, *device, *kernels[COUNT];\n};\n\n"
     "int Pinit(const char *name, Pdevice **out, Perror *err) {\n"
+    "  if (!out) return kiln_device_open(NULL, name, NULL, err);\n"
     "  Pdevice *d = *out = calloc(1, sizeof *d);\n"
     "  int status = !d ? OUT_OF_MEMORY : kiln_open_memory(kiln_exported, (size_t)(kiln_exported_end - "
     "kiln_exported), &d->library, err);\n"
@@ -118,7 +122,8 @@ static const char *const source_functions =
     "  if (status) Punload(d), *out = NULL;\n"
     "  return status;\n}\n\n"
     "int Pload(Pdevice *device, Perror *err) {\n  int status = 0;\n"
-    "  for (size_t i = 0; !status && i < COUNT; i++) status = kiln_preload(device->kernels[i], err);\n"
+    "  for (size_t i = 0; !status && i < COUNT; i++) status = kiln_preload(device ? device->kernels[i] : "
+    "NULL, err);\n"
     "  return status;\n}\n\n"
     "void Punload(Pdevice *device) {\n  if (!device) return;\n"
     "  if (device->device) kiln_device_close(device->device);\n"
@@ -138,8 +143,8 @@ static void put_with_prefix(kiln_buffer *out, const char *text, const char *pref
 }
 
 static void put_source(const export *e, kiln_buffer *out) {
-  kiln_buffer_format(out, "enum { COUNT = %u, OUT_OF_MEMORY = %d };\n", e->view.kernel_count,
-                     (int)KILN_STATUS_OUT_OF_MEMORY);
+  kiln_buffer_format(out, "enum { COUNT = %u, OUT_OF_MEMORY = %d, INVALID_ARGUMENT = %d };\n",
+                     e->view.kernel_count, (int)KILN_STATUS_OUT_OF_MEMORY, (int)KILN_STATUS_INVALID_ARGUMENT);
   put_with_prefix(out, source_head, e->prefix);
   kiln_buffer_format(out,
                      "%s\nstatic const struct {\n  const char *name;\n  uint64_t abi;\n  const char "
@@ -363,6 +368,7 @@ static int export_to(export *e) {
   kiln_buffer bundle = {0};
   kiln_status status = bundle_view_read(e->bundle, &bundle, &err);
   if (!status) status = bundle_view_open_bytes(e->bundle, bundle.bytes, bundle.size, &e->view, &err);
+  if (!status && (status = kiln_bundle_check_all(e->view.bundle, &err))) bundle_view_close(&e->view);
   if (!status) {
     if (!e->prefix) e->prefix = header_default_prefix(e->bundle, e->view.arena);
     if (!e->object) e->object = with_suffix(e->view.arena, e->bundle, false, ".o");
@@ -384,7 +390,7 @@ int kiln_command_export_c(int argc, char **argv) {
       {"prefix", 0, CLI_TEXT, &e.prefix, "TEXT",
        "prefix of names (default: the bundle's, app_ for app.kbundle)"},
       {"cc", 0, CLI_TEXT, &e.cc, "PROGRAM", "the C compiler of the application's target (cc)"},
-      {"library", 0, CLI_TEXT, &e.library, "FILE",
+      {"library", 0, CLI_INPUT, &e.library, "FILE",
        "libkiln.a for that target (the one installed with this program)"}};
   const cli_page page = CLI_PAGE(
       "kiln export-c [-o FILE.O] [--header FILE.H] [--prefix=TEXT] [--cc=PROGRAM] [--library=FILE] BUNDLE",

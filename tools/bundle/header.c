@@ -100,6 +100,21 @@ static void put_assignment(kiln_buffer *out, const kiln_param_record *p) {
   kiln_buffer_deinit(&name);
 }
 
+void header_put_view_checks(kiln_buffer *out, const kiln_interface *in) {
+  for (uint32_t i = 0; i < in->param_count; i++) {
+    if (!in->params[i].view_rank) continue;
+    kiln_buffer name = {0};
+    put_identifier(&name, in->params[i].name);
+    kiln_buffer_u8(&name, 0);
+    const char *n = name.failed ? "" : (const char *)name.bytes;
+    kiln_buffer_format(
+        out,
+        "  if (!%s_extents || !%s_strides) return refuse(err, \"%s: its extents or strides are NULL\");\n", n,
+        n, n);
+    kiln_buffer_deinit(&name);
+  }
+}
+
 void header_put_arguments(kiln_buffer *out, const kiln_interface *in) {
   for (uint32_t i = 0; i < in->param_count; i++) put_argument(out, &in->params[i]);
 }

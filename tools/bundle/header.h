@@ -22,6 +22,8 @@ void header_put_params(kiln_buffer *out, const kiln_interface *in);
 void header_put_arguments(kiln_buffer *out, const kiln_interface *in);
 /// The struct NAME_args of the packed block, with a check of its layout.
 void header_put_block(kiln_buffer *out, const kiln_interface *in, const char *name);
+/// Statements that return `refuse(err, TEXT)` where extents or strides of a view are NULL.
+void header_put_view_checks(kiln_buffer *out, const kiln_interface *in);
 /// Statements that declare `packed` and fill it from the arguments.
 void header_put_packing(kiln_buffer *out, const kiln_interface *in, const char *name);
 

@@ -21,10 +21,10 @@ typedef struct resign {
 
 /// The rows of its options, for a page.
 #define RESIGN_OPTIONS(r)                                                                        \
-  {"sign",    0,     CLI_TEXT,                                                                   \
+  {"sign",    0,     CLI_INPUT,                                                                  \
    &(r)->key, "KEY", "sign it with this secret key, if all inputs are signed by a trusted key"}, \
   {                                                                                              \
-    "trust", 0, CLI_LIST, &(r)->trust, "FILE",                                                   \
+    "trust", 0, CLI_INPUTS, &(r)->trust, "FILE",                                                 \
         "with --sign: a public key that is trusted in addition to KEY's own"                     \
   }
 

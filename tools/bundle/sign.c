@@ -67,7 +67,7 @@ static kiln_status sign_file(const sign_settings *s, const char *path, kiln_erro
 int kiln_command_sign(int argc, char **argv) {
   sign_settings s = {0};
   const cli_option options[] = {
-      {"key", 'k', CLI_TEXT, &s.key, "FILE", "secret key of `kiln cache keygen`"},
+      {"key", 'k', CLI_INPUT, &s.key, "FILE", "secret key of `kiln cache keygen`"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "state this name, so that no other bundle passes for this one"},
       {"version", 0, CLI_TEXT, &s.version_text, "N",
        "state this version, so that users who require a lowest version refuse older bundles"},

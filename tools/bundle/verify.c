@@ -93,7 +93,7 @@ static int verify_all(const verify_settings *s) {
 int kiln_command_verify(int argc, char **argv) {
   verify_settings s = {0};
   const cli_option options[] = {
-      {"key", 'k', CLI_TEXT, &s.key_path, "FILE",
+      {"key", 'k', CLI_INPUT, &s.key_path, "FILE",
        "public key (of `kiln cache keygen`) that must have signed the bundles"},
       {"min-version", 0, CLI_TEXT, &s.least, "N", "the lowest version that the bundles must state"},
       {"name", 0, CLI_TEXT, &s.name, "NAME", "the name that the bundles must state"},

@@ -161,7 +161,7 @@ int kiln_command_bundle_write(int argc, char **argv) {
       {"level", 0, CLI_COUNT, &s.level, "N", "zstd level, 1 to 19 (3)", 19},
       {"dictionary", 0, CLI_TEXT, &s.dictionary, "WHICH", "auto, none, small or large (auto)"},
       {"member-per-kernel", 0, CLI_FLAG, &s.member_per_kernel, NULL, "each code is a member of the archive"},
-      {"sign", 0, CLI_TEXT, &s.sign, "KEY", "secret key of `kiln cache keygen`; the bundle is signed"},
+      {"sign", 0, CLI_INPUT, &s.sign, "KEY", "secret key of `kiln cache keygen`; the bundle is signed"},
       {"max-size", 0, CLI_NUMBER, &s.max_size, "BYTES", "fail when the bundle would be larger"},
       {"jobs", 'j', CLI_COUNT, &s.threads, "N", "threads (one per CPU); the bytes do not depend on it",
        CLI_MOST_JOBS},

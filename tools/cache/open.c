@@ -75,6 +75,9 @@ static kiln_status read_sizes(kiln_cache_config *config, kiln_error *err) {
     kiln_status status = environment_size(sizes[i].name, sizes[i].most, sizes[i].to, err);
     if (status) return status;
   }
+  if (!level)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT, "%s: expected a number from 1 to 19, found \"0\"",
+                     environment_variable(ENV_KILN_CACHE_LEVEL));
   config->wait_ms = (uint32_t)wait;
   config->level = (uint8_t)level;
   config->remote_ms = (uint32_t)remote;
@@ -116,6 +119,7 @@ static kiln_status read_trust(const cache_open_options *options, kiln_cache_conf
     config->trusted_count = t->trust->count;
   }
   if (!key) return KILN_OK;
+  cli_keep(key);
   kiln_status status = key_file_secret(key, t->sign_key, err);
   if (!status) config->sign_key = t->sign_key;
   return status;

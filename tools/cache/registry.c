@@ -55,7 +55,7 @@ int cache_command_push(int argc, char **argv) {
   const cli_option options[] = {
       {"cache-dir", 0, CLI_TEXT, &folder, "DIR", "folder of the cache (default: KILN_CACHE_DIR)"},
       {"json", 0, CLI_FLAG, &is_json, NULL, "print JSON"},
-      {"sign", 0, CLI_TEXT, &key, "KEY", "of a bundle: sign it in the registry with this secret key"},
+      {"sign", 0, CLI_INPUT, &key, "KEY", "of a bundle: sign it in the registry with this secret key"},
       {"wait", 0, CLI_COUNT, &wait, "SECONDS",
        "retry for that long if a server does not answer (0); of a bundle: how long each request may take "
        "(60)",
@@ -92,7 +92,7 @@ int cache_command_pull(int argc, char **argv) {
   const cli_option options[] = {
       {"json", 0, CLI_FLAG, &is_json, NULL, "print JSON"},
       {"output", 'o', CLI_OUTPUT, &output, "FILE", "where the bundle goes"},
-      {"trust", 0, CLI_LIST, &keys, "FILE",
+      {"trust", 0, CLI_INPUTS, &keys, "FILE",
        "public key; one of those given must have signed the bundle in the registry"},
       {"wait", 0, CLI_COUNT, &wait, "SECONDS", "how long each request may take (60)", MOST_WAIT_S}};
   const cli_page page =

@@ -16,7 +16,7 @@ int cache_command_sign(int argc, char **argv) {
   const char *path = environment_get(ENV_KILN_SIGN_KEY);
   const cli_option options[] = {
       CACHE_TOOL_OPTIONS(&tool),
-      {"key", 'k', CLI_TEXT, &path, "FILE", "the secret key (default: KILN_SIGN_KEY)"}};
+      {"key", 'k', CLI_INPUT, &path, "FILE", "the secret key (default: KILN_SIGN_KEY)"}};
   const cli_page page = CLI_PAGE(
       "kiln cache sign [--key=FILE] [KEY]",
       "Adds a signature to every entry, or to the one named, whoever made it. With KILN_TRUST=require only "
@@ -81,6 +81,16 @@ static void print_trust(const cache_trust_list *list, bool json) {
   cache_print(&out);
 }
 
+/// "*", or names that a cache's domain may have (kiln_cache_open), with commas between.
+static bool are_domains(const char *list) {
+  if (!strcmp(list, "*")) return true;
+  for (size_t length;; list += length + 1) {
+    length = strspn(list, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+    if (!length || length > 40 || (list[length] && list[length] != ',')) return false;
+    if (!list[length]) return true;
+  }
+}
+
 static kiln_status change_list(cache_trust_list *list, const char *name, const uint8_t *key,
                                const char *domains, bool revoke, kiln_error *err) {
   uint32_t i = 0;
@@ -95,11 +105,15 @@ static kiln_status change_list(cache_trust_list *list, const char *name, const u
     return kiln_fail(err, KILN_STATUS_EXISTS, "a key called %s is in the list already", name);
   if (i == CACHE_TRUST_KEYS)
     return kiln_fail(err, KILN_STATUS_LIMIT, "the list has %d keys already", CACHE_TRUST_KEYS);
-  if (!*name || strlen(name) >= sizeof k->name || strlen(domains) >= sizeof k->domains ||
-      strpbrk(name, " \t\n#") || strpbrk(domains, " \t\n#"))
+  if (!*name || strlen(name) >= sizeof k->name || strpbrk(name, " \t\r\n#"))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
-                     "name and domains: expected words of at most %zu and %zu bytes", sizeof k->name - 1,
-                     sizeof k->domains - 1);
+                     "expected a name of 1 to %zu bytes without blanks and '#', found '%s'",
+                     sizeof k->name - 1, name);
+  if (!are_domains(domains) || strlen(domains) >= sizeof k->domains)
+    return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
+                     "--domains: expected \"*\", or names of [a-z0-9_-]{1,40} with commas between, together "
+                     "at most %zu bytes, found '%s'",
+                     sizeof k->domains - 1, domains);
   memset(k, 0, sizeof *k);
   strcpy(k->name, name);
   strcpy(k->domains, domains);

@@ -84,7 +84,7 @@ static void list_options(const cli_page *page) {
     const cli_option *o = &page->options[i];
     printf("option\t%s\t%c\t%s%s%s\t%s\t%s\n", o->name, o->letter ? o->letter : '-',
            takes_value(o) ? "v" : "", o->kind == CLI_MAYBE ? "?" : "",
-           o->kind == CLI_LIST || o->kind == CLI_TIMES ? "*" : "",
+           o->kind == CLI_LIST || o->kind == CLI_INPUTS || o->kind == CLI_TIMES ? "*" : "",
            !takes_value(o) ? ""
            : o->value      ? o->value
                            : "VALUE",
@@ -164,8 +164,10 @@ static int set(const cli_page *page, const cli_option *o, const char *value) {
     if (!*value) return cli_usage(page, "--%s needs the name of a file; it is empty", o->name);
     *(const char **)o->to = value;
     break;
+  case CLI_INPUT:
   case CLI_TEXT:
   case CLI_MAYBE: *(const char **)o->to = value; break;
+  case CLI_INPUTS:
   case CLI_LIST: cli_list_add(o->to, value); break;
   case CLI_NUMBER:
   case CLI_COUNT: return set_number(page, o, value);
@@ -305,6 +307,27 @@ static int take_outputs(const cli_page *page) {
   return how;
 }
 
+/// No output is a file that an option names to be read: a key that is lost is lost for good.
+static kiln_status keep_inputs(const cli_page *page, const char *output, kiln_error *err) {
+  for (size_t i = 0; i < page->option_count; i++) {
+    const cli_option *o = &page->options[i];
+    if (o->kind == CLI_INPUT) KILN_TRY(kiln_output_apart(output, *(const char **)o->to, err));
+    const cli_list *list = o->kind == CLI_INPUTS ? o->to : NULL;
+    for (size_t k = 0; list && k < list->count; k++) KILN_TRY(kiln_output_apart(output, list->items[k], err));
+  }
+  return KILN_OK;
+}
+
+static int check_outputs(const cli_page *page) {
+  kiln_error err = {0};
+  for (size_t i = 0; i < page->option_count; i++) {
+    const cli_option *o = &page->options[i];
+    const char *output = o->kind == CLI_OUTPUT ? *(const char **)o->to : NULL;
+    if (output && keep_inputs(page, output, &err) != KILN_OK) return cli_report(err.status, &err);
+  }
+  return -1;
+}
+
 int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
   cli_list all = {0};
   int how = -1;
@@ -318,6 +341,7 @@ int cli_parse(const cli_page *page, int argc, char **argv, cli_list *words) {
   if (how == -1) how = parse_words(page, (int)all.count, (char **)all.items, words);
   if (has_json) reports_json = *(bool *)json->to;
   if (how == -1) how = take_outputs(page);
+  if (how == -1) how = check_outputs(page);
   cli_list_deinit(&all);
   return how;
 }
@@ -387,13 +411,27 @@ int cli_misuse(kiln_status status, const kiln_error *err) {
   return CLI_USAGE;
 }
 
+static const char *kept_files[4]; ///< what cli_keep was given
+static unsigned kept_file_count;
+
+void cli_keep(const char *path) {
+  if (kept_file_count < sizeof kept_files / sizeof *kept_files) kept_files[kept_file_count++] = path;
+}
+
+static kiln_status check_kept(const char *path, kiln_error *err) {
+  for (unsigned i = 0; i < kept_file_count; i++) KILN_TRY(kiln_output_apart(path, kept_files[i], err));
+  return KILN_OK;
+}
+
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err) {
+  KILN_TRY(check_kept(path, err));
   if (strcmp(path, "-")) return kiln_output_write(path, bytes, size, err);
   if (kiln_stream_write(1, bytes, size)) return KILN_OK;
   return kiln_fail(err, kiln_status_of_errno(errno), "cannot write standard output: %s", strerror(errno));
 }
 
 kiln_status cli_open_output(const char *path, kiln_output *out, kiln_error *err) {
+  KILN_TRY(check_kept(path, err));
   if (strcmp(path, "-")) return kiln_output_open(out, path, err);
   *out = (kiln_output){.path = path, .fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3), .is_through = true};
   if (out->fd >= 0) return KILN_OK;

@@ -21,7 +21,8 @@ enum {
 };
 
 /// NUMBER: 0 or more; COUNT: 1 or more; MAYBE: a text that may be left out with its '=', "" then; TIMES: a
-/// flag that is counted, into an unsigned; OUTPUT: a text, the name of a file that the command writes.
+/// flag that is counted, into an unsigned; OUTPUT: a text, the name of a file that the command writes; INPUT: a text, and
+/// INPUTS: a list, the names of files that the command reads, which no OUTPUT replaces.
 typedef enum cli_kind {
   CLI_FLAG,
   CLI_TIMES,
@@ -30,7 +31,9 @@ typedef enum cli_kind {
   CLI_COUNT,
   CLI_LIST,
   CLI_MAYBE,
-  CLI_OUTPUT
+  CLI_OUTPUT,
+  CLI_INPUT,
+  CLI_INPUTS
 } cli_kind;
 
 /// Texts of an option that may be given several times. Borrowed from the command line.
@@ -138,6 +141,8 @@ kiln_status cli_read_file(const char *path, const char *magic, size_t most, kiln
 /// Opens what is read piece by piece; a FIFO without a writer is waited for as above, and reads as empty
 /// then. The caller closes `out_fd`, which is -1 on failure and 0 for "-".
 kiln_status cli_open_input(const char *path, int *out_fd, kiln_error *err);
+/// No output replaces the file at `path`, which a variable names and this command reads. At most four; borrowed.
+void cli_keep(const char *path);
 /// Writes through a temporary file in the same folder and a rename; leaves an identical file alone ("-":
 /// standard output).
 kiln_status cli_write_file(const char *path, const void *bytes, size_t size, kiln_error *err);

@@ -195,8 +195,9 @@ static kiln_status read_buffer(run_value *v, const char *path, kiln_error *err) 
 static bool read_list(const char **at, int64_t *out, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     char *end;
+    errno = 0;
     out[i] = strtoll(*at, &end, 0);
-    if (end == *at || (i + 1 < count && *end != ',')) return false;
+    if (errno || end == *at || (i + 1 < count && *end != ',')) return false;
     *at = end + (i + 1 < count);
   }
   return true;
@@ -213,7 +214,8 @@ static kiln_status read_shape(run_value *v, const char *text, kiln_error *err) {
     ok = read_list(&at, strides, rank);
   } else if (ok) {
     strides[rank - 1] = 1;
-    for (unsigned i = rank - 1; i > 0; i--) strides[i - 1] = strides[i] * extents[i];
+    for (unsigned i = rank - 1; i > 0; i--)
+      ok &= !__builtin_mul_overflow(strides[i], extents[i], &strides[i - 1]);
   }
   if (!ok || strcmp(at, "]"))
     return kiln_fail(err, KILN_STATUS_INVALID_ARGUMENT,
