@@ -107,6 +107,7 @@ static kiln_status read_trust(const cache_open_options *options, kiln_cache_conf
     if (!trust) return kiln_fail(err, KILN_STATUS_OUT_OF_MEMORY, "no memory for the list of trusted keys");
     t->trust = &trust->list;
     const char *file = cache_open_trust_file(trust->file, sizeof trust->file);
+    if (environment_get(ENV_KILN_TRUST_FILE)) cli_keep(environment_get(ENV_KILN_TRUST_FILE));
     kiln_status status = file ? cache_trust_read(file, t->trust, err) : KILN_OK;
     if (status) return status;
     if (config->policy == KILN_TRUST_REQUIRE && (!file || access(file, F_OK)))
